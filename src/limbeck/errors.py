@@ -1,0 +1,43 @@
+"""Errors a user can act on: what is wrong, with which setting, and how to mend it.
+
+Below everything else on the way of a training step, so that every stage reports trouble in one form.
+Several problems travel in one exception, because fixing them one run at a time wastes the user's day.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong (`error`: the run cannot start) or suspicious (`warning`)."""
+
+    message: str
+    fix: str
+    severity: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        return f"{self.message}\n    fix: {self.fix}" if self.fix else self.message
+
+
+class LimbeckError(Exception):
+    """One or more problems the user can mend; the command line prints it without a traceback."""
+
+    def __init__(self, problems: Problem | Iterable[Problem] | str, fix: str = "") -> None:
+        if isinstance(problems, str):
+            problems = Problem(problems, fix)
+        self.problems: list[Problem] = (
+            [problems] if isinstance(problems, Problem) else list(problems)
+        )
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def unknown(setting: str, value: object, choices: Sequence[str]) -> Problem:
+    """A value outside its choices, with the nearest choice named: `unknown task 'mrcp'`."""
+    near = difflib.get_close_matches(str(value), choices, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return Problem(f"unknown {setting} {value!r}", f"{hint}choices: {', '.join(choices)}")
