@@ -1,1 +1,59 @@
-"""Limbeck: distil a large fine-tuned Hugging Face transformer into a small, fast one."""
+"""Limbeck: distil a large fine-tuned Hugging Face transformer into a small, fast one.
+
+    limbeck.distill("rail-kd-l", teacher="runs/teacher", task="mrpc", data="glue")
+
+What is named here is imported when it is first used, so that `import limbeck` does not load torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from limbeck import functional
+    from limbeck.capture import Request, Seen, Trace, capture
+    from limbeck.engine import DistillationTrainer
+    from limbeck.errors import LimbeckError
+    from limbeck.recipe import Recipe
+    from limbeck.run import Result, distill, evaluate
+
+__all__ = [
+    "DistillationTrainer",
+    "LimbeckError",
+    "Recipe",
+    "Request",
+    "Result",
+    "Seen",
+    "Trace",
+    "capture",
+    "distill",
+    "evaluate",
+    "functional",
+]
+
+_HOMES = {
+    "DistillationTrainer": "limbeck.engine",
+    "LimbeckError": "limbeck.errors",
+    "Recipe": "limbeck.recipe",
+    "Request": "limbeck.capture",
+    "Result": "limbeck.run",
+    "Seen": "limbeck.capture",
+    "Trace": "limbeck.capture",
+    "distill": "limbeck.run",
+    "evaluate": "limbeck.run",
+}
+# Public as they are; calling the package `limbeck.capture` calls its function of that name.
+_PACKAGES = ("capture", "functional")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"limbeck.{name}")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'limbeck' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,46 @@
+# Every target sets up its own environment first; nothing else needs to be installed by hand.
+#   PYTHON=python3.12     the interpreter to build with (default: the first of python3, python3.13, ... that is new enough)
+#   VENV=folder           where the environment lives (default: .venv)
+#   PYTEST_ARGS="-k kd"   passed on to pytest
+# pip's own settings apply as usual; PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS choose another build of torch.
+
+VENV ?= .venv
+PYTEST_ARGS ?=
+QUICKSTART_ARGS ?=
+BIN = $(VENV)/bin
+STAMP = $(VENV)/.installed-for-limbeck
+export PYTHON VENV
+
+.DEFAULT_GOAL := help
+.PHONY: help install quickstart test check lint types format clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+install: $(STAMP) ## build the environment (the other targets do it when needed)
+
+$(STAMP): pyproject.toml scripts/install
+	@sh scripts/install "$(STAMP)"
+
+quickstart: $(STAMP) ## train a teacher, distil students, show the table: a few minutes
+	@"$(BIN)/limbeck" quickstart $(QUICKSTART_ARGS)
+
+# Tests run side by side, so each keeps to one thread; nothing in them needs the network.
+test: $(STAMP) ## run the test suite
+	@OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 "$(BIN)/python" -m pytest -n auto --maxprocesses 8 $(PYTEST_ARGS)
+
+check: lint types test ## everything that must be green: format, lint, types, tests
+
+lint: $(STAMP)
+	@"$(BIN)/ruff" format --check --quiet . || { echo "some files are not formatted: run 'make format'" >&2; exit 1; }
+	@"$(BIN)/ruff" check .
+
+types: $(STAMP)
+	@"$(BIN)/mypy"
+
+format: $(STAMP) ## put the code into its standard form
+	@"$(BIN)/ruff" format .
+	@"$(BIN)/ruff" check --fix .
+
+clean: ## remove the environment and the tools' caches
+	rm -rf "$(VENV)" .pytest_cache .mypy_cache .ruff_cache

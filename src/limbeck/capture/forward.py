@@ -1,0 +1,169 @@
+"""`capture(model, batch, request) -> Trace`: one forward pass, recording what was asked.
+
+On the way of a training step this is where student and teacher run.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from limbeck.capture.masks import text_mask
+from limbeck.capture.plan import Plan, plan_for
+from limbeck.capture.record import Recorder, StopForward, attach, detach
+from limbeck.capture.request import Request
+from limbeck.capture.stacks import Anatomy, Stack, anatomy_of, stack_of
+from limbeck.capture.trace import Trace
+from limbeck.errors import LimbeckError
+
+# Never handed to the model: with labels it would compute a loss nobody reads.
+_LABELS = frozenset({"labels", "label", "label_ids", "start_positions", "end_positions"})
+
+
+def capture(model: PreTrainedModel, batch: Mapping[str, Tensor], request: Request) -> Trace:
+    """Run `model` on `batch` and record exactly what `request` asks for.
+
+    The caller's grad mode, autocast and train or eval mode hold. Labels and keys the model's
+    forward does not name (such as `index`) are left out. Without logits only the bare stack runs,
+    and only down to the deepest layer asked for. Nothing stays on the model afterwards, also when
+    the pass fails.
+
+    Raises:
+        LimbeckError: a model that cannot be captured; layers or kinds it does not have; no decoder
+            input where the decoder must run; logits asked of a model without a head; a mask that
+            is not [B, N].
+    """
+    plan = plan_for(model, request)
+    anatomy = anatomy_of(model)
+    recorders = {part.stack.name: Recorder(part, _mask(batch, part.stack)) for part in plan.parts}
+    outputs = None
+    if plan.parts or plan.logits:
+        module = _module_to_run(model, anatomy, plan, batch)
+        inputs = _inputs(model, module, batch, plan)
+        try:
+            for recorder in recorders.values():
+                attach(recorder)
+            outputs = _run(model, module, inputs)
+        finally:
+            for recorder in recorders.values():
+                detach(recorder)
+    return Trace(
+        values={
+            seen: recorders[anatomy.stacks[seen.stack].name].value(seen) for seen in request.items
+        },
+        logits=_logits(model, outputs) if plan.logits else None,
+        masks=_masks(anatomy, batch, recorders),
+        outputs=outputs if plan.logits else None,
+    )
+
+
+def token_mask(model: PreTrainedModel, batch: Mapping[str, Tensor], stack: str = "main") -> Tensor:
+    """Which tokens of a batch are real, [B, N] boolean; all of them for images, class token
+    included.
+
+    Raises:
+        LimbeckError: a stack this model does not have, or a mask that is not [B, N].
+    """
+    found = stack_of(model, stack)
+    mask = _mask(batch, stack_of(model, "encoder") if stack == "cross" else found)
+    if mask is None:
+        with torch.no_grad():
+            mask = capture(model, batch, Request.hidden([0], stack=found.name)).mask(found.name)  # type: ignore[arg-type]
+    return mask
+
+
+def _mask(batch: Mapping[str, Tensor], stack: Stack) -> Tensor | None:
+    return text_mask(batch, decoder=stack.name == "decoder")
+
+
+def _masks(
+    anatomy: Anatomy, batch: Mapping[str, Tensor], recorders: Mapping[str, Recorder]
+) -> dict[str, Tensor]:
+    """The masks by every name a request may use; cross attention's is that of its keys, the
+    encoder's."""
+    masks = {}
+    for name, stack in anatomy.stacks.items():
+        source = anatomy.stacks["encoder"] if name == "cross" else stack
+        recorder = recorders.get(source.name)
+        mask = recorder.mask if recorder is not None else _mask(batch, source)
+        if mask is not None:
+            masks[name] = mask
+    return masks
+
+
+def _module_to_run(
+    model: PreTrainedModel, anatomy: Anatomy, plan: Plan, batch: Mapping[str, Tensor]
+) -> nn.Module:
+    """The smallest module whose forward pass holds all that is asked."""
+    if plan.logits:
+        return model
+    stacks = [part.stack for part in plan.parts]
+    if not anatomy.encoder_decoder or stacks == [anatomy.stacks["encoder"]]:
+        return stacks[0].owner
+    # Some heads make the decoder's input from the encoder's, which the model below them does not.
+    return model.base_model if _has_decoder_input(batch) else model
+
+
+def _has_decoder_input(batch: Mapping[str, Tensor]) -> bool:
+    return any(
+        batch.get(name) is not None for name in ("decoder_input_ids", "decoder_inputs_embeds")
+    )
+
+
+def _inputs(
+    model: PreTrainedModel, module: nn.Module, batch: Mapping[str, Tensor], plan: Plan
+) -> dict[str, Any]:
+    """The arguments of the forward call: what the batch holds and `module` names, and no
+    labels."""
+    names = _argument_names(type(module).forward)
+    inputs: dict[str, Any] = {
+        name: value for name, value in batch.items() if name in names and name not in _LABELS
+    }
+    if "decoder_input_ids" in names and not _has_decoder_input(batch):
+        labels = batch.get("labels")
+        shift = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+        if shift is not None and labels is not None and labels.dim() == 2:
+            inputs["decoder_input_ids"] = shift(labels=labels)
+    if "use_cache" in names:
+        inputs.setdefault("use_cache", False)
+    if any(not part.stack.declared for part in plan.parts):
+        inputs["output_hidden_states"] = any(part.hidden for part in plan.parts)
+        inputs["output_attentions"] = any(part.attention for part in plan.parts)
+    if not getattr(model.config, "return_dict", True):
+        inputs["return_dict"] = True
+    return inputs
+
+
+@functools.cache
+def _argument_names(forward: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(forward).parameters)
+
+
+def _run(model: PreTrainedModel, module: nn.Module, inputs: dict[str, Any]) -> Any:
+    try:
+        return module(**inputs)
+    except StopForward:
+        return None
+    except ValueError as error:
+        if "decoder_input" not in str(error):
+            raise
+        raise LimbeckError(
+            f"{type(model).__name__} needs decoder input to run its decoder, and the batch has none",
+            "put decoder_input_ids, or the labels they are made from, into the batch",
+        ) from error
+
+
+def _logits(model: PreTrainedModel, outputs: Any) -> Tensor:
+    logits = getattr(outputs, "logits", None)
+    if logits is None:
+        raise LimbeckError(
+            f"{type(model).__name__} has no head, so no logits",
+            "load the model with a head, for example AutoModelForSequenceClassification",
+        )
+    return logits

@@ -1,0 +1,179 @@
+"""From a request to what must be watched: checked against the model once, then kept.
+
+On the way of a training step a plan is looked up for each forward pass; it says which layers to
+hook, which attention to record, how deep each stack must run, and whether the head runs or the
+bare stack does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from limbeck.capture import attention
+from limbeck.capture.request import Request, Seen
+from limbeck.capture.stacks import Anatomy, Stack, anatomy_of
+from limbeck.errors import LimbeckError, Problem
+
+# Requests vary from step to step where layers are drawn at random; plans are small, their number
+# is bounded.
+_MOST_PLANS = 1024
+
+
+@dataclass(eq=False)
+class StackPlan:
+    """What to watch in one stack.
+
+    `hidden`: by layer, the forms its hidden state is wanted in (pooled or not). `attention`:
+    (layer, cross) pairs. `depth`: the deepest layer asked for, at least 1, as the embedding output
+    is seen as the first layer's input. `stops`: nothing behind that layer need run. `layers`:
+    layer modules to watch, each with its number, None for a shared one that counts its calls.
+    `cores`: by id, the attention modules to record, each with its (layer, cross). `output`:
+    whether the output of the bare stack is read.
+    """
+
+    stack: Stack
+    hidden: dict[int, tuple[Seen, ...]]
+    attention: frozenset[tuple[int, bool]]
+    depth: int
+    layers: tuple[tuple[nn.Module, int | None], ...]
+    cores: dict[int, tuple[nn.Module, tuple[int, bool]]]
+    output: bool
+    stops: bool = False
+
+
+@dataclass(eq=False)
+class Plan:
+    """The stack plans of a request; with `logits` the whole model runs, else a bare stack."""
+
+    logits: bool
+    parts: tuple[StackPlan, ...]
+
+
+def plan_for(model: PreTrainedModel, request: Request) -> Plan:
+    """The plan of a request for a model, made once per pair.
+
+    Raises:
+        LimbeckError: layers or kinds this model does not have, all of them in one list.
+    """
+    anatomy = anatomy_of(model)
+    plan = anatomy.plans.get(request)
+    if plan is None:
+        plan = _make_plan(model, anatomy, request)
+    return plan
+
+
+def kinds_of(stack: Stack, cross: bool = False) -> tuple[str, ...]:
+    """What can be seen of a stack, as values of `Seen.what`."""
+    if stack.dispatches:
+        cores = stack.crosses if cross else stack.cores
+        maps: tuple[str, ...] = (
+            ("probabilities", "scores", "query", "key", "value") if any(cores) else ()
+        )
+    else:
+        maps = () if stack.declared else ("probabilities",)
+    return maps if cross else ("hidden", *maps)
+
+
+@torch.compiler.disable
+def _make_plan(model: PreTrainedModel, anatomy: Anatomy, request: Request) -> Plan:
+    problems = [
+        problem for seen in sorted(request.items) for problem in _problems(model, anatomy, seen)
+    ]
+    if problems:
+        raise LimbeckError(problems)
+    parts = []
+    for stack in dict.fromkeys(anatomy.stacks.values()):
+        items = [seen for seen in request.items if anatomy.stacks[seen.stack] is stack]
+        if items:
+            parts.append(_plan_stack(stack, items))
+    # The decoder reads the encoder's last layer, so of several stacks only the last one run may
+    # stop early.
+    if parts and not request.logits:
+        final = parts[-1]
+        final.stops = final.stack.can_cut and final.depth < len(final.stack.modules)
+    if any(part.cores for part in parts):
+        attention.install()
+    plan = Plan(request.logits, tuple(parts))
+    if len(anatomy.plans) >= _MOST_PLANS:
+        anatomy.plans.clear()
+    anatomy.plans[request] = plan
+    return plan
+
+
+def _plan_stack(stack: Stack, items: list[Seen]) -> StackPlan:
+    hidden: dict[int, tuple[Seen, ...]] = {}
+    for seen in sorted((item for item in items if item.what == "hidden"), key=str):
+        hidden[seen.layer] = (*hidden.get(seen.layer, ()), seen)
+    places = frozenset(
+        (seen.layer, seen.stack == "cross") for seen in items if seen.what != "hidden"
+    )
+    cores = {}
+    for place in places:
+        core = stack.core(*place)
+        if core is not None:
+            cores[id(core)] = (core, place)
+    return StackPlan(
+        stack,
+        hidden,
+        places,
+        depth=max(1, *(seen.layer for seen in items)),
+        layers=_watched_layers(stack, hidden),
+        cores=cores,
+        output=not stack.declared or any(stack.is_output(layer) for layer in hidden),
+    )
+
+
+def _watched_layers(
+    stack: Stack, hidden: Iterable[int]
+) -> tuple[tuple[nn.Module, int | None], ...]:
+    """The layers whose input or output must be seen in passing."""
+    if stack.shared:
+        return tuple((module, None) for module in dict.fromkeys(stack.modules))
+    if not stack.declared:
+        return ()
+    wanted = {layer for layer in hidden if layer > 0 and not stack.is_output(layer)}
+    if 0 in hidden or stack.owner.main_input_name != "input_ids":
+        wanted.add(1)  # its input is the embedding output, and tells how many tokens an image has
+    return tuple((stack.modules[layer - 1], layer) for layer in sorted(wanted))
+
+
+def _problems(model: PreTrainedModel, anatomy: Anatomy, seen: Seen) -> list[Problem]:
+    """What stands between this model and this item."""
+    name = type(model).__name__
+    if seen.stack not in anatomy.stacks:
+        there = ", ".join(anatomy.stacks)
+        return [Problem(f"{name} has no stack {seen.stack!r}", f"choices: {there}")]
+    stack, cross = anatomy.stacks[seen.stack], seen.stack == "cross"
+    last, first = len(stack.modules), 0 if seen.what == "hidden" else 1
+    if seen.layer > last:
+        return [
+            Problem(
+                f"{name} has no layer {seen.layer} in stack {seen.stack!r}, asked for {seen.what!r}",
+                f"layers for {seen.what!r}: {first} to {last}",
+            )
+        ]
+    kinds = kinds_of(stack, cross)
+    if seen.what not in kinds:
+        return [
+            Problem(
+                f"{name} does not show {seen.what!r}: its attention does not go through transformers' "
+                f"attention interface",
+                f"ask one of: {', '.join(kinds)}" if kinds else "ask for hidden states",
+            )
+        ]
+    if seen.what != "hidden" and stack.dispatches:
+        cores = stack.crosses if cross else stack.cores
+        if cores[seen.layer - 1] is None:
+            there = ", ".join(str(i + 1) for i, core in enumerate(cores) if core is not None)
+            return [
+                Problem(
+                    f"layer {seen.layer} of {name} has no attention that can be seen",
+                    f"layers that have: {there}",
+                )
+            ]
+    return []

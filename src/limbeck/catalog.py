@@ -1,0 +1,74 @@
+"""The recipes that ship with limbeck, read as plain YAML.
+
+Low on the way and light: listing methods must not load torch. `limbeck.recipe` turns what is read here into checked recipes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from limbeck.errors import LimbeckError, unknown
+
+FAMILIES = {
+    "baseline": "Baselines",
+    "soft-label": "Soft labels",
+    "fixed-map": "Intermediate layers, fixed maps",
+    "combination": "Intermediate layers, combined",
+    "random-map": "Intermediate layers, drawn at random",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One shipped recipe: its header and its whole text."""
+
+    method: str
+    family: str
+    summary: str
+    paper: str
+    formula: str
+    text: str
+
+
+@cache
+def available() -> tuple[Entry, ...]:
+    """Every shipped recipe, by family in the order of `FAMILIES`, then by name."""
+    order = list(FAMILIES)
+    return tuple(sorted(_entries(), key=lambda entry: (order.index(entry.family), entry.method)))
+
+
+def _entries() -> Iterator[Entry]:
+    for file in resources.files("limbeck.recipes").iterdir():
+        if file.name.endswith(".yaml"):
+            text = file.read_text(encoding="utf-8")
+            raw = yaml.safe_load(text)
+            header = {key: raw[key] for key in ("method", "family", "summary", "paper", "formula")}
+            yield Entry(**header, text=text)
+
+
+def names() -> tuple[str, ...]:
+    """Every shipped recipe's name."""
+    return tuple(entry.method for entry in available())
+
+
+def find(method: str) -> Entry:
+    """The shipped recipe of that name.
+
+    Raises:
+        LimbeckError: there is none, with the nearest name and all choices.
+    """
+    for entry in available():
+        if entry.method == method:
+            return entry
+    raise LimbeckError(unknown("method", method, names()))
+
+
+def read(method: str) -> dict[str, Any]:
+    """The shipped recipe of that name as a dictionary."""
+    return yaml.safe_load(find(method).text)

@@ -1,0 +1,117 @@
+"""The typer app: which commands exist, and how each of them ends when something is wrong.
+
+Last on the way of a training step. A `LimbeckError` or a file that cannot be read or written
+becomes a list of what to mend (exit code 2), Ctrl-C a word on how to continue (exit code 130);
+`--debug` shows the traceback.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from limbeck.cli.console import show_notes, show_problems, show_stopped
+from limbeck.cli.evaluate import evaluate
+from limbeck.cli.methods import methods
+from limbeck.cli.options import ManyValues
+from limbeck.cli.quickstart import quickstart
+from limbeck.cli.quiet import silence_libraries
+from limbeck.cli.table import table
+from limbeck.cli.train import distill, finetune
+from limbeck.errors import LimbeckError, Problem
+
+WRONG = 2  # the exit code of typer's own usage errors
+STOPPED = 130  # the shells' code for Ctrl-C
+
+
+class Commands(TyperGroup):
+    """The group of commands; turns errors a user can act on into messages and exit codes.
+
+    `--debug` may stand anywhere on the line, because it is added to a command that has just failed.
+    """
+
+    debug = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take `--debug` out of the line, wherever it stands, and parse the rest."""
+        self.debug = "--debug" in args
+        return super().parse_args(ctx, [argument for argument in args if argument != "--debug"])
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; what the user can mend ends in a message and an exit code."""
+        if not self.debug:
+            silence_libraries()
+        show_notes()
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            show_stopped()
+            code = STOPPED
+        except LimbeckError as error:
+            if self.debug:
+                raise
+            show_problems(error.problems)
+            code = WRONG
+        except OSError as error:
+            # Without a file name it is no matter of the user's paths, but a defect to report.
+            if self.debug or error.filename is None:
+                raise
+            show_problems([file_problem(error)])
+            code = WRONG
+        raise typer.Exit(code)
+
+
+def file_problem(error: OSError) -> Problem:
+    """What the operating system refused, and to which file."""
+    reason = (error.strerror or type(error).__name__).lower()
+    return Problem(
+        f"cannot use {str(error.filename)!r}: {reason}",
+        "check that the path exists, that you may read and write it, and that the disk has room",
+    )
+
+
+app = typer.Typer(
+    name="limbeck",
+    cls=Commands,
+    help="Distil a large fine-tuned Hugging Face transformer into a small, fast one.",
+    epilog="Start with: limbeck quickstart. Every command has its own --help.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command(cls=ManyValues)(quickstart)
+app.command(cls=ManyValues)(methods)
+app.command(cls=ManyValues)(finetune)
+app.command(cls=ManyValues)(distill)
+app.command(cls=ManyValues)(evaluate)
+app.command(cls=ManyValues)(table)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"limbeck {metadata.version('limbeck')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks and the libraries' own messages.")
+    ] = False,
+) -> None:
+    # Both stand here for the help: the one has a callback of its own, Commands.parse_args reads the
+    # other.
+    del version, debug
+
+
+def main() -> None:
+    """Run the command line on `sys.argv`."""
+    app()

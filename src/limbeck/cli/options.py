@@ -1,0 +1,169 @@
+"""From what is typed to recipe settings: flags, `key=value` arguments, options with several values.
+
+Last on the way of a training step. A flag and a `key=value` argument can name the same recipe
+setting (`--layers 3` is `student.layers=3`), so both end in one mapping, and two different values
+for one setting are an error that names both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+from typer.core import TyperCommand
+
+from limbeck.errors import LimbeckError, Problem
+
+# A flag's parameter name and the recipe setting it stands for.
+SETTINGS = {
+    "method": "method",
+    "teacher": "teacher",
+    "student": "student.init",
+    "model": "student.init",
+    "layers": "student.layers",
+    "pick": "student.pick",
+    "task": "task",
+    "data": "data",
+    "text_columns": "text_columns",
+    "label_column": "label_column",
+    "max_length": "max_length",
+    "epochs": "epochs",
+    "max_steps": "max_steps",
+    "lr": "lr",
+    "batch_size": "batch_size",
+    "seed": "seed",
+    "precision": "precision",
+}
+
+_SETTING = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
+# YAML 1.1 reads 1e-4 as a word, because it has no dot.
+_SCIENTIFIC = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
+
+
+class ManyValues(TyperCommand):
+    """A command whose list options take their values side by side: `--text-columns first second`.
+
+    The list ends at the next option, at a `key=value` argument and at a recipe file (`*.yaml`).
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option's name before each of its values, as the parser below expects."""
+        lists = {name for parameter in self.params for name in _names_of_list(parameter)}
+        return super().parse_args(ctx, list(_repeat_names(args, lists)))
+
+
+def _names_of_list(parameter: Any) -> Sequence[str]:
+    many = parameter.param_type_name == "option" and parameter.multiple
+    return parameter.opts if many else ()
+
+
+def _repeat_names(arguments: Sequence[str], lists: set[str]) -> Iterator[str]:
+    current = None  # the list option whose values are being read
+    has_value = False
+    for argument in arguments:
+        if argument in lists:
+            current, has_value = argument, False
+        elif argument.startswith("-") or is_setting(argument) or is_recipe_file(argument):
+            current = None
+        elif current is not None:
+            if has_value:
+                yield current
+            has_value = True
+        yield argument
+
+
+def is_setting(argument: str) -> bool:
+    """Whether an argument has the form `key=value`."""
+    return _SETTING.fullmatch(argument) is not None
+
+
+def is_recipe_file(argument: str) -> bool:
+    """Whether an argument names a recipe file rather than a recipe of limbeck's own."""
+    return argument.endswith((".yaml", ".yml"))
+
+
+def parse_settings(arguments: Sequence[str]) -> dict[str, Any]:
+    """`key=value` arguments as a mapping; values are YAML: `null`, `true`, `[2, 4]`.
+
+    Raises:
+        LimbeckError: all arguments without `=`, values that are no YAML, keys with two values.
+    """
+    settings: dict[str, Any] = {}
+    problems = []
+    for argument in arguments:
+        match = _SETTING.fullmatch(argument)
+        if match is None:
+            problems.append(
+                Problem(
+                    f"{argument!r} is neither an option nor a setting",
+                    "write settings as key=value, for example epochs=3 or student.layers=3",
+                )
+            )
+            continue
+        key, text = match.groups()
+        try:
+            value = parse_value(text)
+        except yaml.YAMLError:
+            problems.append(
+                Problem(
+                    f"the value of {argument!r} cannot be read",
+                    f"write a YAML value, in quotes if it holds special signs: {key}='\"…\"'",
+                )
+            )
+            continue
+        if key in settings and settings[key] != value:
+            problems.append(_clash(f"{key}={settings[key]}", f"{key}={text}"))
+        settings[key] = value
+    if problems:
+        raise LimbeckError(problems)
+    return settings
+
+
+def parse_value(text: str) -> Any:
+    """One value in YAML; `1e-4` is a number here, although YAML 1.1 takes it for a word."""
+    value = yaml.safe_load(text)
+    if isinstance(value, str) and _SCIENTIFIC.fullmatch(value):
+        return float(value)
+    return value
+
+
+def merge(flags: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
+    """Flags that were given and `key=value` arguments as one mapping of recipe settings.
+
+    Raises:
+        LimbeckError: flags and `key=value` arguments that disagree, or what `parse_settings` finds.
+    """
+    settings = parse_settings(arguments)
+    problems = []
+    for name, value in flags.items():
+        key = SETTINGS[name]
+        if key in settings and settings[key] != value:
+            flag = "--" + name.replace("_", "-")
+            problems.append(_clash(f"{flag} {_shown(value)}", f"{key}={_shown(settings[key])}"))
+        settings[key] = value
+    if problems:
+        raise LimbeckError(problems)
+    return settings
+
+
+def flags_given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a command's parameters those that are recipe settings and were typed.
+
+    `--layers 3` is a number of layers, `--layers 2 4 6` lists them.
+    """
+    given = {name: value for name, value in parameters.items() if name in SETTINGS}
+    layers = given.get("layers")
+    if layers and len(layers) == 1:
+        given["layers"] = layers[0]
+    # The parser gives an empty list for a list option that was not typed.
+    return {name: value for name, value in given.items() if value not in (None, [])}
+
+
+def _clash(first: str, second: str) -> Problem:
+    return Problem(f"{first} and {second} disagree", "give the setting once, or twice the same")
+
+
+def _shown(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

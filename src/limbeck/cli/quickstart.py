@@ -1,0 +1,29 @@
+"""`limbeck quickstart`: a teacher, students with and without it, one table and one report.
+
+Last on the way of a training step: calls `limbeck.quickstart.quickstart`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def quickstart(
+    out: Annotated[
+        Path, typer.Option(help="The folder to write; the same command again continues there.")
+    ] = Path("runs/quickstart"),
+    task: Annotated[
+        str | None, typer.Option(help="The pocket task, by its GLUE name.", show_default="ours")
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="How many runs of each student, with seeds 1, 2, ...")
+    ] = 3,
+) -> None:
+    """Train a small teacher, distil students from it and compare them: minutes, no network."""
+    from limbeck.quickstart import quickstart as run
+
+    settings = {} if task is None else {"task": task}
+    run(out=out, seeds=seeds, **settings)

@@ -1,0 +1,35 @@
+"""Tasks and their examples: what is learned, from where it comes, how it is scored."""
+
+from limbeck.data.collator import Collator
+from limbeck.data.encoding import encode
+from limbeck.data.load import load_task
+from limbeck.data.metrics import METRICS
+from limbeck.data.profiles import (
+    PROFILES,
+    Profile,
+    get_profile,
+    profile_average,
+    profile_columns,
+    profile_score,
+)
+from limbeck.data.sampler import EpochSampler
+from limbeck.data.tasks import TASKS, HubSource, Task, get_task, project
+
+__all__ = [
+    "METRICS",
+    "PROFILES",
+    "TASKS",
+    "Collator",
+    "EpochSampler",
+    "HubSource",
+    "Profile",
+    "Task",
+    "encode",
+    "get_profile",
+    "get_task",
+    "load_task",
+    "profile_average",
+    "profile_columns",
+    "profile_score",
+    "project",
+]

@@ -1,0 +1,158 @@
+"""`--data hub`: tasks from the Hugging Face Hub, or from a folder laid out like a Hub repository.
+
+A source of the data stage. The Hub's splits and label names are turned into limbeck's; everything
+else about a task is the same as from any other source, because those follow the Hub.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+from datasets import ClassLabel, Dataset, DatasetDict, load_dataset
+
+from limbeck.data.bars import progress_bars
+from limbeck.data.splits import check_splits, make_split, with_held_out_dev
+from limbeck.data.tasks import HubSource, Task
+from limbeck.errors import LimbeckError
+
+# The Hub's split names; others (IMDb's "unsupervised") are left alone.
+_SPLITS = {
+    "train": "train",
+    "validation": "dev",
+    "validation_matched": "dev",
+    "validation_mismatched": "dev_mismatched",
+    "test": "test",
+    "test_matched": "test",
+    "test_mismatched": "test_mismatched",
+}
+# SciTail's SNLI format has been published with both spellings of its first class.
+_ALIASES = {"scitail": {"entailment": "entails"}}
+
+
+def read_hub(
+    task: Task,
+    root: Path | None = None,
+    *,
+    seed: int = 0,
+    for_training: bool = True,
+    progress: bool = False,
+) -> DatasetDict:
+    """The splits of `task` from the Hub, or from a copy of its repository at or under `root`.
+
+    A split whose labels are all −1, the Hub's sign for secret, comes out without labels. `seed`
+    draws the dev split of IMDb, which has none. Raises LimbeckError when the data cannot be had or
+    are not as the task says.
+    """
+    source = task.hub
+    if source is None:
+        raise LimbeckError(
+            f"task {task.name!r} is not on the Hub", "name its files with --data FILE"
+        )
+    with progress_bars(progress):
+        loaded = _fetch(task, source, root)
+    origin = f"{root or source.repository} ({source.config})"
+    splits = DatasetDict()
+    for name, split in loaded.items():
+        if str(name) in _SPLITS:
+            splits[_SPLITS[str(name)]] = _convert(task, source, split, f"{origin}, split {name}")
+    if task.name == "imdb" and "dev" not in splits and "train" in splits:
+        train = splits["train"]
+        texts = {column: train[column][:] for column in task.text_columns}
+        splits |= with_held_out_dev(task, texts, train[task.label_column][:], seed)
+    check_splits(task, splits, origin, for_training=for_training)
+    return splits
+
+
+def _fetch(task: Task, source: HubSource, root: Path | None) -> DatasetDict:
+    place = source.repository
+    files: dict[str, list[str]] = {}
+    if root is not None:
+        folder = _repository(source, root)
+        place = str(folder)
+        if not _lists_configs(folder):
+            files = _parquet_files(folder / source.config)
+            if not files:
+                raise LimbeckError(
+                    f"task {task.name!r}: no parquet files in {folder / source.config}",
+                    f"expected a copy of the Hub's {source.repository}, with files such as "
+                    f"{source.config}/train-00000-of-00001.parquet",
+                )
+    try:
+        if files:
+            return load_dataset("parquet", data_files=files)
+        return load_dataset(place, source.config)
+    # The Hub's client raises many kinds, which change between its releases; all mean "not had".
+    except Exception as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise LimbeckError(
+            f"task {task.name!r}: cannot load {place} ({source.config}): "
+            f"{type(error).__name__}: {reason}",
+            "check the network and that HF_HUB_OFFLINE is not set; or use --data DIR with a GLUE "
+            "folder, --data hub:DIR with a copy of the repository, or --data pocket, which needs "
+            "no download",
+        ) from error
+
+
+def _repository(source: HubSource, root: Path) -> Path:
+    """`root` itself, or the folder in it named like the repository."""
+    for folder in (root / source.repository, root / source.repository.split("/")[-1]):
+        if folder.is_dir():
+            return folder
+    return root
+
+
+def _lists_configs(folder: Path) -> bool:
+    card = folder / "README.md"
+    return card.is_file() and "\nconfigs:" in card.read_text("utf-8", errors="replace")
+
+
+def _parquet_files(folder: Path) -> dict[str, list[str]]:
+    """Files of a configuration by split, from names such as `train-00000-of-00001.parquet`."""
+    files: dict[str, list[str]] = {}
+    for file in sorted(folder.glob("*.parquet")):
+        split = re.sub(r"-\d{5}-of-\d{5}.*$", "", file.stem)
+        files.setdefault(split, []).append(str(file))
+    return files
+
+
+def _convert(task: Task, source: HubSource, split: Dataset, origin: str) -> Dataset:
+    missing = [name for name in source.text_columns if name not in split.column_names]
+    if missing:
+        raise LimbeckError(
+            f"task {task.name!r}: {origin} lacks the columns {', '.join(missing)}",
+            f"columns that are there: {', '.join(split.column_names)}",
+        )
+    table = split.with_format("arrow")[:]
+    renamed = zip(source.text_columns, task.text_columns, strict=True)
+    texts = {ours: table.column(theirs) for theirs, ours in renamed}
+    labels = _labels(task, source, split, origin)
+    return make_split(task, texts, labels)
+
+
+def _labels(task: Task, source: HubSource, split: Dataset, origin: str) -> list | None:
+    """Class ids in the task's order, or numbers; None for a split without labels."""
+    if source.label_column not in split.column_names:
+        return None
+    written = split[source.label_column][:]
+    numbers = not written or not isinstance(written[0], str)
+    if numbers and np.all(np.asarray(written) == -1):
+        return None
+    if task.regression:
+        return written
+    feature = split.features[source.label_column]
+    if isinstance(feature, ClassLabel) and set(feature.names) == set(task.labels):
+        names = feature.names
+    else:
+        names = list(task.labels)
+    ids: dict[object, int] = {name: i for i, name in enumerate(task.labels)}
+    ids |= {their_id: task.labels.index(name) for their_id, name in enumerate(names)}
+    ids |= {alias: ids[name] for alias, name in _ALIASES.get(task.name, {}).items()}
+    strange = sorted({label for label in written if label not in ids}, key=str)
+    if strange:
+        raise LimbeckError(
+            f"task {task.name!r}: {origin} has the labels {', '.join(map(repr, strange[:5]))}",
+            f"expected {', '.join(task.labels)}, as names or as ids",
+        )
+    return [ids[label] for label in written]

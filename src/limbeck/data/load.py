@@ -1,0 +1,127 @@
+"""One door to all data: `load_task("mrpc", "hub")`, whatever the source.
+
+The top of the data stage; the engine and the command line come in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from datasets import DatasetDict
+
+from limbeck.data.folder import contents, expected_files, read_folder, task_folders
+from limbeck.data.hub import read_hub
+from limbeck.data.own import has_own_files, read_own
+from limbeck.data.splits import check_splits
+from limbeck.data.tasks import TASKS, Task, get_task
+from limbeck.errors import LimbeckError, Problem, unknown
+
+
+def load_task(
+    name: str | None,
+    source: str | Path,
+    *,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+    seed: int = 0,
+    for_training: bool = True,
+    progress: bool = False,
+) -> tuple[Task, DatasetDict]:
+    """A task and its splits: train, dev (dev_mismatched for MNLI), and test where there is one.
+
+    Each split holds the task's text columns, "label" (class id or number; a test split may have
+    none) and "index", the row number. `source` is one of
+
+    - "hub": the Hugging Face Hub, or "hub:DIR" for a copy of the task's repository;
+    - "pocket": the generated tasks that come with limbeck;
+    - a folder in GLUE's layout, either of all tasks or the task's own;
+    - a file, or a folder with a train file, of the user's own. Then `text_columns` and
+      `label_column` name its columns, and `name` may be any name or None.
+
+    `seed` draws the dev split where a source has none, and pocket data; it is the data's seed, so
+    runs that are compared share it. With `for_training=False` one labelled split is enough and a
+    single file is a dev split as a whole. `progress` shows the bars of downloads. Raises
+    LimbeckError for an unknown task, a missing or damaged source, and columns that do not fit.
+    """
+    text = str(source)
+    if text == "pocket" or text == "hub" or text.startswith("hub:"):
+        return _named(name, text, text_columns, label_column, seed, for_training, progress)
+    path = Path(source).expanduser()
+    if not path.exists():
+        raise LimbeckError(
+            f"data source {text!r}: there is no such file or folder",
+            "choices: hub, hub:DIR, pocket, a folder in GLUE's layout, or a file of your own",
+        )
+    known = TASKS.get(name) if name is not None else None
+    own = bool(text_columns) or label_column is not None
+    if path.is_dir() and not own:
+        if known is None:
+            raise LimbeckError(_unknown_in_folder(name))
+        splits = read_folder(known, path, seed=seed, for_training=for_training)
+        if splits is not None:
+            return known, splits
+        path = _own_folder(known, path)
+    return read_own(
+        name,
+        path,
+        known=known,
+        text_columns=text_columns,
+        label_column=label_column,
+        seed=seed,
+        for_training=for_training,
+    )
+
+
+def _named(
+    name: str | None,
+    source: str,
+    text_columns: Sequence[str] | None,
+    label_column: str | None,
+    seed: int,
+    for_training: bool,
+    progress: bool,
+) -> tuple[Task, DatasetDict]:
+    """A known task from the Hub or from the generated ones."""
+    if name is None:
+        raise LimbeckError("no task is named", f"choices: {', '.join(TASKS)}")
+    task = get_task(name)
+    if text_columns or label_column is not None:
+        raise LimbeckError(
+            f"data source {source!r} has its own columns; text and label columns cannot be named",
+            "leave text_columns and label_column out, or name a file of your own as data",
+        )
+    if source != "pocket":
+        root = Path(source.removeprefix("hub:")).expanduser() if source != "hub" else None
+        if root is not None and not root.is_dir():
+            raise LimbeckError(
+                f"data source {source!r}: there is no folder {str(root)!r}",
+                f"name a copy of the Hub's {task.hub.repository if task.hub else 'repository'}",
+            )
+        return task, read_hub(task, root, seed=seed, for_training=for_training, progress=progress)
+    # Lazy, because the grammar is not needed for real data.
+    from limbeck.data import pocket
+
+    splits = pocket.load(name, seed=seed)
+    check_splits(task, splits, "pocket", for_training=for_training)
+    return task, splits
+
+
+def _unknown_in_folder(name: str | None) -> Problem:
+    own = "for data of your own name --text-columns and --label-column"
+    if name is None:
+        return Problem("no task is named", f"choices: {', '.join(TASKS)}; {own}")
+    problem = unknown("task", name, list(TASKS))
+    return Problem(problem.message, f"{problem.fix}; {own}")
+
+
+def _own_folder(task: Task, root: Path) -> Path:
+    """Where a known task lies as CSV, JSON lines or Parquet under `root`."""
+    for folder in task_folders(root, (task.name, task.title)):
+        if has_own_files(folder):
+            return folder
+    raise LimbeckError(
+        f"task {task.name!r}: none of its files is in {root}, which holds "
+        f"{', '.join(contents(root))}",
+        f"expected {expected_files(task)}, or the same files in {root} itself",
+    )

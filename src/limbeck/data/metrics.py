@@ -1,0 +1,72 @@
+"""What a score is: GLUE's five metrics, on a scale of 0 to 100.
+
+Read by `tasks` (a task names its metrics), so by evaluation, records and tables. A student that has
+collapsed to one answer is a result like any other: its correlation is 0, not NaN and not a warning.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from scipy import stats
+from sklearn import metrics as sklearn_metrics
+
+from limbeck.errors import LimbeckError, unknown
+
+
+def accuracy(predicted: np.ndarray, labels: np.ndarray) -> float:
+    """Share of right answers; `predicted` and `labels` are class ids of shape [n]."""
+    return 100.0 * float(sklearn_metrics.accuracy_score(labels, predicted))
+
+
+def f1(predicted: np.ndarray, labels: np.ndarray) -> float:
+    """F1 of class 1 of two ("duplicate", "equivalent"); 0 when class 1 is never right."""
+    return 100.0 * float(sklearn_metrics.f1_score(labels, predicted, zero_division=0))
+
+
+def matthews(predicted: np.ndarray, labels: np.ndarray) -> float:
+    """Matthews correlation (CoLA), −100 to 100; 0 when either side is constant."""
+    return 100.0 * float(sklearn_metrics.matthews_corrcoef(labels, predicted))
+
+
+def pearson(predicted: np.ndarray, labels: np.ndarray) -> float:
+    """Pearson correlation of two float arrays [n], −100 to 100; 0 when either side is constant."""
+    return _correlation(stats.pearsonr, predicted, labels)
+
+
+def spearman(predicted: np.ndarray, labels: np.ndarray) -> float:
+    """Spearman rank correlation, ties sharing their mean rank; 0 when either side is constant."""
+    return _correlation(stats.spearmanr, predicted, labels)
+
+
+def _correlation(correlate: Callable, predicted: np.ndarray, labels: np.ndarray) -> float:
+    if len(labels) < 2 or np.ptp(predicted) == 0 or np.ptp(labels) == 0:
+        return 0.0
+    with warnings.catch_warnings():
+        # An almost constant prediction is a bad student, which its score says already.
+        warnings.simplefilter("ignore", category=stats.NearConstantInputWarning)
+        statistic = float(correlate(predicted, labels).statistic)
+    return 100.0 * statistic if np.isfinite(statistic) else 0.0
+
+
+METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "matthews": matthews,
+    "accuracy": accuracy,
+    "f1": f1,
+    "pearson": pearson,
+    "spearman": spearman,
+}
+
+
+def mean_of(expression: str, scores: Mapping[str, float]) -> float:
+    """The mean of the metrics joined by "+": `mean_of("accuracy+f1", {...})`.
+
+    Raises LimbeckError naming a metric that `scores` lacks.
+    """
+    names = expression.split("+")
+    missing = [name for name in names if name not in scores]
+    if missing:
+        raise LimbeckError([unknown("metric", name, sorted(scores)) for name in missing])
+    return sum(scores[name] for name in names) / len(names)

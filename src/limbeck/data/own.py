@@ -1,0 +1,291 @@
+"""`--data FILE --text-columns … --label-column …`: a user's own data.
+
+A source of the data stage. A single file gives up a seeded tenth of its rows as dev split; a folder
+may hold train, dev (or validation) and test files. The label column decides the task: text or whole
+numbers are classes, in alphabetical or numerical order; numbers with a decimal point are a
+regression.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import DatasetDict
+
+from limbeck.data.folder import contents
+from limbeck.data.splits import check_splits, make_split, with_held_out_dev
+from limbeck.data.tables import SUFFIXES, Table, read_table
+from limbeck.data.tasks import Task
+from limbeck.errors import LimbeckError, Problem
+
+# Python's int() and float() also take "1_2" and "infinity", which are class names here.
+_WHOLE = re.compile(r"[+-]?\d+")
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+logger = logging.getLogger(__name__)
+
+_STEMS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
+# The IMDb table that circulates as one CSV file, and the names of its columns and classes.
+_IMDB_COLUMNS = {"text": "review", "label": "sentiment"}
+_IMDB_CLASSES = {"negative": "neg", "positive": "pos"}
+
+
+def read_own(
+    name: str | None,
+    path: Path,
+    *,
+    known: Task | None = None,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+    seed: int = 0,
+    for_training: bool = True,
+) -> tuple[Task, DatasetDict]:
+    """The task and splits of a file, or of a folder with a train file.
+
+    A single file is split, or scored as a whole without `for_training`. With a `known` task the
+    rows are that task's: its classes, and its columns unless others are named. Otherwise the
+    columns must be named and come out as "sentence", or "sentence1" and "sentence2". Raises
+    LimbeckError for missing columns or labels, for labels that do not fit together, and for text
+    that is not text.
+    """
+    files = _files(path) if path.is_dir() else {"train": path}
+    tables = {split: read_table(file) for split, file in files.items()}
+    texts, label = _columns(tables, known, text_columns, label_column)
+    labels = {split: _written_labels(table, label, split) for split, table in tables.items()}
+    if labels["train"] is None:
+        raise _missing(tables["train"], "label column", [label])
+    if known is None:
+        task, labels = _new_task(name or path.resolve().stem, tables, labels, label, len(texts))
+    else:
+        task = known
+        labels = {
+            split: None if values is None else _known_labels(task, values, tables[split].path)
+            for split, values in labels.items()
+        }
+    splits = DatasetDict()
+    for split, table in tables.items():
+        columns = {
+            ours: _text(table, theirs)
+            for ours, theirs in zip(task.text_columns, texts, strict=True)
+        }
+        values = labels[split]
+        if not for_training and list(tables) == ["train"]:
+            splits["dev"] = make_split(task, columns, values)
+        elif split == "train" and "dev" not in tables and values is not None:
+            splits |= with_held_out_dev(task, columns, values, seed)
+        else:
+            splits[split] = make_split(task, columns, values)
+    check_splits(task, splits, str(path), for_training=for_training)
+    return task, splits
+
+
+def _written_labels(table: Table, column: str, split: str) -> list | None:
+    values = table.columns.get(column)
+    # A test file may keep the column and leave it blank.
+    if split == "test" and values is not None and all(value in (None, "") for value in values):
+        return None
+    return values
+
+
+def has_own_files(folder: Path) -> bool:
+    """Whether the folder holds a train file of a type that is read here."""
+    return any((folder / f"train{suffix}").is_file() for suffix in SUFFIXES)
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    for split, stems in _STEMS.items():
+        found = [
+            folder / f"{stem}{suffix}"
+            for stem in stems
+            for suffix in SUFFIXES
+            if (folder / f"{stem}{suffix}").is_file()
+        ]
+        if len(found) > 1:
+            raise LimbeckError(
+                f"{folder} has several {split} files: {', '.join(file.name for file in found)}",
+                "keep one of them",
+            )
+        if found:
+            files[split] = found[0]
+    if "train" not in files:
+        raise LimbeckError(
+            f"{folder} has no train file; it holds {', '.join(contents(folder))}",
+            f"expected train with one of {', '.join(SUFFIXES)}, and dev (or validation) and test "
+            f"if there are any",
+        )
+    return files
+
+
+def _columns(
+    tables: dict[str, Table],
+    known: Task | None,
+    text_columns: Sequence[str] | None,
+    label_column: str | None,
+) -> tuple[list[str], str]:
+    """Names of the text columns and of the label column in the files."""
+    train = tables["train"]
+    texts, label = list(text_columns or ()), label_column
+    if known is not None:
+        aliases = _IMDB_COLUMNS if known.name == "imdb" else {}
+        present = train.columns
+        if not texts:
+            texts = [c if c in present else aliases.get(c, c) for c in known.text_columns]
+        if label is None:
+            label = "label" if "label" in present else aliases.get("label", "label")
+    problems = []
+    there = f"columns of {train.path.name}: {', '.join(train.columns)}"
+    if not texts:
+        problems.append(Problem("no text columns are named", f"--text-columns A [B]; {there}"))
+    if label is None:
+        problems.append(Problem("no label column is named", f"--label-column NAME; {there}"))
+    wanted = len(known.text_columns) if known else None
+    if texts and (len(texts) > 2 or (wanted and len(texts) != wanted)):
+        problems.append(
+            Problem(
+                f"{len(texts)} text columns are named: {', '.join(texts)}",
+                f"name {wanted or 'one or two'}",
+            )
+        )
+    if label in texts:
+        problems.append(Problem(f"column {label!r} is named as text and as label", "name another"))
+    if problems or label is None:
+        raise LimbeckError(problems)
+    for table in tables.values():
+        missing = [column for column in texts if column not in table.columns]
+        if missing:
+            raise _missing(table, "text column", missing)
+    return texts, label
+
+
+def _missing(table: Table, kind: str, names: list[str]) -> LimbeckError:
+    return LimbeckError(
+        f"{table.path} has no {kind} {', '.join(map(repr, names))}",
+        f"columns that are there: {', '.join(table.columns)}",
+    )
+
+
+def _text(table: Table, column: str) -> list[str]:
+    values = table.columns[column]
+    for row, value in enumerate(values, start=1):
+        if not isinstance(value, str):
+            raise LimbeckError(
+                f"{table.path}, row {row}: {column} is {value!r}, expected text",
+                "name a text column, or fill the gap",
+            )
+    return values
+
+
+def _new_task(
+    name: str,
+    tables: dict[str, Table],
+    labels: dict[str, list | None],
+    column: str,
+    texts: int,
+) -> tuple[Task, dict[str, list | None]]:
+    """What the label column says the task is, and the labels as class ids or numbers."""
+    parsed = _parse_untyped(tables, labels)
+    for split, values in parsed.items():
+        _check_labels(tables[split].path, column, values or [])
+    kinds = {type(value) for values in parsed.values() for value in values or []}
+    columns = ("sentence",) if texts == 1 else ("sentence1", "sentence2")
+    if float in kinds and kinds <= {int, float}:
+        logger.info("%s holds numbers with a decimal point: a regression", column)
+        task = Task(name, name, columns, (), ("pearson", "spearman"), "pearson+spearman")
+        return task, parsed
+    if len(kinds) > 1:
+        raise LimbeckError(
+            f"label column {column!r} mixes {' and '.join(sorted(k.__name__ for k in kinds))}",
+            "use text or whole numbers for classes, decimal numbers for a regression",
+        )
+    classes: list[Any] = sorted(set(parsed["train"] or ()))
+    names = [str(value) for value in classes]
+    stored = tables["train"].class_names.get(column)
+    if stored is not None and kinds == {int}:
+        classes, names = list(range(len(stored))), stored
+    _check_classes(tables["train"], column, classes)
+    ids = {value: i for i, value in enumerate(classes)}
+    for split, values in parsed.items():
+        strange = sorted({value for value in values or () if value not in ids})
+        if strange:
+            raise LimbeckError(
+                f"{tables[split].path} has the label {strange[0]!r}, which train has not",
+                f"labels of train: {', '.join(names[:20])}",
+            )
+    metrics = ("accuracy", "f1", "matthews") if len(names) == 2 else ("accuracy", "matthews")
+    task = Task(name, name, columns, tuple(names), metrics, "accuracy")
+    return task, {
+        split: None if values is None else [ids[value] for value in values]
+        for split, values in parsed.items()
+    }
+
+
+def _parse_untyped(
+    tables: dict[str, Table], labels: dict[str, list | None]
+) -> dict[str, list | None]:
+    """Labels of CSV and TSV files as whole numbers or decimals, if all of them are."""
+    untyped = [split for split, table in tables.items() if not table.typed and labels[split]]
+    written = [value for split in untyped for value in labels[split] or ()]
+    for kind, pattern in ((int, _WHOLE), (float, _DECIMAL)):
+        if all(pattern.fullmatch(value.strip()) for value in written):
+            parsed = {split: [kind(value) for value in labels[split] or ()] for split in untyped}
+            return labels | parsed
+    return labels
+
+
+def _check_labels(path: Path, column: str, values: list) -> None:
+    for row, value in enumerate(values, start=1):
+        empty = value is None or value == ""
+        if empty or (isinstance(value, float) and not math.isfinite(value)):
+            raise LimbeckError(
+                f"{path}, row {row}: {column} is {value!r}", "fill the gap or remove the row"
+            )
+        if not isinstance(value, str | int | float):
+            raise LimbeckError(
+                f"{path}, row {row}: {column} holds {type(value).__name__}",
+                "use text or whole numbers for classes, decimal numbers for a regression",
+            )
+
+
+def _check_classes(train: Table, column: str, classes: list) -> None:
+    if len(classes) < 2:
+        raise LimbeckError(
+            f"label column {column!r} of {train.path} holds one class only: {classes[0]!r}",
+            "there is nothing to learn; check the column",
+        )
+    if len(classes) > max(2, len(train) // 2):
+        raise LimbeckError(
+            f"label column {column!r} of {train.path} holds {len(classes)} different values "
+            f"in {len(train)} rows",
+            "name the label column, not a text or an id; write a regression's numbers with a "
+            "decimal point",
+        )
+
+
+def _known_labels(task: Task, values: list, path: Path) -> list:
+    """Labels of a known task as ids or numbers: written as names, ids or digits."""
+    if task.regression:
+        try:
+            numbers = [float(value) for value in values]
+        except (TypeError, ValueError):
+            numbers = [math.nan]
+        if not all(map(math.isfinite, numbers)):
+            raise LimbeckError(f"{path}: a label is not a number", f"{task.title} is a regression")
+        return numbers
+    ids: dict[object, int] = {}
+    for number, label in enumerate(task.labels):
+        ids |= {label: number, number: number, str(number): number}
+    if task.name == "imdb":
+        ids |= {alias: ids[label] for alias, label in _IMDB_CLASSES.items()}
+    for row, value in enumerate(values, start=1):
+        if not isinstance(value, str | int | float) or value not in ids:
+            raise LimbeckError(
+                f"{path}, row {row}: the label is {value!r}",
+                f"expected one of {', '.join(task.labels)}, or their numbers",
+            )
+    return [ids[value] for value in values]

@@ -1,0 +1,122 @@
+"""The closed vocabulary of Pocket GLUE: every word a generated sentence can hold, by its use.
+
+Before the data stage of a training step: the generators draw from these lists and the tokenizer
+knows exactly these words. Meaning lives here too: which words are synonyms, which kinds contain
+which, which verbs flip the truth of what they govern. The lists are short so that a teacher meets
+every word often enough to learn it in a minute.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+PUNCTUATION = (".", ",", "?", "(", ")")
+
+# People. The second list is rare in training and makes up the other domain of the pair tasks.
+PEOPLE = ("ann", "bob", "carl", "dora", "emil", "fay", "gus", "hana", "ivan", "judy", "kurt", "lena")
+OTHER_PEOPLE = ("mona", "nils", "olga", "pete", "rosa", "sven", "tina", "uwe")
+PLACES = ("berlin", "lisbon", "oslo", "rome", "tokyo", "vienna")
+
+# Reviews (sst2, imdb).
+POSITIVE = ("witty", "warm", "bright", "moving", "clever", "rich", "fresh", "lively")
+NEGATIVE = ("dull", "cold", "bleak", "clumsy", "stale", "slow", "flat", "empty")
+ASPECTS = ("plot", "cast", "score", "script", "camera", "ending", "dialogue", "hero")
+OTHER_ASPECTS = ("sequel", "drama", "comedy", "thriller")
+AUDIENCES = ("critics", "fans", "friends", "people")
+ASSERTING = ("say", "think", "claim", "argue")
+DENYING = ("deny", "doubt", "reject", "dispute")
+NEGATORS = ("not", "never", "hardly")
+FILLERS = ("we saw it twice", "i rented this one", "it ran for weeks", "this one came out late")
+
+# Agreement (cola): singular and plural.
+COUNT_NOUNS = MappingProxyType(
+    {
+        "dog": "dogs", "cat": "cats", "girl": "girls", "boy": "boys", "nurse": "nurses",
+        "pilot": "pilots", "clerk": "clerks", "farmer": "farmers",
+    }
+)  # fmt: skip
+INTRANSITIVE = MappingProxyType(
+    {"sleeps": "sleep", "sings": "sing", "waits": "wait", "laughs": "laugh", "runs": "run"}
+)
+TRANSITIVE = MappingProxyType(
+    {"sees": "see", "likes": "like", "knows": "know", "helps": "help", "hears": "hear"}
+)
+PREPOSITIONS = ("near", "behind", "beside")
+
+# Events (mrpc, qqp, paws, stsb, qnli): past tense and participle are one form; pairs are synonyms.
+EVENT_VERBS = (
+    ("praised", "lauded"), ("helped", "assisted"), ("followed", "trailed"), ("hired", "employed"),
+    ("scolded", "rebuked"), ("watched", "observed"), ("pushed", "shoved"), ("invited", "asked"),
+)  # fmt: skip
+REPORTING = (("said", "stated"), ("knew", "understood"), ("heard", "learned"))
+
+# Kinds (mnli, scitail): each kind with the kinds directly below it.
+KINDS = MappingProxyType(
+    {
+        "animal": ("dog", "cat", "bird"),
+        "dog": ("poodle", "hound"),
+        "cat": ("tabby", "siamese"),
+        "bird": ("robin", "crow"),
+    }
+)
+OTHER_KINDS = MappingProxyType(
+    {"vehicle": ("car", "ship"), "car": ("taxi", "sedan"), "ship": ("ferry", "yacht")}
+)
+SCIENCE_KINDS = MappingProxyType(
+    {"rock": ("granite", "basalt"), "metal": ("iron", "copper"), "solid": ("rock", "metal")}
+)
+ACTIONS = MappingProxyType(
+    {
+        "moves": ("runs", "climbs", "turns"),
+        "runs": ("sprints", "jogs"),
+        "climbs": ("scrambles", "clambers"),
+        "turns": ("spins", "rolls"),
+    }
+)
+
+# Implicatives (rte): what the verb says of its complement when it is affirmed and when denied:
+# 1 it happened, -1 it did not, 0 nothing follows (Karttunen 1971; Nairn et al. 2006).
+IMPLICATIVES = MappingProxyType(
+    {
+        "manage": (1, -1), "remember": (1, -1), "bother": (1, -1),
+        "fail": (-1, 1), "forget": (-1, 1), "neglect": (-1, 1),
+        "hope": (0, 0), "want": (0, 0), "refuse": (-1, 0), "hesitate": (0, 1),
+    }
+)  # fmt: skip
+DEEDS = MappingProxyType(
+    {"move": ("run", "climb", "turn"), "speak": ("whisper", "shout", "murmur")}
+)
+
+# Reference (wnli). Of "X beat Y because they were strong" `they` is X; "feared" turns it round.
+DOER_VERBS = ("beat", "outran", "tricked", "rescued")
+TARGET_VERBS = ("feared", "admired", "envied")
+STRONG = ("strong", "quick", "brave", "wise")
+WEAK = ("weak", "slow", "timid", "foolish")
+
+FUNCTION_WORDS = (
+    "the", "that", "who", "is", "was", "were", "they", "did", "not", "to", "by", "in", "and", "but",
+    "although", "though", "despite", "because", "every", "some", "no", "it", "false", "true",
+    "later", "one", "where",
+)  # fmt: skip
+
+
+def _all_words() -> tuple[str, ...]:
+    flat = (
+        PUNCTUATION, PEOPLE, OTHER_PEOPLE, PLACES, POSITIVE, NEGATIVE, ASPECTS, OTHER_ASPECTS,
+        AUDIENCES, ASSERTING, DENYING, NEGATORS, PREPOSITIONS, DOER_VERBS, TARGET_VERBS, STRONG,
+        WEAK, FUNCTION_WORDS, *EVENT_VERBS, *REPORTING,
+        *(filler.split() for filler in FILLERS),
+    )  # fmt: skip
+    words = {word for group in flat for word in group}
+    for table in (COUNT_NOUNS, INTRANSITIVE, TRANSITIVE):
+        words.update(table)
+        words.update(table.values())
+    words.update(IMPLICATIVES)
+    for tree in (KINDS, OTHER_KINDS, SCIENCE_KINDS, ACTIONS, DEEDS):
+        words.update(tree)
+        words.update(word for below in tree.values() for word in below)
+    return tuple(sorted(words))
+
+
+WORDS: tuple[str, ...] = _all_words()
+"""Every word, sorted: the tokenizer's vocabulary after the special tokens."""

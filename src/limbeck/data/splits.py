@@ -1,0 +1,102 @@
+"""What every source hands over: splits of one shape, with a seeded dev split where it has none.
+
+A split holds the task's text columns, "label" (class id or number; absent where the source has no
+labels) and "index", the row number. Between the readers (folder, Hub, own files) and the encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+
+from limbeck.data.tasks import Task
+from limbeck.errors import LimbeckError
+
+DEV_SHARE = 0.1
+
+
+def make_split(
+    task: Task, texts: Mapping[str, Sequence[str]], labels: Sequence[Any] | None
+) -> Dataset:
+    """One split in memory, of text columns [n] (lists or Arrow) and class ids or numbers [n]."""
+    columns: dict[str, Any] = {name: texts[name] for name in task.text_columns}
+    features: dict[str, Any] = {name: Value("string") for name in task.text_columns}
+    if labels is not None:
+        columns[task.label_column] = labels
+        features[task.label_column] = (
+            Value("float32") if task.regression else ClassLabel(names=list(task.labels))
+        )
+    rows = len(columns[task.text_columns[0]])
+    columns["index"] = np.arange(rows)
+    features["index"] = Value("int64")
+    return Dataset.from_dict(columns, features=Features(features))
+
+
+def hold_out(labels: Sequence[Any], stratify: bool, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers of train and dev, each ascending: a tenth of the rows, drawn with `seed`.
+
+    With `stratify` a tenth of each class, at least one row of a class that has two or more
+    (scikit-learn's own split refuses a class of one row; here such a row stays in train). Raises
+    LimbeckError when no row can be spared.
+    """
+    generator = np.random.default_rng(seed)
+    values = np.asarray(labels)
+    groups = [np.flatnonzero(values == label) for label in np.unique(values)]
+    if not stratify:
+        groups = [np.arange(len(values))]
+    dev = []
+    for rows in groups:
+        spared = max(1, round(DEV_SHARE * len(rows))) if len(rows) > 1 else 0
+        dev.extend(generator.permutation(rows)[:spared].tolist())
+    if not dev:
+        raise LimbeckError(
+            f"{len(values)} rows are too few to keep some back as a dev split",
+            "give a folder with train and dev files, or more rows",
+        )
+    held = np.sort(np.array(dev))
+    return np.setdiff1d(np.arange(len(values)), held), held
+
+
+def take(columns: Mapping[str, Sequence[str]], rows: Iterable[int]) -> dict[str, list[str]]:
+    """The chosen rows of each column."""
+    chosen = list(rows)
+    return {name: [values[row] for row in chosen] for name, values in columns.items()}
+
+
+def with_held_out_dev(
+    task: Task, texts: Mapping[str, Sequence[str]], labels: Sequence[Any], seed: int
+) -> DatasetDict:
+    """Train and dev splits out of one set of labelled rows; see `hold_out`."""
+    train, dev = hold_out(labels, stratify=not task.regression, seed=seed)
+    return DatasetDict(
+        {
+            name: make_split(task, take(texts, rows), [labels[row] for row in rows])
+            for name, rows in (("train", train), ("dev", dev))
+        }
+    )
+
+
+def check_splits(task: Task, splits: DatasetDict, origin: str, *, for_training: bool) -> None:
+    """Raise LimbeckError when a split is missing, empty or lacks its labels.
+
+    Training needs train and every dev split; scoring alone needs one labelled split.
+    """
+    labelled = [name for name, split in splits.items() if task.label_column in split.column_names]
+    empty = [name for name, split in splits.items() if len(split) == 0]
+    if empty:
+        raise LimbeckError(
+            f"task {task.name!r}: the split{'s' if len(empty) > 1 else ''} {', '.join(empty)} "
+            f"of {origin} hold no rows",
+            "check the files, or fetch them again",
+        )
+    needed = ("train", *task.dev_splits) if for_training else ()
+    missing = [name for name in needed if name not in labelled]
+    if missing or not task.evaluation_splits(labelled):
+        wanted = ", ".join(missing) or " or ".join((*task.dev_splits, "test"))
+        raise LimbeckError(
+            f"task {task.name!r}: {origin} has no labelled split {wanted}",
+            f"labelled splits that are there: {', '.join(labelled) or 'none'}",
+        )

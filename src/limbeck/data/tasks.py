@@ -1,0 +1,223 @@
+"""What a task is: nine GLUE tasks and three out-of-domain sets, their columns, labels and scores.
+
+The data stage of a training step starts here. Whatever the source of the rows, the columns, the
+class order and the metrics are the ones written below: they follow the Hugging Face Hub's copy of
+GLUE, so that a model fine-tuned elsewhere means the same thing by class 1. Regression is a task
+without classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from limbeck.data.metrics import METRICS, mean_of
+from limbeck.errors import LimbeckError, unknown
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """Where the Hub keeps a task, and what that repository calls the columns."""
+
+    repository: str
+    config: str
+    text_columns: tuple[str, ...]
+    label_column: str = "label"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task: text in, a class or a number out.
+
+    `labels` holds the class names in id order, none for regression. `primary` is the score that
+    selects checkpoints: a metric, or metrics joined by "+" for their mean. `out_of_domain` names
+    the task a student of this one is also scored on, `label_column` the column every loaded split
+    carries its class id or number in.
+    """
+
+    name: str
+    title: str
+    text_columns: tuple[str, ...]
+    labels: tuple[str, ...]
+    metrics: tuple[str, ...]
+    primary: str
+    label_column: str = "label"
+    dev_splits: tuple[str, ...] = ("dev",)
+    out_of_domain: str | None = None
+    hub: HubSource | None = None
+    test_is_labelled: bool = False
+
+    @property
+    def regression(self) -> bool:
+        """Whether the label is a number instead of a class."""
+        return not self.labels
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model of this task puts out: its classes, or one."""
+        return len(self.labels) or 1
+
+    def evaluation_splits(self, splits: Iterable[str]) -> tuple[str, ...]:
+        """Which of the loaded `splits` to score.
+
+        The dev splits, since GLUE's test labels are not public; for the out-of-domain sets their
+        test split where it is there (RAIL-KD, §4.1).
+        """
+        present = set(splits)
+        if self.test_is_labelled and "test" in present:
+            return ("test",)
+        return tuple(split for split in self.dev_splits if split in present)
+
+    def scores(self, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+        """Every metric of the task and "primary", 0 to 100.
+
+        `predictions` [n, classes] are logits or probabilities, or [n, 1] or [n] numbers for
+        regression; `labels` [n] are class ids or numbers. Raises LimbeckError for shapes that do
+        not fit, for no rows, and for predictions that are not finite.
+        """
+        predictions, labels = np.asarray(predictions), np.asarray(labels).reshape(-1)
+        self._check(predictions, labels)
+        if self.regression:
+            predicted = predictions.reshape(-1).astype(np.float64)
+            labels = labels.astype(np.float64)
+        else:
+            predicted = predictions.argmax(axis=1)
+            labels = labels.astype(np.int64)
+        scores = {name: METRICS[name](predicted, labels) for name in self.metrics}
+        return scores | {"primary": mean_of(self.primary, scores)}
+
+    def _check(self, predictions: np.ndarray, labels: np.ndarray) -> None:
+        if len(labels) == 0:
+            raise LimbeckError(f"task {self.name!r}: there are no rows to score", "check the split")
+        flat = self.regression and predictions.ndim == 1
+        expected = (len(labels),) if flat else (len(labels), self.outputs)
+        if predictions.shape != expected:
+            raise LimbeckError(
+                f"task {self.name!r}: predictions of shape {predictions.shape}, "
+                f"expected {expected}",
+                f"use a model with {self.outputs} output{'s' if self.outputs > 1 else ''}",
+            )
+        if not np.isfinite(predictions).all():
+            raise LimbeckError(
+                f"task {self.name!r}: the predictions hold values that are not finite",
+                "the model has diverged: lower lr, or train in fp32",
+            )
+
+
+_MEAN = "accuracy+f1"
+_ENTAILMENT = ("entailment", "not_entailment")
+
+
+def _glue(name: str, *text_columns: str) -> HubSource:
+    return HubSource("nyu-mll/glue", name, text_columns)
+
+
+def _all_tasks() -> Iterable[Task]:
+    one, two = ("sentence",), ("sentence1", "sentence2")
+    accuracy, both = ("accuracy",), ("accuracy", "f1")
+    yield Task(
+        "cola", "CoLA", one, ("unacceptable", "acceptable"), ("matthews",), "matthews",
+        hub=_glue("cola", *one),
+    )  # fmt: skip
+    yield Task(
+        "sst2", "SST-2", one, ("negative", "positive"), accuracy, "accuracy",
+        out_of_domain="imdb", hub=_glue("sst2", *one),
+    )  # fmt: skip
+    yield Task(
+        "mrpc", "MRPC", two, ("not_equivalent", "equivalent"), both, _MEAN,
+        hub=_glue("mrpc", *two),
+    )  # fmt: skip
+    yield Task(
+        "stsb", "STS-B", two, (), ("pearson", "spearman"), "pearson+spearman",
+        hub=_glue("stsb", *two),
+    )  # fmt: skip
+    yield Task(
+        "qqp", "QQP", ("question1", "question2"), ("not_duplicate", "duplicate"), both, _MEAN,
+        out_of_domain="paws", hub=_glue("qqp", "question1", "question2"),
+    )  # fmt: skip
+    yield Task(
+        "mnli", "MNLI", ("premise", "hypothesis"), ("entailment", "neutral", "contradiction"),
+        accuracy, "accuracy", dev_splits=("dev", "dev_mismatched"), out_of_domain="scitail",
+        hub=_glue("mnli", "premise", "hypothesis"),
+    )  # fmt: skip
+    yield Task(
+        "qnli", "QNLI", ("question", "sentence"), _ENTAILMENT, accuracy, "accuracy",
+        hub=_glue("qnli", "question", "sentence"),
+    )  # fmt: skip
+    yield Task("rte", "RTE", two, _ENTAILMENT, accuracy, "accuracy", hub=_glue("rte", *two))
+    yield Task(
+        "wnli", "WNLI", two, ("not_entailment", "entailment"), accuracy, "accuracy",
+        hub=_glue("wnli", *two),
+    )  # fmt: skip
+    # The Hub's `tsv_format` lost 499 training rows to a reader that took quotes for quotes;
+    # `snli_format` has them all.
+    yield Task(
+        "scitail", "SciTail", ("premise", "hypothesis"), ("entails", "neutral"),
+        accuracy, "accuracy", test_is_labelled=True,
+        hub=HubSource("allenai/scitail", "snli_format", two, "gold_label"),
+    )  # fmt: skip
+    # The Hub calls these classes "0" and "1"; the names are the ones of the PAWS release.
+    yield Task(
+        "paws", "PAWS", two, ("different_meaning", "paraphrase"), both, "accuracy",
+        test_is_labelled=True,
+        hub=HubSource("google-research-datasets/paws", "labeled_final", two),
+    )  # fmt: skip
+    yield Task(
+        "imdb", "IMDb", ("text",), ("neg", "pos"), accuracy, "accuracy", test_is_labelled=True,
+        hub=HubSource("stanfordnlp/imdb", "plain_text", ("text",)),
+    )  # fmt: skip
+
+
+TASKS: dict[str, Task] = {task.name: task for task in _all_tasks()}
+
+# MNLI's three classes fold into SciTail's two; the other pairs differ in their names alone.
+_PROJECTIONS: dict[tuple[str, str], dict[str, str]] = {
+    ("mnli", "scitail"): {
+        "entailment": "entails",
+        "neutral": "neutral",
+        "contradiction": "neutral",
+    },
+    ("qqp", "paws"): {"not_duplicate": "different_meaning", "duplicate": "paraphrase"},
+    ("sst2", "imdb"): {"negative": "neg", "positive": "pos"},
+}
+
+
+def get_task(name: str) -> Task:
+    """The task of that name; raises LimbeckError with the nearest name when there is none."""
+    if name not in TASKS:
+        raise LimbeckError(unknown("task", name, list(TASKS)))
+    return TASKS[name]
+
+
+def project(predictions: np.ndarray, source: Task, target: Task) -> np.ndarray:
+    """Predictions [n, classes of `source`] as predictions [n, classes of `target`], for scoring.
+
+    The predicted class is taken first and translated after, so an MNLI student that answers
+    "contradiction" answers "neutral" on SciTail. Each row of the result is 1 at the translated
+    class and 0 elsewhere. Two tasks with the same class names, whatever their order, or two
+    regressions need no translation table. Raises LimbeckError for a pair of tasks whose classes do
+    not correspond.
+    """
+    predictions = np.asarray(predictions)
+    if source.regression and target.regression:
+        return predictions
+    names = _PROJECTIONS.get((source.name, target.name))
+    if names is None and source.labels and set(source.labels) == set(target.labels):
+        names = {label: label for label in source.labels}
+    if names is None:
+        known = ", ".join(f"{a} → {b}" for a, b in _PROJECTIONS)
+        raise LimbeckError(
+            f"a student of {source.name!r} cannot be scored on {target.name!r}: "
+            f"their classes do not correspond",
+            f"known pairs: {known}; or two tasks with the same class names",
+        )
+    if predictions.ndim != 2 or predictions.shape[1] != len(source.labels):
+        raise LimbeckError(
+            f"predictions of shape {predictions.shape} for the {len(source.labels)} classes "
+            f"of {source.name!r}",
+            "use the student that was trained on that task",
+        )
+    translated = np.array([target.labels.index(names[label]) for label in source.labels])
+    return np.eye(len(target.labels))[translated[predictions.argmax(axis=1)]]

@@ -1,0 +1,17 @@
+"""The engine: a thin subclass of `transformers.Trainer` that asks, captures, weighs, adds and steps.
+
+On the way of a training step: after `data` and `preflight`, before `records`.
+"""
+
+from limbeck.engine.arguments import training_arguments
+from limbeck.engine.callbacks import Patience
+from limbeck.engine.distiller import Distiller
+from limbeck.engine.trainer import DistillationTrainer, is_regression
+
+__all__ = [
+    "DistillationTrainer",
+    "Distiller",
+    "Patience",
+    "is_regression",
+    "training_arguments",
+]

@@ -1,0 +1,62 @@
+"""From a recipe's training settings to the Trainer's arguments. Part of `limbeck.engine`."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from transformers import TrainingArguments
+
+from limbeck.errors import LimbeckError
+from limbeck.recipe import Recipe
+
+
+def training_arguments(recipe: Recipe, checkpoints: Path, events: Path) -> TrainingArguments:
+    """The Trainer's arguments for a recipe; checkpoints and TensorBoard events go to these folders.
+
+    Raises:
+        LimbeckError: TensorBoard is asked for and not installed.
+    """
+    if recipe.tensorboard:
+        _need_tensorboard()
+        # The Trainer reads the place from the environment alone.
+        os.environ["TENSORBOARD_LOGGING_DIR"] = str(events)
+    return TrainingArguments(
+        output_dir=str(checkpoints),
+        num_train_epochs=recipe.epochs,
+        max_steps=recipe.max_steps or -1,
+        per_device_train_batch_size=recipe.batch_size,
+        per_device_eval_batch_size=max(recipe.batch_size, 64),
+        gradient_accumulation_steps=recipe.accumulation,
+        learning_rate=recipe.lr,
+        weight_decay=recipe.weight_decay,
+        warmup_steps=recipe.warmup,
+        lr_scheduler_type=recipe.lr_schedule,
+        max_grad_norm=recipe.max_grad_norm,
+        bf16=recipe.precision == "bf16",
+        # bf16 on a processor has to be asked for by this name.
+        use_cpu=not torch.accelerator.is_available(),
+        seed=recipe.seed,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        logging_strategy="steps",
+        logging_steps=recipe.log_steps,
+        load_best_model_at_end=True,
+        metric_for_best_model=recipe.select_by,
+        greater_is_better=True,
+        save_total_limit=1,
+        dataloader_num_workers=recipe.workers,
+        disable_tqdm=True,
+        report_to=["tensorboard"] if recipe.tensorboard else [],
+        label_names=["labels"],
+    )
+
+
+def _need_tensorboard() -> None:
+    if find_spec("tensorboard") is None:
+        raise LimbeckError(
+            "tensorboard: true, and TensorBoard is not installed",
+            "pip install 'limbeck[tensorboard]', or leave the key out",
+        )

@@ -1,0 +1,234 @@
+"""`DistillationTrainer`: `transformers.Trainer` with a teacher.
+
+On the way of a training step: asks, captures, weighs, adds and steps. The loop, logging, mixed precision and
+multi-process training are the Trainer's own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, Sampler, SequentialSampler
+from transformers import PreTrainedModel, Trainer, TrainerState, TrainingArguments
+
+from limbeck.capture import Trace
+from limbeck.data import EpochSampler
+from limbeck.engine import checkpoints
+from limbeck.engine.callbacks import EpochEntries, stop_if_not_finite
+from limbeck.engine.distiller import Distiller
+from limbeck.engine.progress import Progress
+from limbeck.errors import LimbeckError
+from limbeck.moment import Moment
+from limbeck.objectives import ModelShape, Objectives, Shape, TermSpec
+from limbeck.recipe import Recipe
+from limbeck.teachers import Teacher
+
+
+class DistillationTrainer(Trainer):
+    """A drop-in for `transformers.Trainer` that also takes a teacher and a method.
+
+    Args:
+        model: the student, any `PreTrainedModel` with a classification or regression head.
+        teacher: the model to learn from, or None for plain fine-tuning.
+        method: a shipped method's name, a recipe file, or a `Recipe`; only its objectives are read.
+        objectives: the terms themselves, instead of a method.
+        **kwargs: as for `Trainer`.
+
+    `trainer.student` is the student; `save_model` writes it by `save_pretrained`. Checkpoints also hold the learned
+    parts of the objectives.
+
+    Raises:
+        LimbeckError: the method does not fit the models.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        args: TrainingArguments | None = None,
+        *,
+        teacher: PreTrainedModel | Teacher | None = None,
+        method: str | Path | Recipe = "kd",
+        objectives: dict[str, TermSpec] | None = None,
+        group_by_length: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self.student = model
+        self.progress = Progress()
+        self.group_by_length = group_by_length
+        self.teacher = teacher if isinstance(teacher, Teacher) or teacher is None else Teacher(teacher)
+        specs = objectives if objectives is not None else _recipe(method).objectives
+        regression = is_regression(model)
+        # Their learned maps start from the run's seed, whatever drew numbers before.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(args.seed if args is not None else 42)
+            self.objectives = Objectives(specs, self._shape(specs, regression))
+        distiller = Distiller(model, self.objectives, regression=regression)
+        super().__init__(distiller, args, **kwargs)
+        # The objectives average over a batch themselves; a model that takes `num_items_in_batch` would
+        # switch off the division by the accumulation factor.
+        self.model_accepts_loss_kwargs = False
+        self.label_names = ["labels"]
+        # A NaN must end the run, not be averaged away.
+        self.args.logging_nan_inf_filter = False
+        self.add_callback(EpochEntries(self))
+        if self.teacher is not None:
+            self.teacher.model.to(self.args.device)
+
+    def _shape(self, specs: dict[str, TermSpec], regression: bool) -> Shape:
+        student = ModelShape.of(self.student)
+        if self.teacher is None and any(spec.compare != "hard_label" for spec in specs.values()):
+            raise LimbeckError(
+                "this method learns from a teacher, and none is given",
+                "pass teacher=, or use method finetune",
+            )
+        teacher = student if self.teacher is None else ModelShape.of(self.teacher.model)
+        return Shape(student=student, teacher=teacher, regression=regression)
+
+    # ---- where the run stands ----
+
+    def moment_of(self, step: int) -> Moment:
+        """The moment of an optimisation step, counted from 0: a function of the step alone."""
+        steps = max(self.state.max_steps, 1)
+        return Moment(
+            seed=self.args.seed,
+            epoch=step // self._steps_per_epoch(),
+            step=step,
+            progress=min(step / steps, 1.0),
+        )
+
+    def _steps_per_epoch(self) -> int:
+        batches = len(self.callback_handler.train_dataloader)
+        accumulation = self.args.gradient_accumulation_steps
+        return max(-(-batches // accumulation), 1)
+
+    # ---- the step ----
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        """In training: the weighted terms. In evaluation: the labels' loss alone."""
+        if not model.training:
+            outputs = model(**inputs)
+            return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
+        moment = self.moment_of(self.state.global_step)
+        outputs = model(moment=moment, teacher=self._look_at_teacher(inputs, moment), **inputs)
+        self.progress.add(outputs["terms"], outputs["loss"])
+        return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
+
+    def _look_at_teacher(self, inputs: Mapping[str, Tensor], moment: Moment) -> Trace | None:
+        request = self.objectives.request("teacher", moment)
+        if self.teacher is None or not (request.items or request.logits):
+            return None
+        measured = self.progress.stopwatch.measure("teacher", self.args.device)
+        with measured, self.accelerator.autocast():
+            return self.teacher(inputs, request)
+
+    # ---- logging ----
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Add the mean of every named term since the last log to the Trainer's own entries."""
+        if "loss" in logs and "learning_rate" in logs:
+            stop_if_not_finite(self)
+            means = self.progress.since_log.means()
+            logs.update({f"term/{name}": value for name, value in means.items() if name != "loss"})
+            self.progress.since_log.clear()
+        super().log(logs, start_time)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """As the Trainer's; its time is counted apart."""
+        with self.progress.stopwatch.measure("evaluation", self.args.device):
+            return super().evaluate(*args, **kwargs)
+
+    # ---- data ----
+
+    def _set_signature_columns_if_needed(self) -> None:
+        if self._signature_columns is None:
+            accepted = inspect.signature(self.student.forward).parameters
+            self._signature_columns = [*accepted, "label", "label_ids", "labels", "index"]
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
+        dataset = train_dataset if train_dataset is not None else self.train_dataset
+        lengths = None
+        if self.group_by_length:
+            lengths = [len(row) for row in dataset["input_ids"]]
+        return EpochSampler(
+            dataset,
+            self.args.seed,
+            lengths=lengths,
+            batch_size=self.args.train_batch_size * self.args.gradient_accumulation_steps,
+        )
+
+    def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler | None:
+        return SequentialSampler(eval_dataset) if self.args.world_size <= 1 else None
+
+    # ---- checkpoints and the shipped student ----
+
+    def start_or_continue(self, checkpoint: Path | None) -> None:
+        """Train from the beginning, or from a checkpoint, to the end and the best epoch's weights.
+
+        A checkpoint written by the last step of a run is not trained on: only its best epoch is loaded.
+        """
+        if checkpoint is None or not checkpoints.load_progress(checkpoint)["finished"]:
+            self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+            return
+        self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+        self._load_from_checkpoint(str(checkpoint))
+        best = checkpoint.with_name(f"checkpoint-{self.state.best_global_step}")
+        checkpoints.load_weights(best, self.distiller)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Write the student (and its tokenizer) by `save_pretrained`; inside a checkpoint, the whole wrapper."""
+        if not self.args.should_save:
+            return
+        folder = output_dir or self.args.output_dir
+        if _internal_call:
+            stop_if_not_finite(self)
+            state = self.progress.state() | {"finished": self.control.should_training_stop}
+            checkpoints.save(folder, self.distiller, state)
+            return
+        self.student.save_pretrained(folder)
+        if self.processing_class is not None:
+            self.processing_class.save_pretrained(folder)
+
+    @property
+    def distiller(self) -> Distiller:
+        """Student and objectives, out of whatever the Trainer wrapped around them."""
+        return self.accelerator.unwrap_model(self.model)
+
+    def _load_from_checkpoint(
+        self, resume_from_checkpoint: str, model: nn.Module | None = None
+    ) -> None:
+        checkpoints.load_weights(resume_from_checkpoint, self.distiller)
+        state = checkpoints.load_progress(resume_from_checkpoint)
+        self.progress.restore(state, self.args.device)
+
+    def _load_best_model(self) -> None:
+        checkpoints.load_weights(self.state.best_model_checkpoint, self.distiller)
+
+
+def is_regression(model: PreTrainedModel) -> bool:
+    """Whether a model's head predicts one number.
+
+    Raises:
+        LimbeckError: a multi-label head, which no method here defines.
+    """
+    config = model.config
+    if getattr(config, "problem_type", None) == "multi_label_classification":
+        raise LimbeckError(
+            "the student's head is multi-label, and soft labels are defined over exclusive classes",
+            "use single-label classification or regression",
+        )
+    return config.num_labels == 1
+
+
+def _recipe(method: str | Path | Recipe) -> Recipe:
+    return method if isinstance(method, Recipe) else Recipe.load(method)

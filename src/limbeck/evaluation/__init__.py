@@ -1,0 +1,36 @@
+"""Measuring finished models: size, speed and the statistics of comparing their scores.
+
+After the engine and the records on the way of a training step.
+"""
+
+from limbeck.evaluation.compare import (
+    Comparison,
+    holm,
+    paired_permutation_test,
+    paired_t_test,
+    summary,
+)
+from limbeck.evaluation.facts import model_facts
+from limbeck.evaluation.measure import (
+    ParameterCount,
+    count_parameters,
+    flops_per_example,
+    latencies,
+    latency,
+    random_inputs,
+)
+
+__all__ = [
+    "Comparison",
+    "ParameterCount",
+    "count_parameters",
+    "flops_per_example",
+    "holm",
+    "latencies",
+    "latency",
+    "model_facts",
+    "paired_permutation_test",
+    "paired_t_test",
+    "random_inputs",
+    "summary",
+]

@@ -1,0 +1,33 @@
+"""One model's size and speed in the form that a record keeps.
+
+Beside `measure` on the way of a training step; the run calls it once for the student and once for
+the teacher.
+"""
+
+from __future__ import annotations
+
+from transformers import PreTrainedModel
+
+from limbeck.capture import hidden_size, number_of_heads, number_of_layers
+from limbeck.evaluation.measure import count_parameters, flops_per_example
+from limbeck.records import Latency, ModelFacts
+
+
+def model_facts(
+    model: PreTrainedModel, tokens: int, *, latency_ms: Latency | None = None
+) -> ModelFacts:
+    """Parameters, layers, width, heads and the FLOPs of one example of `tokens` tokens.
+
+    Latency is passed in, because models that are compared have to be timed in turns
+    (`measure.latencies`). Raises LimbeckError when the model cannot read that many tokens.
+    """
+    count = count_parameters(model)
+    return ModelFacts(
+        parameters=count.total,
+        embedding_parameters=count.embedding,
+        layers=number_of_layers(model),
+        hidden_size=hidden_size(model),
+        heads=number_of_heads(model),
+        flops_per_example=flops_per_example(model, tokens),
+        latency_ms=latency_ms,
+    )

@@ -1,0 +1,42 @@
+"""The vocabulary of every method: pure tensor functions, each a line of some paper.
+
+Stands first on the way of a training step: the objectives call these and nothing here calls
+anything of limbeck but its errors. Shapes stand in the signatures (jaxtyping). Limbeck itself never
+checks them at run time, so they cost nothing; its tests do, and so can you:
+`jaxtyping.install_import_hook("limbeck.functional", "beartype.beartype")` before the first import.
+
+The same everywhere: the student, the one that is trained, comes first; the result of a loss is a
+scalar of at least float32, also under autocast; a mean over tokens or query rows is taken per
+example first, then over the batch; what a mask leaves out changes neither value nor gradient,
+whatever stands there; an example without a valid position contributes 0 and still counts as an
+example of the batch.
+"""
+
+from limbeck.functional.attention import attention_kl, attention_mse
+from limbeck.functional.contrast import info_nce
+from limbeck.functional.hidden import cosine_distance, hidden_mse, mse, normalized_mse
+from limbeck.functional.labels import soft_cross_entropy, soft_kl
+from limbeck.functional.layers import attention_weights
+from limbeck.functional.mixing import mix
+from limbeck.functional.pooling import pool
+from limbeck.functional.ranking import rank_distribution
+from limbeck.functional.relations import relation_kl
+from limbeck.functional.transport import transport_flow
+
+__all__ = [
+    "attention_kl",
+    "attention_mse",
+    "attention_weights",
+    "cosine_distance",
+    "hidden_mse",
+    "info_nce",
+    "mix",
+    "mse",
+    "normalized_mse",
+    "pool",
+    "rank_distribution",
+    "relation_kl",
+    "soft_cross_entropy",
+    "soft_kl",
+    "transport_flow",
+]

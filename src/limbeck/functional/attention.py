@@ -1,0 +1,104 @@
+"""Attention maps compared, head by head: as probabilities, or as scores before the softmax.
+
+Follow mapping, which has chosen the pair of layers. Both sides need the same number of heads;
+`limbeck.functional.relations` compares sides that differ.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Integer
+from torch import Tensor
+
+from limbeck.errors import LimbeckError
+from limbeck.functional.checks import require_same_shape, require_shape
+from limbeck.functional.reductions import (
+    SMALLEST_PROBABILITY,
+    at_least_float32,
+    mean_over_batch,
+)
+
+QueryMask = Bool[Tensor, "batch queries"] | Integer[Tensor, "batch queries"]
+KeyMask = Bool[Tensor, "batch keys"] | Integer[Tensor, "batch keys"]
+
+# A score this low was put there by a model's own mask: Hugging Face adds the least number of the
+# type (float16's is −65504) or −∞. No learned score comes near.
+MASKED_SCORE = -1e4
+
+_FIX = "heads must match: choose layers of equal head count, or compare relations (relation_kl)"
+
+
+def _valid_pairs(
+    student: Tensor, query_mask: Tensor, key_mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The mask of query rows [B, Q] and of (query, key) pairs [B, 1, Q, K], both boolean."""
+    batch, _, queries, keys = student.shape
+    if key_mask is None:
+        if queries != keys:
+            raise LimbeckError(
+                f"attention of {queries} queries over {keys} keys has no key mask",
+                "give key_mask: it defaults to query_mask only in self-attention",
+            )
+        key_mask = query_mask
+    require_shape("query_mask", query_mask, (batch, queries))
+    require_shape("key_mask", key_mask, (batch, keys))
+    valid_queries = query_mask.bool()
+    return valid_queries, valid_queries[:, None, :, None] & key_mask.bool()[:, None, None, :]
+
+
+def attention_kl(
+    student_probs: Float[Tensor, "batch heads queries keys"],
+    teacher_probs: Float[Tensor, "batch heads queries keys"],
+    query_mask: QueryMask,
+    key_mask: KeyMask | None = None,
+) -> Float[Tensor, ""]:
+    """KL(A_T ‖ A_S) summed over keys; mean over heads and valid query rows, then over the batch.
+
+    Internal-KD Eq. 2; CR-ILD Eq. 1 (𝓛_MHA, and R_MHA with the mixed clean maps as student);
+    MiniLM's attention transfer. `key_mask` defaults to `query_mask`; cross-attention needs both.
+    Probabilities are floored at 1e-12 before the logarithm. Gradients flow to both sides.
+
+    Raises:
+        LimbeckError: the shapes differ, a mask does not fit, or cross-attention has no key mask.
+    """
+    require_same_shape("attention_kl", student_probs.shape, teacher_probs.shape, _FIX)
+    valid_queries, inside = _valid_pairs(student_probs, query_mask, key_mask)
+    outside = ~inside
+    # Outside, teacher 0 and student 1 give 0·(log ε − log 1): no value, no gradient, never NaN.
+    student = at_least_float32(student_probs).masked_fill(outside, 1.0)
+    teacher = at_least_float32(teacher_probs).masked_fill(outside, 0.0)
+    log_ratio = (
+        teacher.clamp_min(SMALLEST_PROBABILITY).log()
+        - student.clamp_min(SMALLEST_PROBABILITY).log()
+    )
+    divergence = (teacher * log_ratio).sum((1, 2, 3))
+    return mean_over_batch(divergence, valid_queries.sum(1) * student.shape[1])
+
+
+def attention_mse(
+    student_scores: Float[Tensor, "batch heads queries keys"],
+    teacher_scores: Float[Tensor, "batch heads queries keys"],
+    query_mask: QueryMask,
+    key_mask: KeyMask | None = None,
+    *,
+    causal: bool = False,
+) -> Float[Tensor, ""]:
+    """Squared error of the scaled scores; mean over valid (query, key) pairs, heads, the batch.
+
+    TinyBERT's attention loss; its release counts the masked pairs as zeros, this does not. Causal
+    keeps the pairs with key ≤ query, which is the model's own mask when both index one sequence. A
+    pair that either model's own mask closes (score ≤ −1e4 or −∞, as in sliding windows) is left
+    out too (ours). A NaN at a valid pair stays NaN, so that trouble shows.
+
+    Raises:
+        LimbeckError: the shapes differ, a mask does not fit, or cross-attention has no key mask.
+    """
+    require_same_shape("attention_mse", student_scores.shape, teacher_scores.shape, _FIX)
+    _, inside = _valid_pairs(student_scores, query_mask, key_mask)
+    student, teacher = at_least_float32(student_scores), at_least_float32(teacher_scores)
+    if causal:
+        queries, keys = student.shape[-2:]
+        inside = inside & torch.ones(queries, keys, dtype=torch.bool, device=student.device).tril()
+    # Not `> MASKED_SCORE`, which would be false for NaN and hide it.
+    outside = (student <= MASKED_SCORE) | (teacher <= MASKED_SCORE) | ~inside
+    # −∞ − (−∞) is NaN, and so is its square's gradient: filled before squaring.
+    squared = (student - teacher).masked_fill_(outside, 0.0).square().sum((2, 3))
+    return mean_over_batch(squared, (~outside).sum((2, 3)))

@@ -1,0 +1,42 @@
+"""The student told apart: nearer to its own teacher vector than to those of other examples.
+
+Follows pooling and projection; the negatives come from a memory bank.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from limbeck.functional.checks import require_positive, require_same_shape
+from limbeck.functional.reductions import at_least_float32
+
+
+def info_nce(
+    student: Float[Tensor, "batch width"],
+    positive: Float[Tensor, "batch width"],
+    negatives: Float[Tensor, "batch negatives width"],
+    *,
+    temperature: float | int,
+) -> Float[Tensor, ""]:
+    """−log softmax of the positive among positive and negatives, by cosine/τ; mean over the batch.
+
+    CoDIR's objective. 0 without negatives; log(1 + K) when all K negatives equal the positive.
+
+    Raises:
+        LimbeckError: shapes do not fit, or the temperature is not above 0.
+    """
+    require_positive("temperature", temperature)
+    require_same_shape("info_nce", student.shape, positive.shape, "map both sides to one width")
+    require_same_shape(
+        "info_nce (batch and width of the negatives)",
+        student.shape,
+        (negatives.shape[0], negatives.shape[-1]),
+        "give K negatives of the student's width for each example: [batch, K, width]",
+    )
+    candidates = torch.cat([positive.unsqueeze(1), negatives], 1)
+    cosine = F.cosine_similarity(
+        at_least_float32(student).unsqueeze(1), at_least_float32(candidates), dim=-1
+    )
+    first = torch.zeros(student.shape[0], dtype=torch.long, device=student.device)
+    return F.cross_entropy(cosine / temperature, first)

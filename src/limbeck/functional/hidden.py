@@ -1,0 +1,92 @@
+"""Hidden states compared: distances between representations of one width.
+
+Follow mapping and projections, which have brought both sides to that width.
+"""
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from limbeck.functional.checks import require_same_shape, require_shape
+from limbeck.functional.reductions import TokenMask, at_least_float32, mean_over_batch
+
+_FIX = "map one side to the other's width with a projection"
+
+
+def mse(
+    student: Float[Tensor, "*leading width"], teacher: Float[Tensor, "*leading width"]
+) -> Float[Tensor, ""]:
+    """Squared error, mean over all dimensions: ALP-KD Eq. 7's MSE; soft label of a regression.
+
+    Raises:
+        LimbeckError: the shapes differ.
+    """
+    require_same_shape("mse", student.shape, teacher.shape, _FIX)
+    return F.mse_loss(at_least_float32(student), at_least_float32(teacher))
+
+
+def normalized_mse(
+    student: Float[Tensor, "*leading width"], teacher: Float[Tensor, "*leading width"]
+) -> Float[Tensor, ""]:
+    """‖s/‖s‖ − t/‖t‖‖², summed over the width, mean over the leading dimensions.
+
+    PKD's patience loss (ALP-KD Eq. 3, without its stray minus); RAIL-KD Eq. 2 and 3. Between 0
+    and 4; equals 2·`cosine_distance`, and keeps more digits near 0. A zero vector stays zero.
+
+    Raises:
+        LimbeckError: the shapes differ.
+    """
+    require_same_shape("normalized_mse", student.shape, teacher.shape, _FIX)
+    difference = F.normalize(at_least_float32(student), dim=-1) - F.normalize(
+        at_least_float32(teacher), dim=-1
+    )
+    return difference.square().sum(-1).mean()
+
+
+def cosine_distance(
+    student: Float[Tensor, "*leading width"],
+    teacher: Float[Tensor, "*leading width"],
+    mask: TokenMask | None = None,
+) -> Float[Tensor, ""]:
+    """1 − cos(s, t), mean over the leading dimensions: Internal-KD Eq. 3; DistilBERT's cosine term.
+
+    With a mask (both sides [batch, tokens, width]) the mean is over each example's valid tokens,
+    then over the batch. The cosine of a zero vector is 0, its distance 1.
+
+    Raises:
+        LimbeckError: the shapes differ, or the mask does not fit.
+    """
+    require_same_shape("cosine_distance", student.shape, teacher.shape, _FIX)
+    student, teacher = at_least_float32(student), at_least_float32(teacher)
+    if mask is None:
+        return (1.0 - F.cosine_similarity(student, teacher, dim=-1)).mean()
+    require_shape("mask", mask, student.shape[:-1])
+    valid = mask.bool()
+    # Masked before the cosine, not after: a norm that overflows would poison the gradient.
+    outside = ~valid.unsqueeze(-1)
+    cosine = F.cosine_similarity(
+        student.masked_fill(outside, 0.0), teacher.masked_fill(outside, 0.0), dim=-1
+    )
+    distance = (1.0 - cosine).masked_fill(~valid, 0.0)
+    return mean_over_batch(distance.sum(1), valid.sum(1))
+
+
+def hidden_mse(
+    student: Float[Tensor, "batch tokens width"],
+    teacher: Float[Tensor, "batch tokens width"],
+    mask: TokenMask,
+) -> Float[Tensor, ""]:
+    """Squared error of all tokens, mean over width, each example's valid tokens, then the batch.
+
+    CR-ILD Eq. 2 (𝓛_IR) after its W_H; TinyBERT's hidden and embedding loss, with padding left out.
+
+    Raises:
+        LimbeckError: the shapes differ, or the mask does not fit.
+    """
+    require_same_shape("hidden_mse", student.shape, teacher.shape, _FIX)
+    require_shape("mask", mask, student.shape[:2])
+    valid = mask.bool()
+    difference = at_least_float32(student) - at_least_float32(teacher)
+    # The difference is ours, so filling it in place saves a copy of the hidden states.
+    squared = difference.masked_fill_(~valid.unsqueeze(-1), 0.0).square().sum((1, 2))
+    return mean_over_batch(squared, valid.sum(1) * student.shape[-1])

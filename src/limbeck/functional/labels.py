@@ -1,0 +1,70 @@
+"""Soft labels: the student's class distribution against the teacher's.
+
+The prediction-layer terms of almost every method; read logits, give a scalar.
+"""
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from limbeck.functional.checks import require_positive, require_same_shape
+from limbeck.functional.reductions import at_least_float32
+
+
+def _at_temperature(
+    student_logits: Tensor, teacher_logits: Tensor, temperature: float | int
+) -> tuple[Tensor, Tensor]:
+    require_positive("temperature", temperature)
+    require_same_shape(
+        "soft label",
+        student_logits.shape,
+        teacher_logits.shape,
+        "give both models the task's label set",
+    )
+    student, teacher = at_least_float32(student_logits), at_least_float32(teacher_logits)
+    if temperature == 1.0:
+        return student, teacher
+    return student / temperature, teacher / temperature
+
+
+def soft_cross_entropy(
+    student_logits: Float[Tensor, "batch classes"],
+    teacher_logits: Float[Tensor, "batch classes"],
+    *,
+    temperature: float | int = 1.0,
+    scale_by_t2: bool = False,
+) -> Float[Tensor, ""]:
+    """−Σ_c softmax(z_T/τ)·log softmax(z_S/τ), mean over the batch.
+
+    Internal-KD Eq. 1 with λ = 0; SKDBERT App. C, 𝓛_d. `scale_by_t2` multiplies by τ², which keeps
+    the size of the gradient as τ grows (Hinton et al. 2015). The log-softmax is taken from logits
+    and needs no floor; a floor would stop the gradient of a confidently wrong student.
+
+    Raises:
+        LimbeckError: the class counts differ, or the temperature is not above 0.
+    """
+    student, teacher = _at_temperature(student_logits, teacher_logits, temperature)
+    loss = F.cross_entropy(student, teacher.softmax(-1))
+    return loss * temperature**2 if scale_by_t2 else loss
+
+
+def soft_kl(
+    student_logits: Float[Tensor, "batch classes"],
+    teacher_logits: Float[Tensor, "batch classes"],
+    *,
+    temperature: float | int = 1.0,
+    scale_by_t2: bool = False,
+) -> Float[Tensor, ""]:
+    """KL(softmax(z_T/τ) ‖ softmax(z_S/τ)), mean over the batch, times τ² if asked.
+
+    `soft_cross_entropy` minus the teacher's entropy: the same gradient for the student, and 0 when
+    it agrees.
+
+    Raises:
+        LimbeckError: the class counts differ, or the temperature is not above 0.
+    """
+    student, teacher = _at_temperature(student_logits, teacher_logits, temperature)
+    loss = F.kl_div(
+        student.log_softmax(-1), teacher.log_softmax(-1), log_target=True, reduction="batchmean"
+    )
+    return loss * temperature**2 if scale_by_t2 else loss

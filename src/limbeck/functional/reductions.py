@@ -1,0 +1,47 @@
+"""Precision, and the one rule by which every loss becomes a scalar.
+
+Used by every other file of `limbeck.functional`; spec "Reductions, the same everywhere".
+"""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Integer
+from torch import Tensor
+
+# Floor of a probability before its logarithm: a zero stays finite, and so does its gradient.
+SMALLEST_PROBABILITY = 1e-12
+SMALLEST_LOG_PROBABILITY = math.log(SMALLEST_PROBABILITY)
+
+# True, or 1, for real tokens.
+TokenMask = Bool[Tensor, "batch tokens"] | Integer[Tensor, "batch tokens"]
+
+
+def float32_or_wider(dtype: torch.dtype) -> torch.dtype:
+    """The type a loss computes in: float32, or float64 for float64 inputs."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def at_least_float32(values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """bfloat16 and float16 become float32; float32 and float64 pass, without a copy."""
+    return values.to(float32_or_wider(values.dtype))
+
+
+def without_autocast(values: Tensor) -> torch.autocast:
+    """A block in which matrix products keep their operands' type.
+
+    Autocast would round a float32 product to bfloat16, and a dot product of two hidden states has
+    too few digits left then to tell layers apart. Elementwise maths needs no such block.
+    """
+    return torch.autocast(values.device.type, enabled=False)
+
+
+def mean_over_batch(
+    totals: Float[Tensor, "batch *rest"], counts: Integer[Tensor, "batch *rest"]
+) -> Float[Tensor, ""]:
+    """Each example's total over its own count of valid entries, then the plain mean.
+
+    A count of 0 gives 0: the example adds nothing, and still counts in the batch mean, so that the
+    weight of the others does not depend on it.
+    """
+    return (totals / counts.clamp(min=1)).mean()

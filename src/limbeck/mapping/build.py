@@ -1,0 +1,124 @@
+"""From a recipe's `mapping:` and two depths to a `Mapping`, or to the reason why there is none.
+
+Part of `limbeck.mapping`.
+"""
+
+from __future__ import annotations
+
+from limbeck.errors import LimbeckError
+from limbeck.mapping.maps import AttentionMapping, FixedMapping, Mapping, RandomMapping
+from limbeck.mapping.ranges import buckets, parse_layers, round_half_up
+from limbeck.mapping.spec import MappingSpec
+from limbeck.moment import Moment
+
+
+def build_mapping(
+    spec: MappingSpec, *, teacher_depth: int, student_depth: int, setting: str = "mapping"
+) -> Mapping:
+    """The mapping a spec describes between a teacher of L layers and a student of M.
+
+    Raises:
+        LimbeckError: it names a layer a model lacks, or more slots than there are layers for.
+    """
+    slots, candidates = _ranges(spec, teacher_depth, student_depth, setting)
+    _exists(slots, student_depth, f"{setting}.student_layers", "student")
+    _exists(candidates, teacher_depth, f"{setting}.teacher_layers", "teacher")
+    if not slots:
+        raise LimbeckError(
+            f"{setting}.student_layers {spec.student_layers!r} is empty: the student has "
+            f"{student_depth} layer(s)",
+            "give the student more layers, or use a method without intermediate layers (kd)",
+        )
+    if spec.kind == "random":
+        _enough(slots, candidates, setting)
+        return RandomMapping(slots, candidates)
+    table = _table(spec, slots, candidates, teacher_depth, student_depth, setting)
+    if spec.kind == "attention":
+        return AttentionMapping(slots, table)
+    _exists([k for row in table for k in row], teacher_depth, setting, "teacher")
+    return FixedMapping(slots, table)
+
+
+def rounding_note(spec: MappingSpec, *, teacher_depth: int, student_depth: int) -> str | None:
+    """A line that says so when L/M is not whole and a map had to round; None when it had not."""
+    if spec.kind not in ("uniform", "skip") or teacher_depth % student_depth == 0:
+        return None
+    mapping = build_mapping(spec, teacher_depth=teacher_depth, student_depth=student_depth)
+    given = ", ".join(
+        f"{j}←{row[0]}" for j, row in zip(mapping.slots, mapping.rows(Moment()), strict=True)
+    )
+    return (
+        f"{teacher_depth} teacher layers over {student_depth} student layers is not whole; "
+        f"rounded half up: {given}"
+    )
+
+
+def _ranges(
+    spec: MappingSpec, teacher_depth: int, student_depth: int, setting: str
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if spec.layers is not None:
+        slots = tuple(sorted(spec.layers))
+        return slots, tuple(k for j in slots for k in _as_row(spec.layers[j]))
+    if spec.kind == "last-to-last":
+        return (student_depth,), (teacher_depth,)
+    slots, candidates = (
+        parse_layers(
+            getattr(spec, side),
+            teacher_depth=teacher_depth,
+            student_depth=student_depth,
+            setting=f"{setting}.{side}",
+        )
+        for side in ("student_layers", "teacher_layers")
+    )
+    return slots, candidates
+
+
+def _table(
+    spec: MappingSpec,
+    slots: tuple[int, ...],
+    candidates: tuple[int, ...],
+    teacher_depth: int,
+    student_depth: int,
+    setting: str,
+) -> tuple[tuple[int, ...], ...]:
+    if spec.layers is not None:
+        return tuple(_as_row(spec.layers[j]) for j in slots)
+    match spec.kind:
+        case "last-to-last":
+            return (candidates,)
+        case "uniform" | "skip":
+            return tuple((round_half_up(j * teacher_depth, student_depth),) for j in slots)
+        case "last":
+            _enough(slots, candidates, setting)
+            return tuple((k,) for k in candidates[-len(slots) :])
+        case "first":
+            return tuple((bucket[0],) for bucket in buckets(candidates, len(slots)))
+        case "attention" if spec.within == "all":
+            return (candidates,) * len(slots)
+        case _:
+            return tuple(buckets(candidates, len(slots), overlap=spec.overlap))
+
+
+def _as_row(value: int | list[int]) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) else tuple(sorted(value))
+
+
+def _exists(
+    layers: tuple[int, ...] | list[int], depth: int, setting: str, side: str
+) -> None:
+    missing = sorted({k for k in layers if not 0 <= k <= depth})
+    if missing:
+        raise LimbeckError(
+            f"{setting}: the {side} has no layer {', '.join(map(str, missing))}",
+            f"its layers are 1..{depth} (0 is the embedding output)",
+        )
+
+
+def _enough(slots: tuple[int, ...], candidates: tuple[int, ...], setting: str) -> None:
+    if len(slots) > len(candidates):
+        raise LimbeckError(
+            f"{setting}: {len(slots)} student layers need as many teacher layers, and "
+            f"{len(candidates)} are on offer",
+            "widen teacher_layers, or map fewer student layers",
+        )
+

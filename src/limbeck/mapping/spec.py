@@ -1,0 +1,68 @@
+"""What a recipe may say about a layer mapping. Part of `limbeck.mapping`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+
+class MappingSpec(BaseModel):
+    """Which teacher layers each student layer learns from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal[
+        "explicit",
+        "uniform",
+        "skip",
+        "first",
+        "last",
+        "last-to-last",
+        "buckets",
+        "random",
+        "attention",
+    ] = Field(description="how teacher layers are given to student layers")
+    student_layers: str | int | list[int] = Field(
+        "1..M-1", description="student layers that learn; M is the student's depth"
+    )
+    teacher_layers: str | int | list[int] = Field(
+        "1..L", description="teacher layers on offer; L is the teacher's depth"
+    )
+    layers: dict[int, int | list[int]] | None = Field(
+        None, description="explicit only: student layer: teacher layer, or list of them"
+    )
+    within: Literal["all", "buckets"] = Field(
+        "all", description="attention only: attend to all teacher layers, or to one bucket each"
+    )
+    overlap: bool = Field(
+        False, description="buckets only: a bucket also takes the next one's first layer"
+    )
+    combine: Literal["sum", "concat", "costs"] = Field(
+        "sum",
+        description="several teacher layers of one student layer: weighted sum, features side by "
+        "side, or weighted sum of pairwise comparisons",
+    )
+
+    @model_validator(mode="after")
+    def _no_key_without_effect(self) -> MappingSpec:
+        if (self.kind == "explicit") != (self.layers is not None):
+            raise ValueError(
+                "`layers` goes with kind: explicit, and only with it "
+                "(example: {kind: explicit, layers: {1: 4, 2: 8}})"
+            )
+        if self.kind in ("explicit", "last-to-last"):
+            for key in ("student_layers", "teacher_layers"):
+                if key in self.model_fields_set:
+                    raise ValueError(f"`{key}` has no effect with kind: {self.kind}; leave it out")
+        if self.within == "buckets" and self.kind != "attention":
+            raise ValueError("`within: buckets` goes with kind: attention; for a fixed map use kind: buckets")
+        if self.overlap and not (self.kind == "buckets" or self.within == "buckets"):
+            raise ValueError("`overlap` goes with buckets; leave it out")
+        if self.kind == "attention" and self.combine != "sum":
+            raise ValueError(
+                f"kind: attention gives every example its own weights, which {self.combine!r} cannot "
+                "use; leave `combine` at sum"
+            )
+        return self

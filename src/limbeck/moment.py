@@ -1,0 +1,25 @@
+"""Where a training run stands: the one value that carries time and randomness.
+
+Below everything else on the way of a training step. Mappings, objectives and schedules are functions of a
+`Moment`, so that a resumed run, and every process of a multi-process one, sees the same draws and weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A point of a run: `seed` of the run, `epoch` and optimisation `step` from 0, `progress` in [0, 1]."""
+
+    seed: int = 0
+    epoch: int = 0
+    step: int = 0
+    progress: float = 0.0
+
+    def epoch_generator(self, stream: int = 0) -> np.random.Generator:
+        """A generator that depends on the seed, the epoch and the `stream` alone."""
+        return np.random.default_rng([self.seed, self.epoch, stream])

@@ -1,0 +1,24 @@
+"""Compared how: the terms of a loss, each asking for what it needs and returning one named scalar.
+
+On the way of a training step: after `mapping` and `projections`, before `schedules` weigh and the engine adds.
+"""
+
+from limbeck.objectives.group import Objectives
+from limbeck.objectives.shape import ModelShape, Shape
+from limbeck.objectives.spec import HardSpec, LayerSpec, SoftSpec, TermSpec
+from limbeck.objectives.terms import HardLabel, LayerMatch, Objective, SoftLabel, hard_label
+
+__all__ = [
+    "HardLabel",
+    "HardSpec",
+    "LayerMatch",
+    "LayerSpec",
+    "ModelShape",
+    "Objective",
+    "Objectives",
+    "Shape",
+    "SoftLabel",
+    "SoftSpec",
+    "TermSpec",
+    "hard_label",
+]

@@ -1,0 +1,223 @@
+"""The terms of a loss: each states what it needs of both models, and returns one scalar.
+
+Part of `limbeck.objectives`. Thin wiring: the mathematics is in `limbeck.functional`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping as Batch
+
+import torch
+from torch import Tensor, nn
+
+from limbeck import functional as F
+from limbeck.capture import Request, Seen, Trace
+from limbeck.errors import LimbeckError
+from limbeck.mapping import Mapping, build_mapping, concatenation, pairs, weighted_sum
+from limbeck.moment import Moment
+from limbeck.objectives.shape import Shape
+from limbeck.objectives.spec import HardSpec, LayerSpec, SoftSpec
+from limbeck.projections import Projections
+
+NOTHING = Request()
+
+
+class Objective(nn.Module, ABC):
+    """One named term."""
+
+    @abstractmethod
+    def request(self, side: str, moment: Moment) -> Request:
+        """What this term needs of the `student` or the `teacher` at `moment`."""
+
+    @abstractmethod
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
+    ) -> Tensor:
+        """The term's value, a float32 scalar."""
+
+    def active_layers(self, moment: Moment) -> list[list[int]] | None:
+        """[student layer, teacher layer] pairs at work, for the record; None without layers."""
+        return None
+
+
+class HardLabel(Objective):
+    """Cross-entropy with the labels, or squared error for regression (in every paper, L_CE)."""
+
+    def __init__(self, spec: HardSpec, shape: Shape) -> None:
+        super().__init__()
+        self.regression = shape.regression
+
+    def request(self, side: str, moment: Moment) -> Request:
+        """The student's logits."""
+        return Request.of_logits() if side == "student" else NOTHING
+
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
+    ) -> Tensor:
+        """Logits (B, C) against `batch["labels"]` (B)."""
+        return hard_label(student.logits, batch["labels"], regression=self.regression)
+
+
+def hard_label(logits: Tensor | None, labels: Tensor, *, regression: bool) -> Tensor:
+    """Cross-entropy of logits (B, C), or squared error of outputs (B, 1), with labels (B)."""
+    if logits is None:
+        raise LimbeckError("the model gave no logits", "use a model with a task head")
+    if regression:
+        return nn.functional.mse_loss(logits.float().squeeze(-1), labels.float())
+    return nn.functional.cross_entropy(logits.float(), labels)
+
+
+class SoftLabel(Objective):
+    """The teacher's outputs as targets (Hinton et al.): soft cross-entropy or KL; MSE for regression."""
+
+    def __init__(self, spec: SoftSpec, shape: Shape) -> None:
+        super().__init__()
+        self.spec = spec
+        self.regression = shape.regression
+        self.distance = F.soft_kl if spec.compare == "soft_kl" else F.soft_cross_entropy
+
+    def request(self, side: str, moment: Moment) -> Request:
+        """Both sides' logits."""
+        return Request.of_logits()
+
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
+    ) -> Tensor:
+        """Logits (B, C) of both sides."""
+        if self.regression:
+            return F.mse(student.logits, teacher.logits)
+        return self.distance(
+            student.logits,
+            teacher.logits,
+            temperature=self.spec.temperature,
+            scale_by_t2=self.spec.scale_by_t2,
+        )
+
+
+class LayerMatch(Objective):
+    """Hidden states of mapped layers: PKD, CKD, ALP-KD, RAIL-KD and DistilBERT's cosine are settings of it."""
+
+    def __init__(self, spec: LayerSpec, shape: Shape, setting: str) -> None:
+        super().__init__()
+        self.spec = spec
+        self.mapping: Mapping = build_mapping(
+            spec.mapping,
+            teacher_depth=shape.teacher.layers,
+            student_depth=shape.student.layers,
+            setting=f"{setting}.mapping",
+        )
+        self.projections = self._build_projections(spec, shape)
+        self._refuse_widths(spec, shape, setting)
+
+    def _build_projections(self, spec: LayerSpec, shape: Shape) -> Projections:
+        rows = self.mapping.rows(Moment())
+        side_by_side = spec.mapping.combine == "concat"
+        student = [shape.student.width] * len(rows)
+        teacher = [shape.teacher.width * (len(row) if side_by_side else 1) for row in rows]
+        if spec.slots == "joined":
+            student, teacher = [sum(student)], [sum(teacher)]
+        return Projections(
+            spec.project,
+            student,
+            teacher,
+            student_width=shape.student.width,
+            teacher_width=shape.teacher.width,
+        )
+
+    def _refuse_widths(self, spec: LayerSpec, shape: Shape, setting: str) -> None:
+        several = spec.mapping.combine == "concat" and any(
+            len(row) > 1 for row in self.mapping.rows(Moment())
+        )
+        differ = several or shape.student.width != shape.teacher.width
+        project = spec.project
+        bridged = project is not None and (
+            project.sides == "both"
+            or project.to == ("student" if project.sides == "teacher" else "teacher")
+            or project.to
+            == (shape.student.width if project.sides == "teacher" else shape.teacher.width)
+        )
+        if differ and not bridged:
+            raise LimbeckError(
+                f"{setting}: the student's vectors are {shape.student.width} wide and the teacher's "
+                f"{shape.teacher.width}{' side by side' if several else ''}, and nothing brings them to one width",
+                "add a projection: project: {to: 128}",
+            )
+
+    def request(self, side: str, moment: Moment) -> Request:
+        """The mapped layers' hidden states, pooled where the recipe says so."""
+        layers = self.mapping.slots if side == "student" else self.mapping.active(moment)
+        return Request.hidden(layers, pool=self.spec.pool)
+
+    def active_layers(self, moment: Moment) -> list[list[int]]:
+        """[student layer, teacher layer] pairs that may meet at `moment`."""
+        rows = self.mapping.rows(moment)
+        return [[j, k] for j, row in zip(self.mapping.slots, rows, strict=True) for k in row]
+
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
+    ) -> Tensor:
+        """Hidden states (B, N, d) or pooled (B, d) of the mapped layers."""
+        states = [student[self._seen(j)] for j in self.mapping.slots]
+        layers = {k: teacher[self._seen(k)] for k in self.mapping.active(moment)}
+        distances = self._distances(states, layers, student.mask(), moment)
+        return distances.mean() if self.spec.pairs == "mean" else distances.sum()
+
+    def _seen(self, layer: int) -> Seen:
+        return Seen("hidden", layer, self.spec.pool)
+
+    def _distances(
+        self, states: list[Tensor], layers: dict[int, Tensor], mask: Tensor, moment: Moment
+    ) -> Tensor:
+        """The distance of each slot, (S)."""
+        shared = self.spec.slots == "each" and bool(
+            self.spec.project and self.spec.project.share == "all"
+        )
+        early = shared and self.spec.mapping.combine != "concat"
+        if early:
+            states = [self.projections.student(state, 0) for state in states]
+            layers = {k: self.projections.teacher(layer, 0) for k, layer in layers.items()}
+        weights = self.mapping.weights(moment, states, layers)
+        if self.spec.mapping.combine == "costs":
+            return self._costs(weights, states, layers, mask, projected=early)
+        combine = concatenation if self.spec.mapping.combine == "concat" else weighted_sum
+        targets = combine(weights, layers)  # type: ignore[operator]
+        if self.spec.slots == "joined":
+            states, targets = [torch.cat(states, dim=-1)], [torch.cat(targets, dim=-1)]
+        if not early:
+            states = [self.projections.student(state, j) for j, state in enumerate(states)]
+            targets = [self.projections.teacher(target, j) for j, target in enumerate(targets)]
+        return torch.stack(
+            [self._distance(s, t, mask) for s, t in zip(states, targets, strict=True)]
+        )
+
+    def _costs(
+        self,
+        weights: tuple[dict[int, float], ...] | Tensor,
+        states: list[Tensor],
+        layers: dict[int, Tensor],
+        mask: Tensor,
+        *,
+        projected: bool,
+    ) -> Tensor:
+        """Per slot Σ_k w_jk · distance(h_S^j, h_T^k): the comparisons are weighted, not the layers."""
+        assert not isinstance(weights, Tensor)  # MappingSpec refuses attention with costs
+        totals: list[list[Tensor]] = [[] for _ in states]
+        for slot, layer, weight in pairs(weights):
+            state, target = states[slot], layers[layer]
+            if not projected:
+                state = self.projections.student(state, slot)
+                target = self.projections.teacher(target, slot)
+            totals[slot].append(weight * self._distance(state, target, mask))
+        return torch.stack([torch.stack(row).sum() for row in totals])
+
+    def _distance(self, state: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+        match self.spec.compare:
+            case "mse":
+                return F.mse(state, target)
+            case "normalized_mse":
+                return F.normalized_mse(state, target)
+            case "hidden_mse":
+                return F.hidden_mse(state, target, mask)
+            case _:
+                return F.cosine_distance(state, target, mask if self.spec.pool is None else None)

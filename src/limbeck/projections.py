@@ -1,0 +1,90 @@
+"""Seen how → projected how: learned linear maps that bring both sides to one width.
+
+On the way of a training step: after `capture`, beside `mapping`, before `objectives`. Projections are learned with the
+student, saved in checkpoints and never shipped in it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+
+class ProjectSpec(BaseModel):
+    """What a recipe may say about the maps between a representation and its comparison."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    to: int | Literal["student", "teacher"] = Field(
+        description="width after the map: a number, or the student's or the teacher's own width"
+    )
+    sides: Literal["both", "student", "teacher"] = Field(
+        "both", description="which side is mapped"
+    )
+    share: Literal["slot", "all"] = Field(
+        "slot", description="one map for every mapped student layer, or one for all of them"
+    )
+    when: Literal["always", "widths-differ"] = Field(
+        "always", description="always map, or only when teacher and student widths differ"
+    )
+
+
+class Projection(nn.Module):
+    """One bias-free linear map for each slot, or one for all (RAIL-KD §3.1: d×u maps).
+
+    Args:
+        widths: input width of each slot.
+        to: output width u.
+        share: all slots (of one width) share a single map.
+    """
+
+    def __init__(self, widths: list[int], to: int, *, share: bool) -> None:
+        super().__init__()
+        count = 1 if share else len(widths)
+        self.maps = nn.ModuleList(nn.Linear(width, to, bias=False) for width in widths[:count])
+
+    def forward(self, hidden: Tensor, slot: int) -> Tensor:
+        """(..., d) to (..., u) by the map of `slot`, in float32."""
+        return self.maps[slot if len(self.maps) > 1 else 0](hidden.float())
+
+
+class Unprojected(nn.Module):
+    """No map: the representation itself."""
+
+    def forward(self, hidden: Tensor, slot: int) -> Tensor:
+        """The representation, unchanged."""
+        return hidden
+
+
+class Projections(nn.Module):
+    """The maps of both sides of one objective.
+
+    Args:
+        spec: the recipe's `project:`, or None for none.
+        student_widths, teacher_widths: width of each slot's representation at the point of projection.
+        student_width, teacher_width: the models' own widths, which decide `widths-differ`, `student`, `teacher`.
+    """
+
+    def __init__(
+        self,
+        spec: ProjectSpec | None,
+        student_widths: list[int],
+        teacher_widths: list[int],
+        *,
+        student_width: int,
+        teacher_width: int,
+    ) -> None:
+        super().__init__()
+        self.student: nn.Module = Unprojected()
+        self.teacher: nn.Module = Unprojected()
+        if spec is None or (spec.when == "widths-differ" and student_width == teacher_width):
+            return
+        own = {"student": student_width, "teacher": teacher_width}
+        to = own[spec.to] if isinstance(spec.to, str) else spec.to
+        share = spec.share == "all"
+        if spec.sides != "teacher":
+            self.student = Projection(student_widths, to, share=share)
+        if spec.sides != "student":
+            self.teacher = Projection(teacher_widths, to, share=share)

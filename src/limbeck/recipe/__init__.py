@@ -1,0 +1,40 @@
+"""A recipe: one method, its models, data and training settings, read from YAML and checked as a whole.
+
+On the way of a training step: after `data`, before `preflight` and the engine, which read nothing else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from limbeck.catalog import available, find
+from limbeck.data import TASKS
+from limbeck.recipe.fields import RecipeFields, StudentSpec
+from limbeck.recipe.load import check, read_raw
+
+__all__ = ["Recipe", "StudentSpec", "available", "find"]
+
+
+class Recipe(RecipeFields):
+    """A checked recipe. `Recipe.load("rail-kd-l", teacher="runs/t", task="mrpc")`."""
+
+    @classmethod
+    def load(cls, path_or_name: str | Path, /, **overrides: Any) -> Recipe:
+        """Read a YAML file or a shipped method; overrides win, dotted keys reach inside.
+
+        Raises:
+            LimbeckError: every mistake in it, together.
+        """
+        return check(read_raw(path_or_name, overrides), cls, known_tasks=tuple(TASKS))
+
+    @property
+    def needs_teacher(self) -> bool:
+        """Whether any term looks at a teacher."""
+        return any(term.compare != "hard_label" for term in self.objectives.values())
+
+    def to_yaml(self) -> str:
+        """The whole recipe as YAML, every default written out."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

@@ -1,0 +1,1 @@
+"""Recipes as package data: one YAML file a method."""

@@ -1,0 +1,36 @@
+"""One JSON record a run: the last thing a training run writes and the first that tables read."""
+
+from limbeck.records.files import write_whole
+from limbeck.records.machine import hardware, versions
+from limbeck.records.record import (
+    RECORD_NAME,
+    SCHEMA,
+    Best,
+    Cost,
+    Epoch,
+    Examples,
+    Latency,
+    ModelFacts,
+    Numbers,
+    Record,
+    TeacherFacts,
+    finite,
+)
+
+__all__ = [
+    "RECORD_NAME",
+    "SCHEMA",
+    "Best",
+    "Cost",
+    "Epoch",
+    "Examples",
+    "Latency",
+    "ModelFacts",
+    "Numbers",
+    "Record",
+    "TeacherFacts",
+    "finite",
+    "hardware",
+    "versions",
+    "write_whole",
+]

@@ -1,0 +1,77 @@
+"""What a run ran on: versions of the libraries and the machine's hardware, for its record.
+
+Beside the record on the way of a training step: the run collects both once at its start, so that a
+number in a table can be traced to the software and the machine that made it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_LIBRARIES = ("limbeck", "torch", "transformers", "datasets")
+
+
+def versions() -> dict[str, str | None]:
+    """Python's and the main libraries' versions; None where one is not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def hardware() -> dict[str, Any]:
+    """The machine: platform, processor, cores this process may use, memory (GiB), accelerator."""
+    return {
+        "platform": f"{platform.system()} {platform.release()} {platform.machine()}".strip(),
+        "processor": processor_name(),
+        "cores": _cores(),
+        "memory_gib": _memory_gib(),
+        "accelerator": accelerator_name(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
+    """The processor's model name, from Linux's own list where there is one."""
+    try:
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip().lower() in ("model name", "hardware", "cpu model") and value.strip():
+                return value.strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine() or None
+
+
+def accelerator_name() -> str | None:
+    """The current accelerator's name, or None on a machine that has only processors."""
+    if not torch.accelerator.is_available():
+        return None
+    device = torch.accelerator.current_accelerator()
+    if device is None:
+        return None
+    return torch.cuda.get_device_name() if device.type == "cuda" else device.type
+
+
+def _cores() -> int | None:
+    # The affinity mask, not the machine's count: schedulers and containers give a part.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
+
+
+def _memory_gib() -> float | None:
+    try:
+        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+    return round(size / 2**30, 1)

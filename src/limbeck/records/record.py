@@ -1,0 +1,220 @@
+"""One JSON record a run: what was asked, on what machine, what came out and what it cost.
+
+On the way of a training step this comes after the engine: the run fills a `Record` and saves it as
+it goes, and everything after it (tables, report, evaluation) reads records and checkpoints only.
+Scores are percentages (0..100), times seconds, FLOPs count a multiply-add as 2. A failed run keeps
+its record, so that a table shows the gap instead of hiding it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from limbeck.errors import LimbeckError
+from limbeck.records.files import write_whole
+
+SCHEMA = 1
+RECORD_NAME = "record.json"
+
+Numbers = dict[str, float | None]
+"""Named numbers; None stands for a value that was not finite (JSON has no NaN)."""
+
+
+class _Part(BaseModel):
+    # Unknown keys are kept: a record read, extended and saved again loses nothing.
+    model_config = ConfigDict(extra="allow", validate_assignment=True, populate_by_name=True)
+
+
+class Epoch(_Part):
+    """One epoch: mean training loss per named term, dev scores, and the layer pairs in use."""
+
+    epoch: int
+    step: int = 0
+    seconds: float | None = None
+    train: Numbers = Field(default_factory=dict)
+    dev: Numbers = Field(default_factory=dict)
+    active_layers: dict[str, list[list[int]]] = Field(default_factory=dict)
+    """Objective name → (student layer, teacher layer) pairs this epoch."""
+
+
+class Best(_Part):
+    """The epoch whose weights were kept, and its primary dev score."""
+
+    epoch: int
+    primary: float | None = None
+
+
+class Latency(_Part):
+    """Forward time of one batch, in milliseconds."""
+
+    median: float
+    spread: float
+    """Distance between the quartiles of the repeats."""
+    batch_size: int = 1
+    tokens: int | None = None
+    repeats: int | None = None
+    threads: int | None = None
+    device: str | None = None
+
+
+class ModelFacts(_Part):
+    """Size and speed of one model."""
+
+    parameters: int | None = None
+    embedding_parameters: int | None = None
+    layers: int | None = None
+    hidden_size: int | None = None
+    heads: int | None = None
+    flops_per_example: float | None = None
+    latency_ms: Latency | None = None
+
+
+class TeacherFacts(ModelFacts):
+    """The teacher's size and speed, where it came from and its own scores by split."""
+
+    path: str | None = None
+    scores: dict[str, Numbers] = Field(default_factory=dict)
+
+
+class Cost(_Part):
+    """Where the run's time (seconds) and FLOPs went."""
+
+    total_seconds: float | None = None
+    student_seconds: float | None = None
+    teacher_seconds: float | None = None
+    evaluation_seconds: float | None = None
+    student_flops: float | None = None
+    teacher_flops: float | None = None
+
+
+class Examples(_Part):
+    """Rows per split, and how many of them the length limit cut."""
+
+    train: int | None = None
+    dev: int | None = None
+    truncated: dict[str, int] = Field(default_factory=dict)
+
+
+class Record(_Part):
+    """Everything that is known about one run; the schema of `record.json`."""
+
+    schema_version: int = Field(default=SCHEMA, alias="schema")
+    status: Literal["running", "finished", "failed"] = "running"
+    error: str | None = None
+    kind: Literal["finetune", "distill"]
+    method: str
+    task: str
+    data: str
+    seed: int
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    versions: dict[str, str | None] = Field(default_factory=dict)
+    hardware: dict[str, Any] = Field(default_factory=dict)
+    examples: Examples = Field(default_factory=Examples)
+    epochs: list[Epoch] = Field(default_factory=list)
+    best: Best | None = None
+    scores: dict[str, Numbers] = Field(default_factory=dict)
+    """Split or out-of-domain task → metric → score."""
+    student: ModelFacts = Field(default_factory=ModelFacts)
+    teacher: TeacherFacts | None = None
+    cost: Cost = Field(default_factory=Cost)
+    _path: Path | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """The file this record was loaded from or last saved to."""
+        return self._path
+
+    def fail(self, error: BaseException | str) -> None:
+        """Mark the run as failed and keep the reason."""
+        self.status = "failed"
+        self.error = error if isinstance(error, str) else str(error).strip() or type(error).__name__
+
+    def primary_score(self, split: str = "dev") -> float | None:
+        """The split's primary score, or None when there is none."""
+        return self.scores.get(split, {}).get("primary")
+
+    def save(self, path: str | Path) -> Path:
+        """Write the record to a run folder or a `.json` file, whole or not at all.
+
+        Numbers that are not finite become null. Raises LimbeckError when the place is not writable.
+        """
+        target = _record_file(Path(path))
+        plain = finite(self.model_dump(mode="python", by_alias=True))
+        text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        write_whole(target, text)
+        self._path = target
+        return target
+
+    @classmethod
+    def load(cls, path: str | Path) -> Record:
+        """Read a run folder's record or a record file.
+
+        Raises LimbeckError for a file that is missing, not JSON, or not a record of this schema.
+        """
+        source = _record_file(Path(path))
+        try:
+            text = source.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise LimbeckError(
+                f"no record at {source}",
+                "name a run folder (one that holds record.json) or a record file",
+            ) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise LimbeckError(
+                f"cannot read {source}: {error}", "check the file and its permissions"
+            ) from None
+        try:
+            # Other writers' NaN and Infinity read as "no number", as our own null does.
+            content = json.loads(text, parse_constant=lambda _: None)
+        except json.JSONDecodeError as error:
+            raise LimbeckError(
+                f"{source} is not valid JSON (line {error.lineno}: {error.msg})",
+                "the file was cut or edited; run the command again or leave this run out",
+            ) from None
+        record = _validated(cls, content, source)
+        record._path = source
+        return record
+
+
+def _validated(kind: type[Record], content: object, source: Path) -> Record:
+    not_ours = "name a record.json that limbeck wrote"
+    if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
+        raise LimbeckError(f"{source} is not a limbeck record (it has no schema number)", not_ours)
+    if content["schema"] != SCHEMA:
+        raise LimbeckError(
+            f"{source} has record schema {content['schema']}; this limbeck reads {SCHEMA}",
+            "use the limbeck version that wrote it",
+        )
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
+            for item in error.errors()[:5]
+        )
+        raise LimbeckError(f"{source} is not a limbeck record ({wrong})", not_ours) from None
+
+
+def _record_file(path: Path) -> Path:
+    return path if path.suffix == ".json" and not path.is_dir() else path / RECORD_NAME
+
+
+def finite(value: Any) -> Any:
+    """The same structure with every float that is not finite replaced by None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    # NumPy and torch scalars: JSON knows only Python's own numbers.
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        return finite(value.item())
+    return value

@@ -1,0 +1,162 @@
+"""From a recipe to the things it names: examples, tokenizer, teacher, student.
+
+Part of `limbeck.run`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, DatasetDict
+from transformers import (
+    AutoTokenizer,
+    EvalPrediction,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from limbeck.data import Task, encode, load_task, pocket
+from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.recipe import Recipe
+from limbeck.students import build_student, load_model, resolve_checkpoint
+
+_TRAIN_ROWS_SEED = 0
+
+
+@dataclass
+class Assembly:
+    """Everything a run needs, loaded and tokenised."""
+
+    task: Task
+    rows: DatasetDict
+    tokenizer: PreTrainedTokenizerBase
+    student: PreTrainedModel
+    teacher: PreTrainedModel | None
+    teacher_tokenizer: PreTrainedTokenizerBase | None
+    encoded: dict[str, Dataset] = field(default_factory=dict)
+    truncated: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def dev(self) -> Dataset:
+        """The split that selects the best epoch."""
+        return self.encoded[self.task.dev_splits[0]]
+
+    def compute_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        """The task's scores, for the Trainer."""
+        return self.task.scores(np.asarray(prediction.predictions), np.asarray(prediction.label_ids))
+
+    def mean_tokens(self) -> int:
+        """Mean length of a dev example, the length FLOPs and latency are measured at."""
+        return max(round(float(np.mean([len(ids) for ids in self.dev["input_ids"]]))), 1)
+
+
+def assemble(recipe: Recipe, *, progress: bool = False) -> Assembly:
+    """Load what the recipe names.
+
+    Raises:
+        LimbeckError: what is missing or does not fit, several problems at once where they are known.
+    """
+    problems = missing(recipe)
+    if problems:
+        raise LimbeckError(problems)
+    task, rows = load_rows(recipe)
+    _check_selection(recipe, task)
+    teacher = _teacher(recipe, task)
+    student = _student(recipe, task, teacher)
+    tokenizer = _tokenizer(recipe, recipe.student.init)
+    assembly = Assembly(
+        task=task,
+        rows=rows,
+        tokenizer=tokenizer,
+        student=student,
+        teacher=teacher,
+        teacher_tokenizer=_tokenizer(recipe, "teacher") if teacher is not None else None,
+    )
+    tokenise = partial(encode, tokenizer=tokenizer, max_length=recipe.max_length, progress=progress)
+    for split in rows:
+        if split == "train" or split in task.dev_splits:
+            assembly.encoded[split], assembly.truncated[split] = tokenise(rows[split], task)
+    return assembly
+
+
+def missing(recipe: Recipe) -> list[Problem]:
+    """Settings a run cannot do without."""
+    problems = []
+    if recipe.task is None:
+        problems.append(Problem("task: none is given", "add --task mrpc, or task: in the recipe"))
+    if recipe.needs_teacher and recipe.teacher is None:
+        problems.append(
+            Problem(
+                f"teacher: method {recipe.method} learns from one, and none is given",
+                "add --teacher FOLDER; `limbeck finetune` makes one",
+            )
+        )
+    if recipe.student.init in ("teacher", "fresh") and recipe.teacher is None:
+        problems.append(
+            Problem(
+                f"student.init: {recipe.student.init} needs a teacher, and none is given",
+                "add --teacher FOLDER, or start from a checkpoint: --student FOLDER",
+            )
+        )
+    return problems
+
+
+def load_rows(recipe: Recipe) -> tuple[Task, DatasetDict]:
+    """The task and its splits, the training split cut to `train_rows`."""
+    task, rows = load_task(
+        recipe.task,
+        recipe.data,
+        text_columns=recipe.text_columns,
+        label_column=recipe.label_column,
+    )
+    absent = [split for split in ("train", task.dev_splits[0]) if split not in rows]
+    if absent:
+        raise LimbeckError(
+            f"task {task.name!r}: the data have no {' and no '.join(absent)} split "
+            f"(there: {', '.join(rows)})",
+            "training needs both",
+        )
+    wanted = recipe.train_rows
+    if wanted is not None:
+        if wanted > len(rows["train"]):
+            raise LimbeckError(
+                f"train_rows: {wanted} of {len(rows['train'])} training rows", "ask for fewer"
+            )
+        rows["train"] = rows["train"].shuffle(seed=_TRAIN_ROWS_SEED).select(range(wanted))
+    return task, rows
+
+
+def _check_selection(recipe: Recipe, task: Task) -> None:
+    choices = ("primary", *task.metrics)
+    if recipe.select_by not in choices:
+        raise LimbeckError(unknown("select_by", recipe.select_by, choices))
+
+
+def _teacher(recipe: Recipe, task: Task) -> PreTrainedModel | None:
+    if not recipe.needs_teacher and recipe.student.init not in ("teacher", "fresh"):
+        return None
+    return load_model(str(recipe.teacher), regression=task.regression, head="required")
+
+
+def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> PreTrainedModel:
+    spec = recipe.student
+    init: Any = pocket.teacher_config(task.outputs) if spec.init == "pocket" else spec.init
+    return build_student(
+        init,
+        task=task,
+        layers=spec.layers,
+        pick=spec.pick,
+        config=spec.config,
+        teacher=teacher,
+        seed=recipe.seed,
+    )
+
+
+def _tokenizer(recipe: Recipe, init: str) -> PreTrainedTokenizerBase:
+    if init == "pocket":
+        return pocket.tokenizer()
+    source = recipe.teacher if init in ("teacher", "fresh") else init
+    return AutoTokenizer.from_pretrained(resolve_checkpoint(str(source)), trust_remote_code=False)

@@ -1,0 +1,117 @@
+"""A run's folder: where everything lies, and what an earlier start of the same command left there.
+
+Part of `limbeck.run`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from limbeck.engine.checkpoints import last_whole
+from limbeck.errors import LimbeckError
+from limbeck.recipe import Recipe
+from limbeck.records import Record, write_whole
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run."""
+
+    path: Path
+
+    @property
+    def recipe(self) -> Path:
+        """The recipe, every default written out."""
+        return self.path / "recipe.yaml"
+
+    @property
+    def student(self) -> Path:
+        """The shipped model and its tokenizer."""
+        return self.path / "student"
+
+    @property
+    def predictions(self) -> Path:
+        """The student's answers on the evaluation splits."""
+        return self.path / "predictions.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The trainer's checkpoints; gone once the run has finished."""
+        return self.path / "checkpoints"
+
+    @property
+    def report(self) -> Path:
+        """The page to open."""
+        return self.path / "report.html"
+
+    def finished(self, recipe: Recipe) -> Record | None:
+        """The record of this very recipe if it has run to its end here.
+
+        Raises:
+            LimbeckError: another recipe's run lies here, or the folder cannot be written.
+        """
+        self._refuse_unwritable()
+        if not self.recipe.is_file():
+            self._refuse_foreign()
+            return None
+        self._refuse_other(recipe)
+        try:
+            record = Record.load(self.path)
+        except LimbeckError:
+            return None
+        return record if record.status == "finished" and self.student.is_dir() else None
+
+    def begin(self, recipe: Recipe) -> Path | None:
+        """Make the folder and write the recipe; returns the checkpoint to continue from, if any."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_whole(self.recipe, recipe.to_yaml())
+        return last_whole(self.checkpoints)
+
+    def clear(self) -> None:
+        """Remove what an earlier run left here, and nothing else."""
+        for path in (self.student, self.checkpoints, self.path / "tensorboard"):
+            shutil.rmtree(path, ignore_errors=True)
+        for path in (self.recipe, self.predictions, self.report, self.path / "record.json"):
+            path.unlink(missing_ok=True)
+
+    def _refuse_unwritable(self) -> None:
+        place = self.path
+        while not place.exists():
+            place = place.parent
+        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+            raise LimbeckError(
+                f"out: cannot write to {self.path} ({place} is not a folder you may write to)",
+                "choose another folder with --out",
+            )
+
+    def _refuse_foreign(self) -> None:
+        if self.path.is_dir() and any(self.path.iterdir()):
+            raise LimbeckError(
+                f"out: {self.path} is not empty and holds no limbeck run",
+                "choose another folder with --out",
+            )
+
+    def _refuse_other(self, recipe: Recipe) -> None:
+        there = yaml.safe_load(self.recipe.read_text(encoding="utf-8"))
+        wanted = recipe.model_dump(mode="json")
+        changed = [key for key in wanted if not isinstance(there, dict) or there.get(key) != wanted[key]]
+        if changed:
+            raise LimbeckError(
+                f"out: {self.path} holds a run of another recipe (they differ in "
+                f"{', '.join(changed)})",
+                "choose another folder with --out, or pass --overwrite to replace that run",
+            )
+
+
+def default_folder(recipe: Recipe) -> Path:
+    """`runs/<task>-<method>-<layers>-s<seed>`, where no folder is given."""
+    layers = recipe.student.layers
+    kept = "" if layers is None else "-" + (
+        f"{layers}l" if isinstance(layers, int) else "l" + ".".join(map(str, layers))
+    )
+    return Path("runs") / f"{recipe.task}-{recipe.method}{kept}-s{recipe.seed}"

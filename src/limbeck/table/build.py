@@ -1,0 +1,247 @@
+"""From records to a table: rows, cells, averages.
+
+Part of `limbeck.table`; `tests_against` adds the paired comparisons, renderers print the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from limbeck.errors import LimbeckError, unknown
+from limbeck.evaluation.compare import summary
+from limbeck.records import Record
+from limbeck.table.against import Scores, compare_rows
+from limbeck.table.comparability import (
+    comparability_notes,
+    failure_notes,
+    latency_notes,
+    repeat_notes,
+)
+from limbeck.table.facts import DEFAULT_FACTS, check_facts, facts_of
+from limbeck.table.model import Cell, Column, Row, Table
+from limbeck.table.scores import (
+    check_profile,
+    columns_of,
+    place_of,
+    profile_note,
+    task_title,
+    values_of,
+)
+from limbeck.table.teachers import Teacher, share_kept, split_teachers
+
+# Plain training, then plain distillation, then the rest by name.
+_FIRST_METHODS = ("finetune", "kd", "kd-soft")
+
+
+@dataclass
+class _Group:
+    """The runs of one row."""
+
+    label: str
+    method: str
+    layers: int | None
+    variant: tuple[str, ...]
+    runs: list[Record] = field(default_factory=list)
+    scores: Scores = field(default_factory=dict)
+
+
+def build_table(
+    records: Sequence[Record],
+    *,
+    profile: str = "glue",
+    baseline: str | None = None,
+    facts: Sequence[str] = DEFAULT_FACTS,
+    by: Sequence[str] = (),
+    out_of_domain: bool = True,
+    title: str = "",
+) -> Table:
+    """Methods by tasks: mean and sample standard deviation over seeds, averages, facts, notes.
+
+    A row is a method at one student depth and, with `by` (dotted recipe keys such as "lr"), at one
+    value of each. With `baseline` (a method) every other row is tested against the baseline's row
+    of the same depth (and the same `by` values where it has them). Raises LimbeckError for an
+    unknown profile, baseline or fact column, or where there is nothing to show.
+    """
+    check_profile(profile)
+    check_facts(facts)
+    if not records:
+        raise LimbeckError("there are no records to make a table of", "name one or more runs")
+    teachers, students = split_teachers(records, profile)
+    groups = _groups(students, by, profile)
+    methods = sorted({group.method for group in groups})
+    if baseline is not None and baseline not in methods:
+        raise LimbeckError(unknown("baseline", baseline, methods))
+    columns, left_out = _shown_columns(students, groups, teachers, profile, out_of_domain)
+    comparisons, test_notes = compare_rows(
+        {index: (g.method, g.layers, g.variant) for index, g in enumerate(groups)},
+        {index: group.scores for index, group in enumerate(groups)},
+        baseline,
+        columns,
+    )
+    rows = _teacher_rows(teachers, columns)
+    for index, group in enumerate(groups):
+        compared = {key: c for (row, key), c in comparisons.items() if row == index}
+        rows.append(_student_row(group, columns, compared, teachers, profile, baseline))
+    notes = [profile_note(profile), _seed_note(rows), *test_notes, *left_out]
+    notes += comparability_notes(students)
+    notes += repeat_notes(students, lambda run: (run.method, _layers(run), _variant(run, by)))
+    notes += latency_notes(students) if "latency" in facts else []
+    notes += failure_notes(students)
+    return Table(
+        title=title,
+        profile=profile,
+        columns=tuple(columns),
+        rows=tuple(rows),
+        facts=tuple(facts),
+        notes=tuple(note for note in notes if note),
+        baseline=baseline,
+    )
+
+
+def _groups(students: Sequence[Record], by: Sequence[str], profile: str) -> list[_Group]:
+    groups: dict[Any, _Group] = {}
+    for run in students:
+        variant = _variant(run, by)
+        layers = _layers(run)
+        label = " ".join([run.method, *variant])
+        key = (run.method, layers, variant)
+        group = groups.setdefault(key, _Group(label, run.method, layers, variant))
+        group.runs.append(run)
+    for group in groups.values():
+        group.scores = _scores_by_seed(group.runs, profile)
+    return sorted(groups.values(), key=_row_order)
+
+
+def _row_order(group: _Group) -> tuple:
+    known = _FIRST_METHODS
+    place = known.index(group.method) if group.method in known else len(known)
+    return (-(group.layers or 0), place, group.method, group.variant)
+
+
+def _scores_by_seed(runs: Sequence[Record], profile: str) -> Scores:
+    found: dict[str, dict[int, list[float]]] = {}
+    for run in runs:
+        if run.status == "finished":
+            for key, value in values_of(run, profile).items():
+                found.setdefault(key, {}).setdefault(run.seed, []).append(value)
+    return {
+        key: {seed: sum(values) / len(values) for seed, values in by_seed.items()}
+        for key, by_seed in found.items()
+    }
+
+
+def _layers(run: Record) -> int | None:
+    if run.student.layers is not None:
+        return run.student.layers
+    # A run that failed early has measured nothing; its recipe still names the row it belongs to.
+    asked = (run.recipe.get("student") or {}).get("layers")
+    return len(asked) if isinstance(asked, list) else asked
+
+
+def _variant(run: Record, by: Iterable[str]) -> tuple[str, ...]:
+    said = []
+    for path in by:
+        value: Any = run.recipe
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        said.append(f"{path}={value}")
+    return tuple(said)
+
+
+def _shown_columns(
+    students: Sequence[Record],
+    groups: Sequence[_Group],
+    teachers: Sequence[Teacher],
+    profile: str,
+    out_of_domain: bool,
+) -> tuple[list[Column], list[str]]:
+    """Columns with something to say, and notes on finished runs that the profile leaves out."""
+    all_columns = columns_of(students, profile, out_of_domain)
+    scored = {key for group in groups for key in group.scores}
+    scored |= {key for teacher in teachers for key in teacher.scores}
+    # Without any score a column stays only for the failed and unfinished runs it has to show.
+    finished = {place_of(run) for run in students if run.status == "finished"}
+    shown = [c for c in all_columns if c.key in scored or c.place not in finished]
+    places = {column.place for column in shown}
+    left_out = {run.task: None for run in students if place_of(run) not in places}
+    notes = [f"{task_title(task)} has no score under this profile." for task in left_out]
+    if not shown:
+        raise LimbeckError(
+            "no run has a score under this profile", "choose another profile, or other runs"
+        )
+    return shown, notes
+
+
+def _teacher_rows(teachers: Sequence[Teacher], columns: Sequence[Column]) -> list[Row]:
+    rows = []
+    depths = sorted({teacher.facts.layers or 0 for teacher in teachers}, reverse=True)
+    for depth in depths:
+        own = [teacher for teacher in teachers if (teacher.facts.layers or 0) == depth]
+        cells = {}
+        for column in columns:
+            values = [t.scores[column.key] for t in own if column.key in t.scores]
+            mean, deviation = summary(values)
+            cells[column.key] = Cell(mean, deviation, len(values))
+        means = [cells[column.key].mean for column in columns if column.in_average]
+        known = [mean for mean in means if mean is not None]
+        average = summary(known)[0] if len(known) == len(means) else None
+        facts = facts_of([teacher.facts for teacher in own], [], 100.0 if known else None)
+        rows.append(Row("teacher", "teacher", depth or None, cells, Cell(average), facts))
+    return rows
+
+
+def _student_row(
+    group: _Group,
+    columns: Sequence[Column],
+    compared: Mapping[str, Any],
+    teachers: Sequence[Teacher],
+    profile: str,
+    baseline: str | None,
+) -> Row:
+    cells = {}
+    for column in columns:
+        here = [run for run in group.runs if place_of(run) == column.place]
+        values = list(group.scores.get(column.key, {}).values())
+        cells[column.key] = Cell(
+            *summary(values),
+            n=len(values),
+            failed=sum(run.status == "failed" for run in here),
+            unfinished=sum(run.status == "running" for run in here),
+            comparison=compared.get(column.key),
+        )
+    finished = [run for run in group.runs if run.status == "finished"]
+    averaged = [column.key for column in columns if column.in_average]
+    kept = share_kept(finished, averaged, teachers, profile)
+    return Row(
+        label=group.label,
+        role="student",
+        layers=group.layers,
+        cells=cells,
+        average=_average(group.scores, columns, compared.get("average")),
+        facts=facts_of([run.student for run in group.runs], finished, kept),
+        is_baseline=group.method == baseline,
+    )
+
+
+def _average(scores: Scores, columns: Sequence[Column], comparison: Any) -> Cell:
+    """Mean over tasks, where the row has them all; spread over the seeds that ran them all."""
+    parts = [scores.get(column.key, {}) for column in columns if column.in_average]
+    if not parts or not all(parts):
+        return Cell()
+    mean = sum(sum(part.values()) / len(part) for part in parts) / len(parts)
+    shared = set.intersection(*(set(part) for part in parts))
+    per_seed = [sum(part[seed] for part in parts) / len(parts) for seed in sorted(shared)]
+    whole = all(set(part) == shared for part in parts)
+    return Cell(mean, summary(per_seed)[1] if whole else None, len(shared), comparison=comparison)
+
+
+def _seed_note(rows: Sequence[Row]) -> str:
+    counts = {c.n for row in rows if row.role == "student" for c in row.cells.values() if c.n}
+    if not counts:
+        return ""
+    if len(counts) > 1:
+        return "Mean ± standard deviation (n − 1) over seeds; n stands where it is not the usual."
+    n = counts.pop()
+    return f"Mean ± standard deviation (n − 1) over {n} seeds." if n > 1 else "One seed each."

@@ -1,0 +1,105 @@
+"""A table as text in cells, before any markup: what all renderers agree on.
+
+Part of `limbeck.table`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from limbeck.table.facts import FACTS
+from limbeck.table.model import Cell, Fact, Row, Table
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One printed cell: the number, its spread, the test's marker, and what else to know."""
+
+    main: str
+    spread: str = ""
+    marker: str = ""
+    remark: str = ""
+
+    @property
+    def plain(self) -> str:
+        """The cell in one line of plain text."""
+        spread = f"± {self.spread}" if self.spread else ""
+        remark = f"({self.remark})" if self.remark else ""
+        return " ".join(part for part in (self.main, spread, self.marker, remark) if part)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Headings and rows of pieces; a rule goes above each row index in `rules`."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Piece, ...], ...]
+    rules: frozenset[int]
+
+
+def grid(table: Table) -> Grid:
+    """Method, layers, one column a task, the average, then the other facts."""
+    with_layers = "layers" in table.facts
+    others = [name for name in table.facts if name != "layers"]
+    headings = ["method", *(["layers"] if with_layers else [])]
+    headings += [column.title for column in table.columns]
+    headings += ["average"] if table.has_average else []
+    headings += [FACTS[name].title for name in others]
+    depths = {row.layers for row in table.rows if row.role == "student"}
+    usual = table.usual_n
+    rows = []
+    for row in table.rows:
+        say_depth = not with_layers and len(depths) > 1 and row.layers is not None
+        label = f"{row.label} ({row.layers} layers)" if say_depth else row.label
+        pieces = [Piece(label)]
+        if with_layers:
+            pieces.append(Piece(str(row.layers) if row.layers is not None else NOTHING))
+        for column in table.columns:
+            pieces.append(score_piece(row.cells[column.key], row, usual))
+        if table.has_average:
+            pieces.append(score_piece(row.average, row, row.average.n))
+        pieces += [fact_piece(name, row.facts.get(name, Fact())) for name in others]
+        rows.append(tuple(pieces))
+    rules = {
+        index
+        for index in range(1, len(table.rows))
+        if _section(table.rows[index]) != _section(table.rows[index - 1])
+    }
+    return Grid(tuple(headings), tuple(rows), frozenset(rules))
+
+
+def score_piece(cell: Cell, row: Row, usual_n: int) -> Piece:
+    """A score cell; runs that failed or have not ended are said in it."""
+    remarks = []
+    if row.role == "student" and cell.n not in (0, usual_n):
+        remarks.append(f"n = {cell.n}")
+    if cell.failed:
+        remarks.append(f"{cell.failed} failed")
+    if cell.unfinished:
+        remarks.append(f"{cell.unfinished} unfinished")
+    remark = ", ".join(remarks)
+    if cell.mean is None:
+        if cell.failed and not cell.unfinished:
+            return Piece("failed")
+        return Piece(NOTHING, remark=remark)
+    spread = "" if cell.deviation is None else f"{cell.deviation:.1f}"
+    return Piece(f"{cell.mean:.1f}", spread, cell.marker, remark)
+
+
+def fact_piece(name: str, fact: Fact) -> Piece:
+    """A fact cell in its own unit."""
+    if fact.value is None:
+        return Piece(NOTHING)
+    text = FACTS[name].text
+    return Piece(text(fact.value), "" if fact.spread is None else text(fact.spread))
+
+
+def caption(table: Table) -> str:
+    """The table's title and the profile that its scores follow."""
+    return f"{table.title or 'Scores'} (profile {table.profile})"
+
+
+def _section(row: Row) -> tuple[str, int | None]:
+    return row.role, None if row.role == "teacher" else row.layers

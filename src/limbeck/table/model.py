@@ -1,0 +1,101 @@
+"""The one shape of a results table that every renderer reads.
+
+Part of `limbeck.table`, which stands after the records on the way of a training step. Numbers stay
+numbers here; only renderers turn them into text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from limbeck.evaluation.compare import Comparison
+
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class Column:
+    """One score column: a task under the table's profile, or one out-of-domain set."""
+
+    key: str
+    title: str
+    place: str
+    """The task and data it belongs to; a profile may give a task several columns."""
+    in_average: bool = True
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Scores of one row in one column, one value a seed; 0..100."""
+
+    mean: float | None = None
+    deviation: float | None = None
+    """Sample standard deviation over seeds (n − 1); None for fewer than two."""
+    n: int = 0
+    failed: int = 0
+    unfinished: int = 0
+    comparison: Comparison | None = None
+    """Against the baseline; its p-value is Holm-corrected over the column."""
+
+    @property
+    def marker(self) -> Literal["▲", "▼", ""]:
+        """Above or below the baseline where the test supports it; empty wherever it does not."""
+        if self.comparison is None or self.comparison.p is None:
+            return ""
+        if self.comparison.p >= SIGNIFICANT or self.comparison.difference == 0:
+            return ""
+        return "▲" if self.comparison.difference > 0 else "▼"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One measured property of a row's models, with its spread where it was measured."""
+
+    value: float | None = None
+    spread: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method at one student size, or one teacher size."""
+
+    label: str
+    role: Literal["teacher", "student"]
+    layers: int | None
+    cells: Mapping[str, Cell]
+    average: Cell
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    is_baseline: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows by columns, and the notes without which the numbers cannot be read."""
+
+    title: str
+    profile: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    facts: tuple[str, ...]
+    """Which fact columns to show, in order; keys of `limbeck.table.FACTS`."""
+    notes: tuple[str, ...]
+    baseline: str | None = None
+
+    @property
+    def has_average(self) -> bool:
+        """Whether there is more than one column to average."""
+        return sum(column.in_average for column in self.columns) > 1
+
+    @property
+    def usual_n(self) -> int:
+        """The most frequent number of seeds in a student's cell; cells that differ say so."""
+        counts = [
+            cell.n
+            for row in self.rows
+            if row.role == "student"
+            for cell in row.cells.values()
+            if cell.n
+        ]
+        return max(sorted(set(counts)), key=counts.count) if counts else 0

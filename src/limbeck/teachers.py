@@ -1,0 +1,84 @@
+"""The teacher, live: a frozen model that answers requests and leaves no trace in the student.
+
+On the way of a training step: the batch goes to the teacher first, and its `Trace` is what
+objectives compare the student with. A `Teacher` is deliberately no `nn.Module`: set as an attribute
+of a student or a trainer it is not registered, so it is never put into train mode, wrapped for
+several processes, optimised or saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import PretrainedConfig, PreTrainedModel
+
+from limbeck.capture import Request, Trace, capture
+from limbeck.errors import LimbeckError
+from limbeck.students import load_model
+
+
+class Teacher:
+    """`Teacher(model)(batch, request) -> Trace`, in eval mode and without gradients.
+
+    The model is frozen in place: eval mode, no parameter requires a gradient. Raises LimbeckError
+    for anything but a transformers model.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        if not isinstance(model, PreTrainedModel):
+            raise LimbeckError(
+                f"teacher: a {type(model).__name__} is not a transformers model",
+                "pass the transformers model itself",
+            )
+        self.model = model.eval().requires_grad_(False)
+
+    @classmethod
+    def load(
+        cls,
+        path_or_name: str | Path,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        attn_implementation: str | None = None,
+    ) -> Teacher:
+        """Read a fine-tuned checkpoint with its own labels.
+
+        Raises LimbeckError as `limbeck.students.load_model`, and for a checkpoint without a trained
+        head.
+        """
+        model = load_model(path_or_name, head="required", attn_implementation=attn_implementation)
+        return cls(model).to(device, dtype)
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Teacher:
+        """Move the model, and change its floating-point type if one is given. Returns itself."""
+        # A PreTrainedModel's `to` takes both at once, or either; the stubs know only tensors'.
+        self.model.to(device=device)  # type: ignore[arg-type]
+        if dtype is not None:
+            self.model.to(dtype=dtype)
+        return self
+
+    @property
+    def config(self) -> PretrainedConfig:
+        """The model's configuration, labels included."""
+        return self.model.config
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.device
+
+    def __call__(self, batch: Mapping[str, Tensor], request: Request) -> Trace:
+        """What `request` asks for, of one batch; the batch is moved to the teacher's device.
+
+        Raises LimbeckError as `limbeck.capture.capture`.
+        """
+        # Someone may hold the model itself and call train() on it; dropout would then be on.
+        if self.model.training:
+            self.model.eval()
+        moved = {key: value.to(self.device) for key, value in batch.items()}
+        # Not inference_mode: its tensors may not be saved for the student's backward pass.
+        with torch.no_grad():
+            return capture(self.model, moved, request)

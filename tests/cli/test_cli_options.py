@@ -1,0 +1,110 @@
+"""What is typed becomes recipe settings: values, lists, clashes, and one help text for each."""
+
+import pytest
+from typer.core import TyperCommand, TyperOption
+
+from limbeck.cli.help import descriptions
+from limbeck.cli.options import (
+    SETTINGS,
+    ManyValues,
+    flags_given,
+    is_setting,
+    merge,
+    parse_settings,
+    parse_value,
+)
+from limbeck.errors import LimbeckError
+from limbeck.recipe import Recipe, StudentSpec
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("0.5", 0.5),
+        ("1e-4", 0.0001),
+        ("5E-5", 0.00005),
+        ("-2.e3", -2000.0),
+        ("1/3", "1/3"),
+        ("bf16", "bf16"),
+        ("null", None),
+        ("true", True),
+        ("[2, 4, 6]", [2, 4, 6]),
+        ("{start: 0, end: 1}", {"start": 0, "end": 1}),
+        ("1e", "1e"),
+    ],
+)
+def test_values_are_yaml_with_scientific_numbers(text: str, value: object) -> None:
+    parsed = parse_value(text)
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+def test_settings_may_hold_equal_signs_dots_and_dashes() -> None:
+    assert parse_settings(["objectives.rail-l.weight=2", "teacher=runs/a=b"]) == {
+        "objectives.rail-l.weight": 2,
+        "teacher": "runs/a=b",
+    }
+
+
+def test_a_path_with_an_equal_sign_is_no_setting() -> None:
+    assert not is_setting("runs/lr=1/recipe.yaml")
+    assert not is_setting("=3")
+    assert is_setting("seed=")
+
+
+def test_all_bad_settings_are_told_at_once() -> None:
+    with pytest.raises(LimbeckError) as caught:
+        parse_settings(["epochs", "lr=[1", "seed=1", "seed=2"])
+    said = str(caught.value)
+    assert len(caught.value.problems) == 3
+    assert "'epochs'" in said
+    assert "'lr=[1'" in said
+    assert "seed=1 and seed=2 disagree" in said
+
+
+def test_flags_and_settings_meet_in_one_mapping() -> None:
+    merged = merge({"layers": [1, 3], "lr": 0.0001}, ["lr=1e-4", "student.pick=skip"])
+    assert merged == {"student.layers": [1, 3], "lr": 0.0001, "student.pick": "skip"}
+
+
+def test_a_flag_and_a_setting_that_disagree_name_both() -> None:
+    with pytest.raises(LimbeckError) as caught:
+        merge({"layers": 3, "batch_size": 8}, ["student.layers=2", "batch_size=16"])
+    said = str(caught.value)
+    assert "--layers 3 and student.layers=2 disagree" in said
+    assert "--batch-size 8 and batch_size=16 disagree" in said
+
+
+def test_only_what_was_typed_counts() -> None:
+    parameters = {"layers": [3], "text_columns": [], "seed": 0, "lr": None, "out": "runs/x"}
+    assert flags_given(parameters) == {"layers": 3, "seed": 0}
+    assert flags_given({"layers": [2, 4]}) == {"layers": [2, 4]}
+
+
+def parsed_columns(command: TyperCommand, arguments: list[str]) -> object:
+    return command.make_context("test", arguments).params
+
+
+def test_list_options_take_their_values_side_by_side() -> None:
+    columns = TyperOption(param_decls=["--columns"], type=str, multiple=True)
+    name = TyperOption(param_decls=["--name"], type=str)
+    command = ManyValues(name="test", params=[columns, name])
+    command.allow_extra_args = True
+    arguments = ["--columns", "a", "b c", "--name", "x", "--columns", "d"]
+    params = parsed_columns(command, arguments)
+    assert list(params["columns"]) == ["a", "b c", "d"]
+    assert params["name"] == "x"
+    for end in ("seed=1", "own.yaml", "own.yml"):
+        context = command.make_context("test", ["--columns", "a", end])
+        assert list(context.params["columns"]) == ["a"]
+        assert context.args == [end]
+
+
+def test_each_flag_is_a_recipe_setting_with_the_fields_own_help() -> None:
+    fields = {name: field.description for name, field in Recipe.model_fields.items()}
+    fields |= {
+        f"student.{name}": field.description for name, field in StudentSpec.model_fields.items()
+    }
+    assert descriptions() == fields
+    assert set(SETTINGS.values()) <= set(fields)

@@ -1,0 +1,7 @@
+"""What holds for every test: the shapes written in signatures are enforced, as nowhere else."""
+
+from jaxtyping import install_import_hook
+
+# Works only on what is imported afterwards, so it stands here and not in a fixture: pytest reads
+# this file before any test module can import limbeck.
+install_import_hook("limbeck.functional", "beartype.beartype")

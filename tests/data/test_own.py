@@ -1,0 +1,222 @@
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from datasets import ClassLabel, Dataset, Features, Value
+
+from limbeck.data import TASKS, load_task
+from limbeck.data.splits import hold_out
+from limbeck.errors import LimbeckError
+
+COLUMNS = {"text_columns": ["q"], "label_column": "y"}
+SUFFIXES = ("csv", "tsv", "jsonl", "parquet")
+
+
+def write(path, rows):
+    """Rows (dicts) in the format of the suffix, by hand where that is possible."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        pa.parquet.write_table(pa.Table.from_pylist(rows), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        mark = "," if path.suffix == ".csv" else "\t"
+        lines = [list(rows[0])] + [[str(value) for value in row.values()] for row in rows]
+        path.write_text("".join(mark.join(line) + "\n" for line in lines))
+    return path
+
+
+def forty(labels):
+    return [{"id": i, "q": f"text {i}", "y": labels[i % len(labels)]} for i in range(40)]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_text_labels_become_classes_in_alphabetical_order(tmp_path, suffix):
+    path = write(tmp_path / f"mood.{suffix}", forty(["sad", "glad", "mad"]))
+    task, splits = load_task(None, path, **COLUMNS)
+    assert (task.name, task.labels) == ("mood", ("glad", "mad", "sad"))
+    assert task.text_columns == ("sentence",)
+    assert (task.metrics, task.primary) == (("accuracy", "matthews"), "accuracy")
+    everything = sorted(
+        (int(row["sentence"].split()[1]), row["label"])
+        for split in splits.values()
+        for row in split
+    )
+    assert everything == [(i, [2, 0, 1][i % 3]) for i in range(40)]
+    assert len(splits["dev"]) == 4
+    assert splits["dev"]["index"][:] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_whole_numbers_become_classes_in_numerical_order(tmp_path, suffix):
+    path = write(tmp_path / f"data.{suffix}", forty([10, 9, -1]))
+    task, splits = load_task("digits", path, **COLUMNS)
+    assert (task.name, task.labels) == ("digits", ("-1", "9", "10"))
+    row = splits["train"][0]
+    assert row["label"] == [2, 1, 0][int(row["sentence"].split()[1]) % 3]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_decimals_become_a_regression(tmp_path, suffix):
+    path = write(tmp_path / f"data.{suffix}", forty([0.5, 1.0, 2.25]))
+    task, splits = load_task(None, path, **COLUMNS)
+    assert task.regression
+    assert (task.metrics, task.outputs) == (("pearson", "spearman"), 1)
+    assert set(splits["train"]["label"]) == {0.5, 1.0, 2.25}
+    assert (len(splits["train"]), len(splits["dev"])) == (36, 4)
+
+
+def test_pairs_keep_the_order_they_are_named_in(tmp_path):
+    path = write(tmp_path / "d.csv", [{"y": i % 2, "b": f"b{i}", "a": f"a{i}"} for i in range(9)])
+    task, splits = load_task(None, path, text_columns=["a", "b"], label_column="y")
+    assert task.text_columns == ("sentence1", "sentence2")
+    assert (task.metrics, task.labels) == (("accuracy", "f1", "matthews"), ("0", "1"))
+    assert all(row["sentence1"][1:] == row["sentence2"][1:] for row in splits["train"])
+    assert splits["train"][0]["sentence1"].startswith("a")
+
+
+def test_csv_quotes_and_tsv_quotes(tmp_path):
+    csv = tmp_path / "d.csv"
+    csv.write_text('\ufeffq,y\n"null, ""and\nvoid""",no\nNA,yes\n"x",no\nz,yes\n')
+    found = load_task(None, csv, **COLUMNS, for_training=False)[1]["dev"]
+    assert found["sentence"][:] == ['null, "and\nvoid"', "NA", "x", "z"]
+    tsv = tmp_path / "d.tsv"
+    tsv.write_text('q\ty\n"a" b\t1\n"open\t0\nx\t1\ny\t0\n')
+    found = load_task(None, tsv, **COLUMNS, for_training=False)[1]["dev"]
+    assert found["sentence"][:] == ['"a" b', '"open', "x", "y"]
+
+
+@pytest.mark.parametrize("words", [("1_0", "2_0"), ("nan", "inf"), ("True", "False"), ("1", "b")])
+def test_words_that_python_takes_for_numbers_are_classes(tmp_path, words):
+    path = write(tmp_path / "d.csv", forty(list(words)))
+    assert load_task(None, path, **COLUMNS)[0].labels == tuple(sorted(words))
+
+
+def test_booleans(tmp_path):
+    path = write(tmp_path / "d.jsonl", forty([True, False]))
+    assert load_task(None, path, **COLUMNS)[0].labels == ("False", "True")
+
+
+def test_class_names_stored_in_parquet_keep_their_order(tmp_path):
+    features = Features({"q": Value("string"), "y": ClassLabel(names=["zero", "alpha", "never"])})
+    rows = {"q": [f"t{i}" for i in range(20)], "y": [0, 1] * 10}
+    Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "d.parquet")
+    task, splits = load_task(None, tmp_path / "d.parquet", **COLUMNS)
+    assert task.labels == ("zero", "alpha", "never")
+    assert set(splits["train"]["label"]) == {0, 1}
+
+
+@pytest.mark.parametrize("dev", ["dev.csv", "validation.jsonl", "val.parquet"])
+def test_a_folder_of_splits(tmp_path, dev):
+    write(tmp_path / "train.csv", forty(["no", "yes"]))
+    write(tmp_path / dev, forty(["yes"])[:3])
+    (tmp_path / "test.tsv").write_text("q\ty\nsecret\t\n")
+    task, splits = load_task(None, tmp_path, **COLUMNS)
+    assert {name: len(split) for name, split in splits.items()} == {
+        "train": 40, "dev": 3, "test": 1,
+    }  # fmt: skip
+    assert splits["dev"]["label"][:] == [1, 1, 1]
+    assert "label" not in splits["test"].column_names
+    assert task.name == tmp_path.name
+
+
+def test_a_folder_mixing_whole_numbers_and_decimals_is_a_regression(tmp_path):
+    write(tmp_path / "train.csv", forty([1, 2]))
+    write(tmp_path / "dev.csv", forty([1.5]))
+    task, splits = load_task(None, tmp_path, **COLUMNS)
+    assert task.regression
+    assert splits["dev"]["label"][0] == 1.5
+
+
+def test_a_known_task_from_ones_own_file(tmp_path):
+    rows = [{"a": f"x{i}", "b": "z", "y": ["equivalent", 0, "1"][i % 3]} for i in range(12)]
+    path = write(tmp_path / "d.jsonl", rows)
+    task, splits = load_task("mrpc", path, text_columns=["a", "b"], label_column="y")
+    assert task is TASKS["mrpc"]
+    for row in splits["train"]:
+        assert row["label"] == [1, 0, 1][int(row["sentence1"][1:]) % 3]
+    rows[7]["y"] = "2"
+    with pytest.raises(LimbeckError, match=r"row 8: the label is '2'(.|\n)*not_equivalent"):
+        load_task("mrpc", write(path, rows), text_columns=["a", "b"], label_column="y")
+    with pytest.raises(LimbeckError, match="1 text columns are named: a"):
+        load_task("mrpc", path, text_columns=["a"], label_column="y")
+
+
+def test_imdb_as_one_csv_file(tmp_path):
+    path = tmp_path / "IMDB Dataset.csv"
+    path.write_text('review,sentiment\n"Good, <br />x",positive\nbad,negative\n' * 10)
+    task, splits = load_task("imdb", path, for_training=False)
+    assert task.evaluation_splits(splits) == ("dev",)
+    assert splits["dev"]["label"][:] == [1, 0] * 10
+    folder = tmp_path / "imdb"
+    write(folder / "train.csv", [{"text": f"t{i}", "label": i % 2} for i in range(20)])
+    assert len(load_task("imdb", tmp_path)[1]["dev"]) == 2
+
+
+def refuses(message, path, **options):
+    with pytest.raises(LimbeckError, match=message) as caught:
+        load_task(None, path, **(COLUMNS | options))
+    assert all(problem.fix for problem in caught.value.problems)
+
+
+def test_columns_that_are_not_there(tmp_path):
+    path = write(tmp_path / "d.csv", forty([0, 1]))
+    refuses(r"no text column 'text'\n.*there: id, q, y", path, text_columns=["text"])
+    refuses(r"no label column 'label'\n.*there: id, q, y", path, label_column="label")
+    refuses(r"no label column is named\n.*columns of d.csv: id, q, y", path, label_column=None)
+    refuses(r"no text columns are named\n.*id, q, y", path, text_columns=None)
+    refuses("3 text columns", path, text_columns=["q", "id", "q"])
+    refuses("'y' is named as text and as label", path, text_columns=["y"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("d.csv", "q,y\na,1\nb\n", "line 3: expected 2 columns"),
+        ("d.csv", 'q,y\n"a"b,1\n', "line 2: "),
+        ("d.csv", "q,y\n", "holds no rows"),
+        ("d.csv", "", "holds no rows"),
+        ("d.csv", "q,y,q\na,1,b\n", "two columns have one name"),
+        ("d.csv", b"q,y\n\xff,1\n", "not UTF-8"),
+        ("d.csv", "q,y\na,1\nb,\n", "row 2: y is ''"),
+        ("d.csv", "q,y\na,1\nb,1\n", "one class only: 1"),
+        ("d.csv", "q,y\n" + "".join(f"t,{i}\n" for i in range(9)), "9 different values in 9 rows"),
+        ("d.csv", "q,y\na,1\nb,0\n", "too few"),
+        ("d.jsonl", '{"q": "a", "y": 1}\n{"q": \n', "line 2: not JSON"),
+        ("d.jsonl", '[{"q": "a"}]\n', "line 1: expected a JSON object, found list"),
+        ("d.jsonl", '{"q": "a", "y": 1}\n{"q": "a"}\n', "row 2: y is None"),
+        ("d.jsonl", '{"q": "a", "y": 1}\n{"q": "b", "y": "x"}\n', "mixes int and str"),
+        ("d.jsonl", '{"q": "a", "y": [1]}\n', "row 1: y holds list"),
+        ("d.jsonl", '{"q": "a", "y": 1.5}\n{"q": "b", "y": NaN}\n', "row 2: y is nan"),
+        ("d.jsonl", '{"q": "a", "y": 1}\n{"q": 7, "y": 0}\n' * 2, "row 2: q is 7, expected text"),
+        ("d.parquet", b"PAR1 is not enough", "cannot read"),
+        ("d.txt", "q,y\n", "unknown file type '.txt'"),
+    ],
+)
+def test_files_that_do_not_fit(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    refuses(message, path)
+
+
+def test_folders_that_do_not_fit(tmp_path):
+    refuses("has no train file; it holds nothing", tmp_path)
+    write(tmp_path / "train.csv", forty(["no", "yes"]))
+    write(tmp_path / "train.jsonl", forty(["no", "yes"]))
+    refuses("several train files: train.csv, train.jsonl", tmp_path)
+    (tmp_path / "train.jsonl").unlink()
+    write(tmp_path / "dev.csv", forty(["perhaps"]))
+    refuses(r"dev.csv has the label 'perhaps', which train has not\n.*no, yes", tmp_path)
+
+
+def test_the_held_out_rows_are_a_seeded_tenth_of_each_class():
+    labels = ["a"] * 100 + ["b"] * 30 + ["c"] * 2 + ["d"]
+    train, dev = hold_out(labels, stratify=True, seed=7)
+    assert np.array_equal(np.sort(np.concatenate([train, dev])), np.arange(133))
+    held = [labels[row] for row in dev]
+    assert [held.count(name) for name in "abcd"] == [10, 3, 1, 0]
+    assert np.array_equal(dev, hold_out(labels, stratify=True, seed=7)[1])
+    assert not np.array_equal(dev, hold_out(labels, stratify=True, seed=8)[1])
+    assert len(hold_out([0.5] * 50, stratify=False, seed=0)[1]) == 5

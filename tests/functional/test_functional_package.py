@@ -1,0 +1,122 @@
+"""The package's surface: what it exports, and that tests (and only tests) enforce its shapes."""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import limbeck.functional as functional
+from limbeck.errors import LimbeckError
+
+EXPORTED = {
+    "attention_kl": "student_probs teacher_probs query_mask key_mask=None",
+    "attention_mse": "student_scores teacher_scores query_mask key_mask=None *causal=False",
+    "attention_weights": "student teacher allowed=None",
+    "cosine_distance": "student teacher mask=None",
+    "hidden_mse": "student teacher mask",
+    "info_nce": "student positive negatives *temperature",
+    "mix": "a b lam",
+    "mse": "student teacher",
+    "normalized_mse": "student teacher",
+    "pool": "hidden mask how",
+    "rank_distribution": "scores",
+    "relation_kl": "student teacher mask",
+    "soft_cross_entropy": "student_logits teacher_logits *temperature=1.0 *scale_by_t2=False",
+    "soft_kl": "student_logits teacher_logits *temperature=1.0 *scale_by_t2=False",
+    "transport_flow": "costs student_weights teacher_weights",
+}
+
+
+def test_exports_exactly_these_names():
+    assert functional.__all__ == sorted(EXPORTED)
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_signature(name):
+    def shown(parameter):
+        star = "*" if parameter.kind is inspect.Parameter.KEYWORD_ONLY else ""
+        default = "" if parameter.default is inspect.Parameter.empty else f"={parameter.default}"
+        return star + parameter.name + default
+
+    parameters = inspect.signature(getattr(functional, name)).parameters.values()
+    assert " ".join(map(shown, parameters)) == EXPORTED[name]
+
+
+def test_shapes_in_signatures_are_enforced_here():
+    with pytest.raises(Exception, match="Type-check error"):
+        functional.hidden_mse(torch.ones(2, 3, 4), torch.ones(2, 3, 5), torch.ones(2, 3).bool())
+
+
+# What a user's process sees: no hook, no beartype, no POT or scipy until needed, and still no
+# silent broadcasting.
+WITHOUT_HOOK = """
+import sys, torch
+import limbeck.functional as f
+assert "beartype" not in sys.modules and "ot" not in sys.modules
+assert not hasattr(f.mse, "__wrapped__")
+a, bools = torch.ones(2, 3, 4), torch.ones(2, 3).bool()
+maps = torch.ones(2, 2, 3, 3)
+for call in [
+    lambda: f.mse(a, a[:, :1]),
+    lambda: f.normalized_mse(a, a[:, :1]),
+    lambda: f.cosine_distance(a, a[:, :1]),
+    lambda: f.cosine_distance(a, a, bools[:, :1]),
+    lambda: f.hidden_mse(a, a[:1], bools),
+    lambda: f.hidden_mse(a, a, bools[:1]),
+    lambda: f.pool(a, bools[:1], "cls"),
+    lambda: f.soft_kl(a[0], a[0, :, :1]),
+    lambda: f.attention_kl(maps, maps[:, :1], bools),
+    lambda: f.attention_kl(maps, maps, bools[:, :1]),
+    lambda: f.attention_mse(maps, maps, bools, bools[:1]),
+    lambda: f.relation_kl(maps, maps[:, :1], bools),
+    lambda: f.attention_weights(a, a[:1]),
+    lambda: f.attention_weights(a, a, bools),
+    lambda: f.info_nce(a[0], a[0], a[:1], temperature=1.0),
+    lambda: f.mix(a, a[:1], 0.5),
+    lambda: f.transport_flow(a[0], a[0, 0], a[0, 0]),
+]:
+    try:
+        call()
+    except Exception as error:
+        assert type(error).__name__ == "LimbeckError", repr(error)
+        print(error)
+    else:
+        raise AssertionError("accepted")
+"""
+
+
+def test_without_the_hook_misfits_are_refused_and_nothing_slow_is_loaded():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", WITHOUT_HOOK], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("fix: ") == 17
+    assert "the student has shape (2, 3, 4), the teacher (2, 1, 4)" in done.stdout
+
+
+@pytest.mark.parametrize("temperature", [0, 0.0, -1.0, float("nan")])
+def test_temperature_must_be_positive(temperature):
+    logits = torch.zeros(1, 2)
+    with pytest.raises(LimbeckError, match="temperature is"):
+        functional.soft_kl(logits, logits, temperature=temperature)
+    with pytest.raises(LimbeckError, match="temperature is"):
+        functional.info_nce(logits, logits, torch.zeros(1, 1, 2), temperature=temperature)
+
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "functional.md"
+
+
+def test_the_reference_page_has_a_row_for_each_function():
+    rows = re.findall(r"^\| `(\w+)\(", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(rows) == functional.__all__
+
+
+def test_the_example_on_the_reference_page_runs():
+    (example,) = re.findall(r"```python\n(.*?)```", REFERENCE.read_text(encoding="utf-8"), re.S)
+    values = {}
+    exec(example, values)
+    assert values["hidden"].shape == values["soft"].shape == ()

@@ -1,0 +1,148 @@
+"""The one-way order of imports, and what `import limbeck` and the light commands must not load."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import limbeck
+
+SOURCE = Path(limbeck.__file__).parent
+
+# From the bottom up. A module imports what stands above it in this list, never what stands below or
+# beside it. The way of a training step runs in the same direction.
+ORDER = [
+    {"errors", "moment"},
+    {"catalog", "recipes"},
+    {"functional"},
+    {"capture"},
+    {"schedules"},
+    {"mapping", "projections"},
+    {"objectives"},
+    {"students"},
+    {"teachers"},
+    {"data"},
+    {"recipe"},
+    {"preflight"},
+    {"engine"},
+    {"records"},
+    {"evaluation"},
+    {"analysis"},
+    {"table"},
+    {"report"},
+    {"run"},
+    {"quickstart"},
+    {"cli"},
+    {"__main__"},
+]
+LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
+
+
+def top_module(path: Path) -> str:
+    """`src/limbeck/data/tsv.py` belongs to `data`."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def modules_imported(path: Path) -> set[str]:
+    """The top-level modules of limbeck that a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} line {node.lineno}: imports are absolute here"
+            module = node.module or ""
+            names = [f"limbeck.{alias.name}" for alias in node.names]
+            names = names if module == "limbeck" else [module]
+        found |= {name.split(".")[1] for name in names if name.startswith("limbeck.")}
+        assert "limbeck" not in names, f"{path}: import what is needed from its own module"
+    return found
+
+
+FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+
+
+def test_every_module_has_its_place() -> None:
+    unlisted = {top_module(path) for path in FILES} - set(LEVEL)
+    assert not unlisted, f"give {sorted(unlisted)} a place in ORDER"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_one_way(path: Path) -> None:
+    own = top_module(path)
+    wrong = {
+        other
+        for other in modules_imported(path) - {own}
+        if LEVEL.get(other, len(ORDER)) >= LEVEL.get(own, -1)
+    }
+    assert not wrong, f"{own} stands below or beside {sorted(wrong)} and must not import it"
+
+
+def loaded_after(code: str) -> set[str]:
+    """The top-level packages in `sys.modules` after some code has run in a new interpreter."""
+    script = f"import sys\n{code}\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120
+    )
+    return set(ran.stdout.splitlines()[-1].split())
+
+
+COMMAND = """
+from limbeck.cli import main
+sys.argv = ["limbeck", *{arguments!r}]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+"""
+LIGHT = {
+    "import": "import limbeck",
+    "help": COMMAND.format(arguments=["--help"]),
+    "distill help": COMMAND.format(arguments=["distill", "--help"]),
+    "methods": COMMAND.format(arguments=["methods"]),
+    "one method": COMMAND.format(arguments=["methods", "kd"]),
+}
+
+
+@pytest.mark.parametrize("code", LIGHT.values(), ids=LIGHT.keys())
+def test_light_commands_load_nothing_heavy(code: str) -> None:
+    heavy = {"torch", "transformers", "datasets", "sklearn", "scipy", "matplotlib"}
+    assert not loaded_after(code) & heavy
+
+
+def test_public_names() -> None:
+    assert limbeck.__all__ == [
+        "DistillationTrainer",
+        "LimbeckError",
+        "Recipe",
+        "Request",
+        "Result",
+        "Seen",
+        "Trace",
+        "capture",
+        "distill",
+        "evaluate",
+        "functional",
+    ]
+    assert dir(limbeck) == limbeck.__all__
+    for name in limbeck.__all__:
+        assert getattr(limbeck, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = limbeck.nothing
+
+
+def test_capture_is_callable_although_it_is_a_package() -> None:
+    # The import system binds a subpackage to its name, over whatever stood there.
+    code = """
+import limbeck.capture.request
+import limbeck
+assert callable(limbeck.capture)
+assert limbeck.capture.Request is limbeck.Request
+"""
+    assert "torch" in loaded_after(code)

@@ -1,0 +1,393 @@
+"""Oracles: means, deviations and p-values worked by hand from the synthetic records' numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+import pytest
+
+from limbeck.errors import LimbeckError
+from limbeck.records import Numbers, Record
+from limbeck.table import FACTS, FORMATS, build_table, collect, render
+from limbeck.table.facts import duration, magnitude
+from synthetic_records import a_run, a_student, a_study, a_teacher
+
+
+def row_of(table, label: str, layers: int | None = 3):
+    return next(row for row in table.rows if row.label == label and row.layers == layers)
+
+
+def cell_of(table, label: str, title: str, layers: int | None = 3):
+    key = next(column.key for column in table.columns if column.title == title)
+    return row_of(table, label, layers).cells[key]
+
+
+# --- collecting ---------------------------------------------------------------------------------
+
+
+def test_collect_finds_every_record_once_at_any_depth(tmp_path):
+    for seed in (1, 2):
+        a_run("kd", seed, 80.0).save(tmp_path / "study" / f"kd-{seed}")
+    single = a_run("kd", 3, None, status="failed").save(tmp_path / "other")
+    found = collect([tmp_path / "study", single, tmp_path])
+    assert [record.seed for record in found] == [1, 2, 3]
+    assert found[2].status == "failed"
+
+
+def test_collect_names_everything_wrong_together(tmp_path):
+    (tmp_path / "empty").mkdir()
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "record.json").write_text('{"schema": 1,')
+    with pytest.raises(LimbeckError) as caught:
+        collect([tmp_path / "absent", tmp_path / "empty", broken])
+    assert len(caught.value.problems) == 3
+    with pytest.raises(LimbeckError, match="no runs were named"):
+        collect([])
+
+
+# --- numbers ------------------------------------------------------------------------------------
+
+
+def test_mean_and_deviation_over_seeds_by_hand():
+    table = build_table(a_study())
+    assert [column.title for column in table.columns] == ["SST-2", "RTE"]
+    cell = cell_of(table, "kd", "RTE")
+    assert (cell.mean, cell.deviation, cell.n) == (73.0, 2.0, 3)
+    assert cell_of(table, "finetune", "SST-2").deviation == 0.0
+    # Averages per seed: (71 + 81)/2, (73 + 80.5)/2, (75 + 81.5)/2 = 76, 76.75, 78.25
+    average = row_of(table, "kd").average
+    assert average.mean == pytest.approx(77.0)
+    assert average.deviation == pytest.approx(math.sqrt((1 + 0.0625 + 1.5625) / 2))
+
+
+def test_rows_in_order_and_the_teacher_once():
+    table = build_table(a_study())
+    assert [row.label for row in table.rows] == ["teacher", "finetune", "kd", "rail-kd-l"]
+    teacher = row_of(table, "teacher", 12)
+    assert teacher.average.mean == 90.0
+    assert teacher.facts["parameters"].value == 66_400_000
+
+
+def test_share_of_the_teachers_score_also_for_plain_students():
+    table = build_table(a_study())
+    # finetune: (100·71/90 + 100·80/90) / 2; its records name no teacher, the columns' only one is
+    assert row_of(table, "finetune").facts["kept"].value == pytest.approx(83.888889)
+    assert row_of(table, "kd").facts["kept"].value == pytest.approx(50 * (73 + 81) / 90)
+    assert row_of(table, "teacher", 12).facts["kept"].value == 100
+
+
+def test_share_is_unknown_when_teachers_disagree_or_a_task_is_missing():
+    runs = [
+        a_run("finetune", 1, 70.0),
+        a_run("kd", 1, 72.0),
+        a_run("pkd-skip", 1, 72.0, teacher=a_teacher(80.0, "runs/other")),
+        a_run("kd", 1, 81.0, task="sst2"),
+    ]
+    table = build_table(runs)
+    assert row_of(table, "finetune").facts["kept"].value is None
+    assert row_of(table, "pkd-skip").facts["kept"].value is None  # no SST-2 run
+    assert row_of(table, "pkd-skip").average.mean is None
+    assert row_of(table, "kd").facts["kept"].value == pytest.approx(50 * (72 + 81) / 90)
+    only_rte = build_table([run for run in runs if run.task == "rte"])
+    assert row_of(only_rte, "pkd-skip").facts["kept"].value == pytest.approx(90.0)
+
+
+def test_the_teachers_own_run_is_not_a_student_row(tmp_path):
+    own = a_run("finetune", 1, 90.0, layers=12)
+    own.save(tmp_path / "teacher")
+    taught = a_run("kd", 1, 80.0, teacher=a_teacher(90.0, str(tmp_path / "teacher" / "student")))
+    table = build_table([*collect([own.path or ""]), taught])
+    assert [row.label for row in table.rows] == ["teacher", "kd"]
+    # Moved: the folder is gone, but size, depth and every dev score agree.
+    moved = a_run("finetune", 1, 90.0, layers=12)
+    moved.student.parameters = 66_400_000
+    table = build_table([moved, a_run("kd", 1, 80.0)])
+    assert [row.label for row in table.rows] == ["teacher", "kd"]
+
+
+def test_sizes_make_rows_of_their_own():
+    runs = [
+        a_run(m, s, 80.0 + s, layers=n) for m in ("kd", "finetune") for n in (2, 4) for s in (1, 2)
+    ]
+    table = build_table(runs)
+    assert [(row.label, row.layers) for row in table.rows] == [
+        ("teacher", 12),
+        ("finetune", 4),
+        ("kd", 4),
+        ("finetune", 2),
+        ("kd", 2),
+    ]
+    assert "kd (2 layers)" in render(build_table(runs, facts=()), "markdown")
+
+
+def test_rows_split_by_a_recipe_setting():
+    fast = a_run("kd", 1, 80.0)
+    fast.recipe["lr"] = 1e-3
+    table = build_table([fast, a_run("kd", 1, 70.0)], by=["lr", "student.pick"])
+    assert [row.label for row in table.rows if row.role == "student"] == [
+        "kd lr=0.001 student.pick=first",
+        "kd lr=5e-05 student.pick=first",
+    ]
+
+
+def test_out_of_domain_columns_stand_apart():
+    run = a_run("kd", 1, 80.0, task="sst2")
+    run.scores["imdb"] = {"accuracy": 66.0, "primary": 66.0}
+    table = build_table([run, a_run("kd", 1, 70.0)])
+    assert [c.title for c in table.columns] == ["SST-2", "RTE", "SST-2 → IMDb"]
+    assert cell_of(table, "kd", "SST-2 → IMDb").mean == 66.0
+    assert row_of(table, "kd").average.mean == 75.0
+    assert len(build_table([run], out_of_domain=False).columns) == 1
+
+
+def test_the_same_task_of_other_data_is_another_column():
+    table = build_table([a_run("kd", 1, 80.0), a_run("kd", 1, 60.0, data="/data/glue")])
+    assert [c.title for c in table.columns] == ["RTE (glue)", "RTE (pocket)"]
+
+
+def test_a_task_of_ones_own_uses_its_primary_score():
+    table = build_table([a_run("kd", 1, 61.5, task="tickets")])
+    assert cell_of(table, "kd", "tickets").mean == 61.5
+
+
+def test_profiles_choose_the_number_and_leave_tasks_out():
+    scores: dict[str, Numbers] = {"dev": {"accuracy": 80.0, "f1": 86.0, "primary": 83.0}}
+    run = a_run("kd", 1, 80.0, task="mrpc", scores=scores)
+    assert cell_of(build_table([run], profile="alp"), "kd", "MRPC").mean == 80.0
+    assert cell_of(build_table([run], profile="cr-ild"), "kd", "MRPC").mean == 86.0
+    assert cell_of(build_table([run], profile="skd-dev"), "kd", "MRPC").mean == 83.0
+    cola = a_run("kd", 1, 50.0, task="cola", scores={"dev": {"matthews": 50.0, "primary": 50.0}})
+    table = build_table([run, cola], profile="skd-dev")
+    assert [c.title for c in table.columns] == ["MRPC"]
+    assert "CoLA has no score under this profile." in table.notes
+    with pytest.raises(LimbeckError, match="no run has a score"):
+        build_table([cola], profile="skd-dev")
+
+
+def test_a_profile_may_show_a_task_in_several_columns():
+    def mrpc(method, seed, accuracy, f1):
+        dev: Numbers = {"accuracy": accuracy, "f1": f1, "primary": (accuracy + f1) / 2}
+        return a_run(method, seed, accuracy, task="mrpc", scores={"dev": dev})
+
+    runs = [mrpc("finetune", s, 80.0, 85.0) for s in (1, 2)]
+    runs += [mrpc("kd", 1, 82.0, 86.0), mrpc("kd", 2, 84.0, 89.0)]
+    runs += [a_run(m, s, 60.0 + s) for m in ("finetune", "kd") for s in (1, 2)]
+    table = build_table(runs, profile="internal", baseline="finetune")
+    assert [column.title for column in table.columns] == ["MRPC acc", "MRPC F1", "RTE"]
+    kd = row_of(table, "kd")
+    assert cell_of(table, "kd", "MRPC F1").mean == 87.5
+    assert kd.average.mean == pytest.approx((83 + 87.5 + 61.5) / 3)
+    assert kd.average.comparison is not None
+    # Differences 2, 1, 0 and 4, 4, 0 over six values. Accuracy and F1 of a run flip together, so
+    # there are four units, 3, 8, 0, 0: of 16 flips 4 are as high, 4 as low.
+    assert kd.average.comparison.difference == pytest.approx(11 / 6)
+    assert kd.average.comparison.p == pytest.approx(8 / 16)
+    assert kd.average.comparison.pairs == 4
+
+
+def test_a_score_that_was_not_finite_is_a_missing_one():
+    broken = a_run("kd", 2, 80.0, scores={"dev": {"accuracy": None, "primary": None}})
+    cell = cell_of(build_table([a_run("kd", 1, 80.0), broken]), "kd", "RTE")
+    assert (cell.mean, cell.n) == (80.0, 1)
+
+
+# --- failed and unfinished runs -----------------------------------------------------------------
+
+
+def test_failed_and_unfinished_runs_stay_visible():
+    runs = [
+        a_run("kd", 1, 80.0),
+        a_run("kd", 2, 82.0),
+        a_run("kd", 3, None, status="failed", error="the loss is not finite\nlower lr"),
+        a_run("pkd-skip", 1, None, status="failed", error="out of memory"),
+        a_run("alp-kd", 1, None, status="running"),
+    ]
+    table = build_table(runs)
+    cell = cell_of(table, "kd", "RTE")
+    assert (cell.mean, cell.n, cell.failed) == (81.0, 2, 1)
+    shown = render(table, "markdown")
+    assert "81.0 ± 1.4 (1 failed)" in shown
+    assert "| pkd-skip | 3 | failed |" in shown
+    assert "– (1 unfinished)" in shown
+    assert "Failed: kd on rte, seed 3: the loss is not finite" in shown
+    assert "Not finished (running or stopped), not counted: alp-kd on rte, seed 1." in shown
+
+
+def test_a_run_that_failed_before_it_was_measured_joins_its_row():
+    early = a_run("kd", 2, None, status="failed", student=a_student().model_copy(update={}))
+    early.student.layers = None
+    table = build_table([a_run("kd", 1, 80.0), early])
+    assert [row.layers for row in table.rows if row.role == "student"] == [3]
+
+
+def test_repeated_seeds_count_once_and_say_so():
+    table = build_table([a_run("kd", 1, 80.0), a_run("kd", 1, 82.0), a_run("kd", 2, 83.0)])
+    cell = cell_of(table, "kd", "RTE")
+    assert (cell.mean, cell.n) == (82.0, 2)
+    assert "2 runs of kd on rte, seed 1 are averaged into one." in table.notes
+
+
+# --- the paired test ----------------------------------------------------------------------------
+
+
+def test_paired_test_by_hand_with_holm():
+    table = build_table(a_study(), baseline="finetune")
+    # RTE: kd's differences 1, 2, 3: p = .0742 (t = 2√3 on 2 degrees of freedom). rail-kd-l's 5,
+    # 5.1, 5.2: t = 5.1·√3/.1 = 88.335, p = 1 − t/√(t² + 2) = 1.2812e-4. Holm: ×2 and ×1.
+    kd, rail = cell_of(table, "kd", "RTE").comparison, cell_of(table, "rail-kd-l", "RTE").comparison
+    assert kd is not None
+    assert kd.difference == pytest.approx(2.0)
+    assert kd.p == pytest.approx(0.0741799, abs=1e-6)
+    assert rail is not None
+    assert rail.p == pytest.approx(2 * 1.2812e-4, rel=1e-3)
+    assert cell_of(table, "kd", "RTE").marker == ""
+    assert cell_of(table, "rail-kd-l", "RTE").marker == "▲"
+    # SST-2: rail-kd-l is 3 above in every seed: without spread there is no test, hence no claim.
+    flat = cell_of(table, "rail-kd-l", "SST-2")
+    assert flat.comparison is not None
+    assert flat.comparison.p is None
+    assert flat.marker == ""
+    # The average: six pairs, all in one direction: 2/64, doubled for the smaller of two by Holm.
+    assert row_of(table, "rail-kd-l").average.comparison is not None
+    assert row_of(table, "rail-kd-l").average.comparison.p == pytest.approx(4 / 64)
+    assert row_of(table, "finetune").average.comparison is None
+
+
+def test_below_the_baseline_is_marked_below():
+    table = build_table(a_study(), baseline="rail-kd-l")
+    assert cell_of(table, "finetune", "RTE").marker == "▼"
+
+
+def test_notes_state_the_test_and_what_it_could_not_test():
+    notes = " ".join(build_table(a_study(), baseline="finetune").notes)
+    assert "▲ above, ▼ below finetune with the same layers, p < 0.05" in notes
+    assert "paired t-test" in notes
+    assert "Holm" in notes
+    single = build_table([a_run("kd", 1, 80.0), a_run("finetune", 1, 70.0)], baseline="finetune")
+    assert any("Too few shared seeds" in note and "RTE" in note for note in single.notes)
+    assert "▲" not in render(single, "csv")
+
+
+def test_only_runs_of_the_same_size_and_seed_pair():
+    runs = [a_run("finetune", s, 70.0 + s, layers=4) for s in (1, 2, 3)]
+    runs += [a_run("kd", s, 72.0 + s * s, layers=4) for s in (2, 3, 9)]
+    runs += [a_run("kd", s, 90.0, layers=2) for s in (1, 2, 3)]
+    table = build_table(runs, baseline="finetune")
+    compared = cell_of(table, "kd", "RTE", layers=4).comparison
+    assert compared is not None
+    # Seeds 2 and 3: 76 − 72 and 81 − 73
+    assert (compared.difference, compared.pairs) == (6.0, 2)
+    assert cell_of(table, "kd", "RTE", layers=2).comparison is None
+    assert any("No finetune run of the same layers" in note for note in table.notes)
+
+
+# --- notes --------------------------------------------------------------------------------------
+
+
+def test_runs_that_differ_in_more_than_the_method_are_noted():
+    runs = [
+        a_run("finetune", 1, 70.0, epochs=3),
+        a_run("kd", 1, 71.0, epochs=10, rows=500),
+        a_run("pkd-skip", 1, 71.0, epochs=10, teacher=a_teacher(85.0, "runs/small/student")),
+    ]
+    notes = build_table(runs).notes
+    assert "Not alike in RTE: epochs 3 (finetune); 10 (kd, pkd-skip)." in notes
+    assert "Not alike in RTE: training rows 1000 (finetune, pkd-skip); 500 (kd)." in notes
+    assert (
+        "Not alike in RTE: teacher teacher, 12 layers (kd); small, 12 layers (pkd-skip)." in notes
+    )
+    assert not any("Not alike" in note for note in build_table(a_study()).notes)
+
+
+def test_latency_says_how_it_was_measured():
+    same = build_table(a_study(), facts=["latency"]).notes
+    assert any("batch 1, 128 tokens, 2 threads, Sparrow 9000" in note for note in same)
+    other = a_run("kd", 1, 70.0)
+    assert other.student.latency_ms is not None
+    other.student.latency_ms.threads = 8
+    notes = build_table([*a_study(), other], facts=["latency"]).notes
+    assert any("different conditions" in note for note in notes)
+
+
+# --- renderers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_shows_every_row_and_column(form):
+    shown = render(build_table(a_study(), facts=list(FACTS), baseline="finetune"), form, width=200)
+    for text in ("teacher", "finetune", "rail-kd-l", "SST-2", "RTE", "average"):
+        assert text in shown
+
+
+def test_markdown_line_by_line():
+    lines = render(build_table(a_study(), baseline="finetune"), "markdown").splitlines()
+    assert lines[0] == "**Scores (profile glue)**"
+    assert lines[2] == "| method | layers | SST-2 | RTE | average | parameters | % of teacher |"
+    assert lines[3] == "| :--- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    assert lines[4] == "| teacher | 12 | 90.0 | 90.0 | 90.0 | 66.4M | 100.0 |"
+    assert lines[6] == "| kd | 3 | 81.0 ± 0.5 | 73.0 ± 2.0 | 77.0 ± 1.1 | 29.4M | 85.6 |"
+    assert "76.1 ± 1.1 ▲" in lines[7]
+    assert "Profile glue: the benchmark" in lines[9]
+    assert "3 seeds" in lines[11]
+
+
+def test_latex_is_booktabs_and_escaped():
+    shown = render(build_table([a_run("my_method", 1, 80.0)]), "latex")
+    assert shown.count(r"\toprule") == shown.count(r"\bottomrule") == 1
+    assert r"my\_method & 3 & 80.0 & " in shown
+    assert r"\% of teacher" in shown
+    assert shown.count("{") == shown.count("}")
+    marked = render(build_table(a_study(), baseline="finetune"), "latex")
+    assert r"76.1{\scriptsize\,$\pm$\,1.1}$^{\uparrow}$" in marked
+    assert not any(ord(character) > 126 for character in marked)
+
+
+def test_csv_keeps_full_numbers():
+    table = build_table(a_study(), baseline="finetune", facts=["layers", "latency", "kept"])
+    rows = {row["method"]: row for row in csv.DictReader(io.StringIO(render(table, "csv")))}
+    assert float(rows["kd"]["RTE mean"]) == 73.0
+    assert float(rows["kd"]["RTE sd"]) == 2.0
+    assert float(rows["kd"]["RTE p"]) == pytest.approx(0.0741799, abs=1e-6)
+    assert rows["rail-kd-l"]["SST-2 p"] == ""
+    assert float(rows["kd"]["latency spread"]) == 0.4
+    assert rows["teacher"]["role"] == "teacher"
+
+
+def test_unknown_words_name_the_choices():
+    runs = a_study()
+    with pytest.raises(LimbeckError, match="did you mean 'glue'"):
+        build_table(runs, profile="gleu")
+    with pytest.raises(LimbeckError, match=r"unknown baseline 'finetun'"):
+        build_table(runs, baseline="finetun")
+    with pytest.raises(LimbeckError, match="unknown fact column"):
+        build_table(runs, facts=["flop"])
+    with pytest.raises(LimbeckError, match="unknown format"):
+        render(build_table(runs), "html")
+    with pytest.raises(LimbeckError, match="no records"):
+        build_table([])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(950, "950"), (66_400_000, "66.4M"), (999_900, "1.00M"), (2.73e9, "2.73G"), (110e6, "110M")],
+)
+def test_magnitudes(value, text):
+    assert magnitude(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(3.21, "3.2 s"), (61, "61 s"), (600, "10 min"), (9000, "2.5 h")]
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_records_are_not_changed_by_being_shown():
+    runs = a_study()
+    before = [run.model_dump() for run in runs]
+    build_table(runs, baseline="kd", facts=list(FACTS))
+    assert [run.model_dump() for run in runs] == before
+    assert all(isinstance(run, Record) for run in runs)
