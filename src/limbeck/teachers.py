@@ -54,8 +54,7 @@ class Teacher:
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Teacher:
         """Move the model, and change its floating-point type if one is given. Returns itself."""
-        # A PreTrainedModel's `to` takes both at once, or either; the stubs know only tensors'.
-        self.model.to(device=device)  # type: ignore[arg-type]
+        self.model.to(device=device)
         if dtype is not None:
             self.model.to(dtype=dtype)
         return self

@@ -250,7 +250,7 @@ def test_missing_and_empty_files(tmp_path):
     with pytest.raises(LimbeckError, match=r"RTE \(train.tsv\) has no labelled split dev\n"):
         load_task("rte", tmp_path)
     write(tmp_path / "RTE", dev="index\tsentence1\tsentence2\tlabel\n")
-    with pytest.raises(LimbeckError, match="split dev of .* holds? no rows"):
+    with pytest.raises(LimbeckError, match=r"split dev of .* hold no rows"):
         load_task("rte", tmp_path)
     write(tmp_path / "RTE", dev="")
     with pytest.raises(LimbeckError, match="line 1: expected a header"):

@@ -1,4 +1,4 @@
-"""The real files, where LIMBECK_GLUE names a GLUE folder; counts and labels taken with shell tools."""
+"""The real files, where LIMBECK_GLUE names a GLUE folder; counts were taken with shell tools."""
 
 import os
 from collections import Counter

@@ -161,7 +161,7 @@ def _call(
     """Read one attention call the way the implementation that is about to run reads it."""
     if mask is not None and not isinstance(mask, Tensor):
         raise LimbeckError(
-            f"attention implementation {implementation!r} hides its mask in a {type(mask).__name__}",
+            f"attention {implementation!r} hides its mask in a {type(mask).__name__}",
             "load the model with attn_implementation='sdpa'",
         )
     if named.get("s_aux") is not None:

@@ -53,7 +53,7 @@ def stack_layers(model: PreTrainedModel, stack: str = "main") -> nn.ModuleList:
     found = stack_of(model, stack)
     if found.shared:
         raise LimbeckError(
-            f"the layers of {type(model).__name__} share one module, so they cannot be picked apart",
+            f"the layers of {type(model).__name__} share one module and cannot be picked apart",
             "set num_hidden_layers in the student's configuration instead of listing layers",
         )
     return found.layers

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.capture.masks import text_mask
-from limbeck.capture.plan import Plan, plan_for
+from limbeck.capture.plan import Plan, known_plan, plan_for
 from limbeck.capture.record import Recorder, StopForward, attach, detach
 from limbeck.capture.request import Request
-from limbeck.capture.stacks import Anatomy, Stack, anatomy_of, stack_of
+from limbeck.capture.stacks import Stack, stack_of
 from limbeck.capture.trace import Trace
 from limbeck.errors import LimbeckError
 
@@ -39,12 +39,25 @@ def capture(model: PreTrainedModel, batch: Mapping[str, Tensor], request: Reques
             input where the decoder must run; logits asked of a model without a head; a mask that
             is not [B, N].
     """
-    plan = plan_for(model, request)
-    anatomy = anatomy_of(model)
+    plan = known_plan(model, request)
+    if plan is None:
+        return _first_capture(model, batch, request)
+    return _record(model, batch, request, plan)
+
+
+@torch.compiler.disable
+def _first_capture(model: PreTrainedModel, batch: Mapping[str, Tensor], request: Request) -> Trace:
+    """Plan and record outside compiled graphs: exploring a model is nothing to trace."""
+    return _record(model, batch, request, plan_for(model, request))
+
+
+def _record(
+    model: PreTrainedModel, batch: Mapping[str, Tensor], request: Request, plan: Plan
+) -> Trace:
     recorders = {part.stack.name: Recorder(part, _mask(batch, part.stack)) for part in plan.parts}
     outputs = None
     if plan.parts or plan.logits:
-        module = _module_to_run(model, anatomy, plan, batch)
+        module = _module_to_run(model, plan, batch)
         inputs = _inputs(model, module, batch, plan)
         try:
             for recorder in recorders.values():
@@ -55,10 +68,10 @@ def capture(model: PreTrainedModel, batch: Mapping[str, Tensor], request: Reques
                 detach(recorder)
     return Trace(
         values={
-            seen: recorders[anatomy.stacks[seen.stack].name].value(seen) for seen in request.items
+            seen: recorders[plan.stacks[seen.stack].name].value(seen) for seen in request.items
         },
         logits=_logits(model, outputs) if plan.logits else None,
-        masks=_masks(anatomy, batch, recorders),
+        masks=_masks(plan, batch, recorders),
         outputs=outputs if plan.logits else None,
     )
 
@@ -74,7 +87,7 @@ def token_mask(model: PreTrainedModel, batch: Mapping[str, Tensor], stack: str =
     mask = _mask(batch, stack_of(model, "encoder") if stack == "cross" else found)
     if mask is None:
         with torch.no_grad():
-            mask = capture(model, batch, Request.hidden([0], stack=found.name)).mask(found.name)  # type: ignore[arg-type]
+            mask = capture(model, batch, Request.hidden([0])).mask(found.name)
     return mask
 
 
@@ -83,13 +96,13 @@ def _mask(batch: Mapping[str, Tensor], stack: Stack) -> Tensor | None:
 
 
 def _masks(
-    anatomy: Anatomy, batch: Mapping[str, Tensor], recorders: Mapping[str, Recorder]
+    plan: Plan, batch: Mapping[str, Tensor], recorders: Mapping[str, Recorder]
 ) -> dict[str, Tensor]:
     """The masks by every name a request may use; cross attention's is that of its keys, the
     encoder's."""
     masks = {}
-    for name, stack in anatomy.stacks.items():
-        source = anatomy.stacks["encoder"] if name == "cross" else stack
+    for name, stack in plan.stacks.items():
+        source = plan.stacks["encoder"] if name == "cross" else stack
         recorder = recorders.get(source.name)
         mask = recorder.mask if recorder is not None else _mask(batch, source)
         if mask is not None:
@@ -97,15 +110,12 @@ def _masks(
     return masks
 
 
-def _module_to_run(
-    model: PreTrainedModel, anatomy: Anatomy, plan: Plan, batch: Mapping[str, Tensor]
-) -> nn.Module:
+def _module_to_run(model: PreTrainedModel, plan: Plan, batch: Mapping[str, Tensor]) -> nn.Module:
     """The smallest module whose forward pass holds all that is asked."""
     if plan.logits:
         return model
-    stacks = [part.stack for part in plan.parts]
-    if not anatomy.encoder_decoder or stacks == [anatomy.stacks["encoder"]]:
-        return stacks[0].owner
+    if plan.encoder_only:
+        return plan.stacks["main"].owner
     # Some heads make the decoder's input from the encoder's, which the model below them does not.
     return model.base_model if _has_decoder_input(batch) else model
 
@@ -154,7 +164,7 @@ def _run(model: PreTrainedModel, module: nn.Module, inputs: dict[str, Any]) -> A
         if "decoder_input" not in str(error):
             raise
         raise LimbeckError(
-            f"{type(model).__name__} needs decoder input to run its decoder, and the batch has none",
+            f"the decoder of {type(model).__name__} needs input, and the batch has none",
             "put decoder_input_ids, or the labels they are made from, into the batch",
         ) from error
 

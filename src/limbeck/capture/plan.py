@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 from transformers import PreTrainedModel
 
 from limbeck.capture import attention
 from limbeck.capture.request import Request, Seen
-from limbeck.capture.stacks import Anatomy, Stack, anatomy_of
+from limbeck.capture.stacks import Anatomy, Stack, anatomy_of, known_anatomy
 from limbeck.errors import LimbeckError, Problem
 
 # Requests vary from step to step where layers are drawn at random; plans are small, their number
@@ -48,10 +47,22 @@ class StackPlan:
 
 @dataclass(eq=False)
 class Plan:
-    """The stack plans of a request; with `logits` the whole model runs, else a bare stack."""
+    """The stack plans of a request; with `logits` the whole model runs, else a bare stack.
+
+    `stacks`: the model's stacks by name. `encoder_only`: of an encoder-decoder, the encoder is all
+    that must run; of other models always true.
+    """
 
     logits: bool
     parts: tuple[StackPlan, ...]
+    stacks: dict[str, Stack]
+    encoder_only: bool
+
+
+def known_plan(model: PreTrainedModel, request: Request) -> Plan | None:
+    """The plan made before for this request, None if there is none or the model has changed."""
+    anatomy = known_anatomy(model)
+    return None if anatomy is None else anatomy.plans.get(request)
 
 
 def plan_for(model: PreTrainedModel, request: Request) -> Plan:
@@ -64,6 +75,9 @@ def plan_for(model: PreTrainedModel, request: Request) -> Plan:
     plan = anatomy.plans.get(request)
     if plan is None:
         plan = _make_plan(model, anatomy, request)
+        if len(anatomy.plans) >= _MOST_PLANS:
+            anatomy.plans.clear()
+        anatomy.plans[request] = plan
     return plan
 
 
@@ -79,7 +93,6 @@ def kinds_of(stack: Stack, cross: bool = False) -> tuple[str, ...]:
     return maps if cross else ("hidden", *maps)
 
 
-@torch.compiler.disable
 def _make_plan(model: PreTrainedModel, anatomy: Anatomy, request: Request) -> Plan:
     problems = [
         problem for seen in sorted(request.items) for problem in _problems(model, anatomy, seen)
@@ -98,11 +111,8 @@ def _make_plan(model: PreTrainedModel, anatomy: Anatomy, request: Request) -> Pl
         final.stops = final.stack.can_cut and final.depth < len(final.stack.modules)
     if any(part.cores for part in parts):
         attention.install()
-    plan = Plan(request.logits, tuple(parts))
-    if len(anatomy.plans) >= _MOST_PLANS:
-        anatomy.plans.clear()
-    anatomy.plans[request] = plan
-    return plan
+    encoder_only = all(part.stack is anatomy.stacks["main"] for part in parts)
+    return Plan(request.logits, tuple(parts), anatomy.stacks, encoder_only)
 
 
 def _plan_stack(stack: Stack, items: list[Seen]) -> StackPlan:
@@ -153,7 +163,7 @@ def _problems(model: PreTrainedModel, anatomy: Anatomy, seen: Seen) -> list[Prob
     if seen.layer > last:
         return [
             Problem(
-                f"{name} has no layer {seen.layer} in stack {seen.stack!r}, asked for {seen.what!r}",
+                f"{name} has no layer {seen.layer} in stack {seen.stack!r} for {seen.what!r}",
                 f"layers for {seen.what!r}: {first} to {last}",
             )
         ]
@@ -161,8 +171,8 @@ def _problems(model: PreTrainedModel, anatomy: Anatomy, seen: Seen) -> list[Prob
     if seen.what not in kinds:
         return [
             Problem(
-                f"{name} does not show {seen.what!r}: its attention does not go through transformers' "
-                f"attention interface",
+                f"{name} does not show {seen.what!r}: its attention does not go through "
+                f"transformers' attention interface",
                 f"ask one of: {', '.join(kinds)}" if kinds else "ask for hidden states",
             )
         ]

@@ -137,7 +137,7 @@ class Recorder:
         call = self.calls.get(place)
         if call is None:
             raise LimbeckError(
-                f"{seen} could not be recorded: the model did not call its attention function there",
+                f"{seen} could not be recorded: the model bypassed its attention function there",
                 "load the model with attn_implementation='sdpa'",
             )
         if seen.what == "query":
@@ -149,8 +149,7 @@ class Recorder:
     def _pool(self, hidden: Tensor, seen: Seen) -> Tensor:
         if self.mask is None or self.mask.shape != hidden.shape[:2]:
             raise LimbeckError(
-                f"{seen}: the mask has shape {None if self.mask is None else tuple(self.mask.shape)}, the "
-                f"hidden state {tuple(hidden.shape)}",
+                f"{seen}: the token mask does not fit the hidden state {tuple(hidden.shape)}",
                 "this model changes the number of tokens; ask for it unpooled (pool=None)",
             )
         return pool(hidden, self.mask, str(seen.pool))

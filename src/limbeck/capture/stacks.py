@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -98,7 +97,6 @@ class Anatomy:
     """The stacks of one model by the names a request uses, and the plans made for it so far."""
 
     stacks: dict[str, Stack]
-    encoder_decoder: bool
     plans: dict[Any, Any] = field(default_factory=dict)
 
 
@@ -112,9 +110,18 @@ def anatomy_of(model: PreTrainedModel) -> Anatomy:
         LimbeckError: not a transformers model, wrapped in `nn.DataParallel` or DDP, or no layers
             found.
     """
+    anatomy = known_anatomy(model)
+    if anatomy is None:
+        refuse_wrapped(model)
+        anatomy = _anatomies[model] = _explore(model)
+    return anatomy
+
+
+def known_anatomy(model: PreTrainedModel) -> Anatomy | None:
+    """The anatomy found before, None if there is none or the model's layers have changed since."""
     anatomy = _anatomies.get(model)
     if anatomy is None or not all(stack.is_current() for stack in anatomy.stacks.values()):
-        anatomy = _explore(model)
+        return None
     return anatomy
 
 
@@ -132,32 +139,25 @@ def stack_of(model: PreTrainedModel, name: str = "main") -> Stack:
     return stacks[name]
 
 
-@torch.compiler.disable
 def _explore(model: PreTrainedModel) -> Anatomy:
-    refuse_wrapped(model)
-    anatomy = _anatomies[model] = _name_stacks(model)
-    return anatomy
-
-
-def _name_stacks(model: PreTrainedModel) -> Anatomy:
     found = [_build_stack(model, *place) for place in _find_lists(model)]
     if not found:
         found = _shared_stacks(model)
     if not found:
         raise LimbeckError(
-            f"no layers found in {type(model).__name__}: nothing declares which modules they are, and no "
-            f"ModuleList holds num_hidden_layers modules of one class",
+            f"no layers found in {type(model).__name__}: nothing declares which modules they are, "
+            f"and no ModuleList holds num_hidden_layers modules of one class",
             "capture a model of the transformers library, not a hand-made one",
         )
     if len(found) == 1:
         found[0].name = "main"
-        return Anatomy({"main": found[0]}, encoder_decoder=False)
+        return Anatomy({"main": found[0]})
     encoders = [stack for stack in found if _side(stack.layers_name) == "encoder"]
     decoders = [stack for stack in found if _side(stack.layers_name) == "decoder"]
     if len(found) == 2 and len(encoders) == len(decoders) == 1:
         encoders[0].name, decoders[0].name = "encoder", "decoder"
         stacks = {"main": encoders[0], "encoder": encoders[0], "decoder": decoders[0]}
-        return Anatomy({**stacks, "cross": decoders[0]}, encoder_decoder=True)
+        return Anatomy({**stacks, "cross": decoders[0]})
     raise LimbeckError(
         f"{type(model).__name__} holds several stacks: {', '.join(s.layers_name for s in found)}",
         "capture the part that is meant, for example model.vision_model",
@@ -173,7 +173,7 @@ def refuse_wrapped(model: nn.Module) -> None:
         )
     if isinstance(model, nn.parallel.DistributedDataParallel):
         raise LimbeckError(
-            "capture was given the DistributedDataParallel wrapper, whose forward must be the outer one",
+            "capture was given the DistributedDataParallel wrapper, which must be the outer one",
             "capture inside the module that DistributedDataParallel wraps",
         )
     if not isinstance(model, PreTrainedModel):

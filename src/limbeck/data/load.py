@@ -53,6 +53,23 @@ def load_task(
             f"data source {text!r}: there is no such file or folder",
             "choices: hub, hub:DIR, pocket, a folder in GLUE's layout, or a file of your own",
         )
+    try:
+        return _from_path(name, path, text_columns, label_column, seed, for_training)
+    except OSError as error:
+        raise LimbeckError(
+            f"data source {text!r}: {error.strerror or error}", "check the permissions of its files"
+        ) from error
+
+
+def _from_path(
+    name: str | None,
+    path: Path,
+    text_columns: Sequence[str] | None,
+    label_column: str | None,
+    seed: int,
+    for_training: bool,
+) -> tuple[Task, DatasetDict]:
+    """Released files of a known task, or the user's own."""
     known = TASKS.get(name) if name is not None else None
     own = bool(text_columns) or label_column is not None
     if path.is_dir() and not own:

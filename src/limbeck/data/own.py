@@ -269,23 +269,29 @@ def _check_classes(train: Table, column: str, classes: list) -> None:
 
 def _known_labels(task: Task, values: list, path: Path) -> list:
     """Labels of a known task as ids or numbers: written as names, ids or digits."""
-    if task.regression:
-        try:
-            numbers = [float(value) for value in values]
-        except (TypeError, ValueError):
-            numbers = [math.nan]
-        if not all(map(math.isfinite, numbers)):
-            raise LimbeckError(f"{path}: a label is not a number", f"{task.title} is a regression")
-        return numbers
     ids: dict[object, int] = {}
     for number, label in enumerate(task.labels):
         ids |= {label: number, number: number, str(number): number}
     if task.name == "imdb":
         ids |= {alias: ids[label] for alias, label in _IMDB_CLASSES.items()}
-    for row, value in enumerate(values, start=1):
-        if not isinstance(value, str | int | float) or value not in ids:
-            raise LimbeckError(
-                f"{path}, row {row}: the label is {value!r}",
-                f"expected one of {', '.join(task.labels)}, or their numbers",
-            )
-    return [ids[value] for value in values]
+    found = [_number(value) if task.regression else _class(value, ids) for value in values]
+    if None in found:
+        row = found.index(None)
+        names = f"one of {', '.join(task.labels)}, or their numbers"
+        raise LimbeckError(
+            f"{path}, row {row + 1}: the label is {values[row]!r}",
+            f"expected {'a number' if task.regression else names}",
+        )
+    return found
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _class(value: Any, ids: dict[object, int]) -> int | None:
+    return ids.get(value) if isinstance(value, str | int | float) else None

@@ -6,10 +6,11 @@ they are exchanged in the finished text, so that one drawing serves both themes.
 
 from __future__ import annotations
 
+import hashlib
 import io
-import itertools
 import re
 from html import escape
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -22,7 +23,7 @@ COLOURS = 7
 MARKERS = "osD^vPX*"
 DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)))
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "limbeck",
     "font.size": 9,
@@ -47,7 +48,6 @@ _STYLE = {
     "lines.linewidth": 1.8,
     "lines.markersize": 4.5,
 }
-_numbers = itertools.count()
 
 
 def series_colour(index: int) -> str:
@@ -108,11 +108,14 @@ def _inline(figure: Figure, alt: str) -> str:
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
     text = text.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
     # Ids are the document's: several drawings in one page must not share them.
-    prefix = f"p{next(_numbers)}-"
+    prefix = f"p{hashlib.sha256(text.encode()).hexdigest()[:10]}-"
     text = re.sub(r'\bid="', f'id="{prefix}', text)
     text = re.sub(r'(url\(#|href="#)', rf"\1{prefix}", text)
     text = re.sub(r"#0a1b0([0-6])", r"var(--series-\1)", text)
     for colour, name in _VARIABLES.items():
         text = text.replace(colour, f"var(--{name})")
-    # Matplotlib names its own font first; text belongs to the page's font.
+    # Its style sheet would reach out to the whole page, which has the same rule for drawings only.
+    text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, count=1, flags=re.DOTALL)
+    # Text belongs to the page's font (matplotlib 3.10 wrote the short form).
+    text = re.sub(r"font-family: [^;\"]*", "font-family: var(--font)", text)
     return re.sub(r"font: ([^;\"]*?px) [^;\"]*", r"font: \1 var(--font)", text)

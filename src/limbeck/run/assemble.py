@@ -18,10 +18,11 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from limbeck.data import Task, encode, load_task, pocket
+from limbeck.data import Task, encode, load_task
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.recipe import Recipe
 from limbeck.students import build_student, load_model, resolve_checkpoint
+from limbeck.teachers import Teacher
 
 _TRAIN_ROWS_SEED = 0
 
@@ -34,10 +35,15 @@ class Assembly:
     rows: DatasetDict
     tokenizer: PreTrainedTokenizerBase
     student: PreTrainedModel
-    teacher: PreTrainedModel | None
+    live_teacher: Teacher | None
     teacher_tokenizer: PreTrainedTokenizerBase | None
     encoded: dict[str, Dataset] = field(default_factory=dict)
     truncated: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def teacher(self) -> PreTrainedModel | None:
+        """The teacher's model."""
+        return None if self.live_teacher is None else self.live_teacher.model
 
     @property
     def dev(self) -> Dataset:
@@ -53,8 +59,10 @@ class Assembly:
         return max(round(float(np.mean([len(ids) for ids in self.dev["input_ids"]]))), 1)
 
 
-def assemble(recipe: Recipe, *, progress: bool = False) -> Assembly:
-    """Load what the recipe names.
+def assemble(
+    recipe: Recipe, live_teacher: Teacher | None = None, *, progress: bool = False
+) -> Assembly:
+    """Load what the recipe names; the teacher only if it is not given.
 
     Raises:
         LimbeckError: what is missing or does not fit, several problems at once where they are known.
@@ -64,15 +72,15 @@ def assemble(recipe: Recipe, *, progress: bool = False) -> Assembly:
         raise LimbeckError(problems)
     task, rows = load_rows(recipe)
     _check_selection(recipe, task)
-    teacher = _teacher(recipe, task)
-    student = _student(recipe, task, teacher)
+    teacher = live_teacher or _teacher(recipe, task)
+    student = _student(recipe, task, None if teacher is None else teacher.model)
     tokenizer = _tokenizer(recipe, recipe.student.init)
     assembly = Assembly(
         task=task,
         rows=rows,
         tokenizer=tokenizer,
         student=student,
-        teacher=teacher,
+        live_teacher=teacher,
         teacher_tokenizer=_tokenizer(recipe, "teacher") if teacher is not None else None,
     )
     tokenise = partial(encode, tokenizer=tokenizer, max_length=recipe.max_length, progress=progress)
@@ -135,15 +143,20 @@ def _check_selection(recipe: Recipe, task: Task) -> None:
         raise LimbeckError(unknown("select_by", recipe.select_by, choices))
 
 
-def _teacher(recipe: Recipe, task: Task) -> PreTrainedModel | None:
+def _teacher(recipe: Recipe, task: Task) -> Teacher | None:
     if not recipe.needs_teacher and recipe.student.init not in ("teacher", "fresh"):
         return None
-    return load_model(str(recipe.teacher), regression=task.regression, head="required")
+    model = load_model(str(recipe.teacher), regression=task.regression, head="required")
+    return Teacher(model)
 
 
 def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> PreTrainedModel:
     spec = recipe.student
-    init: Any = pocket.teacher_config(task.outputs) if spec.init == "pocket" else spec.init
+    init: Any = spec.init
+    if init == "pocket":
+        from limbeck.data import pocket
+
+        init = pocket.teacher_config(task.outputs)
     return build_student(
         init,
         task=task,
@@ -157,6 +170,8 @@ def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> Pre
 
 def _tokenizer(recipe: Recipe, init: str) -> PreTrainedTokenizerBase:
     if init == "pocket":
+        from limbeck.data import pocket
+
         return pocket.tokenizer()
     source = recipe.teacher if init in ("teacher", "fresh") else init
     return AutoTokenizer.from_pretrained(resolve_checkpoint(str(source)), trust_remote_code=False)

@@ -27,6 +27,7 @@ from limbeck.run.measure import cost, model_facts
 from limbeck.run.preflight import inspect_run
 from limbeck.run.report import report_run
 from limbeck.students import load_model
+from limbeck.teachers import Teacher
 
 
 @dataclass
@@ -59,6 +60,7 @@ def distill(
     *,
     overwrite: bool = False,
     show: bool = False,
+    live_teacher: Teacher | None = None,
     **overrides: Any,
 ) -> Result:
     """Train one student as a recipe says; call it again to continue a run that was stopped.
@@ -68,6 +70,8 @@ def distill(
         out: the run folder; `runs/<task>-<method>-…` by default.
         overwrite: replace another recipe's run that lies there.
         show: show pre-flight findings and progress on the terminal.
+        live_teacher: the model `recipe.teacher` names, loaded already; runs of one process may share it, and with a
+            `RememberingTeacher` its answers.
         **overrides: recipe keys, if `recipe` is a name or a file.
 
     Raises:
@@ -84,7 +88,7 @@ def distill(
         return Result(folder.path, done)
     began = time.perf_counter()
     set_seed(recipe.seed)
-    assembly = assemble(recipe, progress=show)
+    assembly = assemble(recipe, live_teacher, progress=show)
     inspect_run(recipe, assembly, folder.path, show=show)
     checkpoint = folder.begin(recipe)
     record = _new_record(recipe, assembly)
@@ -125,7 +129,7 @@ def _train(
     trainer = DistillationTrainer(
         assembly.student,
         training_arguments(recipe, folder.checkpoints, folder.path / "tensorboard"),
-        teacher=assembly.teacher if recipe.needs_teacher else None,
+        teacher=assembly.live_teacher if recipe.needs_teacher else None,
         objectives=recipe.objectives,
         group_by_length=recipe.group_by_length,
         train_dataset=assembly.encoded["train"],

@@ -13,8 +13,21 @@ from types import MappingProxyType
 PUNCTUATION = (".", ",", "?", "(", ")")
 
 # People. The second list is rare in training and makes up the other domain of the pair tasks.
-PEOPLE = ("ann", "bob", "carl", "dora", "emil", "fay", "gus", "hana", "ivan", "judy", "kurt", "lena")
-OTHER_PEOPLE = ("mona", "nils", "olga", "pete", "rosa", "sven", "tina", "uwe")
+PEOPLE = (
+    "ann",
+    "bob",
+    "carl",
+    "dora",
+    "emil",
+    "fay",
+    "gus",
+    "hana",
+    "ivan",
+    "judy",
+    "kurt",
+    "lena",
+)
+OTHER_PEOPLE = ("mona", "nils", "olga", "pete")
 PLACES = ("berlin", "lisbon", "oslo", "rome", "tokyo", "vienna")
 
 # Reviews (sst2, imdb).
@@ -46,7 +59,7 @@ PREPOSITIONS = ("near", "behind", "beside")
 # Events (mrpc, qqp, paws, stsb, qnli): past tense and participle are one form; pairs are synonyms.
 EVENT_VERBS = (
     ("praised", "lauded"), ("helped", "assisted"), ("followed", "trailed"), ("hired", "employed"),
-    ("scolded", "rebuked"), ("watched", "observed"), ("pushed", "shoved"), ("invited", "asked"),
+    ("scolded", "rebuked"), ("watched", "observed"),
 )  # fmt: skip
 REPORTING = (("said", "stated"), ("knew", "understood"), ("heard", "learned"))
 

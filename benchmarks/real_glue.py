@@ -1,0 +1,79 @@
+"""Seven ways to train a short student on real GLUE, against each other.
+
+MiniLM-6 teacher; 3- and 2-layer students from the first layers of the same pretrained encoder; STS-B, MRPC and 10,000 rows of
+SST-2; three seeds; bf16. Every run of a task sees the same rows, epochs, rate and initial student.
+
+    python benchmarks/real_glue.py --model MINILM_DIR --data GLUE_DIR [--work DIR] [--seeds 3]
+
+Resumable: run it again and it goes on. `limbeck table benchmarks/records/real_glue` prints what there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from study import Cell, Study
+
+METHODS = ("finetune", "kd", "pkd-skip", "ckd-no", "alp-kd", "rail-kd-l", "rail-kd-c")
+TASKS: dict[str, dict[str, Any]] = {
+    "sst2": {"epochs": 1, "train_rows": 10_000},
+    "stsb": {"epochs": 2},
+    "mrpc": {"epochs": 2},
+}
+COMMON = {"lr": 1e-4, "batch_size": 32, "precision": "bf16"}
+TEACHER = {"epochs": 3, "seed": 1}
+# Measured seconds of one student run, to order the cells by.
+COST = {"sst2": 1.0, "stsb": 2.0, "mrpc": 2.7}
+
+
+def teacher_cell(task: str, model: str, data: str) -> Cell:
+    """Fine-tune the whole encoder."""
+    settings = {**COMMON, **TASKS[task], **TEACHER, "task": task, "data": data}
+    return Cell(f"{task}-teacher", "finetune", {**settings, "student.init": model})
+
+
+def student_cells(task: str, model: str, data: str, teacher: Path, seeds: int) -> list[Cell]:
+    """Every method, depth and seed; a whole round of methods before the next seed."""
+    cells = []
+    for seed in range(1, seeds + 1):
+        for layers in (2, 3):
+            for method in METHODS:
+                settings = {
+                    **COMMON,
+                    **TASKS[task],
+                    "task": task,
+                    "data": data,
+                    "seed": seed,
+                    "teacher": str(teacher),
+                    "student.init": model,
+                    "student.layers": layers,
+                }
+                cost = 100 * seed + layers * COST[task]
+                cells.append(Cell(f"{task}-{method}-{layers}l-s{seed}", method, settings, cost))
+    return cells
+
+
+def main() -> None:
+    """Teachers first, then students task by task within each seed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", required=True, help="folder of the pretrained 6-layer encoder")
+    parser.add_argument("--data", required=True, help="GLUE folder")
+    parser.add_argument("--work", type=Path, default=Path("runs/real_glue"))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS))
+    parser.add_argument("--only-teachers", action="store_true")
+    args = parser.parse_args()
+    study = Study("real_glue", args.work)
+    study.run([teacher_cell(task, args.model, args.data) for task in args.tasks])
+    if args.only_teachers:
+        return
+    for seeds in range(1, args.seeds + 1):
+        for task in args.tasks:
+            teacher = args.work / f"{task}-teacher"
+            study.run(student_cells(task, args.model, args.data, teacher, seeds), teacher)
+
+
+if __name__ == "__main__":
+    main()

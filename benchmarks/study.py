@@ -1,0 +1,105 @@
+"""The machinery of a comparison of methods: many runs, resumable, cheapest first, one record each.
+
+A study is a list of `Cell`s. Each becomes an ordinary limbeck run; its record (and answers) are copied into the study's folder
+under `benchmarks/records/`, which is what the tables in the docs are made of. A cell whose record lies there is not run again, so
+a study that was stopped goes on where it was, and what there is can always be printed as a table. Several processes may work on one
+study: a cell is claimed by a lock file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from limbeck.cache import RememberingTeacher
+from limbeck.recipe import Recipe
+from limbeck.run import distill
+from limbeck.teachers import Teacher
+
+RECORDS = Path(__file__).parent / "records"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a study: a name, a method and its settings, and a guess of its cost to order by."""
+
+    name: str
+    method: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    cost: float = 1.0
+
+
+@dataclass
+class Study:
+    """Cells, the folder their runs live in, and the folder their records are kept in."""
+
+    name: str
+    work: Path
+    teachers: dict[Path, Teacher] = field(default_factory=dict)
+
+    @property
+    def records(self) -> Path:
+        """Where the records are kept."""
+        return RECORDS / self.name
+
+    def run(self, cells: Iterable[Cell], teacher: Path | None = None) -> None:
+        """Run every cell that has no record yet, cheapest first."""
+        for cell in sorted(cells, key=lambda cell: cell.cost):
+            with self._claim(cell) as ours:
+                if ours:
+                    self._run_cell(cell, None if teacher is None else self._teacher(teacher))
+
+    def _teacher(self, folder: Path) -> Teacher:
+        """One teacher a process, which remembers what it answered: every run sees the same rows."""
+        if folder not in self.teachers:
+            self.teachers[folder] = RememberingTeacher(Teacher.load(folder))
+        return self.teachers[folder]
+
+    def _run_cell(self, cell: Cell, teacher: Teacher | None) -> None:
+        recipe = Recipe.load(cell.method, **cell.settings)
+        result = distill(recipe, self.work / cell.name, live_teacher=teacher)
+        self.records.mkdir(parents=True, exist_ok=True)
+        text = (result.path / "record.json").read_text(encoding="utf-8")
+        target = self.records / f"{cell.name}.json"
+        part = target.with_suffix(".part")
+        part.write_text(json.dumps(self._portable(json.loads(text)), indent=1) + "\n")
+        part.replace(target)
+        print(f"{cell.name}: {result.scores['dev']['primary']:.2f}", flush=True)
+        if "teacher" not in cell.name:
+            shutil.rmtree(result.path)
+
+    def _portable(self, value: Any) -> Any:
+        """The record without this machine's folders: a path keeps its last part alone."""
+        if isinstance(value, dict):
+            return {key: self._portable(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._portable(item) for item in value]
+        return Path(value).name if isinstance(value, str) and value.startswith("/") else value
+
+    @contextmanager
+    def _claim(self, cell: Cell) -> Iterator[bool]:
+        """Whether this process is to run the cell: it has no record, and no living process holds it."""
+        lock = self.work / f"{cell.name}.lock"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        if (self.records / f"{cell.name}.json").exists() or _held(lock):
+            yield False
+            return
+        lock.write_text(str(os.getpid()))
+        try:
+            yield True
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _held(lock: Path) -> bool:
+    try:
+        os.kill(int(lock.read_text()), 0)
+    except (OSError, ValueError):
+        return False
+    return True

@@ -1,0 +1,20 @@
+"""Pocket GLUE: nine generated tasks with GLUE's names, columns, labels and metrics.
+
+One source of the data stage. `load` draws a task's splits, `tokenizer` knows every word of them,
+`teacher_config` is a deep small model that learns them from scratch, and `RECOMMENDED` holds
+settings that are known to train it. Nothing here needs the network.
+"""
+
+from limbeck.data.pocket.generate import SIZES, load
+from limbeck.data.pocket.teacher import RECOMMENDED, Recommended, Settings, teacher_config
+from limbeck.data.pocket.vocabulary import tokenizer
+
+__all__ = [
+    "RECOMMENDED",
+    "SIZES",
+    "Recommended",
+    "Settings",
+    "load",
+    "teacher_config",
+    "tokenizer",
+]

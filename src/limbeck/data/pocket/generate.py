@@ -1,0 +1,103 @@
+"""From a task's name and a seed to its splits, without repeats.
+
+First on the way of a training step, as one source of the data stage. The main split and the dev
+split come from one stream of distinct examples, so that they share none; the stream's random
+numbers are seeded by the task's name and the seed alone (a string seed is hashed by SHA-512, not by
+Python's own hash).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from datasets import Dataset, DatasetDict, Features, Value
+
+from limbeck.data.pocket import (
+    agreement, implicatives, inference, paraphrase, questions, reference, sentiment, similarity,
+)  # fmt: skip
+from limbeck.data.pocket.example import Domain, Example, Generator
+from limbeck.errors import LimbeckError, unknown
+
+_GENERATORS: dict[str, tuple[Generator, tuple[str, ...]]] = {
+    "cola": (agreement.cola, ("sentence",)),
+    "sst2": (sentiment.sst2, ("sentence",)),
+    "mrpc": (paraphrase.mrpc, ("sentence1", "sentence2")),
+    "stsb": (similarity.stsb, ("sentence1", "sentence2")),
+    "qqp": (paraphrase.qqp, ("question1", "question2")),
+    "mnli": (inference.mnli, ("premise", "hypothesis")),
+    "qnli": (questions.qnli, ("question", "sentence")),
+    "rte": (implicatives.rte, ("sentence1", "sentence2")),
+    "wnli": (reference.wnli, ("sentence1", "sentence2")),
+    "scitail": (inference.scitail, ("premise", "hypothesis")),
+    "paws": (paraphrase.paws, ("sentence1", "sentence2")),
+    "imdb": (sentiment.imdb, ("text",)),
+}
+
+SIZES: dict[str, tuple[int, int]] = {
+    "mnli": (24000, 1000),
+    "qqp": (22000, 1000),
+    "qnli": (18000, 1000),
+    "sst2": (16000, 1000),
+    "cola": (14000, 1000),
+    "stsb": (12000, 1000),
+    "mrpc": (11000, 1000),
+    "rte": (10000, 1000),
+    "wnli": (8000, 1000),
+    "scitail": (500, 1000),
+    "paws": (500, 1000),
+    "imdb": (500, 1000),
+}
+"""Examples by task: train and dev, in GLUE's order of size; the last three are for scoring only."""
+
+
+def load(task: str, seed: int = 0) -> DatasetDict:
+    """The splits train and dev (MNLI: also dev_mismatched) of a pocket task.
+
+    Columns: the task's text columns, `label` (class id, or a number from 0 to 5 for stsb) and
+    `index` (row number). The same task and seed give the same rows anywhere; different seeds give
+    different rows. No text occurs twice, within a split or across. Raises LimbeckError for a task
+    without a generator.
+    """
+    if task not in _GENERATORS:
+        raise LimbeckError(unknown("pocket task", task, list(_GENERATORS)))
+    train, dev = SIZES[task]
+    stream = _distinct(task, seed, "main")
+    splits = {"dev": dev, "train": train}
+    loaded = {name: _split(task, stream, size) for name, size in splits.items()}
+    if task == "mnli":
+        # Its kinds are rare in the main domain, yet a plain statement about them can be there.
+        seen = {
+            texts
+            for part in loaded.values()
+            for texts in zip(part["premise"], part["hypothesis"], strict=True)
+        }
+        others = (e for e in _distinct(task, seed, "other") if e.texts not in seen)
+        loaded["dev_mismatched"] = _split(task, others, dev)
+    return DatasetDict(
+        {name: loaded[name] for name in ("train", *sorted(loaded.keys() - {"train"}))}
+    )
+
+
+def _distinct(task: str, seed: int, domain: Domain) -> Iterator[Example]:
+    generator, _ = _GENERATORS[task]
+    random = Random(f"pocket {task} {domain} {seed}")
+    seen: set[tuple[str, ...]] = set()
+    while True:
+        example = generator(random, domain)
+        if example.texts not in seen:
+            seen.add(example.texts)
+            yield example
+
+
+def _split(task: str, stream: Iterator[Example], size: int) -> Dataset:
+    _, columns = _GENERATORS[task]
+    rows = [next(stream) for _ in range(size)]
+    data: dict[str, list] = {
+        column: [row.texts[place] for row in rows] for place, column in enumerate(columns)
+    }
+    kind = "float32" if task == "stsb" else "int64"
+    data |= {"label": [row.label for row in rows], "index": list(range(size))}
+    features = {column: Value("string") for column in columns}
+    features |= {"label": Value(kind), "index": Value("int64")}
+    return Dataset.from_dict(data, features=Features(features))

@@ -1,0 +1,166 @@
+"""MNLI and SciTail of the pocket: quantifiers, kinds within kinds, and nested denials.
+
+Before the data stage of a training step. "every dog runs" entails "some poodle moves"; "it is false
+that" turns a statement into its contradictory, any number of times. The label is decided by trying
+every small world: a statement is about which kinds of individual exist, no kind being empty
+(`relation`). The other domain has kinds that training shows in plain statements only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from itertools import product
+from random import Random
+from typing import NamedTuple
+
+from limbeck.data.pocket import lexicon
+from limbeck.data.pocket.example import RARE, Domain, Example, chance, pick, text
+
+QUANTIFIERS = ("every", "some", "no", "not every")
+_CONTRADICTORY = {"every": "not every", "not every": "every", "some": "no", "no": "some"}
+_PREFIXES = ("it is false that", "it is true that")
+ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
+
+
+class Statement(NamedTuple):
+    """`prefixes`, then a quantifier, a kind and an action."""
+
+    prefixes: tuple[str, ...]
+    quantifier: str
+    kind: str
+    action: str
+
+    def words(self) -> str:
+        return text(*self.prefixes, self.quantifier, self.kind, self.action)
+
+    def effective(self) -> str:
+        """The quantifier once the denials before it are worked in."""
+        denied = sum(prefix == _PREFIXES[0] for prefix in self.prefixes) % 2
+        return _CONTRADICTORY[self.quantifier] if denied else self.quantifier
+
+
+@cache
+def _above(kind: str) -> frozenset[str]:
+    """The kind or action itself, and all that contain it."""
+    trees: tuple[Mapping[str, tuple[str, ...]], ...] = (
+        lexicon.KINDS, lexicon.OTHER_KINDS, lexicon.SCIENCE_KINDS, lexicon.ACTIONS, lexicon.DEEDS,
+    )  # fmt: skip
+    found = {kind}
+    for tree in trees:
+        for parent, below in tree.items():
+            if kind in below:
+                found |= _above(parent)
+    return frozenset(found)
+
+
+def compare(first: str, second: str) -> str:
+    """How two kinds lie: "same", "below" (first within second), "above", or "apart"."""
+    if first == second:
+        return "same"
+    if second in _above(first):
+        return "below"
+    return "above" if first in _above(second) else "apart"
+
+
+# Which of (in the first, in the second) an individual can be.
+_CELLS = {
+    "same": ((0, 0), (1, 1)),
+    "below": ((0, 0), (0, 1), (1, 1)),
+    "above": ((0, 0), (1, 0), (1, 1)),
+    "apart": ((0, 0), (1, 0), (0, 1)),
+}
+
+
+def _holds(quantifier: str, pairs: list[tuple[int, int]]) -> bool:
+    """Whether the quantifier holds of (is of the kind, does the action) pairs."""
+    doing = [does for is_kind, does in pairs if is_kind]
+    every, some = all(doing), any(doing)
+    return {"every": every, "not every": not every, "some": some, "no": not some}[quantifier]
+
+
+@cache
+def relation(premise: str, hypothesis: str, kinds: str, actions: str) -> int:
+    """What a premise says of a hypothesis, by enumerating worlds in which both kinds have members.
+
+    Takes the effective quantifiers and how the kinds and the actions compare.
+    """
+    cells = [cell for cell in _CELLS[kinds] if any(cell)]
+    types = list(product(cells, _CELLS[actions]))
+    seen = set()
+    for choice in product((False, True), repeat=len(types)):
+        world = [
+            kind_and_action for kind_and_action, there in zip(types, choice, strict=True) if there
+        ]
+        if not all(any(kind[side] for kind, _ in world) for side in (0, 1)):
+            continue
+        truth = [
+            _holds(quantifier, [(kind[side], action[side]) for kind, action in world])
+            for side, quantifier in enumerate((premise, hypothesis))
+        ]
+        if truth[0]:
+            seen.add(truth[1])
+    return ENTAILMENT if seen == {True} else CONTRADICTION if seen == {False} else NEUTRAL
+
+
+def _pair_from(random: Random, tree: Mapping[str, tuple[str, ...]]) -> tuple[str, str]:
+    """Two of a tree's words: mostly on one line, in either order, sometimes the same or apart."""
+    words = sorted({*tree, *(word for below in tree.values() for word in below)})
+    first = pick(random, words)
+    kind = random.random()
+    if kind < 0.3:
+        return first, first
+    related = [word for word in words if compare(first, word) in ("above", "below")]
+    return first, pick(random, words if kind > 0.85 else related)
+
+
+def _prefixes(random: Random, most: int) -> tuple[str, ...]:
+    count = int(random.random() * (most + 1))
+    return tuple(_PREFIXES[not chance(random, 0.6)] for _ in range(count))
+
+
+def _statements(
+    random: Random, tree: Mapping[str, tuple[str, ...]], most_prefixes: int
+) -> tuple[Statement, Statement]:
+    kinds, actions = _pair_from(random, tree), _pair_from(random, lexicon.ACTIONS)
+    first, second = (
+        Statement(
+            _prefixes(random, most_prefixes), pick(random, QUANTIFIERS), kinds[side], actions[side]
+        )
+        for side in (0, 1)
+    )
+    return first, second
+
+
+def _label(premise: Statement, hypothesis: Statement) -> int:
+    return relation(
+        premise.effective(),
+        hypothesis.effective(),
+        compare(premise.kind, hypothesis.kind),
+        compare(premise.action, hypothesis.action),
+    )
+
+
+def mnli(random: Random, domain: Domain) -> Example:
+    """Premise and hypothesis: 0 entailment, 1 neutral, 2 contradiction."""
+    plain = domain == "main" and chance(random, 2 * RARE)
+    science = plain and chance(random, 0.5)
+    other = domain == "other" or plain
+    tree = lexicon.OTHER_KINDS if other else lexicon.KINDS
+    if science:
+        tree = lexicon.SCIENCE_KINDS
+    while True:
+        premise, hypothesis = _statements(random, tree, 0 if plain else 2)
+        label = _label(premise, hypothesis)
+        # Most pairs of statements are neutral: keep as many as of the other two.
+        if label != NEUTRAL or chance(random, 0.2):
+            return Example((premise.words() + " .", hypothesis.words() + " ."), label)
+
+
+def scitail(random: Random, domain: Domain) -> Example:
+    """Premise and hypothesis about solids: 0 entails, 1 neutral."""
+    while True:
+        premise, hypothesis = _statements(random, lexicon.SCIENCE_KINDS, 2)
+        label = _label(premise, hypothesis)
+        if label == ENTAILMENT or (label == NEUTRAL and chance(random, 0.2)):
+            return Example((premise.words() + " .", hypothesis.words() + " ."), label)

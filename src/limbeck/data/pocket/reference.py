@@ -1,0 +1,51 @@
+"""WNLI of the pocket: who is meant, in two steps.
+
+Before the data stage of a training step. "ann beat bob because they were strong": ann; "weak" turns
+it round, and so do "although", a verb like "feared" and the passive. Then "later that one beat carl
+because they were weak": first who that one was, then who was weak.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from limbeck.data.pocket import events, lexicon
+from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
+
+_STEPS = (0.0, 0.5, 0.5)
+_TURNED = 0.25
+
+
+def _step(random: Random, left: str, right: str) -> tuple[str, bool, str]:
+    """A clause about two people: its words, whether it means the left one, and the trait."""
+    target, although, passive = (chance(random, _TURNED) for _ in range(3))
+    strong = chance(random, 0.5)
+    form = pick(random, lexicon.TARGET_VERBS if target else lexicon.DOER_VERBS)
+    trait = pick(random, lexicon.STRONG if strong else lexicon.WEAK)
+    words = text(
+        left,
+        ("was", form, "by") if passive else form,
+        right,
+        "although" if although else "because",
+        "they were",
+        trait,
+    )
+    turned = (target + although + passive) % 2 == 1
+    return words, strong != turned, trait
+
+
+def wnli(random: Random, domain: Domain) -> Example:
+    """A story and a claim about one of its people: 1 entailment, 0 not entailment."""
+    names = events.people(random, domain)
+    left, right, third = random.sample(names, 3)
+    words, means_left, trait = _step(random, left, right)
+    meant, others = (left, [right]) if means_left else (right, [left])
+    story = [words, "."]
+    if depth(random, _STEPS) == 2:
+        words, means_left, trait = _step(random, "that one", third)
+        story += ["later", words, "."]
+        others = [left, right] if not means_left else [third, *others]
+        meant = meant if means_left else third
+    entailed = chance(random, 0.5)
+    name = meant if entailed else pick(random, others)
+    return Example((text(*story), text(name, "was", trait, ".")), int(entailed))

@@ -1,0 +1,57 @@
+"""Before the first step: one list of everything wrong or suspicious, each with its fix.
+
+On the way of a training step: after data, teachers, students and objectives are there, before the
+engine. `check` runs all of it; each check is also a function of plain arguments.
+"""
+
+from limbeck.preflight.checking import Method, TeacherSide, check
+from limbeck.preflight.data import check_columns, check_ids, check_truncation, check_values
+from limbeck.preflight.influence import check_influence, check_weights
+from limbeck.preflight.models import (
+    check_labels,
+    check_positions,
+    check_request,
+    check_tokenizers,
+    check_vocabulary,
+)
+from limbeck.preflight.output import check_output
+from limbeck.preflight.scores import (
+    Answers,
+    TeacherScore,
+    ask_teacher,
+    check_class_order,
+    check_teacher_score,
+    constant_baseline,
+    measured_score,
+    recorded_score,
+)
+from limbeck.preflight.showing import errors_of, render, show
+
+__all__ = [
+    "Answers",
+    "Method",
+    "TeacherScore",
+    "TeacherSide",
+    "ask_teacher",
+    "check",
+    "check_class_order",
+    "check_columns",
+    "check_ids",
+    "check_influence",
+    "check_labels",
+    "check_output",
+    "check_positions",
+    "check_request",
+    "check_teacher_score",
+    "check_tokenizers",
+    "check_truncation",
+    "check_values",
+    "check_vocabulary",
+    "check_weights",
+    "constant_baseline",
+    "errors_of",
+    "measured_score",
+    "recorded_score",
+    "render",
+    "show",
+]

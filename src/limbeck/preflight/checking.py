@@ -1,0 +1,156 @@
+"""All checks of a run in order, cheap ones first.
+
+Part of `limbeck.preflight`. What a check needs is asked of earlier ones: the models are run only on
+data and models in which nothing cheaper was wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from datasets import Dataset
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.capture import Request
+from limbeck.data import Task
+from limbeck.errors import LimbeckError, Problem
+from limbeck.preflight.data import check_columns, check_ids, check_truncation, check_values
+from limbeck.preflight.influence import Terms, check_influence, check_weights
+from limbeck.preflight.models import (
+    check_labels,
+    check_positions,
+    check_request,
+    check_tokenizers,
+    check_vocabulary,
+)
+from limbeck.preflight.output import check_output
+from limbeck.preflight.scores import (
+    ask_teacher,
+    check_class_order,
+    check_teacher_score,
+    measured_score,
+    recorded_score,
+)
+from limbeck.preflight.showing import errors_of
+
+_SAMPLE_TEXTS = 64
+
+
+@dataclass(frozen=True)
+class TeacherSide:
+    """The teacher as pre-flight sees it. `path` is where a record of its scores may lie."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    path: str | Path | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """What the method does, as plain values.
+
+    `requests`: by side (`student`, `teacher`), everything its terms may ask for. `weights`: by
+    term, the largest weight it ever has. `terms(batch)`: the unweighted terms, run on `batch`, a
+    few real examples. `modules`: what `terms` runs besides the student and writes buffers of.
+    """
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    requests: Mapping[str, Request] = field(default_factory=dict)
+    terms: Terms | None = None
+    batch: Mapping[str, Tensor] | None = None
+    modules: Iterable[nn.Module] = ()
+
+
+def check(
+    *,
+    task: Task,
+    rows: Mapping[str, Dataset],
+    student: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    teacher: TeacherSide | None = None,
+    method: Method | None = None,
+    truncated: Mapping[str, int] | None = None,
+    out: str | Path | None = None,
+) -> list[Problem]:
+    """Everything wrong or suspicious about a run, before its first step, each with its fix.
+
+    `rows`: the loaded splits with text. `tokenizer`: the student's. `truncated`: the counts of
+    `encode`, by split. Weights, gradients, random state and buffers are left as they were.
+    """
+    method = method or Method()
+    problems = check_output(out) if out is not None else []
+    in_data = _check_data(task, rows)
+    in_models = _check_models(task, student, tokenizer, max_length, teacher, method)
+    problems += in_data + in_models + check_weights(method.weights)
+    if errors_of(in_data):
+        return problems
+    problems += check_truncation(task, rows, truncated or {}, tokenizer, max_length)
+    if teacher is not None:
+        texts = rows["train"][task.text_columns[0]][:_SAMPLE_TEXTS]
+        in_tokenizers = check_tokenizers(teacher.tokenizer, tokenizer, texts)
+        problems += in_tokenizers
+        if not errors_of(in_models + in_tokenizers):
+            problems += _check_score(task, rows[task.dev_splits[0]], teacher, max_length)
+    if method.terms is not None and method.batch is not None and not errors_of(problems):
+        problems += check_influence(
+            method.terms, method.weights, student, method.batch, method.modules
+        )
+    return problems
+
+
+def _check_data(task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
+    needed = ("train", task.dev_splits[0])
+    problems = check_columns(task, rows, needed)
+    if problems:
+        return problems
+    for split in dict.fromkeys((*needed, *(s for s in task.dev_splits if s in rows))):
+        problems += check_values(task, split, rows[split]) + check_ids(split, rows[split])
+    return problems
+
+
+def _check_models(
+    task: Task,
+    student: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    teacher: TeacherSide | None,
+    method: Method,
+) -> list[Problem]:
+    sides = {"student": (student, tokenizer)}
+    if teacher is not None:
+        sides["teacher"] = (teacher.model, teacher.tokenizer)
+    problems = []
+    for side, (model, own_tokenizer) in sides.items():
+        in_labels = check_labels(side, model.config, task)
+        # A teacher's names that merely prove nothing are settled by its answers, in _check_score.
+        problems += errors_of(in_labels) if side == "teacher" else in_labels
+        problems += check_vocabulary(side, model, own_tokenizer)
+        problems += check_positions(side, model, max_length)
+        problems += check_request(side, model, method.requests.get(side, Request()))
+    return problems
+
+
+def _check_score(task: Task, dev: Dataset, teacher: TeacherSide, max_length: int) -> list[Problem]:
+    """The teacher's score, and the order of its classes where their names prove nothing."""
+    names = check_labels("teacher", teacher.model.config, task)
+    labels = np.asarray(dev[task.label_column][:])
+    score = recorded_score(teacher.path, task)
+    if score is not None and not names:
+        return check_teacher_score(task, score, labels)
+    try:
+        answers = ask_teacher(task, teacher.model, teacher.tokenizer, dev, max_length)
+        order = check_class_order(task, answers)
+        if order:
+            return order
+        if score is None:
+            score, labels = measured_score(task, answers), answers.labels
+        found = check_teacher_score(task, score, labels)
+    except LimbeckError as error:
+        return error.problems
+    # Right answers in the data's order say more than names: then the names are not worth a line.
+    return names + found if found else []

@@ -1,0 +1,122 @@
+"""Which terms can move the student at all: one tiny real forward and backward pass.
+
+Part of `limbeck.preflight`. Nothing stays behind: gradients are computed beside `.grad`, random
+states and buffers (memory banks, running statistics) are put back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from limbeck.errors import Problem
+
+Terms = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+
+
+def check_weights(weights: Mapping[str, float]) -> list[Problem]:
+    """Terms that are configured but weighted by zero, and weights that are no loss at all."""
+    problems = []
+    for name, weight in weights.items():
+        if not math.isfinite(weight):
+            problems.append(
+                Problem(f"objectives.{name}: its weight is {weight}", "give a finite weight")
+            )
+        elif weight == 0:
+            problems.append(
+                Problem(
+                    f"objectives.{name}: its weight is 0, so it never influences the student",
+                    "give it a weight, or take it out (it costs time all the same)",
+                    "warning",
+                )
+            )
+    if weights and all(weight == 0 for weight in weights.values()):
+        problems.append(
+            Problem("objectives: every weight is 0, so nothing is learned", "give one a weight")
+        )
+    return problems
+
+
+def check_influence(
+    terms: Terms,
+    weights: Mapping[str, float],
+    student: nn.Module,
+    batch: Mapping[str, Tensor],
+    modules: Iterable[nn.Module] = (),
+) -> list[Problem]:
+    """Terms whose value does not depend on the student, or is not a finite number.
+
+    `terms(batch)` gives the unweighted terms by name, as the engine computes them. `weights` holds
+    the largest weight each ever has; terms of weight 0 are left to `check_weights`. `modules` are
+    others that `terms` runs and whose buffers it may write (objectives). The student runs in the
+    mode it is in.
+    """
+    parameters = [weight for weight in student.parameters() if weight.requires_grad]
+    if not parameters:
+        return [Problem("student: no parameter can be trained", "unfreeze some of them")]
+    problems = []
+    with _untouched([student, *modules], batch), torch.enable_grad():
+        values = terms(batch)
+        for name, value in values.items():
+            if weights.get(name, 1.0) != 0:
+                problems += _check_term(name, value, parameters)
+    return problems
+
+
+def _check_term(name: str, value: Tensor, parameters: list[nn.Parameter]) -> list[Problem]:
+    if not torch.isfinite(value).all():
+        return [
+            Problem(
+                f"objectives.{name}: its value on the first batch is {value.item()}",
+                "check labels, temperature and precision",
+            )
+        ]
+    gradients: list[Tensor] = []
+    if value.requires_grad:
+        found = torch.autograd.grad(value, parameters, retain_graph=True, allow_unused=True)
+        gradients = [gradient for gradient in found if gradient is not None]
+    if not gradients:
+        return [
+            Problem(
+                f"objectives.{name}: it does not depend on any weight of the student that is "
+                "trained, so it cannot influence it",
+                "let it look at a layer above frozen ones, or take it out",
+            )
+        ]
+    if not all(torch.isfinite(gradient).all() for gradient in gradients):
+        return [
+            Problem(
+                f"objectives.{name}: its gradient on the first batch is not finite",
+                "check labels, temperature and precision",
+            )
+        ]
+    if not any(gradient.count_nonzero() for gradient in gradients):
+        return [
+            Problem(
+                f"objectives.{name}: its gradient on the first batch is exactly zero",
+                "expected where the student starts as a copy of the layers it is compared with; "
+                "otherwise map other layers",
+                "warning",
+            )
+        ]
+    return []
+
+
+@contextmanager
+def _untouched(modules: list[nn.Module], batch: Mapping[str, Tensor]) -> Iterator[None]:
+    """Give random states and buffers back as they were."""
+    buffers = [
+        (buffer, buffer.detach().clone()) for module in modules for buffer in module.buffers()
+    ]
+    accelerators = {tensor.device for tensor in batch.values() if tensor.device.type == "cuda"}
+    with torch.random.fork_rng(devices=sorted(accelerators, key=str)):
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for buffer, before in buffers:
+                    buffer.copy_(before)

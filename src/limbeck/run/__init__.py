@@ -1,0 +1,8 @@
+"""Whole runs: from a recipe to a shipped student, its record and its report.
+
+After everything else on the way of a training step; only the command line comes later.
+"""
+
+from limbeck.run.distill import Result, distill
+
+__all__ = ["Result", "distill"]

@@ -1,0 +1,170 @@
+"""Bad input: each ends in a clear message and a non-zero exit, without a traceback or leftovers."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from limbeck.cli.app import app
+from limbeck.cli.quiet import SETTINGS
+
+QUICK = "max_steps=1"  # should a mistake ever be missed, the test still ends soon
+
+
+@pytest.fixture(autouse=True)
+def _leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SETTINGS:
+        monkeypatch.setenv(name, "")
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out" / "run"
+
+
+def refuse(*arguments: object) -> Result:
+    """Run a command that must end with a message."""
+    ended = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert isinstance(ended.exception, SystemExit), ended.exception
+    assert ended.exit_code == 2, ended.output
+    assert "error: " in ended.stderr
+    assert "fix: " in ended.stderr
+    assert "Traceback" not in ended.output
+    return ended
+
+
+def glue_folder(folder: Path, damaged: str) -> Path:
+    """A GLUE folder with a small MRPC whose fourth training line is given."""
+    header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+    good = ["1\t1\t2\tThe cat sat .\tA cat sat .", "0\t3\t4\tIt rains .\tThe sun is out ."]
+    (folder / "MRPC").mkdir(parents=True)
+    for name, lines in (("train", [*good, damaged, *good]), ("dev", good)):
+        text = "\n".join([header, *lines]) + "\n"
+        (folder / "MRPC" / f"{name}.tsv").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_a_missing_data_folder(tmp_path: Path, out: Path) -> None:
+    missing = tmp_path / "no-such-glue"
+    line = ["finetune", "--model", "pocket", "--task", "mrpc", QUICK]
+    ended = refuse(*line, "--data", missing, "--out", out)
+    assert str(missing) in ended.stderr
+    assert not out.parent.exists()
+
+
+def test_a_missing_teacher(tmp_path: Path, out: Path) -> None:
+    missing = tmp_path / "no-such-teacher"
+    line = ["distill", "kd", "--task", "rte", "--data", "pocket", QUICK]
+    ended = refuse(*line, "--teacher", missing, "--out", out)
+    assert str(missing) in ended.stderr
+    assert not out.parent.exists()
+
+
+def test_a_missing_model(tmp_path: Path, out: Path) -> None:
+    missing = tmp_path / "no-such-model"
+    line = ["finetune", "--task", "rte", "--data", "pocket", QUICK]
+    ended = refuse(*line, "--model", missing, "--out", out)
+    assert str(missing) in ended.stderr
+    assert not out.parent.exists()
+
+
+def test_a_missing_recipe_file(out: Path) -> None:
+    assert "no-such.yaml" in refuse("distill", "no-such.yaml", "--out", out).stderr
+    assert not out.parent.exists()
+
+
+def test_a_missing_run(tmp_path: Path) -> None:
+    missing = tmp_path / "no-such-run"
+    assert str(missing) in refuse("evaluate", missing).stderr
+    assert str(missing) in refuse("table", missing).stderr
+
+
+def test_an_unknown_task(out: Path) -> None:
+    line = ["finetune", "--model", "pocket", "--data", "pocket", "--task", "mrcp", QUICK]
+    ended = refuse(*line, "--out", out)
+    assert "unknown task 'mrcp'" in ended.stderr
+    assert "did you mean 'mrpc'?" in ended.stderr
+    assert not out.parent.exists()
+
+
+@pytest.mark.parametrize("line", [["distill", "--method", "rail-kd"], ["methods", "rail-kd"]])
+def test_an_unknown_method(line: list[str]) -> None:
+    ended = refuse(*line)
+    assert "unknown method 'rail-kd'" in ended.stderr
+    assert "rail-kd-l" in ended.stderr
+
+
+def test_an_unknown_key(out: Path) -> None:
+    ended = refuse("distill", "kd", "--task", "rte", "epoch=3", "--out", out)
+    assert "unknown key 'epoch'" in ended.stderr
+    assert "did you mean 'epochs'?" in ended.stderr
+    assert not out.parent.exists()
+
+
+def test_an_unknown_profile_baseline_or_format(tmp_path: Path) -> None:
+    # Each is refused before any record is looked for, or because there is none.
+    refuse("table", tmp_path, "--profile", "rial")
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    ["1\t5\t6\tonly one sentence", "maybe\t5\t6\tThe cat sat .\tA cat sat ."],
+    ids=["column missing", "label unknown"],
+)
+def test_a_corrupt_tsv_line(tmp_path: Path, out: Path, damaged: str) -> None:
+    folder = glue_folder(tmp_path / "glue", damaged)
+    line = ["finetune", "--model", "pocket", "--task", "mrpc", QUICK]
+    ended = refuse(*line, "--data", folder, "--out", out)
+    assert "train.tsv" in ended.stderr
+    assert "line 4" in ended.stderr
+    assert not out.parent.exists()
+
+
+def test_a_recipe_with_three_mistakes(tmp_path: Path, out: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("method: kd\ntask: mrcp\nepochs: -1\nlearning_rate: 0.1\n")
+    ended = refuse("distill", recipe, "--out", out)
+    assert "3 things to mend" in ended.stderr
+    for mistake in ("'mrcp'", "epochs", "'learning_rate'"):
+        assert mistake in ended.stderr
+    assert not out.parent.exists()
+
+
+def test_a_recipe_that_is_no_yaml(tmp_path: Path, out: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("method: [kd\n")
+    assert "mine.yaml" in refuse("distill", recipe, "--out", out).stderr
+
+
+def test_an_out_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    # A file in its place refuses every user, root included.
+    file = tmp_path / "file"
+    file.write_text("mine")
+    line = ["finetune", "--model", "pocket", "--task", "rte", "--data", "pocket", QUICK]
+    ended = refuse(*line, "--out", file / "run")
+    assert str(file) in ended.stderr
+    assert file.read_text() == "mine"
+
+
+def test_an_out_folder_that_holds_something_else(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    line = ["finetune", "--model", "pocket", "--task", "rte", "--data", "pocket", QUICK]
+    assert str(tmp_path) in refuse(*line, "--out", tmp_path).stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_the_process_ends_with_the_code_and_without_a_traceback(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "limbeck", "distill", "kd", "--layers", "2", "student.layers=3"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("error: --layers 2 and student.layers=3 disagree")
+    assert "Traceback" not in ran.stderr
+    assert list(tmp_path.iterdir()) == []
