@@ -63,7 +63,7 @@ class Study:
 
     def _run_cell(self, cell: Cell, teacher: Teacher | None) -> None:
         recipe = Recipe.load(cell.method, **cell.settings)
-        result = distill(recipe, self.work / cell.name, live_teacher=teacher)
+        result = distill(recipe, self.work / cell.name, report=False, live_teacher=teacher)
         self.records.mkdir(parents=True, exist_ok=True)
         text = (result.path / "record.json").read_text(encoding="utf-8")
         target = self.records / f"{cell.name}.json"

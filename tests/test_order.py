@@ -23,6 +23,7 @@ ORDER = [
     {"objectives"},
     {"students"},
     {"teachers"},
+    {"cache"},
     {"data"},
     {"recipe"},
     {"preflight"},

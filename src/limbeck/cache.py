@@ -1,8 +1,8 @@
 """A teacher that is asked once: its answers about an example are remembered and served again.
 
-On the way of a training step: stands where the live teacher stands. In memory only, for runs that share a process: several
-epochs, seeds and methods over the same rows cost one teacher pass. Holds logits and pooled hidden states; what is as long
-as the text (all tokens, attention) is asked live.
+On the way of a training step: stands where the live teacher stands. In memory only, for runs that
+share a process: several epochs, seeds and methods over the same rows cost one teacher pass. Holds
+logits and pooled hidden states; what is as long as the text (all tokens, attention) is asked live.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from limbeck.teachers import Teacher
 class RememberingTeacher(Teacher):
     """A `Teacher` with a memory, keyed by the batch's `index` column.
 
-    Right only while an example's tokens stay the same: not with augmentation or MixUp. Values are those of the batch in
-    which an example was first seen; padding changes them by rounding only.
+    Right only while an example's tokens stay the same: not with augmentation or MixUp. Values are
+    those of the batch in which an example was first seen; padding changes them by rounding only.
 
     Args:
         teacher: the live teacher.
-        pools: poolings to remember for every layer, so that a random mapping finds each of its candidates.
+        pools: poolings to remember for every layer, so that a random mapping finds each of its
+            candidates.
     """
 
     def __init__(self, teacher: Teacher, pools: tuple[str, ...] = ("cls", "mean")) -> None:

@@ -1,6 +1,7 @@
 """The recipes that ship with limbeck, read as plain YAML.
 
-Low on the way and light: listing methods must not load torch. `limbeck.recipe` turns what is read here into checked recipes.
+Low on the way and light: listing methods must not load torch. `limbeck.recipe` turns what is read
+here into checked recipes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ FAMILIES = {
     "combination": "Intermediate layers, combined",
     "random-map": "Intermediate layers, drawn at random",
 }
+
+HEADER = ("method", "family", "summary", "paper", "formula")
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,7 @@ def _entries() -> Iterator[Entry]:
         if file.name.endswith(".yaml"):
             text = file.read_text(encoding="utf-8")
             raw = yaml.safe_load(text)
-            header = {key: raw[key] for key in ("method", "family", "summary", "paper", "formula")}
-            yield Entry(**header, text=text)
+            yield Entry(**{key: raw[key] for key in HEADER}, text=text)
 
 
 def names() -> tuple[str, ...]:

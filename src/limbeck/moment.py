@@ -1,7 +1,8 @@
 """Where a training run stands: the one value that carries time and randomness.
 
-Below everything else on the way of a training step. Mappings, objectives and schedules are functions of a
-`Moment`, so that a resumed run, and every process of a multi-process one, sees the same draws and weights.
+Below everything else on the way of a training step. Mappings, objectives and schedules are
+functions of a `Moment`, so that a resumed run, and every process of a multi-process one, sees the
+same draws and weights.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Moment:
-    """A point of a run: `seed` of the run, `epoch` and optimisation `step` from 0, `progress` in [0, 1]."""
+    """A point of a run: its `seed`, `epoch` and optimisation `step` from 0, `progress` in [0, 1]."""
 
     seed: int = 0
     epoch: int = 0

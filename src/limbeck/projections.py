@@ -1,7 +1,7 @@
 """Seen how → projected how: learned linear maps that bring both sides to one width.
 
-On the way of a training step: after `capture`, beside `mapping`, before `objectives`. Projections are learned with the
-student, saved in checkpoints and never shipped in it.
+On the way of a training step: after `capture`, beside `mapping`, before `objectives`. Projections
+are learned with the student, saved in checkpoints and never shipped in it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ class ProjectSpec(BaseModel):
     to: int | Literal["student", "teacher"] = Field(
         description="width after the map: a number, or the student's or the teacher's own width"
     )
-    sides: Literal["both", "student", "teacher"] = Field(
-        "both", description="which side is mapped"
-    )
+    sides: Literal["both", "student", "teacher"] = Field("both", description="which side is mapped")
     share: Literal["slot", "all"] = Field(
         "slot", description="one map for every mapped student layer, or one for all of them"
     )
@@ -63,8 +61,12 @@ class Projections(nn.Module):
 
     Args:
         spec: the recipe's `project:`, or None for none.
-        student_widths, teacher_widths: width of each slot's representation at the point of projection.
-        student_width, teacher_width: the models' own widths, which decide `widths-differ`, `student`, `teacher`.
+        student_widths, teacher_widths: width of each slot's representation before its map.
+        student_width, teacher_width: the models' own widths, which decide what `widths-differ`,
+            `student` and `teacher` mean.
+
+    Attributes:
+        widths: for each slot the student's and the teacher's width as they are compared.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Projections(nn.Module):
         super().__init__()
         self.student: nn.Module = Unprojected()
         self.teacher: nn.Module = Unprojected()
+        self.widths = list(zip(student_widths, teacher_widths, strict=True))
         if spec is None or (spec.when == "widths-differ" and student_width == teacher_width):
             return
         own = {"student": student_width, "teacher": teacher_width}
@@ -86,5 +89,7 @@ class Projections(nn.Module):
         share = spec.share == "all"
         if spec.sides != "teacher":
             self.student = Projection(student_widths, to, share=share)
+            self.widths = [(to, teacher) for _, teacher in self.widths]
         if spec.sides != "student":
             self.teacher = Projection(teacher_widths, to, share=share)
+            self.widths = [(student, to) for student, _ in self.widths]

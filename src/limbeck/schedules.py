@@ -27,7 +27,7 @@ Number = Annotated[float, BeforeValidator(_number)]
 
 
 class Ramp(BaseModel):
-    """A weight that moves linearly from `start` to `end` over the first `over` of the run, then stays."""
+    """A weight that moves linearly from `start` to `end` over the run's first `over`, then stays."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

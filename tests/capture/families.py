@@ -1,7 +1,7 @@
 """Tiny random models of every family, with a batch that is padded: what the capture tests run on.
 
-Hugging Face is the oracle throughout: its own `output_hidden_states`, and `output_attentions` of a second
-model with the same weights and eager attention.
+Hugging Face is the oracle throughout: its own `output_hidden_states`, and `output_attentions` of a
+second model with the same weights and eager attention.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ class Family:
     image: bool = False
     encoder_decoder: bool = False
     causal: bool = False
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the model gives logits."""
+        return "For" in self.head.__name__
 
     def build(self, attention: str = "sdpa", seed: int = 0) -> Any:
         """The model in eval mode; the same weights for the same seed."""
@@ -129,9 +134,7 @@ _modernbert = _usual(
 _deberta = _usual(
     hf.DebertaV2Config, relative_attention=True, pos_att_type=["p2c", "c2p"], conv_kernel_size=3
 )
-_distilbert = _usual(
-    hf.DistilBertConfig, dim=WIDTH, n_layers=DEPTH, n_heads=HEADS, hidden_dim=24
-)
+_distilbert = _usual(hf.DistilBertConfig, dim=WIDTH, n_layers=DEPTH, n_heads=HEADS, hidden_dim=24)
 _albert = _usual(hf.AlbertConfig, embedding_size=8)
 _llama = _usual(hf.LlamaConfig, num_attention_heads=4, num_key_value_heads=2)
 _qwen = _usual(hf.Qwen3Config, num_attention_heads=4, num_key_value_heads=2, head_dim=8)
@@ -152,13 +155,9 @@ FAMILIES = (
     Family("albert", hf.AlbertForSequenceClassification, _albert),
     Family("modernbert", hf.ModernBertForSequenceClassification, _modernbert),
     Family("deberta-v2", hf.DebertaV2ForSequenceClassification, _deberta, maps=False),
-    Family(
-        "mpnet", hf.MPNetForSequenceClassification, _usual(hf.MPNetConfig), maps=False
-    ),
+    Family("mpnet", hf.MPNetForSequenceClassification, _usual(hf.MPNetConfig), maps=False),
     Family("t5", hf.T5ForSequenceClassification, _t5(), encoder_decoder=True),
-    Family(
-        "t5-generation", hf.T5ForConditionalGeneration, _t5(), encoder_decoder=True
-    ),
+    Family("t5-generation", hf.T5ForConditionalGeneration, _t5(), encoder_decoder=True),
     Family("t5-encoder", hf.T5EncoderModel, _t5()),
     Family("bart", hf.BartForSequenceClassification, _bart, encoder_decoder=True),
     Family("vit", hf.ViTForImageClassification, _vit, image=True),

@@ -1,4 +1,5 @@
-"""Hidden states and logits against Hugging Face's own, on every family, with padding in the batch."""
+"""Hidden states and logits against Hugging Face's own, on every family, with padding in the
+batch."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
     result = SimpleNamespace(scores={"dev": {"accuracy": 70.125}}, path=Path("runs/it"))
     recipe.Recipe = SimpleNamespace(load=noting("load", "the recipe"))
     run.distill = noting("distill", result)
-    run.evaluate = noting("evaluate", {"accuracy": 61.0})
+    run.evaluate = noting("evaluate", {"accuracy": 61.0, "f1": None})
     quickstart.quickstart = noting("quickstart", None)
     for module in (recipe, run, quickstart):
         monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -160,12 +160,12 @@ def test_finetune_has_one_method(calls: list) -> None:
 
 
 def test_evaluate_prints_each_score(calls: list) -> None:
-    ended = invoke("evaluate", "runs/it", "--task", "scitail", "--data", "D")
+    line = "evaluate runs/it --task scitail --data D --label-column y"
+    ended = invoke(*line.split(), "--text-columns", "a", "b")
     assert ended.exit_code == 0, ended.output
-    assert calls == [
-        ("evaluate", (Path("runs/it"),), {"task": "scitail", "data": "D", "split": "dev"})
-    ]
-    assert "accuracy 61.0" in ended.output
+    settings = {"split": None, "text_columns": ["a", "b"], "label_column": "y"}
+    assert calls == [("evaluate", (Path("runs/it"),), {"task": "scitail", "data": "D", **settings})]
+    assert "accuracy 61.0  f1 –" in ended.output
 
 
 def test_quickstart_passes_its_options(calls: list) -> None:

@@ -5,9 +5,7 @@ On the way of a training step this is where student and teacher run.
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -131,7 +129,7 @@ def _inputs(
 ) -> dict[str, Any]:
     """The arguments of the forward call: what the batch holds and `module` names, and no
     labels."""
-    names = _argument_names(type(module).forward)
+    names = plan.arguments[type(module)]
     inputs: dict[str, Any] = {
         name: value for name, value in batch.items() if name in names and name not in _LABELS
     }
@@ -140,7 +138,7 @@ def _inputs(
         shift = getattr(model, "prepare_decoder_input_ids_from_labels", None)
         if shift is not None and labels is not None and labels.dim() == 2:
             inputs["decoder_input_ids"] = shift(labels=labels)
-    if "use_cache" in names:
+    if "use_cache" in names and not plan.logits:
         inputs.setdefault("use_cache", False)
     if any(not part.stack.declared for part in plan.parts):
         inputs["output_hidden_states"] = any(part.hidden for part in plan.parts)
@@ -148,11 +146,6 @@ def _inputs(
     if not getattr(model.config, "return_dict", True):
         inputs["return_dict"] = True
     return inputs
-
-
-@functools.cache
-def _argument_names(forward: Callable[..., Any]) -> frozenset[str]:
-    return frozenset(inspect.signature(forward).parameters)
 
 
 def _run(model: PreTrainedModel, module: nn.Module, inputs: dict[str, Any]) -> Any:

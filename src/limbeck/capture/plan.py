@@ -7,6 +7,7 @@ bare stack does.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -50,13 +51,15 @@ class Plan:
     """The stack plans of a request; with `logits` the whole model runs, else a bare stack.
 
     `stacks`: the model's stacks by name. `encoder_only`: of an encoder-decoder, the encoder is all
-    that must run; of other models always true.
+    that must run; of other models always true. `arguments`: by module class, what the forward
+    passes that may be run name as arguments.
     """
 
     logits: bool
     parts: tuple[StackPlan, ...]
     stacks: dict[str, Stack]
     encoder_only: bool
+    arguments: dict[type[nn.Module], frozenset[str]]
 
 
 def known_plan(model: PreTrainedModel, request: Request) -> Plan | None:
@@ -112,7 +115,9 @@ def _make_plan(model: PreTrainedModel, anatomy: Anatomy, request: Request) -> Pl
     if any(part.cores for part in parts):
         attention.install()
     encoder_only = all(part.stack is anatomy.stacks["main"] for part in parts)
-    return Plan(request.logits, tuple(parts), anatomy.stacks, encoder_only)
+    runnable = {type(model), type(model.base_model), type(anatomy.stacks["main"].owner)}
+    arguments = {kind: frozenset(inspect.signature(kind.forward).parameters) for kind in runnable}
+    return Plan(request.logits, tuple(parts), anatomy.stacks, encoder_only, arguments)
 
 
 def _plan_stack(stack: Stack, items: list[Seen]) -> StackPlan:

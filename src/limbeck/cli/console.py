@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
@@ -29,6 +29,13 @@ def output() -> Console:
 def trouble() -> Console:
     """The console for errors and notes, on standard error."""
     return Console(stderr=True, highlight=False)
+
+
+def show_scores(scores: Mapping[str, float | None], title: str = "") -> None:
+    """Print scores, 0 to 100, on one line; a score that is not a number shows as a dash."""
+    shown = [f"{name} {'–' if value is None else f'{value:.1f}'}" for name, value in scores.items()]
+    line = "  ".join([title, *shown] if title else shown)
+    output().print(line, markup=False, soft_wrap=True)
 
 
 def show_problems(problems: Sequence[Problem]) -> None:

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.console import output
+from limbeck.cli.console import show_scores
+from limbeck.cli.help import setting
 
 
 def evaluate(
@@ -22,12 +23,22 @@ def evaluate(
         str | None,
         typer.Option(help="'hub', 'pocket', a GLUE folder or a file; default: the run's own."),
     ] = None,
-    split: Annotated[str, typer.Option(help="The split to score on.")] = "dev",
+    split: Annotated[
+        str | None,
+        typer.Option(help="The split; by default the one the task is scored on."),
+    ] = None,
+    text_columns: Annotated[list[str] | None, setting("text_columns")] = None,
+    label_column: Annotated[str | None, setting("label_column")] = None,
 ) -> None:
     """Score a run's student, on its own task or out of its domain, and record the score."""
     from limbeck.run import evaluate as run_evaluation
 
-    scores = run_evaluation(run, task=task, data=data, split=split)
-    console = output()
-    for name, value in scores.items():
-        console.print(f"{name} {value:.1f}", markup=False, soft_wrap=True)
+    scores = run_evaluation(
+        run,
+        task=task,
+        data=data,
+        split=split,
+        text_columns=text_columns or None,
+        label_column=label_column,
+    )
+    show_scores(scores)

@@ -21,7 +21,7 @@ from limbeck.cli.options import SETTINGS
 PREFIXES = {"RecipeFields": "", "StudentSpec": "student."}
 
 
-def setting(name: str, panel: str) -> Any:
+def setting(name: str, panel: str | None = None) -> Any:
     """The option `--name` of a recipe setting, with the recipe field's description as its help."""
     return typer.Option(help=escape(descriptions()[SETTINGS[name]]), rich_help_panel=panel)
 

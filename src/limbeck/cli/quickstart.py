@@ -6,7 +6,7 @@ Last on the way of a training step: calls `limbeck.quickstart.quickstart`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,9 +15,7 @@ def quickstart(
     out: Annotated[
         Path, typer.Option(help="The folder to write; the same command again continues there.")
     ] = Path("runs/quickstart"),
-    task: Annotated[
-        str | None, typer.Option(help="The pocket task, by its GLUE name.", show_default="ours")
-    ] = None,
+    task: Annotated[str | None, typer.Option(help="The pocket task, by its GLUE name.")] = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="How many runs of each student, with seeds 1, 2, ...")
     ] = 3,
@@ -25,5 +23,5 @@ def quickstart(
     """Train a small teacher, distil students from it and compare them: minutes, no network."""
     from limbeck.quickstart import quickstart as run
 
-    settings = {} if task is None else {"task": task}
+    settings: dict[str, Any] = {} if task is None else {"task": task}
     run(out=out, seeds=seeds, **settings)

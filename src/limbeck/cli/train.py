@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limbeck.cli.console import output
+from limbeck.cli.console import output, show_scores
 from limbeck.cli.help import setting
 from limbeck.cli.options import flags_given, is_recipe_file, is_setting, merge
 from limbeck.errors import LimbeckError
@@ -153,8 +153,6 @@ def run_recipe(name: str, settings: Mapping[str, Any], out: Path | None, overwri
 
 def show_result(result: Result) -> None:
     """Print the final scores by split and the folder that holds them."""
-    console = output()
     for split, scores in result.scores.items():
-        shown = "  ".join(f"{name} {value:.1f}" for name, value in scores.items())
-        console.print(f"{split}: {shown}", markup=False, soft_wrap=True)
-    console.print(f"written to {result.path}", markup=False, soft_wrap=True)
+        show_scores(scores, title=f"{split}:")
+    output().print(f"written to {result.path}", markup=False, soft_wrap=True)

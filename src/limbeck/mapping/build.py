@@ -29,6 +29,12 @@ def build_mapping(
             f"{student_depth} layer(s)",
             "give the student more layers, or use a method without intermediate layers (kd)",
         )
+    if not candidates:
+        raise LimbeckError(
+            f"{setting}.teacher_layers {spec.teacher_layers!r} is empty: the teacher has "
+            f"{teacher_depth} layer(s)",
+            "widen teacher_layers",
+        )
     if spec.kind == "random":
         _enough(slots, candidates, setting)
         return RandomMapping(slots, candidates)
@@ -100,12 +106,10 @@ def _table(
 
 
 def _as_row(value: int | list[int]) -> tuple[int, ...]:
-    return (value,) if isinstance(value, int) else tuple(sorted(value))
+    return (value,) if isinstance(value, int) else tuple(sorted(set(value)))
 
 
-def _exists(
-    layers: tuple[int, ...] | list[int], depth: int, setting: str, side: str
-) -> None:
+def _exists(layers: tuple[int, ...] | list[int], depth: int, setting: str, side: str) -> None:
     missing = sorted({k for k in layers if not 0 <= k <= depth})
     if missing:
         raise LimbeckError(
@@ -121,4 +125,3 @@ def _enough(slots: tuple[int, ...], candidates: tuple[int, ...], setting: str) -
             f"{len(candidates)} are on offer",
             "widen teacher_layers, or map fewer student layers",
         )
-

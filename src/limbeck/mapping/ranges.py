@@ -33,7 +33,7 @@ def parse_layers(
         LimbeckError: the text is not of that form.
     """
     if isinstance(value, list):
-        return tuple(value)
+        return tuple(sorted(set(value)))
     depth = {"L": teacher_depth, "M": student_depth}
     text = str(value)
     match = _RANGE.fullmatch(text)
@@ -48,9 +48,7 @@ def round_half_up(numerator: int, denominator: int) -> int:
     return (2 * numerator + denominator) // (2 * denominator)
 
 
-def buckets(
-    layers: tuple[int, ...], count: int, *, overlap: bool = False
-) -> list[tuple[int, ...]]:
+def buckets(layers: tuple[int, ...], count: int, *, overlap: bool = False) -> list[tuple[int, ...]]:
     """Split consecutive `layers` into `count` buckets; the first `len(layers) % count` hold one more.
 
     With `overlap` every bucket but the last also takes the next bucket's first layer (ALP-KD's PO).

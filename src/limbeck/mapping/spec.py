@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
+# What a kind does not read; given anyway it is refused, and left out when a recipe is written.
+_IDLE: dict[str, tuple[str, ...]] = {
+    "explicit": ("student_layers", "teacher_layers"),
+    "last-to-last": ("student_layers", "teacher_layers"),
+    "uniform": ("teacher_layers",),
+    "skip": ("teacher_layers",),
+}
 
 
 class MappingSpec(BaseModel):
@@ -52,17 +66,25 @@ class MappingSpec(BaseModel):
                 "`layers` goes with kind: explicit, and only with it "
                 "(example: {kind: explicit, layers: {1: 4, 2: 8}})"
             )
-        if self.kind in ("explicit", "last-to-last"):
-            for key in ("student_layers", "teacher_layers"):
-                if key in self.model_fields_set:
-                    raise ValueError(f"`{key}` has no effect with kind: {self.kind}; leave it out")
+        if self.layers is not None and ([] in self.layers.values() or not self.layers):
+            raise ValueError("`layers` needs a teacher layer for each student layer it names")
+        for key in _IDLE.get(self.kind, ()):
+            if key in self.model_fields_set:
+                raise ValueError(f"`{key}` has no effect with kind: {self.kind}; leave it out")
         if self.within == "buckets" and self.kind != "attention":
-            raise ValueError("`within: buckets` goes with kind: attention; for a fixed map use kind: buckets")
+            raise ValueError(
+                "`within: buckets` goes with kind: attention; for a fixed map use kind: buckets"
+            )
         if self.overlap and not (self.kind == "buckets" or self.within == "buckets"):
             raise ValueError("`overlap` goes with buckets; leave it out")
         if self.kind == "attention" and self.combine != "sum":
             raise ValueError(
-                f"kind: attention gives every example its own weights, which {self.combine!r} cannot "
-                "use; leave `combine` at sum"
+                f"kind: attention gives every example its own weights, which {self.combine!r} "
+                "cannot use; leave `combine` at sum"
             )
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_idle_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        idle = _IDLE.get(self.kind, ())
+        return {key: value for key, value in handler(self).items() if key not in idle}

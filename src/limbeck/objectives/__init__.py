@@ -1,6 +1,7 @@
 """Compared how: the terms of a loss, each asking for what it needs and returning one named scalar.
 
-On the way of a training step: after `mapping` and `projections`, before `schedules` weigh and the engine adds.
+On the way of a training step: after `mapping` and `projections`, before `schedules` weigh and the
+engine adds.
 """
 
 from limbeck.objectives.group import Objectives

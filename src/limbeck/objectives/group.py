@@ -1,4 +1,4 @@
-"""All terms of a run together: one request for each side, one forward, named scalars and their weights.
+"""All terms of a run together: one request a side, one forward, named scalars and their weights.
 
 Part of `limbeck.objectives`. The only place that knows which terms are active.
 """
@@ -42,6 +42,10 @@ class Objectives(nn.Module):
                 self.terms[name] = _build(name, spec, shape)
             except LimbeckError as error:
                 problems.extend(error.problems)
+            except KeyError:  # torch refuses dots and the names of its own attributes
+                problems.append(
+                    Problem(f"objectives.{name}: a term cannot have this name", "choose another")
+                )
         if problems:
             raise LimbeckError(problems)
 

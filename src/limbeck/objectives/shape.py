@@ -1,4 +1,7 @@
-"""The facts about a teacher and a student that objectives are built from. Part of `limbeck.objectives`."""
+"""The facts about a teacher and a student that objectives are built from.
+
+Part of `limbeck.objectives`.
+"""
 
 from __future__ import annotations
 

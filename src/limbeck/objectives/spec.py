@@ -36,14 +36,16 @@ class LayerSpec(_Term):
 
     compare: Literal["mse", "normalized_mse", "cosine_distance", "hidden_mse"]
     pool: Literal["cls", "mean", "last"] | None = Field(
-        None, description="sentence vector of a layer: first token, masked mean, last token; "
-        "null compares every token"
+        None,
+        description="sentence vector of a layer: first token, masked mean, last token; "
+        "null compares every token",
     )
     mapping: MappingSpec = Field(description="which teacher layers each student layer learns from")
     project: ProjectSpec | None = Field(None, description="learned linear maps, if any")
     slots: Literal["each", "joined"] = Field(
         "each",
-        description="compare every mapped student layer by itself, or all of them side by side at once",
+        description="compare every mapped student layer by itself, or all of them side by side "
+        "at once",
     )
     pairs: Literal["sum", "mean"] = Field("sum", description="how the layers' distances add up")
 
@@ -58,19 +60,31 @@ class LayerSpec(_Term):
             raise ValueError("hidden_mse compares every token; leave `pool` out, or use mse")
         if self.mapping.kind == "attention" and self.pool is None:
             raise ValueError(
-                "kind: attention weighs layers by sentence vectors, which need `pool`: cls, mean or last"
+                "kind: attention weighs layers by sentence vectors, which need `pool`: cls, mean or "
+                "last"
+            )
+        if self.mapping.kind == "attention" and self.project and self.slots == "joined":
+            raise ValueError(
+                "kind: attention maps layers before it weighs them, slots: joined maps them after; "
+                "leave `slots` or `project` out"
             )
         if self.mapping.kind == "attention" and self.project and self.project.share == "slot":
             raise ValueError(
-                "kind: attention compares every student layer with every teacher layer in one space; "
-                "set project.share to all"
+                "kind: attention compares every student layer with every teacher layer in one "
+                "space; set project.share to all"
             )
         if self.slots == "joined" and self.mapping.combine == "costs":
-            raise ValueError("slots: joined makes one vector of all layers; combine: costs keeps them apart")
+            raise ValueError(
+                "slots: joined makes one vector of all layers; combine: costs keeps them apart"
+            )
         if self.slots == "joined" and self.pairs == "mean":
-            raise ValueError("slots: joined gives a single comparison; `pairs` has no effect, leave it out")
-        if self.slots == "joined" and self.project and "share" in self.project.model_fields_set:
-            raise ValueError("slots: joined has a single map a side; `project.share` has no effect, leave it out")
+            raise ValueError(
+                "slots: joined gives a single comparison; `pairs` has no effect, leave it out"
+            )
+        if self.slots == "joined" and self.project and self.project.share == "all":
+            raise ValueError(
+                "slots: joined has a single map a side; `project.share` has no effect, leave it out"
+            )
         return self
 
 

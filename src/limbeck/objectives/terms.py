@@ -56,20 +56,27 @@ class HardLabel(Objective):
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
     ) -> Tensor:
         """Logits (B, C) against `batch["labels"]` (B)."""
-        return hard_label(student.logits, batch["labels"], regression=self.regression)
+        return hard_label(_logits(student), batch["labels"], regression=self.regression)
 
 
-def hard_label(logits: Tensor | None, labels: Tensor, *, regression: bool) -> Tensor:
+def hard_label(logits: Tensor, labels: Tensor, *, regression: bool) -> Tensor:
     """Cross-entropy of logits (B, C), or squared error of outputs (B, 1), with labels (B)."""
-    if logits is None:
-        raise LimbeckError("the model gave no logits", "use a model with a task head")
     if regression:
         return nn.functional.mse_loss(logits.float().squeeze(-1), labels.float())
     return nn.functional.cross_entropy(logits.float(), labels)
 
 
+def _logits(trace: Trace) -> Tensor:
+    if trace.logits is None:
+        raise LimbeckError("the model gave no logits", "use a model with a task head")
+    return trace.logits
+
+
 class SoftLabel(Objective):
-    """The teacher's outputs as targets (Hinton et al.): soft cross-entropy or KL; MSE for regression."""
+    """The teacher's outputs as targets (Hinton et al.): soft cross-entropy or KL.
+
+    Squared error of the outputs for regression.
+    """
 
     def __init__(self, spec: SoftSpec, shape: Shape) -> None:
         super().__init__()
@@ -86,17 +93,20 @@ class SoftLabel(Objective):
     ) -> Tensor:
         """Logits (B, C) of both sides."""
         if self.regression:
-            return F.mse(student.logits, teacher.logits)
+            return F.mse(_logits(student), _logits(teacher))
         return self.distance(
-            student.logits,
-            teacher.logits,
+            _logits(student),
+            _logits(teacher),
             temperature=self.spec.temperature,
             scale_by_t2=self.spec.scale_by_t2,
         )
 
 
 class LayerMatch(Objective):
-    """Hidden states of mapped layers: PKD, CKD, ALP-KD, RAIL-KD and DistilBERT's cosine are settings of it."""
+    """Hidden states of mapped layers, compared.
+
+    PKD, CKD, ALP-KD, RAIL-KD and DistilBERT's cosine are settings of it.
+    """
 
     def __init__(self, spec: LayerSpec, shape: Shape, setting: str) -> None:
         super().__init__()
@@ -107,16 +117,22 @@ class LayerMatch(Objective):
             student_depth=shape.student.layers,
             setting=f"{setting}.mapping",
         )
-        self.projections = self._build_projections(spec, shape)
-        self._refuse_widths(spec, shape, setting)
+        self.projections = self._build_projections(spec, shape, setting)
+        self._refuse_widths(setting)
 
-    def _build_projections(self, spec: LayerSpec, shape: Shape) -> Projections:
+    def _build_projections(self, spec: LayerSpec, shape: Shape, setting: str) -> Projections:
         rows = self.mapping.rows(Moment())
         side_by_side = spec.mapping.combine == "concat"
         student = [shape.student.width] * len(rows)
         teacher = [shape.teacher.width * (len(row) if side_by_side else 1) for row in rows]
         if spec.slots == "joined":
             student, teacher = [sum(student)], [sum(teacher)]
+        if spec.project and spec.project.share == "all" and len(set(teacher)) > 1:
+            raise LimbeckError(
+                f"{setting}.project.share: one map cannot serve all layers, the teacher's vectors "
+                f"side by side are {', '.join(map(str, teacher))} wide",
+                "leave `share` out: one map for each student layer",
+            )
         return Projections(
             spec.project,
             student,
@@ -125,24 +141,15 @@ class LayerMatch(Objective):
             teacher_width=shape.teacher.width,
         )
 
-    def _refuse_widths(self, spec: LayerSpec, shape: Shape, setting: str) -> None:
-        several = spec.mapping.combine == "concat" and any(
-            len(row) > 1 for row in self.mapping.rows(Moment())
-        )
-        differ = several or shape.student.width != shape.teacher.width
-        project = spec.project
-        bridged = project is not None and (
-            project.sides == "both"
-            or project.to == ("student" if project.sides == "teacher" else "teacher")
-            or project.to
-            == (shape.student.width if project.sides == "teacher" else shape.teacher.width)
-        )
-        if differ and not bridged:
-            raise LimbeckError(
-                f"{setting}: the student's vectors are {shape.student.width} wide and the teacher's "
-                f"{shape.teacher.width}{' side by side' if several else ''}, and nothing brings them to one width",
-                "add a projection: project: {to: 128}",
-            )
+    def _refuse_widths(self, setting: str) -> None:
+        for student, teacher in self.projections.widths:
+            if student != teacher:
+                share = ", share: all" if self.mapping.reads_representations else ""
+                raise LimbeckError(
+                    f"{setting}: the student's vectors are {student} wide and the teacher's "
+                    f"{teacher}, and nothing brings them to one width",
+                    f"map both sides: project: {{to: 128{share}}}",
+                )
 
     def request(self, side: str, moment: Moment) -> Request:
         """The mapped layers' hidden states, pooled where the recipe says so."""
@@ -180,8 +187,11 @@ class LayerMatch(Objective):
         weights = self.mapping.weights(moment, states, layers)
         if self.spec.mapping.combine == "costs":
             return self._costs(weights, states, layers, mask, projected=early)
-        combine = concatenation if self.spec.mapping.combine == "concat" else weighted_sum
-        targets = combine(weights, layers)  # type: ignore[operator]
+        if self.spec.mapping.combine == "concat":
+            assert not isinstance(weights, Tensor)  # MappingSpec refuses attention with concat
+            targets = concatenation(weights, layers)
+        else:
+            targets = weighted_sum(weights, layers)
         if self.spec.slots == "joined":
             states, targets = [torch.cat(states, dim=-1)], [torch.cat(targets, dim=-1)]
         if not early:
@@ -200,7 +210,7 @@ class LayerMatch(Objective):
         *,
         projected: bool,
     ) -> Tensor:
-        """Per slot Σ_k w_jk · distance(h_S^j, h_T^k): the comparisons are weighted, not the layers."""
+        """Per slot Σ_k w_jk · distance(h_S^j, h_T^k): comparisons are weighted, not layers."""
         assert not isinstance(weights, Tensor)  # MappingSpec refuses attention with costs
         totals: list[list[Tensor]] = [[] for _ in states]
         for slot, layer, weight in pairs(weights):

@@ -1,6 +1,7 @@
-"""A recipe: one method, its models, data and training settings, read from YAML and checked as a whole.
+"""A recipe: one method, its models, data and training settings, read from YAML and checked whole.
 
-On the way of a training step: after `data`, before `preflight` and the engine, which read nothing else.
+On the way of a training step: after `data`, before `preflight` and the engine, which read nothing
+else.
 """
 
 from __future__ import annotations
@@ -36,5 +37,5 @@ class Recipe(RecipeFields):
         return any(term.compare != "hard_label" for term in self.objectives.values())
 
     def to_yaml(self) -> str:
-        """The whole recipe as YAML, every default written out."""
+        """The whole recipe as YAML, every default written out; read back it is the same recipe."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

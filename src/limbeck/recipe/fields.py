@@ -1,6 +1,7 @@
 """What a recipe may say: every setting with its meaning and unit, once.
 
-Part of `limbeck.recipe`. The descriptions become the command line's help and the reference in the docs.
+Part of `limbeck.recipe`. The descriptions become the command line's help and the reference in the
+docs.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class RecipeFields(BaseModel):
         None, gt=0, description="use the first N training rows of a seeded shuffle (seed 0)"
     )
 
-    student: StudentSpec = Field(default_factory=lambda: StudentSpec())
+    student: StudentSpec = Field(default_factory=lambda: StudentSpec.model_validate({}))
     objectives: dict[str, TermSpec] = Field(
         default_factory=dict, description="the terms of the loss, by name"
     )
@@ -94,5 +95,7 @@ class RecipeFields(BaseModel):
         None, gt=0, description="also checkpoint every N steps; always at the end of an epoch"
     )
     log_steps: int = Field(10, gt=0, description="steps between two logged values of the terms")
-    tensorboard: bool = Field(False, description="log every term for TensorBoard in OUT/tensorboard")
+    tensorboard: bool = Field(
+        False, description="log every term for TensorBoard in OUT/tensorboard"
+    )
     workers: int = Field(0, ge=0, description="processes that load batches")

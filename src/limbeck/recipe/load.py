@@ -5,6 +5,7 @@ Part of `limbeck.recipe`. Every mistake is found before any work starts, and all
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -13,31 +14,59 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from limbeck import catalog
+from limbeck.data.pocket import RECOMMENDED
+from limbeck.data.pocket.vocabulary import MAX_LENGTH
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.recipe.fields import RecipeFields
+from limbeck.mapping import MappingSpec
+from limbeck.objectives import HardSpec, LayerSpec, SoftSpec
+from limbeck.projections import ProjectSpec
+from limbeck.recipe.fields import RecipeFields, StudentSpec
+from limbeck.schedules import Ramp
 
 
 def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, Any]:
-    """The merged, unchecked recipe: the method's shipped file, under the user's file, under overrides.
+    """The merged, unchecked recipe: the method's shipped file, under the user's, under overrides.
 
     Args:
         path_or_name: a YAML file, or the name of a shipped method.
-        overrides: values by key; dots reach inside (`"student.layers": 3`). None values are left out.
+        overrides: values by key; dots reach inside (`"student.layers": 3`). None is left out under
+            a plain key; under a dotted one it counts, and removes a term (`"objectives.soft": None`).
 
     Raises:
         LimbeckError: no such file or method, or the file is not a YAML mapping.
     """
     own = _read_file(path_or_name)
-    given = {key: value for key, value in overrides.items() if value is not None}
+    given = {key: value for key, value in overrides.items() if value is not None or "." in key}
     base = _base(str(given.pop("method", own.get("method", ""))), own, given)
     raw = merge(base, own)
     raw["method"] = base["method"]
     for key, value in given.items():
         _set(raw, key, value)
-    raw["objectives"] = {
-        name: term for name, term in (raw.get("objectives") or {}).items() if term is not None
-    }
+    _fill_pocket(raw)
+    terms = raw.get("objectives") or {}
+    if isinstance(terms, dict):
+        terms = {name: term for name, term in terms.items() if term is not None}
+    raw["objectives"] = terms
     return raw
+
+
+def _fill_pocket(raw: dict[str, Any]) -> None:
+    """Pocket data bring training settings known to work on them; whatever the user sets wins."""
+    student = raw.get("student")
+    from_scratch = isinstance(student, dict) and student.get("init") == "pocket"
+    known = pocket_settings(raw.get("task"), from_scratch=from_scratch)
+    known["max_length"] = MAX_LENGTH
+    if raw.get("data") == "pocket":
+        for key, value in known.items():
+            raw.setdefault(key, value)
+
+
+def pocket_settings(task: Any, *, from_scratch: bool) -> dict[str, Any]:
+    """Recommended settings of a pocket task's teacher, or of its students; empty for other tasks."""
+    if task not in RECOMMENDED:
+        return {}
+    recommended = RECOMMENDED[task].teacher if from_scratch else RECOMMENDED[task].student
+    return {key: value for key, value in recommended._asdict().items() if value is not None}
 
 
 def _read_file(path_or_name: str | Path) -> dict[str, Any]:
@@ -56,9 +85,14 @@ def _read_file(path_or_name: str | Path) -> dict[str, Any]:
 
 
 def _base(method: str, own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The shipped recipe to inherit from; a new name needs objectives of its own."""
+    """What to inherit: the shipped recipe; nothing for a new name with objectives of its own.
+
+    A file with a whole header, as shipped recipes and those in run folders have, stands alone too:
+    what was taken out of it stays out.
+    """
     defines = own.get("objectives") or any(key.startswith("objectives") for key in given)
-    if method not in catalog.names() and defines:
+    alone = own.get("objectives") and all(key in own for key in catalog.HEADER)
+    if (method not in catalog.names() and defines) or (alone and method == own.get("method")):
         return {"method": method or "own"}
     return catalog.read(method)
 
@@ -95,7 +129,7 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
     try:
         recipe = model.model_validate(raw)
     except ValidationError as error:
-        problems += [_problem(detail, model) for detail in error.errors()]
+        problems += _problems(error.errors(), model)
     task = raw.get("task")
     own_columns = raw.get("text_columns") or raw.get("label_column")
     if task is not None and not own_columns and task not in known_tasks:
@@ -107,23 +141,54 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
     return recipe
 
 
-def _problem(detail: Any, model: type[BaseModel]) -> Problem:
-    # Pydantic puts the chosen branch of a union into the path; users do not write it.
-    place = [str(part) for part in detail["loc"]]
-    path = ".".join(part for part in place if part not in _BRANCHES)
-    if detail["type"] == "extra_forbidden":
-        known = list(model.model_fields) if len(place) == 1 else []
-        return unknown("key", path, known) if known else Problem(
-            f"unknown key {path!r}", "leave it out, or see `limbeck methods NAME` for an example"
-        )
-    message = detail["msg"].removeprefix("Value error, ")
-    return Problem(f"{path}: {message} (got {_short(detail['input'])})", "mend this value")
+def _problems(details: list[Any], model: type[BaseModel]) -> list[Problem]:
+    """One problem a mistake, though pydantic reports every branch of a union that did not fit."""
+    messages: dict[str, list[str]] = {}
+    problems: list[Problem] = []
+    for detail in details:
+        place = [str(part) for part in detail["loc"]]
+        if detail["type"] == "extra_forbidden":
+            problems.append(_unknown_key(place, model))
+            continue
+        message = detail["msg"].removeprefix("Value error, ")
+        messages.setdefault(_path(place), []).append(f"{message} (got {_short(detail['input'])})")
+    # A branch that fitted further inside says more than one that did not fit at all.
+    return problems + [
+        Problem(f"{path}: {'; or: '.join(found)}", "mend this value")
+        for path, found in messages.items()
+        if not any(other.startswith(f"{path}.") for other in messages)
+    ]
 
 
-_BRANCHES = {
-    "hard_label", "soft_cross_entropy", "soft_kl", "mse", "normalized_mse", "cosine_distance",
-    "hidden_mse", "int", "list[int]", "float", "Ramp",
-}  # fmt: skip
+def _path(place: list[str]) -> str:
+    """Where the user wrote it: without the names of union branches, which pydantic puts in."""
+    if place[0] != "objectives":
+        inside, name = place[1:], place[:1]
+    else:
+        inside, name = place[3:], place[:2]  # the third is the term's `compare`
+    return ".".join(name + [part for part in inside if not _BRANCH.fullmatch(part)])
+
+
+_BRANCH = re.compile(r"int|str|float|Ramp|.*\[.*\]")
+
+_INSIDE: dict[str, type[BaseModel]] = {
+    "student": StudentSpec,
+    "mapping": MappingSpec,
+    "project": ProjectSpec,
+    "weight": Ramp,
+    "hard_label": HardSpec,
+    "soft_cross_entropy": SoftSpec,
+    "soft_kl": SoftSpec,
+}
+
+
+def _unknown_key(place: list[str], model: type[BaseModel]) -> Problem:
+    *parents, key = place
+    if not parents:
+        return unknown("key", key, list(model.model_fields))
+    inside = parents[2:] or parents if parents[0] == "objectives" else parents
+    home = next((_INSIDE[part] for part in reversed(inside) if part in _INSIDE), LayerSpec)
+    return unknown(f"key in {_path(parents)}:", key, list(home.model_fields))
 
 
 def _short(value: object, limit: int = 80) -> str:

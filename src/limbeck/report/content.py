@@ -276,7 +276,7 @@ def similarity_section(similarity: Mapping[str, np.ndarray]) -> Section:
     drawings = [plots.heat_map(label, matrix) for label, matrix in similarity.items()]
     lead = (
         "How alike each student layer (rows) and each teacher layer (columns) represent the same "
-        "examples: 1 is the same up to rotation and scale, 0 unrelated."
+        "examples; the nearer to 1, the more alike."
     )
     wide = any(np.asarray(matrix).shape[1] > 12 for matrix in similarity.values())
     return Section("similarity", "Layer similarity", lead, drawings, layout="wide" if wide else "")

@@ -4,5 +4,6 @@ After everything else on the way of a training step; only the command line comes
 """
 
 from limbeck.run.distill import Result, distill
+from limbeck.run.evaluate import evaluate
 
-__all__ = ["Result", "distill"]
+__all__ = ["Result", "distill", "evaluate"]

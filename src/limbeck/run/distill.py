@@ -60,6 +60,7 @@ def distill(
     *,
     overwrite: bool = False,
     show: bool = False,
+    report: bool = True,
     live_teacher: Teacher | None = None,
     **overrides: Any,
 ) -> Result:
@@ -70,6 +71,7 @@ def distill(
         out: the run folder; `runs/<task>-<method>-…` by default.
         overwrite: replace another recipe's run that lies there.
         show: show pre-flight findings and progress on the terminal.
+        report: also write the run's page, `report.html`.
         live_teacher: the model `recipe.teacher` names, loaded already; runs of one process may share it, and with a
             `RememberingTeacher` its answers.
         **overrides: recipe keys, if `recipe` is a name or a file.
@@ -100,7 +102,8 @@ def distill(
         record.fail(error)
         record.save(folder.path)
         raise
-    report_run(assembly, record, folder)
+    if report:
+        report_run(assembly, record, folder)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
     return Result(folder.path, record)
 

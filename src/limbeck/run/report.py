@@ -1,11 +1,47 @@
-"""The page of one run. Part of `limbeck.run`."""
+"""The page of one run: what `limbeck.report` needs besides the record. Part of `limbeck.run`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+from torch import Tensor
+
+from limbeck.analysis import layer_similarity
+from limbeck.data import Collator
 from limbeck.records import Record
+from limbeck.report import write_report
 from limbeck.run.assemble import Assembly
 from limbeck.run.folder import RunFolder
+
+# RAIL-KD Figure 2 compares layers on 100 examples; more change nothing that a heat map shows.
+_EXAMPLES = 128
+_BATCH = 32
+
+
+def similarity(assembly: Assembly) -> np.ndarray | None:
+    """How alike teacher and student layers represent dev examples; None without a teacher."""
+    if assembly.teacher is None:
+        return None
+    assembly.student.eval()
+    return layer_similarity(assembly.teacher, assembly.student, _batches(assembly))
+
+
+def _batches(assembly: Assembly) -> Iterator[dict[str, Tensor]]:
+    collate = Collator(assembly.tokenizer)
+    count = min(_EXAMPLES, len(assembly.dev))
+    for start in range(0, count, _BATCH):
+        rows = assembly.dev.select(range(start, min(start + _BATCH, count)))
+        batch = collate(list(rows))
+        yield {name: value.to(assembly.student.device) for name, value in batch.items()}
 
 
 def report_run(assembly: Assembly, record: Record, folder: RunFolder) -> None:
     """Write `report.html`, with the similarity of teacher and student layers where there is a teacher."""
+    matrix = similarity(assembly)
+    write_report(
+        [record],
+        folder.report,
+        title=f"{record.method} on {assembly.task.title}",
+        similarity=None if matrix is None else {record.method: matrix},
+    )

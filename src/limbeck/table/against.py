@@ -42,7 +42,7 @@ def compare_rows(
             continue
         other = _baseline_of(row, rows, baseline)
         if other is None:
-            lonely.append(" ".join([row[0], *row[2]]) + (f" ({row[1]} layers)" if row[1] else ""))
+            lonely.append(_label(row))
             continue
         for key, result in _tests(scores[index], scores[other], columns).items():
             raw.setdefault(key, {})[index] = result
@@ -51,7 +51,7 @@ def compare_rows(
         corrected = holm({i: c.p for i, c in results.items() if c.p is not None})
         for index, result in results.items():
             found[index, key] = result._replace(p=corrected.get(index))
-    return found, _notes(found, baseline, columns, lonely)
+    return found, _notes(found, rows, baseline, columns, lonely)
 
 
 def _baseline_of(row: RowId, rows: Mapping[int, RowId], baseline: str) -> int | None:
@@ -86,11 +86,13 @@ def _tests(method: Scores, baseline: Scores, columns: Sequence[Column]) -> dict[
 
 def _notes(
     found: Mapping[tuple[int, str], Comparison],
+    rows: Mapping[int, RowId],
     baseline: str,
     columns: Sequence[Column],
     lonely: Sequence[str],
 ) -> list[str]:
-    notes = []
+    notes: list[str] = []
+    untested: list[str] = []
     if found:
         many = sum(column.in_average for column in columns) > 1
         average = (
@@ -103,14 +105,19 @@ def _notes(
             f"a paired t-test over shared seeds{average}; two-sided, Holm-corrected over the rows "
             f"of a column. No mark: no difference shown."
         )
-    untested = [
-        column.title
-        for column in columns
-        if (results := [c for (_, key), c in found.items() if key == column.key])
-        and all(c.p is None for c in results)
-    ]
+    for column in columns:
+        results = {i: c for (i, key), c in found.items() if key == column.key}
+        blank = [_label(rows[i]) for i, c in results.items() if c.p is None]
+        if blank:
+            who = "" if len(blank) == len(results) else f" ({', '.join(blank)})"
+            untested.append(column.title + who)
     if untested:
-        notes.append(f"Too few shared seeds, or no spread, to test: {', '.join(untested)}.")
+        notes.append(f"Too few shared seeds, or no spread, to test: {'; '.join(untested)}.")
     if lonely:
         notes.append(f"No {baseline} run of the same layers to compare with: {', '.join(lonely)}.")
     return notes
+
+
+def _label(row: RowId) -> str:
+    method, layers, variant = row
+    return " ".join([method, *variant]) + (f", {layers} layers" if layers else "")

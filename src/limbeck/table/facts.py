@@ -41,10 +41,10 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def _milliseconds(value: float) -> str:
-    return (
-        f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
-    )
+def milliseconds(value: float, spread: float | None = None) -> tuple[str, str]:
+    """Three significant digits of a time, and its spread (or nothing) to the same decimals."""
+    digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f}", "" if spread is None else f"{spread:.{digits}f}"
 
 
 FACTS: dict[str, FactColumn] = {
@@ -53,7 +53,9 @@ FACTS: dict[str, FactColumn] = {
     "embeddings": FactColumn("of them embeddings", magnitude, lambda m: m.embedding_parameters),
     "flops": FactColumn("FLOPs / example", magnitude, lambda m: m.flops_per_example),
     "latency": FactColumn(
-        "latency (ms)", _milliseconds, lambda m: m.latency_ms.median if m.latency_ms else None
+        "latency (ms)",
+        lambda v: milliseconds(v)[0],
+        lambda m: m.latency_ms.median if m.latency_ms else None,
     ),
     "kept": FactColumn("% of teacher", lambda v: f"{v:.1f}"),
     "time": FactColumn("training time", duration, of_run=lambda r: r.cost.total_seconds),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from limbeck.table.facts import FACTS
+from limbeck.table.facts import FACTS, milliseconds
 from limbeck.table.model import Cell, Fact, Row, Table
 
 NOTHING = "–"
@@ -92,8 +92,9 @@ def fact_piece(name: str, fact: Fact) -> Piece:
     """A fact cell in its own unit."""
     if fact.value is None:
         return Piece(NOTHING)
-    text = FACTS[name].text
-    return Piece(text(fact.value), "" if fact.spread is None else text(fact.spread))
+    if name == "latency":
+        return Piece(*milliseconds(fact.value, fact.spread))
+    return Piece(FACTS[name].text(fact.value))
 
 
 def caption(table: Table) -> str:

@@ -14,11 +14,13 @@ from limbeck.data.pocket import events, lexicon
 from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
 from limbeck.data.pocket.inference import compare
 
-_VERBS = (0.1, 0.25, 0.25, 0.2, 0.2)
-_NEGATED = 0.3
+_VERBS = (0.15, 0.25, 0.2, 0.2, 0.2)
+_NEGATED = 0.2
+_POSITIVE = 0.7
 _DEEDS = tuple(sorted({*lexicon.DEEDS, *(d for below in lexicon.DEEDS.values() for d in below)}))
 # Two-way implicatives keep the chain alive; the one-way ones and the empty ones end many.
-_TWO_WAY = tuple(verb for verb, signs in lexicon.IMPLICATIVES.items() if 0 not in signs)
+_KEEPING = tuple(verb for verb, signs in lexicon.IMPLICATIVES.items() if signs == (1, -1))
+_TURNING = tuple(verb for verb, signs in lexicon.IMPLICATIVES.items() if signs == (-1, 1))
 _OTHERS = tuple(verb for verb, signs in lexicon.IMPLICATIVES.items() if 0 in signs)
 
 
@@ -29,7 +31,8 @@ def _chain(random: Random) -> tuple[list[str], int]:
         if chance(random, _NEGATED):
             words.append("not")
             sign = -sign
-        verb = pick(random, _TWO_WAY if chance(random, 0.85) else _OTHERS)
+        group = _KEEPING if chance(random, _POSITIVE) else _TURNING
+        verb = pick(random, _OTHERS if chance(random, 0.08) else group)
         affirmed, denied = lexicon.IMPLICATIVES[verb]
         sign = 0 if sign == 0 else affirmed if sign > 0 else denied
         words += [verb, "to"]

@@ -13,20 +13,7 @@ from types import MappingProxyType
 PUNCTUATION = (".", ",", "?", "(", ")")
 
 # People. The second list is rare in training and makes up the other domain of the pair tasks.
-PEOPLE = (
-    "ann",
-    "bob",
-    "carl",
-    "dora",
-    "emil",
-    "fay",
-    "gus",
-    "hana",
-    "ivan",
-    "judy",
-    "kurt",
-    "lena",
-)
+PEOPLE = ("ann", "bob", "carl", "dora", "emil", "fay")
 OTHER_PEOPLE = ("mona", "nils", "olga", "pete")
 PLACES = ("berlin", "lisbon", "oslo", "rome", "tokyo", "vienna")
 

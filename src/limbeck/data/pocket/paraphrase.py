@@ -40,12 +40,15 @@ def _change_story(
     random: Random, reports: list[Report], deed: Event, names: tuple[str, ...]
 ) -> tuple[list[Report], Event]:
     kind = random.random()
-    if kind < 0.15:
-        return reports, deed._replace(verb=events.another_verb(random, deed.verb))
+    free = [
+        name
+        for name in names
+        if name not in (deed.agent, deed.patient, *(report.speaker for report in reports))
+    ]
+    if kind < 0.15 and free:
+        return reports, deed._replace(agent=pick(random, free))
     if kind < 0.3:
-        taken = {deed.agent, deed.patient, *(report.speaker for report in reports)}
-        other = pick(random, [name for name in names if name not in taken] or [deed.patient])
-        return reports, deed._replace(agent=other)
+        return reports, deed._replace(verb=events.another_verb(random, deed.verb))
     if kind < 0.75 or not reports:
         return reports, deed.swapped()
     # Exchange a speaker with the next one down, or the last speaker with the agent.

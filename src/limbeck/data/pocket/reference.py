@@ -12,8 +12,8 @@ from random import Random
 from limbeck.data.pocket import events, lexicon
 from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
 
-_STEPS = (0.0, 0.5, 0.5)
-_TURNED = 0.25
+_STEPS = (0.25, 0.4, 0.35)
+_TURNED = 0.2
 
 
 def _step(random: Random, left: str, right: str) -> tuple[str, bool, str]:
@@ -34,17 +34,32 @@ def _step(random: Random, left: str, right: str) -> tuple[str, bool, str]:
     return words, strong != turned, trait
 
 
+def _plain(random: Random, left: str, right: str) -> tuple[str, str, str]:
+    """A clause that names who has which trait: its words, the one meant, and the trait."""
+    traits = [pick(random, lexicon.STRONG), pick(random, lexicon.WEAK)]
+    if chance(random, 0.5):
+        traits.reverse()
+    side = int(random.random() * 2)
+    words = text(left, "was", traits[0], "and", right, "was", traits[1])
+    return words, (left, right)[side], traits[side]
+
+
 def wnli(random: Random, domain: Domain) -> Example:
     """A story and a claim about one of its people: 1 entailment, 0 not entailment."""
     names = events.people(random, domain)
     left, right, third = random.sample(names, 3)
-    words, means_left, trait = _step(random, left, right)
-    meant, others = (left, [right]) if means_left else (right, [left])
+    steps = depth(random, _STEPS)
+    if steps == 0:
+        words, meant, trait = _plain(random, left, right)
+        others = [right if meant == left else left]
+    else:
+        words, means_left, trait = _step(random, left, right)
+        meant, others = (left, [right]) if means_left else (right, [left])
     story = [words, "."]
-    if depth(random, _STEPS) == 2:
+    if steps == 2:
         words, means_left, trait = _step(random, "that one", third)
         story += ["later", words, "."]
-        others = [left, right] if not means_left else [third, *others]
+        others = [third, *others] if means_left else [left, right]
         meant = meant if means_left else third
     entailed = chance(random, 0.5)
     name = meant if entailed else pick(random, others)

@@ -14,9 +14,9 @@ from random import Random
 from limbeck.data.pocket import lexicon
 from limbeck.data.pocket.example import Domain, Example, chance, depth, pick
 
-_DEPTHS = (0.0, 0.3, 0.2, 0.2, 0.2, 0.1)
-_FLIP = 0.3
-_LONGEST = 24
+_DEPTHS = (0.0, 0.2, 0.15, 0.2, 0.25, 0.2)
+_FLIP = 0.25
+_LONGEST = 28
 
 
 def opinion(random: Random, levels: int, domain: Domain) -> tuple[list[str], bool]:

@@ -12,8 +12,9 @@ from transformers import PreTrainedTokenizerFast
 from limbeck.data.pocket.lexicon import WORDS
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-MAX_LENGTH = 64
-"""Longest sequence in tokens that the tokenizer and the teacher take; every example is shorter."""
+MAX_LENGTH = 128
+"""Longest sequence in tokens that the tokenizer and the teacher take, which is the usual length
+limit of a GLUE run; every example is much shorter."""
 
 
 def vocabulary() -> dict[str, int]:

@@ -1,0 +1,91 @@
+"""`limbeck quickstart`: a teacher, a student alone, and the same student distilled in two ways.
+
+After `run` on the way of a training step. Everything is generated and trained here, with no network, in minutes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from limbeck.recipe import Recipe
+from limbeck.records import Record
+from limbeck.report import write_report
+from limbeck.run import distill
+from limbeck.run.assemble import assemble
+from limbeck.run.report import similarity
+from limbeck.table import build_table, terminal
+from limbeck.teachers import Teacher
+
+METHODS = ("finetune", "kd", "rail-kd-c")
+LAYERS = 3
+TASK = "sst2"
+
+
+def quickstart(
+    out: str | Path = "runs/quickstart", *, task: str = TASK, seeds: int = 3, show: bool = True
+) -> Path:
+    """Run it, print the table and write the report; returns the report's path.
+
+    Args:
+        out: folder of all runs; what is finished there is not run again.
+        task: a pocket task.
+        seeds: runs of each student, with seeds 1, 2, …; the teacher has one.
+        show: progress and the table on the terminal.
+    """
+    folder = Path(out)
+    console = Console(quiet=not show)
+    console.print(f"[bold]limbeck quickstart[/]: pocket {task}, teacher first", highlight=False)
+    shared = {"task": task, "data": "pocket"}
+    teacher = distill(
+        Recipe.load("finetune", **shared, seed=1, **{"student.init": "pocket"}),
+        folder / "teacher",
+        show=show,
+    )
+    live = Teacher.load(teacher.path)
+    records, matrices = [teacher.record], {}
+    for method in METHODS:
+        for seed in range(1, seeds + 1):
+            recipe = Recipe.load(method, **shared, seed=seed, **_student(teacher.path))
+            path = folder / f"{method}-s{seed}"
+            records.append(distill(recipe, path, show=show, live_teacher=live).record)
+        matrices[method] = _similarity(recipe, path, live)
+    return _present(records, matrices, folder, task, console)
+
+
+def _student(teacher: Path) -> dict[str, Any]:
+    """The student of every method: the teacher's first layers."""
+    return {"teacher": str(teacher), "student.init": "teacher", "student.layers": LAYERS}
+
+
+def _similarity(recipe: Recipe, run: Path, live: Teacher) -> np.ndarray:
+    """Teacher–student layer similarity of the last seed's finished student."""
+    finished = recipe.model_copy(
+        update={"student": recipe.student.model_copy(update={"init": str(run / "student"), "layers": None})}
+    )
+    matrix = similarity(assemble(finished, live))
+    assert matrix is not None
+    return matrix
+
+
+def _present(
+    records: list[Record],
+    matrices: dict[str, np.ndarray],
+    folder: Path,
+    task: str,
+    console: Console,
+) -> Path:
+    report = write_report(
+        records,
+        folder / "report.html",
+        title=f"Quickstart: pocket {task}",
+        similarity=matrices,
+        baseline="kd",
+    )
+    console.print()
+    console.print(terminal(build_table(records, baseline="kd")))
+    console.print(f"report: {report.resolve().as_uri()}", soft_wrap=True, highlight=False)
+    return report

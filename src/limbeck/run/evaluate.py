@@ -1,0 +1,115 @@
+"""`evaluate(run, task)`: score a finished run's student, on its own task or out of its domain.
+
+Part of `limbeck.run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.capture import Request, capture
+from limbeck.data import Collator, Task, encode, get_task, load_task, project
+from limbeck.errors import LimbeckError, unknown
+from limbeck.recipe import Recipe
+from limbeck.records import Numbers, Record
+from limbeck.run.folder import RunFolder
+from limbeck.students import load_model
+
+_BATCH = 64
+
+
+def evaluate(
+    run: str | Path,
+    task: str | None = None,
+    data: str | None = None,
+    *,
+    split: str | None = None,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+) -> Numbers:
+    """Scores, 0 to 100, of a run's student; they are also added to the run's record.
+
+    Args:
+        run: a finished run's folder.
+        task: the task to score on; its own by default. Another task's classes are translated
+            (MNLI to SciTail: contradiction counts as neutral).
+        data: source of the rows; the run's own by default.
+        split: which split; by default the one the task is scored on (dev, or test out of domain).
+        text_columns, label_column: columns of your own file.
+
+    Raises:
+        LimbeckError: no finished run there, or classes that do not correspond.
+    """
+    folder = RunFolder(Path(run))
+    record = Record.load(folder.path)
+    if record.status != "finished":
+        raise LimbeckError(f"run {folder.path} is {record.status}", "finish it first")
+    recipe = Recipe.model_validate(record.recipe)
+    source = _own_task(recipe)
+    own = task is None or task == recipe.task
+    target, rows = load_task(
+        task or recipe.task,
+        data or recipe.data,
+        text_columns=text_columns or (recipe.text_columns if own else None),
+        label_column=label_column or (recipe.label_column if own else None),
+        for_training=False,
+    )
+    chosen = split or (target.evaluation_splits(rows) or tuple(rows))[0]
+    if chosen not in rows:
+        raise LimbeckError(unknown("split", chosen, list(rows)))
+    tokenizer = AutoTokenizer.from_pretrained(folder.student, trust_remote_code=False)
+    encoded, _ = encode(rows[chosen], target, tokenizer, recipe.max_length)
+    if "labels" not in encoded.column_names:
+        raise LimbeckError(f"split {chosen!r} of {target.name} has no labels", "score another split")
+    logits = _logits(load_model(folder.student), encoded, tokenizer)
+    answers = logits if own else project(logits, source, target)
+    scores: Numbers = dict(target.scores(answers, np.asarray(encoded["labels"][:])))
+    record.scores = record.scores | {_name(target, chosen, own=own): scores}
+    record.save(folder.path)
+    return scores
+
+
+def _own_task(recipe: Recipe) -> Task:
+    if recipe.text_columns or recipe.label_column:
+        task, _ = load_task(
+            recipe.task,
+            recipe.data,
+            text_columns=recipe.text_columns,
+            label_column=recipe.label_column,
+        )
+        return task
+    return get_task(str(recipe.task))
+
+
+def _name(target: Task, split: str, *, own: bool) -> str:
+    if own:
+        return split
+    return target.name if (split,) == target.evaluation_splits([split]) else f"{target.name}:{split}"
+
+
+def _logits(
+    model: PreTrainedModel, encoded: Dataset, tokenizer: PreTrainedTokenizerBase
+) -> np.ndarray:
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    model.eval().to(device or "cpu")
+    found = []
+    with torch.no_grad():
+        for batch in _batches(encoded, tokenizer):
+            moved = {name: value.to(model.device) for name, value in batch.items()}
+            found.append(capture(model, moved, Request.of_logits()).logits.float().cpu())
+    return torch.cat(found).numpy()
+
+
+def _batches(
+    encoded: Dataset, tokenizer: PreTrainedTokenizerBase
+) -> Iterator[dict[str, Tensor]]:
+    collate = Collator(tokenizer)
+    for start in range(0, len(encoded), _BATCH):
+        yield collate(list(encoded.select(range(start, min(start + _BATCH, len(encoded))))))

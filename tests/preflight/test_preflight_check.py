@@ -1,0 +1,111 @@
+"""The whole list: nothing wrong, and everything at once."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from preflight_runs import BATCH, SST2, WORDS, knowing_teacher, model, rows, tokenizer, words_of
+from rich.console import Console
+from torch import nn
+
+from limbeck.capture import Request
+from limbeck.data import Task
+from limbeck.errors import Problem
+from limbeck.preflight import (
+    Method,
+    TeacherSide,
+    check,
+    render,
+    show,
+)
+
+
+def test_list_shows_errors_first_each_with_its_fix():
+    found = [Problem("odd [thing]", "look at it", "warning"), Problem("wrong", "mend it")]
+    text = io.StringIO()
+    show(found, Console(file=text, width=80))
+    lines = [line.strip() for line in text.getvalue().splitlines()]
+    assert lines == [
+        "pre-flight: 1 error, 1 warning",
+        "error  wrong",
+        "fix: mend it",
+        "warning  odd [thing]",
+        "fix: look at it",
+    ]
+    assert "nothing to report" in str(render([]))
+
+
+def arguments(task: Task = SST2, **changes):
+    student = model()
+    settings = {
+        "task": task,
+        "rows": {"train": rows(), "dev": rows(20)},
+        "student": student,
+        "tokenizer": tokenizer(),
+        "max_length": 8,
+        "teacher": TeacherSide(knowing_teacher(), tokenizer()),
+        "method": Method(
+            weights={"hard": 1.0},
+            requests={"teacher": Request.hidden([2]), "student": Request.of_logits()},
+            terms=lambda batch: {"hard": student(**batch).loss},
+            batch=BATCH,
+        ),
+    }
+    return settings | changes
+
+
+def test_nothing_wrong(tmp_path):
+    assert check(**arguments(), out=tmp_path / "run") == []
+    assert check(**arguments(teacher=None)) == []
+
+
+def test_everything_wrong_at_once(tmp_path):
+    (tmp_path / "file").write_text("")
+    found = check(
+        **arguments(
+            rows={"train": rows(4, index=[0, 0, 1, 2])},
+            teacher=TeacherSide(
+                model(id2label={0: "positive", 1: "negative"}), tokenizer(WORDS[::-1])
+            ),
+            method=Method(weights={"hard": 0.0}, requests={"teacher": Request.hidden([9])}),
+            max_length=99,
+        ),
+        out=tmp_path / "file",
+    )
+    text = words_of(found)
+    for words in (
+        "is a file",
+        "no 'dev' split",
+        "another order",
+        "layer 9",
+        "beyond",
+        "weight is 0",
+    ):
+        assert words in text, words
+
+
+def test_unnamed_classes_are_settled_by_the_teachers_answers():
+    unnamed = {"id2label": {0: "LABEL_0", 1: "LABEL_1"}}
+    right = TeacherSide(knowing_teacher(**unnamed), tokenizer())
+    assert check(**arguments(teacher=right)) == []
+    swapped = TeacherSide(knowing_teacher(swapped=True, **unnamed), tokenizer())
+    assert "class 0 means 'positive'" in words_of(check(**arguments(teacher=swapped)))
+    ignorant = model(**unnamed)
+    nn.init.zeros_(ignorant.classifier.weight)
+    found = words_of(check(**arguments(teacher=TeacherSide(ignorant, tokenizer()))))
+    assert "no better than" in found and "have no names" in found
+
+
+def test_a_bad_record_is_believed(tmp_path):
+    record = {"schema": 1, "task": "sst2", "scores": {"dev": {"primary": 50.0}}}
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    teacher = TeacherSide(knowing_teacher(), tokenizer(), tmp_path)
+    assert "50.0 (recorded in" in words_of(check(**arguments(teacher=teacher)))
+
+
+def test_cut_examples_and_other_tokenizers_are_in_the_list():
+    found = check(**arguments(), truncated={"train": 3})
+    assert "train: 3 of 40 examples" in words_of(found)
+    other = TeacherSide(knowing_teacher(), tokenizer(WORDS[::-1]))
+    assert "different vocabularies" in words_of(check(**arguments(teacher=other)))

@@ -1,0 +1,68 @@
+"""Terms that cannot move the student, and that looking leaves no trace."""
+
+from __future__ import annotations
+
+import torch
+from preflight_runs import BATCH, model, words_of
+from torch import nn
+
+from limbeck.capture import Request, Seen, capture
+from limbeck.preflight import (
+    check_influence,
+    check_weights,
+    errors_of,
+)
+
+
+def test_influence_of_each_kind_of_term():
+    student = model().train()
+    bank = nn.BatchNorm1d(16)  # writes its buffers on every forward, as a memory bank does
+
+    def terms(batch):
+        trace = capture(student, batch, Request.hidden([0, 1]) | Request.of_logits())
+        first = trace[Seen("hidden", 1)]
+        return {
+            "hard": nn.functional.cross_entropy(trace.logits, batch["labels"]),
+            "bank": bank(first[:, 0]).pow(2).mean() + first.mean(),
+            "constant": torch.tensor(1.0),
+            "detached": first.detach().mean(),
+            "itself": (first - first.detach()).pow(2).mean(),
+            "broken": first.mean() * float("nan"),
+            "off": torch.tensor(3.0),
+        }
+
+    weights = dict.fromkeys(("hard", "bank", "constant", "detached", "itself", "broken"), 1.0)
+    state, buffers = torch.get_rng_state(), [buffer.clone() for buffer in bank.buffers()]
+    before = {name: weight.clone() for name, weight in student.state_dict().items()}
+    found = check_influence(terms, weights | {"off": 0.0}, student, BATCH, [bank])
+    by_name = {problem.message.split(":")[0].split(".")[1]: problem for problem in found}
+    assert by_name.keys() == {"constant", "detached", "itself", "broken"}
+    assert by_name["constant"].severity == by_name["detached"].severity == "error"
+    assert by_name["itself"].severity == "warning" and "exactly zero" in by_name["itself"].message
+    assert "is nan" in by_name["broken"].message
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(weight.grad is None for weight in student.parameters())
+    assert all(torch.equal(b, a) for b, a in zip(buffers, bank.buffers(), strict=True))
+    assert all(torch.equal(before[name], weight) for name, weight in student.state_dict().items())
+
+
+def test_influence_leaves_existing_gradients_and_notices_frozen_students():
+    student = model()
+    for weight in student.parameters():
+        weight.grad = torch.ones_like(weight)
+
+    def terms(batch):
+        return {"hard": student(**batch).loss}
+
+    assert check_influence(terms, {"hard": 1.0}, student, BATCH) == []
+    assert all(bool((weight.grad == 1).all()) for weight in student.parameters())
+    student.requires_grad_(False)
+    assert "no parameter" in check_influence(terms, {"hard": 1.0}, student, BATCH)[0].message
+
+
+def test_weights():
+    assert check_weights({"hard": 0.5, "soft": 1}) == []
+    one = check_weights({"hard": 0.5, "soft": 0.0})
+    assert [problem.severity for problem in one] == ["warning"]
+    assert "nothing is learned" in words_of(check_weights({"hard": 0.0}))
+    assert errors_of(check_weights({"hard": float("nan")}))

@@ -1,0 +1,108 @@
+"""Layers, tokenizers, vocabularies, positions and classes that do not fit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from preflight_runs import SST2, WORDS, config, model, tokenizer, words_of
+from transformers import (
+    DebertaV2Config,
+    DebertaV2ForSequenceClassification,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+)
+
+from limbeck.capture import Request
+from limbeck.data import get_task
+from limbeck.preflight import (
+    check_labels,
+    check_positions,
+    check_request,
+    check_tokenizers,
+    check_vocabulary,
+    errors_of,
+)
+
+
+def test_requests_beyond_the_model():
+    two = model()
+    assert check_request("teacher", two, Request.hidden([0, 2]) | Request.of_logits()) == []
+    found = check_request("teacher", two, Request.hidden([1, 3, 5]))
+    assert len(found) == 1
+    assert "layer 3, 5" in found[0].message and "layers 1..2" in found[0].message
+    found = check_request("student", two, Request.hidden([1], stack="decoder"))
+    assert "no stack 'decoder'" in found[0].message
+    deberta = DebertaV2ForSequenceClassification(
+        DebertaV2Config(
+            hidden_size=16,
+            num_attention_heads=2,
+            intermediate_size=24,
+            num_hidden_layers=2,
+            vocab_size=10,
+        )
+    )
+    found = check_request("student", deberta, Request.attention([1], "query"))
+    assert "query cannot be seen in a DebertaV2" in found[0].message
+
+
+def test_tokenizers_that_agree_or_not():
+    texts = ["a good film", "bad plot"]
+    assert check_tokenizers(tokenizer(), tokenizer(), texts) == []
+    moved = check_tokenizers(tokenizer(), tokenizer(WORDS[::-1]), texts)
+    assert "6 of them under another id" in moved[0].message and moved[0].severity == "error"
+    assert "'a good film' as different ids" in moved[1].message
+    longer = check_tokenizers(tokenizer(), tokenizer([*WORDS, "new"]), texts)
+    assert [problem.severity for problem in longer] == ["warning"]
+    other = check_tokenizers(tokenizer(), tokenizer(["un", "deux"]), texts)
+    assert "4 are shared" in other[0].message and other[0].severity == "error"
+    swapped = check_tokenizers(
+        tokenizer(), tokenizer(special=["[UNK]", "[PAD]", "[CLS]", "[SEP]"]), texts
+    )
+    assert "pad 0 and 1; unk 1 and 0" in words_of(swapped)
+
+
+def test_vocabulary_must_fit_the_embeddings():
+    assert check_vocabulary("student", model(), tokenizer()) == []
+    found = check_vocabulary("student", model(vocab_size=8, pad_token_id=1), tokenizer())
+    assert "ids reach 9, the embeddings 7" in found[0].message
+    assert "pads with id 1" in found[1].message and found[1].severity == "warning"
+    unpadded = PreTrainedTokenizerFast(tokenizer_object=tokenizer().backend_tokenizer)
+    assert "no padding token" in words_of(check_vocabulary("student", model(), unpadded))
+
+
+def test_positions():
+    assert check_positions("student", model(), 16) == []
+    assert "17 is beyond the 16" in check_positions("student", model(), 17)[0].message
+    settings = config().to_dict() | {"pad_token_id": 1, "max_position_embeddings": 18}
+    settings.pop("model_type")
+    roberta = RobertaForSequenceClassification(RobertaConfig(**settings)).eval()
+    assert check_positions("student", roberta, 16) == []
+    assert errors_of(check_positions("student", roberta, 17))
+    ids = torch.full((1, 17), 5)  # Hugging Face itself agrees: 16 fit, 17 do not
+    roberta(input_ids=ids[:, :16])
+    with pytest.raises((IndexError, RuntimeError)):
+        roberta(input_ids=ids)
+
+
+@pytest.mark.parametrize(
+    ("names", "severity", "words"),
+    [
+        (("negative", "positive"), None, ""),
+        (("Negative", "POSITIVE"), None, ""),
+        (("positive", "negative"), "error", "another order"),
+        (("LABEL_0", "LABEL_1"), "warning", "have no names"),
+        (("neg", "pos"), "warning", "other names"),
+        (("a", "b", "c"), "error", "has 3 outputs"),
+    ],
+)
+def test_labels(names, severity, words):
+    found = check_labels("teacher", config(id2label=dict(enumerate(names))), SST2)
+    assert [problem.severity for problem in found] == ([severity] if severity else [])
+    assert words in words_of(found)
+
+
+def test_labels_of_regression():
+    stsb = get_task("stsb")
+    assert check_labels("teacher", config(id2label={0: "anything"}), stsb) == []
+    assert "2 outputs" in words_of(check_labels("teacher", config(), stsb))

@@ -1,0 +1,86 @@
+"""Teachers against constant answers, worked by hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from preflight_runs import SST2, knowing_teacher, rows, tokenizer
+
+from limbeck.data import get_task
+from limbeck.preflight import (
+    Answers,
+    TeacherScore,
+    ask_teacher,
+    check_class_order,
+    check_teacher_score,
+    constant_baseline,
+    errors_of,
+    measured_score,
+    recorded_score,
+)
+
+
+def test_constant_baseline_by_hand():
+    # Three of four positive.
+    assert constant_baseline(SST2, np.array([1, 1, 1, 0])) == (75.0, "positive")
+    # MRPC: always "equivalent": accuracy 3/4, precision 3/4, recall 1, F1 6/7.
+    value, answer = constant_baseline(get_task("mrpc"), np.array([1, 1, 1, 0]))
+    assert answer == "equivalent" and value == pytest.approx(100 * (3 / 4 + 6 / 7) / 2)
+    # QQP with two of five duplicates: the majority scores 60/2, always "duplicate" more:
+    # accuracy 2/5, precision 2/5, recall 1, F1 4/7.
+    value, answer = constant_baseline(get_task("qqp"), np.array([0, 0, 0, 1, 1]))
+    assert answer == "duplicate" and value == pytest.approx(100 * (2 / 5 + 4 / 7) / 2)
+    assert constant_baseline(get_task("cola"), np.array([1, 1, 0]))[0] == 0
+    assert constant_baseline(get_task("stsb"), np.array([1.0, 4.5]))[0] == 0
+
+
+def test_recorded_score_lies_in_or_above_the_teacher(tmp_path):
+    student = tmp_path / "student"
+    student.mkdir()
+    record = {"schema": 1, "task": "sst2", "scores": {"dev": {"primary": 91.5}}}
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    for path in (tmp_path, student):
+        score = recorded_score(path, SST2)
+        assert score is not None and score.value == 91.5 and "record.json" in score.origin
+    assert recorded_score(tmp_path, get_task("mrpc")) is None
+    assert recorded_score("some/hub-name", SST2) is None
+    (tmp_path / "record.json").write_text("{torn")
+    assert recorded_score(tmp_path, SST2) is None
+
+
+def test_a_teacher_that_knows_and_one_that_does_not():
+    dev = rows()
+    answers = ask_teacher(SST2, knowing_teacher(), tokenizer(), dev, 8)
+    score = measured_score(SST2, answers)
+    assert score.value == 100 and score.origin == "measured on dev"
+    labels = np.asarray(dev["label"][:])
+    assert check_teacher_score(SST2, score, labels) == []
+    found = check_teacher_score(SST2, TeacherScore(50.0, "recorded in r"), labels)
+    assert "50.0 (recorded in r) is no better than always answering" in found[0].message
+    # Forty rows: three standard errors of a coin are 150 / sqrt(40) = 23.7 points.
+    found = check_teacher_score(SST2, TeacherScore(73.0, ""), labels)
+    assert "hardly better" in found[0].message and found[0].severity == "warning"
+    assert check_teacher_score(SST2, TeacherScore(74.0, ""), labels) == []
+    # A hundred rows of a correlation: 30 points.
+    stsb, numbers = get_task("stsb"), np.linspace(0, 5, 100)
+    assert errors_of(check_teacher_score(stsb, TeacherScore(-2.0, ""), numbers))
+    assert check_teacher_score(stsb, TeacherScore(29.0, ""), numbers)[0].severity == "warning"
+    assert check_teacher_score(stsb, TeacherScore(31.0, ""), numbers) == []
+    sample = ask_teacher(SST2, knowing_teacher(), tokenizer(), dev, 8, rows=7)
+    assert len(sample.labels) == 7 and sample.origin == "measured on 7 rows of dev"
+
+
+def test_class_order_is_read_from_the_answers():
+    labels = np.arange(300) % 3
+    task = get_task("mnli")
+    right, turned = np.eye(3)[labels], np.eye(3)[(labels + 1) % 3]
+    assert check_class_order(task, Answers(right, labels, "measured")) == []
+    found = check_class_order(task, Answers(turned, labels, "measured"))
+    assert "class 1 means 'entailment'" in found[0].message
+    assert "accuracy 100.0 instead of 0.0" in found[0].message
+    guesses = np.random.default_rng(0).random((300, 3))
+    assert check_class_order(task, Answers(guesses, labels, "measured")) == []
+    constant = np.tile([1.0, 0.0, 0.0], (300, 1))
+    assert check_class_order(task, Answers(constant, np.full(300, 2), "measured")) == []

@@ -1,0 +1,188 @@
+"""Oracles: the page parsed as HTML, and the numbers put into the synthetic records."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from limbeck.errors import LimbeckError
+from limbeck.records import Record
+from limbeck.report import write_report
+from limbeck.report.gather import curve, draws, seconds_split
+from synthetic_records import a_run, a_study
+
+VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use", "line", "rect"}
+
+
+class Page(HTMLParser):
+    """Tags, ids, addresses and text of a page; fails on tags closed in the wrong order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.labels: list[str] = []
+        self.words: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        values = dict(attrs)
+        if "id" in values:
+            self.ids.append(values["id"])
+        for name in ("href", "src", "xlink:href"):
+            if name in values:
+                self.addresses.append(values[name])
+        if tag == "svg" and values.get("role") == "img":
+            self.labels.append(values.get("aria-label", ""))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self._open.pop()
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> tuple[str, Page]:
+    out = tmp_path_factory.mktemp("study") / "study.html"
+    runs = [*a_study(), a_run("alp-kd", 1, None, status="failed", error="loss <not> finite")]
+    matrix = np.array([[0.9, 0.2, 0.1], [0.3, 0.4, 0.8]])
+    path = write_report(runs, out, title="Three & nine", similarity={"kd, seed 1": matrix})
+    assert path == out
+    text = path.read_text(encoding="utf-8")
+    return text, Page(text)
+
+
+def test_the_page_is_whole_and_asks_the_network_for_nothing(study):
+    text, page = study
+    assert all(address.startswith("#") for address in page.addresses)
+    assert not re.search(r"@import|url\((?!#)", text)
+    assert "script" not in page.tags
+    assert len(page.ids) == len(set(page.ids))
+    for address in page.addresses:
+        assert address[1:] in page.ids
+    assert set(re.findall(r"url\(#([^)]*)\)", text)) <= set(page.ids)
+
+
+def test_the_headline_table_has_the_studys_numbers(study):
+    _, page = study
+    for expected in ("73.0 ± 2.0", "76.1 ± 1.1 ▲", "690M", "5.00 ± 0.40", "83.9", "failed"):
+        assert expected in page.text
+    assert "▲ above, ▼ below finetune" in page.text
+    assert "Three & nine" in page.text
+    assert "19 runs (18 finished, 1 failed)" in page.text
+
+
+def test_users_text_is_escaped(study):
+    text, page = study
+    assert "<not>" not in text
+    assert "loss <not> finite" in page.text
+
+
+def test_every_drawing_says_in_words_what_it_shows(study):
+    _, page = study
+    assert page.labels
+    said = "\n".join(page.labels)
+    # Dots, curves, terms, similarity, draws and cost, in numbers that were put in.
+    assert "kd 71.0, 73.0, 75.0; rail-kd-l 75.0, 76.1, 77.2; teacher 90.0" in said
+    assert "primary dev score by epoch: finetune from 63 to 71" in said
+    assert "RTE: rail. rail by epoch: rail-kd-l from 0.9 to 0.3" in said
+    assert "nearest teacher layer: 1 to 1; 2 to 3" in said
+    assert "Teacher layer of each epoch for student layer 1: " in said
+    assert "kd student 70, teacher 40, evaluation 8, other 4" in said
+
+
+def test_every_colour_belongs_to_the_page(study):
+    text, _ = study
+    used = set(re.findall(r"var\(--([\w-]+)\)", text))
+    defined = set(re.findall(r"--([\w-]+):", text))
+    assert used <= defined
+    assert "#0a0b" not in text
+    assert "#0a1b" not in text
+
+
+def test_the_same_records_give_the_same_page(tmp_path):
+    runs = [a_run("kd", 1, 80.0), a_run("kd", 2, 81.0)]
+    first = write_report(runs, tmp_path / "a.html").read_text()
+    assert write_report(runs, tmp_path / "b.html").read_text() == first
+
+
+def test_a_single_run_has_a_report_in_its_folder(tmp_path):
+    path = write_report([a_run("rail-kd-l", 1, 73.0)], tmp_path)
+    assert path == tmp_path / "report.html"
+    page = Page(path.read_text())
+    for section in ("results", "curves", "terms", "draws", "cost", "runs"):
+        assert section in page.ids
+    assert "scores" not in page.ids  # one dot would repeat the table
+    assert "similarity" not in page.ids
+    assert "layers: 3" in page.text  # the recipe
+    assert "Sparrow 9000" in page.text
+
+
+def test_a_bare_record_and_a_failed_run_still_have_a_report(tmp_path):
+    bare = Record(kind="distill", method="kd", task="tickets", data="/d/mine.csv", seed=0)
+    bare.fail("killed")
+    page = Page(write_report([bare], tmp_path / "bare.html").read_text())
+    assert "killed" in page.text
+    finished = a_run("kd", 1, 80.0, epochs=1)
+    finished.cost.total_seconds = None
+    finished.epochs[0].dev = {}
+    write_report([finished], tmp_path / "short.html")
+
+
+def test_bad_words_and_places_are_clear_errors(tmp_path):
+    runs = [a_run("kd", 1, 80.0)]
+    with pytest.raises(LimbeckError, match="unknown profile"):
+        write_report(runs, tmp_path / "x.html", profile="nope")
+    with pytest.raises(LimbeckError, match="unknown baseline"):
+        write_report(runs, tmp_path / "x.html", baseline="pkd")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LimbeckError, match="cannot write"):
+        write_report(runs, tmp_path / "file" / "x.html")
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_a_curve_is_the_mean_with_its_lowest_and_highest_seed():
+    runs = [a_run("kd", 1, 80.0, epochs=2), a_run("kd", 2, 84.0, epochs=3)]
+    found = curve("kd", 0, runs, lambda epoch: epoch.dev.get("primary"))
+    assert found is not None
+    # 76, 80 and 76, 80, 84: the third epoch belongs to one run alone
+    assert (found.x, found.mean) == ((1.0, 2.0, 3.0), (76.0, 80.0, 84.0))
+    runs[1].epochs[0].dev["primary"] = 70.0
+    found = curve("kd", 0, runs, lambda epoch: epoch.dev.get("primary"))
+    assert found is not None
+    assert (found.low[0], found.mean[0], found.high[0]) == (70.0, 73.0, 76.0)
+    assert curve("kd", 0, [], lambda epoch: epoch.seconds) is None
+
+
+def test_only_layers_that_change_count_as_drawn():
+    run = a_run("kd", 1, 80.0, epochs=2)
+    for number, epoch in enumerate(run.epochs):
+        epoch.active_layers = {"fixed": [[1, 4]], "random": [[1, 2 + number]]}
+    assert draws(run) == {"random": [(1, [[1, 2]]), (2, [[1, 3]])]}
+
+
+def test_time_that_no_part_claims_is_other():
+    stack = seconds_split("kd", [a_run("kd", 1, 80.0), a_run("kd", 3, 80.0)])
+    assert stack is not None
+    # Totals 121 and 123; 70 + 40 + 8 are accounted for
+    assert dict(stack.parts) == {"student": 70.0, "teacher": 40.0, "evaluation": 8.0, "other": 4.0}
