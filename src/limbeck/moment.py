@@ -14,7 +14,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Moment:
-    """A point of a run: its `seed`, `epoch` and optimisation `step` from 0, `progress` in [0, 1]."""
+    """A point of a run: its `seed`; `epoch` and optimisation `step` from 0; `progress` in 0..1."""
 
     seed: int = 0
     epoch: int = 0

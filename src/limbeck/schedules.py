@@ -27,7 +27,7 @@ Number = Annotated[float, BeforeValidator(_number)]
 
 
 class Ramp(BaseModel):
-    """A weight that moves linearly from `start` to `end` over the run's first `over`, then stays."""
+    """A weight moving linearly from `start` to `end` over the run's first `over`, then staying."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -16,7 +16,7 @@ from limbeck.capture.masks import text_mask
 from limbeck.capture.plan import Plan, known_plan, plan_for
 from limbeck.capture.record import Recorder, StopForward, attach, detach
 from limbeck.capture.request import Request
-from limbeck.capture.stacks import Stack, stack_of
+from limbeck.capture.stacks import Stack, anatomy_of, stack_of
 from limbeck.capture.trace import Trace
 from limbeck.errors import LimbeckError
 
@@ -52,7 +52,8 @@ def _first_capture(model: PreTrainedModel, batch: Mapping[str, Tensor], request:
 def _record(
     model: PreTrainedModel, batch: Mapping[str, Tensor], request: Request, plan: Plan
 ) -> Trace:
-    recorders = {part.stack.name: Recorder(part, _mask(batch, part.stack)) for part in plan.parts}
+    masks = {name: _text_mask(plan.stacks, name, batch) for name in plan.stacks}
+    recorders = {part.stack.name: Recorder(part, masks[part.stack.name]) for part in plan.parts}
     outputs = None
     if plan.parts or plan.logits:
         module = _module_to_run(model, plan, batch)
@@ -60,7 +61,7 @@ def _record(
         try:
             for recorder in recorders.values():
                 attach(recorder)
-            outputs = _run(model, module, inputs)
+            outputs = _run(model, module, inputs, plan)
         finally:
             for recorder in recorders.values():
                 detach(recorder)
@@ -69,7 +70,7 @@ def _record(
             seen: recorders[plan.stacks[seen.stack].name].value(seen) for seen in request.items
         },
         logits=_logits(model, outputs) if plan.logits else None,
-        masks=_masks(plan, batch, recorders),
+        masks=_all_masks(plan, masks, recorders),
         outputs=outputs if plan.logits else None,
     )
 
@@ -82,30 +83,35 @@ def token_mask(model: PreTrainedModel, batch: Mapping[str, Tensor], stack: str =
         LimbeckError: a stack this model does not have, or a mask that is not [B, N].
     """
     found = stack_of(model, stack)
-    mask = _mask(batch, stack_of(model, "encoder") if stack == "cross" else found)
+    mask = _text_mask(anatomy_of(model).stacks, stack, batch)
     if mask is None:
         with torch.no_grad():
             mask = capture(model, batch, Request.hidden([0])).mask(found.name)
     return mask
 
 
-def _mask(batch: Mapping[str, Tensor], stack: Stack) -> Tensor | None:
-    return text_mask(batch, decoder=stack.name == "decoder")
+def _masked_stack(stacks: Mapping[str, Stack], name: str) -> Stack:
+    """The stack whose tokens a mask is about: of cross attention the encoder's, which are keys."""
+    return stacks["main" if name == "cross" else name]
 
 
-def _masks(
-    plan: Plan, batch: Mapping[str, Tensor], recorders: Mapping[str, Recorder]
+def _text_mask(
+    stacks: Mapping[str, Stack], name: str, batch: Mapping[str, Tensor]
+) -> Tensor | None:
+    return text_mask(batch, decoder=_masked_stack(stacks, name).name == "decoder")
+
+
+def _all_masks(
+    plan: Plan, masks: Mapping[str, Tensor | None], recorders: Mapping[str, Recorder]
 ) -> dict[str, Tensor]:
-    """The masks by every name a request may use; cross attention's is that of its keys, the
-    encoder's."""
-    masks = {}
-    for name, stack in plan.stacks.items():
-        source = plan.stacks["encoder"] if name == "cross" else stack
-        recorder = recorders.get(source.name)
-        mask = recorder.mask if recorder is not None else _mask(batch, source)
+    """The masks by every name a request may use; of images, as the recorders found them."""
+    known = {}
+    for name, mask in masks.items():
+        recorder = recorders.get(_masked_stack(plan.stacks, name).name)
+        mask = recorder.mask if mask is None and recorder is not None else mask
         if mask is not None:
-            masks[name] = mask
-    return masks
+            known[name] = mask
+    return known
 
 
 def _module_to_run(model: PreTrainedModel, plan: Plan, batch: Mapping[str, Tensor]) -> nn.Module:
@@ -148,13 +154,13 @@ def _inputs(
     return inputs
 
 
-def _run(model: PreTrainedModel, module: nn.Module, inputs: dict[str, Any]) -> Any:
+def _run(model: PreTrainedModel, module: nn.Module, inputs: dict[str, Any], plan: Plan) -> Any:
     try:
         return module(**inputs)
     except StopForward:
         return None
     except ValueError as error:
-        if "decoder_input" not in str(error):
+        if "decoder" not in plan.stacks or plan.encoder_only or _has_decoder_input(inputs):
             raise
         raise LimbeckError(
             f"the decoder of {type(model).__name__} needs input, and the batch has none",

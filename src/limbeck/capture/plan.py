@@ -50,9 +50,9 @@ class StackPlan:
 class Plan:
     """The stack plans of a request; with `logits` the whole model runs, else a bare stack.
 
-    `stacks`: the model's stacks by name. `encoder_only`: of an encoder-decoder, the encoder is all
-    that must run; of other models always true. `arguments`: by module class, what the forward
-    passes that may be run name as arguments.
+    `stacks`: the model's stacks by name. `encoder_only`: the
+    main stack is all that must run, without a head or a decoder. `arguments`: by module class,
+    what the forward passes that may be run name as arguments.
     """
 
     logits: bool
@@ -98,7 +98,9 @@ def kinds_of(stack: Stack, cross: bool = False) -> tuple[str, ...]:
 
 def _make_plan(model: PreTrainedModel, anatomy: Anatomy, request: Request) -> Plan:
     problems = [
-        problem for seen in sorted(request.items) for problem in _problems(model, anatomy, seen)
+        problem
+        for seen in sorted(request.items, key=str)
+        for problem in _problems(model, anatomy, seen)
     ]
     if problems:
         raise LimbeckError(problems)
@@ -114,7 +116,9 @@ def _make_plan(model: PreTrainedModel, anatomy: Anatomy, request: Request) -> Pl
         final.stops = final.stack.can_cut and final.depth < len(final.stack.modules)
     if any(part.cores for part in parts):
         attention.install()
-    encoder_only = all(part.stack is anatomy.stacks["main"] for part in parts)
+    encoder_only = not request.logits and all(
+        part.stack is anatomy.stacks["main"] for part in parts
+    )
     runnable = {type(model), type(model.base_model), type(anatomy.stacks["main"].owner)}
     arguments = {kind: frozenset(inspect.signature(kind.forward).parameters) for kind in runnable}
     return Plan(request.logits, tuple(parts), anatomy.stacks, encoder_only, arguments)

@@ -1,9 +1,9 @@
-"""The engine: a thin subclass of `transformers.Trainer` that asks, captures, weighs, adds and steps.
+"""The engine: a thin subclass of `transformers.Trainer` that asks, captures, weighs and steps.
 
 On the way of a training step: after `data` and `preflight`, before `records`.
 """
 
-from limbeck.engine.arguments import training_arguments
+from limbeck.engine.arguments import tensorboard, training_arguments
 from limbeck.engine.callbacks import Patience
 from limbeck.engine.distiller import Distiller
 from limbeck.engine.trainer import DistillationTrainer, is_regression
@@ -13,5 +13,6 @@ __all__ = [
     "Distiller",
     "Patience",
     "is_regression",
+    "tensorboard",
     "training_arguments",
 ]

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from transformers import TrainingArguments
+from transformers.integrations import TensorBoardCallback
 
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 
 
-def training_arguments(recipe: Recipe, checkpoints: Path, events: Path) -> TrainingArguments:
-    """The Trainer's arguments for a recipe; checkpoints and TensorBoard events go to these folders.
-
-    Raises:
-        LimbeckError: TensorBoard is asked for and not installed.
-    """
-    if recipe.tensorboard:
-        _need_tensorboard()
-        # The Trainer reads the place from the environment alone.
-        os.environ["TENSORBOARD_LOGGING_DIR"] = str(events)
+def training_arguments(recipe: Recipe, checkpoints: Path) -> TrainingArguments:
+    """The Trainer's arguments for a recipe; checkpoints go to this folder."""
     return TrainingArguments(
         output_dir=str(checkpoints),
         num_train_epochs=recipe.epochs,
@@ -49,14 +41,23 @@ def training_arguments(recipe: Recipe, checkpoints: Path, events: Path) -> Train
         save_total_limit=1,
         dataloader_num_workers=recipe.workers,
         disable_tqdm=True,
-        report_to=["tensorboard"] if recipe.tensorboard else [],
+        report_to=[],
         label_names=["labels"],
     )
 
 
-def _need_tensorboard() -> None:
+def tensorboard(events: Path) -> TensorBoardCallback:
+    """Logs everything the Trainer logs, for TensorBoard, in a folder.
+
+    Raises:
+        LimbeckError: TensorBoard is not installed.
+    """
     if find_spec("tensorboard") is None:
         raise LimbeckError(
             "tensorboard: true, and TensorBoard is not installed",
             "pip install 'limbeck[tensorboard]', or leave the key out",
         )
+    callback = TensorBoardCallback()
+    # It would take the place from the environment, for every run of this process.
+    callback.logging_dir = str(events)
+    return callback

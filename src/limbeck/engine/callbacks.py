@@ -1,14 +1,14 @@
 """What happens beside the step: epoch entries, early stopping, a check for non-finite losses.
 
-Part of `limbeck.engine`. Callbacks hold no state of their own: what they decide follows from the Trainer's history,
-which a checkpoint carries, so that a resumed run decides alike.
+Part of `limbeck.engine`. Callbacks hold no state of their own: what they decide follows from the
+Trainer's history, which a checkpoint carries, so that a resumed run decides alike.
 """
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
+import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from limbeck.errors import LimbeckError
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class EpochEntries(TrainerCallback):
-    """Writes one entry an epoch into the trainer's progress: train means, active layers, dev scores."""
+    """Writes one entry an epoch into the progress: train means, active layers, dev scores."""
 
     def __init__(self, trainer: DistillationTrainer) -> None:
         self.trainer = trainer
-        self.began = time.perf_counter()
 
     def on_epoch_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Start the epoch's clock."""
-        self.began = time.perf_counter()
+        """Start the epoch's clock and order."""
+        self.trainer.progress.epoch_clock.start()
+        self.trainer.start_epoch(self.trainer.moment_of(state.global_step).epoch)
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -39,9 +39,9 @@ class EpochEntries(TrainerCallback):
         last = self.trainer.moment_of(state.global_step - 1)
         progress.epochs.append(
             {
-                "epoch": len(progress.epochs) + 1,
+                "epoch": last.epoch + 1,
                 "step": state.global_step,
-                "seconds": time.perf_counter() - self.began,
+                "seconds": progress.epoch_clock.stop(),
                 "train": progress.this_epoch.means(),
                 "active_layers": self.trainer.objectives.active_layers(last),
                 "dev": {},
@@ -82,13 +82,19 @@ class Patience(TrainerCallback):
     ) -> None:
         """Decide from the scores logged so far."""
         scores = [entry[self.metric] for entry in state.log_history if self.metric in entry]
+        if not scores:
+            return
         since_best = len(scores) - 1 - scores.index(max(scores))
         if since_best >= self.epochs:
             control.should_training_stop = True
 
 
 class CheckpointEvery(TrainerCallback):
-    """Saves every `steps` optimisation steps, beside the save at the end of each epoch."""
+    """Saves every `steps` optimisation steps, beside the save at the end of each epoch.
+
+    Not at an epoch's last step: its checkpoint comes a moment later, with the dev scores, and a run
+    continued from one without them would skip the epoch's evaluation.
+    """
 
     def __init__(self, steps: int) -> None:
         self.steps = steps
@@ -97,19 +103,34 @@ class CheckpointEvery(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Ask for a checkpoint when the step's turn has come."""
-        if state.global_step % self.steps == 0:
+        last_of_epoch = control.should_training_stop or float(state.epoch or 0).is_integer()
+        if state.global_step % self.steps == 0 and not last_of_epoch:
             control.should_save = True
 
 
-def stop_if_not_finite(trainer: DistillationTrainer) -> None:
-    """End the run when a term stopped being a number.
+def stop_if_not_finite(trainer: DistillationTrainer, *, weights: bool = False) -> None:
+    """End the run when a term, or with `weights` a weight, stopped being a number.
+
+    Every process has to call it.
 
     Raises:
-        LimbeckError: names the terms and the step.
+        LimbeckError: names the terms or weights and the step.
     """
-    broken = trainer.progress.non_finite()
+    what, broken = "loss", trainer.progress.non_finite()
+    if weights and not broken:
+        what = "weights"
+        broken = [
+            name
+            for name, weight in trainer.distiller.named_parameters()
+            if not torch.isfinite(weight).all()
+        ]
     if broken:
+        others = f" and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
         raise LimbeckError(
-            f"non-finite loss by step {trainer.state.global_step}: {', '.join(broken)}",
+            f"non-finite {what} by step {trainer.state.global_step}: "
+            f"{', '.join(broken[:_NAMED])}{others}",
             "lower lr, raise warmup, or run with precision fp32; the last checkpoint is kept",
         )
+
+
+_NAMED = 5

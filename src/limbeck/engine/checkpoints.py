@@ -1,7 +1,7 @@
 """Checkpoints: the wrapper's raw state and the run's progress, and which of them are whole.
 
-Part of `limbeck.engine`. Stock saving and loading goes through `from_pretrained`, which restores a ViT only partly and fails
-on T5's shared tensors; raw state does neither.
+Part of `limbeck.engine`. Stock saving and loading goes through `from_pretrained`, which restores a
+ViT only partly and fails on T5's shared tensors; raw state does neither.
 """
 
 from __future__ import annotations
@@ -16,13 +16,20 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 WEIGHTS = "distiller.safetensors"
 PROGRESS = "progress.json"
-_LAST_WRITTEN = "trainer_state.json"
+LAST_WRITTEN = "trainer_state.json"
+# What the Trainer reads when it resumes, besides its own state.
+_PARTS = (WEIGHTS, PROGRESS, "optimizer.pt", "scheduler.pt")
 
 
 def save(folder: str | Path, model: nn.Module, progress: dict[str, Any]) -> None:
-    """Write weights and progress; the Trainer adds optimiser, scheduler, generators and, last, its own state."""
+    """Write weights and progress.
+
+    The Trainer adds optimiser, scheduler, generators and, last, its own state.
+    """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
+    # A folder that is written again is not whole until its last file is back.
+    (path / LAST_WRITTEN).unlink(missing_ok=True)
     save_model(model, str(path / WEIGHTS))
     (path / PROGRESS).write_text(json.dumps(progress), encoding="utf-8")
 
@@ -38,7 +45,7 @@ def load_progress(folder: str | Path) -> dict[str, Any]:
 
 
 def last_whole(folder: str | Path) -> Path | None:
-    """The newest checkpoint that was written to its end: the one whose last file parses."""
+    """The newest checkpoint that was written to its end and not begun to be deleted."""
     found = [
         (int(path.name.rsplit("-", 1)[1]), path)
         for path in Path(folder).glob(f"{PREFIX_CHECKPOINT_DIR}-*")
@@ -49,7 +56,8 @@ def last_whole(folder: str | Path) -> Path | None:
 
 def _is_whole(path: Path) -> bool:
     try:
-        json.loads((path / _LAST_WRITTEN).read_text(encoding="utf-8"))
+        json.loads((path / LAST_WRITTEN).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return (path / WEIGHTS).is_file()
+    parts = all((path / name).is_file() for name in _PARTS)
+    return parts and any(path.glob("rng_state*.pth"))

@@ -1,7 +1,8 @@
 """The one module that is trained: a student together with the learned parts of its objectives.
 
-Part of `limbeck.engine`. Capture, objectives and their weighted sum run inside `forward`, because outside it neither
-distributed data parallelism nor autocast would see them. The teacher is not part of it: its trace comes in as an argument.
+Part of `limbeck.engine`. Capture, objectives and their weighted sum run inside `forward`, because
+outside it neither distributed data parallelism nor autocast would see them. The teacher is not part
+of it: its trace comes in as an argument.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class Distiller(nn.Module):
         objectives: the terms; their projections are trained with the student and never shipped.
     """
 
-    def __init__(self, student: PreTrainedModel, objectives: Objectives, *, regression: bool) -> None:
+    def __init__(
+        self, student: PreTrainedModel, objectives: Objectives, *, regression: bool
+    ) -> None:
         super().__init__()
         self.student = student
         self.objectives = objectives
@@ -44,7 +47,7 @@ class Distiller(nn.Module):
     def forward(
         self, *, moment: Moment | None = None, teacher: Trace | None = None, **batch: Tensor
     ) -> dict[str, Any]:
-        """With a moment: the loss and its terms. Without: the logits, and the labels' loss if there are labels."""
+        """With a moment: the loss and its terms. Without: the logits, and their loss if labelled."""
         if moment is None:
             return self._predict(batch)
         request = self.objectives.request("student", moment)

@@ -1,6 +1,7 @@
 """What a run has measured so far: means of the terms, seconds by cause, one entry an epoch.
 
-Part of `limbeck.engine`. Saved in every checkpoint, so that a resumed run reports what an unbroken one does.
+Part of `limbeck.engine`. Saved in every checkpoint, so that a resumed run reports what an unbroken
+one does. With several processes every number is that of all of them together.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
 
 class Window:
@@ -25,31 +26,80 @@ class Window:
         self.count = 0
 
     def add(self, names: tuple[str, ...], values: Tensor) -> None:
-        """Add one micro-batch: `values` holds a detached scalar for each name, float64."""
+        """Add one micro-batch: `values` holds a detached scalar for each name."""
         self.names = names
         self.sums = values.clone() if self.sums is None else self.sums.add_(values)
         self.count += 1
 
     def means(self) -> dict[str, float]:
-        """Mean of each scalar since the last `clear`; empty if nothing was added."""
-        if self.sums is None:
-            return {}
-        return dict(zip(self.names, (self.sums / self.count).tolist(), strict=True))
+        """Mean of each scalar since the last `clear`; empty if nothing was added.
+
+        Every process has to call it, and gets the same answer.
+        """
+        sums, count = self._totals()
+        return {name: value / count for name, value in zip(self.names, sums or (), strict=False)}
 
     def clear(self) -> None:
         """Start anew."""
         self.sums, self.count = None, 0
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint: exact, JSON keeps every digit of a float64."""
-        sums = None if self.sums is None else self.sums.tolist()
-        return {"names": self.names, "sums": sums, "count": self.count}
+        """For a checkpoint: exact, JSON keeps every digit. Every process has to call it."""
+        sums, count = self._totals()
+        return {"names": self.names, "sums": sums, "count": count}
 
     def restore(self, state: dict[str, Any], device: torch.device) -> None:
-        """From a checkpoint."""
+        """From a checkpoint, whose sums are those of all processes: the first one takes them."""
         self.names, self.count = tuple(state["names"]), state["count"]
         sums = state["sums"]
-        self.sums = None if sums is None else torch.tensor(sums, dtype=torch.float64, device=device)
+        self.sums = (
+            None if sums is None else torch.tensor(sums, dtype=_exact(device), device=device)
+        )
+        if self.sums is not None and _processes() > 1 and distributed.get_rank() > 0:
+            self.sums, self.count = torch.zeros_like(self.sums), 0
+
+    def _totals(self) -> tuple[list[float] | None, int]:
+        """Sums and count over all processes."""
+        if self.sums is None:
+            return None, 0
+        if _processes() == 1:
+            return self.sums.tolist(), self.count
+        totals = torch.cat([self.sums, self.sums.new_tensor([self.count])])
+        distributed.all_reduce(totals)
+        *sums, count = totals.tolist()
+        return sums, round(count)
+
+
+def _processes() -> int:
+    running = distributed.is_available() and distributed.is_initialized()
+    return distributed.get_world_size() if running else 1
+
+
+def _exact(device: torch.device) -> torch.dtype:
+    """Float64, except where the device knows none."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+class Clock:
+    """Seconds of work that may be spread over several starts of one run."""
+
+    def __init__(self) -> None:
+        self.before = 0.0
+        self._began: float | None = None
+
+    def start(self) -> None:
+        """Let it run, on top of `before`, the seconds of earlier starts."""
+        self._began = time.perf_counter()
+
+    def read(self) -> float:
+        """Seconds so far."""
+        return self.before + (0.0 if self._began is None else time.perf_counter() - self._began)
+
+    def stop(self) -> float:
+        """Seconds so far; sets the clock back to zero."""
+        seconds = self.read()
+        self.before, self._began = 0.0, None
+        return seconds
 
 
 class Stopwatch:
@@ -92,12 +142,15 @@ class Progress:
     since_log: Window = field(default_factory=Window)
     this_epoch: Window = field(default_factory=Window)
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    epoch_clock: Clock = field(default_factory=Clock)
+    run_clock: Clock = field(default_factory=Clock)
     epochs: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, terms: dict[str, Tensor], loss: Tensor) -> None:
         """Add one micro-batch's terms and loss."""
         names = ("loss", *terms)
-        values = torch.stack([loss.detach(), *(term.detach() for term in terms.values())]).double()
+        values = torch.stack([loss.detach(), *(term.detach() for term in terms.values())])
+        values = values.to(_exact(values.device))
         self.since_log.add(names, values)
         self.this_epoch.add(names, values)
 
@@ -106,11 +159,13 @@ class Progress:
         return [name for name, mean in self.this_epoch.means().items() if not math.isfinite(mean)]
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """For a checkpoint. Every process has to call it."""
         return {
             "since_log": self.since_log.state(),
             "this_epoch": self.this_epoch.state(),
             "seconds": self.stopwatch.read(),
+            "epoch_seconds": self.epoch_clock.read(),
+            "run_seconds": self.run_clock.read(),
             "epochs": self.epochs,
         }
 
@@ -119,4 +174,6 @@ class Progress:
         self.since_log.restore(state["since_log"], device)
         self.this_epoch.restore(state["this_epoch"], device)
         self.stopwatch.seconds = dict(state["seconds"])
+        self.epoch_clock.before = state["epoch_seconds"]
+        self.run_clock.before = state["run_seconds"]
         self.epochs = list(state["epochs"])

@@ -1,15 +1,15 @@
 """`DistillationTrainer`: `transformers.Trainer` with a teacher.
 
-On the way of a training step: asks, captures, weighs, adds and steps. The loop, logging, mixed precision and
-multi-process training are the Trainer's own.
+On the way of a training step: asks, captures, weighs, adds and steps. The loop, logging, mixed
+precision and multi-process training are the Trainer's own.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -37,10 +37,11 @@ class DistillationTrainer(Trainer):
         teacher: the model to learn from, or None for plain fine-tuning.
         method: a shipped method's name, a recipe file, or a `Recipe`; only its objectives are read.
         objectives: the terms themselves, instead of a method.
+        group_by_length: batch examples of similar length; they need an `input_ids` column.
         **kwargs: as for `Trainer`.
 
-    `trainer.student` is the student; `save_model` writes it by `save_pretrained`. Checkpoints also hold the learned
-    parts of the objectives.
+    `trainer.student` is the student; `save_model` writes it by `save_pretrained`. Checkpoints also
+    hold the learned parts of the objectives.
 
     Raises:
         LimbeckError: the method does not fit the models.
@@ -59,8 +60,12 @@ class DistillationTrainer(Trainer):
     ) -> None:
         self.student = model
         self.progress = Progress()
+        self.progress.run_clock.start()
+        self._order: EpochSampler | None = None
         self.group_by_length = group_by_length
-        self.teacher = teacher if isinstance(teacher, Teacher) or teacher is None else Teacher(teacher)
+        self.teacher = (
+            teacher if isinstance(teacher, Teacher) or teacher is None else Teacher(teacher)
+        )
         specs = objectives if objectives is not None else _recipe(method).objectives
         regression = is_regression(model)
         # Their learned maps start from the run's seed, whatever drew numbers before.
@@ -69,8 +74,8 @@ class DistillationTrainer(Trainer):
             self.objectives = Objectives(specs, self._shape(specs, regression))
         distiller = Distiller(model, self.objectives, regression=regression)
         super().__init__(distiller, args, **kwargs)
-        # The objectives average over a batch themselves; a model that takes `num_items_in_batch` would
-        # switch off the division by the accumulation factor.
+        # The objectives average over a batch themselves; a model that takes `num_items_in_batch`
+        # would switch off the division by the accumulation factor.
         self.model_accepts_loss_kwargs = False
         self.label_names = ["labels"]
         # A NaN must end the run, not be averaged away.
@@ -102,9 +107,18 @@ class DistillationTrainer(Trainer):
         )
 
     def _steps_per_epoch(self) -> int:
-        batches = len(self.callback_handler.train_dataloader)
+        batches = len(cast(Sized, self.callback_handler.train_dataloader))
         accumulation = self.args.gradient_accumulation_steps
         return max(-(-batches // accumulation), 1)
+
+    def start_epoch(self, epoch: int) -> None:
+        """Put an epoch, counted from 0, and its examples in their places.
+
+        The Trainer tells the sampler too, but does not reach it behind the wrappers of a run that
+        is continued in several processes.
+        """
+        if self._order is not None:
+            self._order.set_epoch(epoch)
 
     # ---- the step ----
 
@@ -139,7 +153,9 @@ class DistillationTrainer(Trainer):
         if "loss" in logs and "learning_rate" in logs:
             stop_if_not_finite(self)
             means = self.progress.since_log.means()
-            logs.update({f"term/{name}": value for name, value in means.items() if name != "loss"})
+            # The Trainer's own sum forgets, when a run is continued, what came after the last log.
+            logs["loss"] = means.pop("loss", logs["loss"])
+            logs.update({f"term/{name}": value for name, value in means.items()})
             self.progress.since_log.clear()
         super().log(logs, start_time)
 
@@ -153,29 +169,29 @@ class DistillationTrainer(Trainer):
     def _set_signature_columns_if_needed(self) -> None:
         if self._signature_columns is None:
             accepted = inspect.signature(self.student.forward).parameters
-            self._signature_columns = [*accepted, "label", "label_ids", "labels", "index"]
+            columns = [*accepted, "label", "label_ids", "labels", "index"]
+            self._signature_columns = columns  # type: ignore[assignment]
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
-        dataset = train_dataset if train_dataset is not None else self.train_dataset
-        lengths = None
-        if self.group_by_length:
-            lengths = [len(row) for row in dataset["input_ids"]]
-        return EpochSampler(
+        dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
+        self._order = EpochSampler(
             dataset,
             self.args.seed,
-            lengths=lengths,
+            lengths=_lengths(dataset) if self.group_by_length else None,
             batch_size=self.args.train_batch_size * self.args.gradient_accumulation_steps,
         )
+        return self._order
 
     def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler | None:
-        return SequentialSampler(eval_dataset) if self.args.world_size <= 1 else None
+        rows = cast(Sized, eval_dataset)
+        return SequentialSampler(rows) if self.args.world_size <= 1 else None
 
     # ---- checkpoints and the shipped student ----
 
     def start_or_continue(self, checkpoint: Path | None) -> None:
         """Train from the beginning, or from a checkpoint, to the end and the best epoch's weights.
 
-        A checkpoint written by the last step of a run is not trained on: only its best epoch is loaded.
+        A checkpoint of a run's last step is not trained on: only its best epoch is loaded.
         """
         if checkpoint is None or not checkpoints.load_progress(checkpoint)["finished"]:
             self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -186,14 +202,18 @@ class DistillationTrainer(Trainer):
         checkpoints.load_weights(best, self.distiller)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Write the student (and its tokenizer) by `save_pretrained`; inside a checkpoint, the whole wrapper."""
-        if not self.args.should_save:
-            return
-        folder = output_dir or self.args.output_dir
+        """Write the student, and its tokenizer, by `save_pretrained`.
+
+        Inside a checkpoint: the whole wrapper and the progress.
+        """
+        folder = str(output_dir or self.args.output_dir)
         if _internal_call:
-            stop_if_not_finite(self)
+            stop_if_not_finite(self, weights=True)
             state = self.progress.state() | {"finished": self.control.should_training_stop}
-            checkpoints.save(folder, self.distiller, state)
+            if self.args.should_save:
+                checkpoints.save(folder, self.distiller, state)
+            return
+        if not self.args.should_save:
             return
         self.student.save_pretrained(folder)
         if self.processing_class is not None:
@@ -212,7 +232,7 @@ class DistillationTrainer(Trainer):
         self.progress.restore(state, self.args.device)
 
     def _load_best_model(self) -> None:
-        checkpoints.load_weights(self.state.best_model_checkpoint, self.distiller)
+        checkpoints.load_weights(str(self.state.best_model_checkpoint), self.distiller)
 
 
 def is_regression(model: PreTrainedModel) -> bool:
@@ -228,6 +248,15 @@ def is_regression(model: PreTrainedModel) -> bool:
             "use single-label classification or regression",
         )
     return config.num_labels == 1
+
+
+def _lengths(dataset: Any) -> list[int]:
+    if "input_ids" not in getattr(dataset, "column_names", ()):
+        raise LimbeckError(
+            "group_by_length: the training examples have no input_ids column to measure",
+            "pass a tokenised datasets.Dataset, or leave group_by_length out",
+        )
+    return [len(row) for row in dataset["input_ids"]]
 
 
 def _recipe(method: str | Path | Recipe) -> Recipe:

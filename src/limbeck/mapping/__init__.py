@@ -1,4 +1,4 @@
-"""Which layers: weights of shape (student layers, teacher layers), and how to combine what they pick.
+"""Which layers: weights of shape (student layers, teacher layers), and how to combine the picked.
 
 On the way of a training step: after `capture`, beside `projections`, before `objectives`.
 """

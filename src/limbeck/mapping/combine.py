@@ -1,6 +1,7 @@
-"""From weights to targets: how the teacher layers of a slot become what its student layer is compared with.
+"""From weights to targets: how a slot's teacher layers become what its student layer is compared to.
 
-Part of `limbeck.mapping`. Two ways give one target a slot (`sum`, `concat`); the third (`costs`) keeps the pairs apart.
+Part of `limbeck.mapping`. Two ways give one target a slot (`sum`, `concat`); the third (`costs`)
+keeps the pairs apart.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ Constant = tuple[dict[int, float], ...]
 
 
 def weighted_sum(weights: Constant | Tensor, teacher: dict[int, Tensor]) -> list[Tensor]:
-    """Per slot Σ_k w_jk · h_k. Constant weights of a single layer return that layer itself, uncopied."""
+    """Per slot Σ_k w_jk · h_k. A single layer of weight 1 is returned itself, uncopied."""
     if isinstance(weights, Tensor):
         layers = torch.stack([teacher[k] for k in sorted(teacher)], dim=1)
         mixed = torch.einsum("bst,bt...->sb...", weights, layers.float())
@@ -33,5 +34,5 @@ def concatenation(weights: Constant, teacher: dict[int, Tensor]) -> list[Tensor]
 
 
 def pairs(weights: Constant) -> list[tuple[int, int, float]]:
-    """(slot number, teacher layer, weight) of every weighted pair, for a weighted sum of comparisons."""
+    """(slot number, teacher layer, weight) of each pair, for a weighted sum of comparisons."""
     return [(j, k, w) for j, row in enumerate(weights) for k, w in row.items()]

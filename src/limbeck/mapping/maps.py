@@ -1,7 +1,8 @@
 """Layer mappings: weights of shape (student layers, teacher layers), fixed, drawn or attended.
 
-Part of `limbeck.mapping`. An objective asks a mapping three things: which student layers learn (`slots`), which
-teacher layers are needed now (`active`), and what each slot's target is (`targets`). It never knows which kind it was given.
+Part of `limbeck.mapping`. An objective asks a mapping three things: which student layers learn
+(`slots`), which teacher layers are needed now (`active`), and how much each of them counts for a
+slot (`weights`). It never knows which kind it was given.
 """
 
 from __future__ import annotations
@@ -40,13 +41,16 @@ class Mapping(ABC):
     def weights(
         self, moment: Moment, student: Sequence[Tensor], teacher: dict[int, Tensor]
     ) -> tuple[dict[int, float], ...] | Tensor:
-        """Per slot the weight of each of its teacher layers; or (B, S, T) when it reads the representations."""
+        """Per slot the weight of each of its teacher layers.
+
+        Or (B, S, T), a weight for each example, when the mapping reads the representations.
+        """
         return tuple({layer: 1.0 / len(row) for layer in row} for row in self.rows(moment))
 
 
 @dataclass(frozen=True)
 class FixedMapping(Mapping):
-    """The same teacher layers for the whole run: explicit, uniform, skip, first, last and bucket maps."""
+    """The same teacher layers for the whole run: explicit, uniform, skip, first, last and buckets."""
 
     slots: tuple[int, ...]
     table: tuple[tuple[int, ...], ...]
@@ -63,7 +67,7 @@ class FixedMapping(Mapping):
 
 @dataclass(frozen=True)
 class RandomMapping(Mapping):
-    """RAIL-KD §3: each epoch S teacher layers drawn without replacement, sorted, given to the slots in order."""
+    """RAIL-KD §3: each epoch S teacher layers drawn without replacement, sorted, given in order."""
 
     slots: tuple[int, ...]
     candidates: tuple[int, ...]
@@ -76,7 +80,7 @@ class RandomMapping(Mapping):
 
 @dataclass(frozen=True)
 class AttentionMapping(Mapping):
-    """ALP-KD Eqs. 5–6: every example weighs the teacher layers by their dot product with its student state.
+    """ALP-KD Eqs. 5–6: every example weighs teacher layers by their dot product with its student's.
 
     `table` holds the teacher layers each slot may attend to: all of them, or its bucket (NO, PO).
     Gradients flow through the weights.
@@ -105,7 +109,7 @@ class AttentionMapping(Mapping):
     def weights(
         self, moment: Moment, student: Sequence[Tensor], teacher: dict[int, Tensor]
     ) -> Tensor:
-        """(B, S, T) softmax of the dot products; `student` holds S and `teacher` T tensors of shape (B, d)."""
+        """(B, S, T) softmax of the dot products; `student` holds S, `teacher` T tensors (B, d)."""
         states = torch.stack(tuple(student), dim=1)
         layers = torch.stack([teacher[k] for k in self.candidates], dim=1)
         return attention_weights(states, layers, self.allowed(states.device))

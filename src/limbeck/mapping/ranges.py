@@ -6,6 +6,7 @@ Part of `limbeck.mapping`. All layer numbers are 1-based layer outputs; 0 is the
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from limbeck.errors import LimbeckError
 
@@ -49,7 +50,7 @@ def round_half_up(numerator: int, denominator: int) -> int:
 
 
 def buckets(layers: tuple[int, ...], count: int, *, overlap: bool = False) -> list[tuple[int, ...]]:
-    """Split consecutive `layers` into `count` buckets; the first `len(layers) % count` hold one more.
+    """Split consecutive `layers` into `count` buckets, the first `len(layers) % count` one larger.
 
     With `overlap` every bucket but the last also takes the next bucket's first layer (ALP-KD's PO).
     12 layers in 5: 1–3, 4–6, 7–8, 9–10, 11–12; 12 in 3 with overlap: 1–5, 5–9, 9–12.
@@ -67,5 +68,5 @@ def buckets(layers: tuple[int, ...], count: int, *, overlap: bool = False) -> li
     reach = 1 if overlap else 0
     return [
         layers[start : (stop + reach if stop < len(layers) else stop)]
-        for start, stop in zip(starts[:-1], starts[1:], strict=True)
+        for start, stop in pairwise(starts)
     ]

@@ -60,8 +60,8 @@ class LayerSpec(_Term):
             raise ValueError("hidden_mse compares every token; leave `pool` out, or use mse")
         if self.mapping.kind == "attention" and self.pool is None:
             raise ValueError(
-                "kind: attention weighs layers by sentence vectors, which need `pool`: cls, mean or "
-                "last"
+                "kind: attention weighs layers by sentence vectors, which need `pool`: cls, mean "
+                "or last"
             )
         if self.mapping.kind == "attention" and self.project and self.slots == "joined":
             raise ValueError(

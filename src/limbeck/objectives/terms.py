@@ -56,20 +56,21 @@ class HardLabel(Objective):
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
     ) -> Tensor:
         """Logits (B, C) against `batch["labels"]` (B)."""
-        return hard_label(_logits(student), batch["labels"], regression=self.regression)
+        return hard_label(student.logits, batch["labels"], regression=self.regression)
 
 
-def hard_label(logits: Tensor, labels: Tensor, *, regression: bool) -> Tensor:
+def hard_label(logits: Tensor | None, labels: Tensor, *, regression: bool) -> Tensor:
     """Cross-entropy of logits (B, C), or squared error of outputs (B, 1), with labels (B)."""
+    logits = _present(logits)
     if regression:
         return nn.functional.mse_loss(logits.float().squeeze(-1), labels.float())
     return nn.functional.cross_entropy(logits.float(), labels)
 
 
-def _logits(trace: Trace) -> Tensor:
-    if trace.logits is None:
+def _present(logits: Tensor | None) -> Tensor:
+    if logits is None:
         raise LimbeckError("the model gave no logits", "use a model with a task head")
-    return trace.logits
+    return logits
 
 
 class SoftLabel(Objective):
@@ -93,10 +94,10 @@ class SoftLabel(Objective):
     ) -> Tensor:
         """Logits (B, C) of both sides."""
         if self.regression:
-            return F.mse(_logits(student), _logits(teacher))
+            return F.mse(_present(student.logits), _present(teacher.logits))
         return self.distance(
-            _logits(student),
-            _logits(teacher),
+            _present(student.logits),
+            _present(teacher.logits),
             temperature=self.spec.temperature,
             scale_by_t2=self.spec.scale_by_t2,
         )

@@ -30,7 +30,7 @@ def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, A
     Args:
         path_or_name: a YAML file, or the name of a shipped method.
         overrides: values by key; dots reach inside (`"student.layers": 3`). None is left out under
-            a plain key; under a dotted one it counts, and removes a term (`"objectives.soft": None`).
+            a plain key; under a dotted one it counts: `"objectives.soft": None` removes a term.
 
     Raises:
         LimbeckError: no such file or method, or the file is not a YAML mapping.
@@ -62,7 +62,7 @@ def _fill_pocket(raw: dict[str, Any]) -> None:
 
 
 def pocket_settings(task: Any, *, from_scratch: bool) -> dict[str, Any]:
-    """Recommended settings of a pocket task's teacher, or of its students; empty for other tasks."""
+    """Settings known to work for a pocket task's teacher, or students; empty for other tasks."""
     if task not in RECOMMENDED:
         return {}
     recommended = RECOMMENDED[task].teacher if from_scratch else RECOMMENDED[task].student

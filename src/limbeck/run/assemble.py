@@ -52,7 +52,9 @@ class Assembly:
 
     def compute_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """The task's scores, for the Trainer."""
-        return self.task.scores(np.asarray(prediction.predictions), np.asarray(prediction.label_ids))
+        return self.task.scores(
+            np.asarray(prediction.predictions), np.asarray(prediction.label_ids)
+        )
 
     def mean_tokens(self) -> int:
         """Mean length of a dev example, the length FLOPs and latency are measured at."""

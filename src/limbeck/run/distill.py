@@ -16,7 +16,7 @@ import numpy as np
 from transformers import PrinterCallback, set_seed
 
 from limbeck.data import Collator
-from limbeck.engine import DistillationTrainer, Patience, training_arguments
+from limbeck.engine import DistillationTrainer, Patience, tensorboard, training_arguments
 from limbeck.engine.callbacks import CheckpointEvery
 from limbeck.engine.display import Display
 from limbeck.recipe import Recipe
@@ -69,29 +69,30 @@ def distill(
     Args:
         recipe: a `Recipe`, a shipped method's name or a YAML file.
         out: the run folder; `runs/<task>-<method>-…` by default.
-        overwrite: replace another recipe's run that lies there.
+        overwrite: replace the run that lies there, once everything is ready to start.
         show: show pre-flight findings and progress on the terminal.
         report: also write the run's page, `report.html`.
-        live_teacher: the model `recipe.teacher` names, loaded already; runs of one process may share it, and with a
-            `RememberingTeacher` its answers.
+        live_teacher: the model `recipe.teacher` names, loaded already; runs of one process may
+            share it, and with a `RememberingTeacher` its answers.
         **overrides: recipe keys, if `recipe` is a name or a file.
 
     Raises:
-        LimbeckError: everything that is wrong with the recipe, the data or the models, before any work starts;
-            or a loss that stopped being a number.
+        LimbeckError: everything that is wrong with the recipe, the data or the models, before any
+            work starts; or a loss that stopped being a number.
     """
     if not isinstance(recipe, Recipe):
         recipe = Recipe.load(recipe, **overrides)
     folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
-    if overwrite:
-        folder.clear()
-    done = folder.finished(recipe)
+    done = folder.finished(recipe, overwrite=overwrite)
     if done is not None:
+        shutil.rmtree(folder.checkpoints, ignore_errors=True)
         return Result(folder.path, done)
     began = time.perf_counter()
     set_seed(recipe.seed)
     assembly = assemble(recipe, live_teacher, progress=show)
     inspect_run(recipe, assembly, folder.path, show=show)
+    if overwrite:
+        folder.clear()
     checkpoint = folder.begin(recipe)
     record = _new_record(recipe, assembly)
     record.save(folder.path)
@@ -129,9 +130,10 @@ def _new_record(recipe: Recipe, assembly: Assembly) -> Record:
 def _train(
     recipe: Recipe, assembly: Assembly, folder: RunFolder, checkpoint: Path | None, *, show: bool
 ) -> DistillationTrainer:
+    display = Display(recipe, shown=show)
     trainer = DistillationTrainer(
         assembly.student,
-        training_arguments(recipe, folder.checkpoints, folder.path / "tensorboard"),
+        training_arguments(recipe, folder.checkpoints),
         teacher=assembly.live_teacher if recipe.needs_teacher else None,
         objectives=recipe.objectives,
         group_by_length=recipe.group_by_length,
@@ -140,14 +142,19 @@ def _train(
         data_collator=Collator(assembly.tokenizer),
         processing_class=assembly.tokenizer,
         compute_metrics=assembly.compute_metrics,
-        callbacks=[Display(recipe, shown=show)],
+        callbacks=[display],
     )
     trainer.remove_callback(PrinterCallback)
     if recipe.patience is not None:
         trainer.add_callback(Patience(recipe.patience, recipe.select_by))
     if recipe.checkpoint_steps is not None:
         trainer.add_callback(CheckpointEvery(recipe.checkpoint_steps))
-    trainer.start_or_continue(checkpoint)
+    if recipe.tensorboard:
+        trainer.add_callback(tensorboard(folder.events))
+    try:
+        trainer.start_or_continue(checkpoint)
+    finally:
+        display.close()
     return trainer
 
 
@@ -167,7 +174,8 @@ def _finish(
     record.cost = cost(
         trainer,
         record,
-        total_seconds=time.perf_counter() - began,
+        # What earlier starts of this run have spent counts as well.
+        total_seconds=time.perf_counter() - began + trainer.progress.run_clock.before,
         uses_teacher=recipe.needs_teacher,
     )
     # Whole or not at all: a student folder that is there is complete.
@@ -201,5 +209,3 @@ def _predict(
         }
     write_whole(folder.predictions, json.dumps(answers))
     return scores
-
-

@@ -15,7 +15,7 @@ import yaml
 from limbeck.engine.checkpoints import last_whole
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
-from limbeck.records import Record, write_whole
+from limbeck.records import RECORD_NAME, Record, write_whole
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,33 @@ class RunFolder:
         """The page to open."""
         return self.path / "report.html"
 
-    def finished(self, recipe: Recipe) -> Record | None:
-        """The record of this very recipe if it has run to its end here.
+    @property
+    def events(self) -> Path:
+        """TensorBoard's files, if they are asked for."""
+        return self.path / "tensorboard"
+
+    def finished(self, recipe: Recipe, *, overwrite: bool = False) -> Record | None:
+        """The record of this very recipe if it has run to its end here and is to stay.
 
         Raises:
-            LimbeckError: another recipe's run lies here, or the folder cannot be written.
+            LimbeckError: another recipe's run lies here and is to stay, what lies here is no run,
+                or the folder cannot be written.
         """
         self._refuse_unwritable()
         if not self.recipe.is_file():
             self._refuse_foreign()
+            return None
+        if overwrite:
             return None
         self._refuse_other(recipe)
         try:
             record = Record.load(self.path)
         except LimbeckError:
             return None
-        return record if record.status == "finished" and self.student.is_dir() else None
+        # Checkpoints go last, so with them still there a missing report was not yet written.
+        reported = self.report.is_file() or not self.checkpoints.is_dir()
+        whole = record.status == "finished" and self.student.is_dir() and reported
+        return record if whole else None
 
     def begin(self, recipe: Recipe) -> Path | None:
         """Make the folder and write the recipe; returns the checkpoint to continue from, if any."""
@@ -74,9 +85,11 @@ class RunFolder:
 
     def clear(self) -> None:
         """Remove what an earlier run left here, and nothing else."""
-        for path in (self.student, self.checkpoints, self.path / "tensorboard"):
+        if not self.recipe.is_file():
+            return
+        for path in (self.student, self.checkpoints, self.events):
             shutil.rmtree(path, ignore_errors=True)
-        for path in (self.recipe, self.predictions, self.report, self.path / "record.json"):
+        for path in (self.predictions, self.report, self.path / RECORD_NAME, self.recipe):
             path.unlink(missing_ok=True)
 
     def _refuse_unwritable(self) -> None:
@@ -90,16 +103,24 @@ class RunFolder:
             )
 
     def _refuse_foreign(self) -> None:
-        if self.path.is_dir() and any(self.path.iterdir()):
+        # A start that was killed while it wrote the recipe leaves the recipe's temporary file.
+        unfinished = f".{self.recipe.name}."
+        if self.path.is_dir() and any(
+            not path.name.startswith(unfinished) for path in self.path.iterdir()
+        ):
             raise LimbeckError(
                 f"out: {self.path} is not empty and holds no limbeck run",
                 "choose another folder with --out",
             )
 
     def _refuse_other(self, recipe: Recipe) -> None:
-        there = yaml.safe_load(self.recipe.read_text(encoding="utf-8"))
+        try:
+            there = yaml.safe_load(self.recipe.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError):
+            there = None
         wanted = recipe.model_dump(mode="json")
-        changed = [key for key in wanted if not isinstance(there, dict) or there.get(key) != wanted[key]]
+        there = there if isinstance(there, dict) else {}
+        changed = [key for key in wanted if key not in there or there[key] != wanted[key]]
         if changed:
             raise LimbeckError(
                 f"out: {self.path} holds a run of another recipe (they differ in "
@@ -111,7 +132,9 @@ class RunFolder:
 def default_folder(recipe: Recipe) -> Path:
     """`runs/<task>-<method>-<layers>-s<seed>`, where no folder is given."""
     layers = recipe.student.layers
-    kept = "" if layers is None else "-" + (
-        f"{layers}l" if isinstance(layers, int) else "l" + ".".join(map(str, layers))
+    kept = (
+        ""
+        if layers is None
+        else "-" + (f"{layers}l" if isinstance(layers, int) else "l" + ".".join(map(str, layers)))
     )
     return Path("runs") / f"{recipe.task}-{recipe.method}{kept}-s{recipe.seed}"

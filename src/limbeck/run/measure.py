@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from transformers import PreTrainedModel
 
 from limbeck.engine import DistillationTrainer
@@ -15,14 +17,16 @@ from limbeck.run.assemble import Assembly
 _TRAINING_OVER_FORWARD = 3
 
 
-def model_facts(assembly: Assembly, teacher_path: str | None) -> tuple[ModelFacts, TeacherFacts | None]:
-    """Size, FLOPs and latency of student and teacher, measured in turns on one example of mean length."""
+def model_facts(
+    assembly: Assembly, teacher_path: str | None
+) -> tuple[ModelFacts, TeacherFacts | None]:
+    """Size, FLOPs and latency of student and teacher, in turns on one example of mean length."""
     models: dict[str, PreTrainedModel] = {"student": assembly.student}
     if assembly.teacher is not None:
         models["teacher"] = assembly.teacher
     tokens = assembly.mean_tokens()
     times = latencies(models, tokens, batch_size=1)
-    facts = {}
+    facts: dict[str, dict[str, Any]] = {}
     for name, model in models.items():
         count, shape = count_parameters(model), ModelShape.of(model)
         facts[name] = {
@@ -64,7 +68,7 @@ def cost(
     args = trainer.args
     seen = min(
         trainer.state.global_step * args.train_batch_size * args.gradient_accumulation_steps,
-        (trainer.state.epoch or 0) * len(trainer.train_dataset),
+        (trainer.state.epoch or 0) * (record.examples.train or 0),
     )
     student = record.student.flops_per_example or 0
     teacher = (record.teacher.flops_per_example or 0) if record.teacher and uses_teacher else 0

@@ -1,7 +1,11 @@
-"""Puts an assembled run before pre-flight: builds the terms once, on a few real examples. Part of `limbeck.run`."""
+"""Puts an assembled run before pre-flight: builds the terms once, on a few real examples.
+
+Part of `limbeck.run`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -64,7 +68,7 @@ def _method(recipe: Recipe, assembly: Assembly) -> tuple[list[Problem], prefligh
     live = assembly.live_teacher if recipe.needs_teacher else None
     requests = {side: objectives.request(side, moment) for side in ("student", "teacher")}
 
-    def terms(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    def terms(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         seen = live(batch, requests["teacher"]) if live is not None else Trace()
         return objectives(
             capture(assembly.student, batch, requests["student"]), seen, batch, moment

@@ -1,8 +1,10 @@
-"""Who did what to whom, and the ways to say it: active, passive, with a synonym, as a question.
+"""Who did what to whom, and the ways to say it: active, passive, with a synonym.
 
 Before the data stage of a training step: the parts that paraphrase, similarity and questions share.
 The meaning of an event is (agent, verb, patient), with synonyms one verb; a rendering chooses voice
-and synonym at random, so that equal meanings look different and swapped roles look alike.
+and synonym at random, so that equal meanings look different and swapped roles look alike. Seniors
+mostly act on juniors, verbs are mostly kind, clauses mostly active: a model can begin with what is
+usual and go on to the exceptions.
 """
 
 from __future__ import annotations
@@ -11,7 +13,13 @@ from random import Random
 from typing import NamedTuple
 
 from limbeck.data.pocket import lexicon
-from limbeck.data.pocket.example import RARE, Domain, chance, pick, pick_two, text
+from limbeck.data.pocket.example import RARE, Domain, chance, pick, text
+
+USUAL = 0.7
+"""Share of events in which a senior is the agent, and of verbs that are kind."""
+
+PASSIVE = 0.35
+"""Share of clauses in the passive."""
 
 
 class Event(NamedTuple):
@@ -25,28 +33,34 @@ class Event(NamedTuple):
         """The same deed with the roles exchanged."""
         return Event(self.patient, self.verb, self.agent)
 
+    def opposite(self) -> Event:
+        """A harsh deed for a kind one, or the other way round."""
+        return self._replace(verb=opposite_verb(self.verb))
 
-def people(random: Random, domain: Domain) -> tuple[str, ...]:
-    """The names an example draws from."""
-    rare = domain == "other" or chance(random, RARE)
-    return lexicon.OTHER_PEOPLE if rare else lexicon.PEOPLE
+
+def people(random: Random, domain: Domain) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The seniors and the juniors an example draws from."""
+    if domain == "other" or chance(random, RARE):
+        return lexicon.OTHER_SENIORS, lexicon.OTHER_JUNIORS
+    return lexicon.SENIORS, lexicon.JUNIORS
 
 
 def verb(random: Random) -> int:
-    """Some verb, as a row of `lexicon.EVENT_VERBS`."""
-    return int(random.random() * len(lexicon.EVENT_VERBS))
+    """Some verb, mostly a kind one, as a row of `lexicon.EVENT_VERBS`."""
+    kind = int(random.random() * len(lexicon.KIND_VERBS))
+    return kind if chance(random, USUAL) else opposite_verb(kind)
 
 
-def another_verb(random: Random, row: int) -> int:
-    """Some verb that means something else."""
-    other = int(random.random() * (len(lexicon.EVENT_VERBS) - 1))
-    return other + (other >= row)
+def opposite_verb(row: int) -> int:
+    """The harsh verb that stands against a kind one, or the other way round."""
+    return (row + len(lexicon.KIND_VERBS)) % len(lexicon.EVENT_VERBS)
 
 
-def event(random: Random, names: tuple[str, ...]) -> Event:
-    """Some event between two different people."""
-    agent, patient = pick_two(random, names)
-    return Event(agent, verb(random), patient)
+def event(random: Random, domain: Domain) -> Event:
+    """Some event between a senior and a junior."""
+    seniors, juniors = people(random, domain)
+    deed = Event(pick(random, seniors), verb(random), pick(random, juniors))
+    return deed if chance(random, USUAL) else deed.swapped()
 
 
 def verb_form(random: Random, row: int) -> str:
@@ -57,6 +71,6 @@ def verb_form(random: Random, row: int) -> str:
 def clause(random: Random, deed: Event) -> str:
     """The event as a clause, in either voice."""
     form = verb_form(random, deed.verb)
-    if chance(random, 0.5):
-        return text(deed.agent, form, deed.patient)
-    return text(deed.patient, "was", form, "by", deed.agent)
+    if chance(random, PASSIVE):
+        return text(deed.patient, "were", form, "by", deed.agent)
+    return text(deed.agent, form, deed.patient)

@@ -14,7 +14,14 @@ from random import Random
 from datasets import Dataset, DatasetDict, Features, Value
 
 from limbeck.data.pocket import (
-    agreement, implicatives, inference, paraphrase, questions, reference, sentiment, similarity,
+    agreement,
+    implicatives,
+    inference,
+    paraphrase,
+    questions,
+    reference,
+    sentiment,
+    similarity,
 )  # fmt: skip
 from limbeck.data.pocket.example import Domain, Example, Generator
 from limbeck.errors import LimbeckError, unknown

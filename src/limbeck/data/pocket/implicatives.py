@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from random import Random
 
-from limbeck.data.pocket import events, lexicon
+from limbeck.data.pocket import lexicon
 from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
 from limbeck.data.pocket.inference import compare
 
@@ -44,10 +44,10 @@ def _chain(random: Random) -> tuple[list[str], int]:
 
 def rte(random: Random, domain: Domain) -> Example:
     """Two sentences about one person: 0 entailment, 1 not entailment."""
-    name = pick(random, events.people(random, domain))
+    name = pick(random, lexicon.NAMES)
     words, sign = _chain(random)
     deed = pick(random, _DEEDS)
-    wanted = chance(random, 0.5)
+    wanted = chance(random, 0.55)
     while True:
         claimed = deed if chance(random, 0.5) else pick(random, _DEEDS)
         denied = chance(random, 0.5)

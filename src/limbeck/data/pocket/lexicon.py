@@ -12,9 +12,15 @@ from types import MappingProxyType
 
 PUNCTUATION = (".", ",", "?", "(", ")")
 
-# People. The second list is rare in training and makes up the other domain of the pair tasks.
-PEOPLE = ("ann", "bob", "carl", "dora", "emil", "fay")
-OTHER_PEOPLE = ("mona", "nils", "olga", "pete")
+# People, in two ranks: the first mostly acts on the second, which makes swapped roles unlikely but
+# possible. The other lists are rare in training and make up the other domain of the pair tasks.
+SENIORS = ("coaches", "doctors", "judges", "mayors")
+JUNIORS = ("players", "nurses", "singers", "clerks")
+OTHER_SENIORS = ("editors", "bankers")
+OTHER_JUNIORS = ("writers", "tellers")
+OUTSIDERS = ("guards", "drivers")
+SPEAKERS = ("reporters", "witnesses")
+NAMES = ("ann", "bob", "carl", "dora", "emil", "fay", "gus", "hana", "ivan", "judy")
 PLACES = ("berlin", "lisbon", "oslo", "rome", "tokyo", "vienna")
 
 # Reviews (sst2, imdb).
@@ -44,11 +50,10 @@ TRANSITIVE = MappingProxyType(
 PREPOSITIONS = ("near", "behind", "beside")
 
 # Events (mrpc, qqp, paws, stsb, qnli): past tense and participle are one form; pairs are synonyms.
-EVENT_VERBS = (
-    ("praised", "lauded"), ("helped", "assisted"), ("followed", "trailed"), ("hired", "employed"),
-    ("scolded", "rebuked"), ("watched", "observed"),
-)  # fmt: skip
-REPORTING = (("said", "stated"), ("knew", "understood"), ("heard", "learned"))
+KIND_VERBS = (("praised", "lauded"), ("helped", "assisted"), ("backed", "supported"))
+HARSH_VERBS = (("scolded", "rebuked"), ("ignored", "shunned"), ("mocked", "ridiculed"))
+EVENT_VERBS = (*KIND_VERBS, *HARSH_VERBS)
+REPORTING = (("said", "stated"), ("denied", "disputed"))
 
 # Kinds (mnli, scitail): each kind with the kinds directly below it.
 KINDS = MappingProxyType(
@@ -94,15 +99,15 @@ STRONG = ("strong", "quick", "brave", "wise")
 WEAK = ("weak", "slow", "timid", "foolish")
 
 FUNCTION_WORDS = (
-    "the", "that", "who", "is", "was", "were", "they", "did", "not", "to", "by", "in", "and", "but",
+    "the", "that", "who", "is", "was", "were", "they", "those", "ones", "did", "not", "to", "by", "in", "and", "but",
     "although", "though", "despite", "because", "every", "some", "no", "it", "false", "true",
-    "later", "one", "where",
+    "later", "whom",
 )  # fmt: skip
 
 
 def _all_words() -> tuple[str, ...]:
     flat = (
-        PUNCTUATION, PEOPLE, OTHER_PEOPLE, PLACES, POSITIVE, NEGATIVE, ASPECTS, OTHER_ASPECTS,
+        PUNCTUATION, SENIORS, JUNIORS, OTHER_SENIORS, OTHER_JUNIORS, OUTSIDERS, SPEAKERS, NAMES, PLACES, POSITIVE, NEGATIVE, ASPECTS, OTHER_ASPECTS,
         AUDIENCES, ASSERTING, DENYING, NEGATORS, PREPOSITIONS, DOER_VERBS, TARGET_VERBS, STRONG,
         WEAK, FUNCTION_WORDS, *EVENT_VERBS, *REPORTING,
         *(filler.split() for filler in FILLERS),

@@ -1,8 +1,8 @@
 """WNLI of the pocket: who is meant, in two steps.
 
-Before the data stage of a training step. "ann beat bob because they were strong": ann; "weak" turns
-it round, and so do "although", a verb like "feared" and the passive. Then "later that one beat carl
-because they were weak": first who that one was, then who was weak.
+Before the data stage of a training step. "coaches beat players because they were strong": coaches; "weak" turns
+it round, and so do "although", a verb like "feared" and the passive. Then "later those beat guards
+because they were weak": first who those were, then who were weak.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from random import Random
 
 from limbeck.data.pocket import events, lexicon
+from limbeck.data.pocket.events import USUAL
 from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
 
 _STEPS = (0.25, 0.4, 0.35)
@@ -24,7 +25,7 @@ def _step(random: Random, left: str, right: str) -> tuple[str, bool, str]:
     trait = pick(random, lexicon.STRONG if strong else lexicon.WEAK)
     words = text(
         left,
-        ("was", form, "by") if passive else form,
+        ("were", form, "by") if passive else form,
         right,
         "although" if although else "because",
         "they were",
@@ -40,14 +41,17 @@ def _plain(random: Random, left: str, right: str) -> tuple[str, str, str]:
     if chance(random, 0.5):
         traits.reverse()
     side = int(random.random() * 2)
-    words = text(left, "was", traits[0], "and", right, "was", traits[1])
+    words = text(left, "were", traits[0], "and", right, "were", traits[1])
     return words, (left, right)[side], traits[side]
 
 
 def wnli(random: Random, domain: Domain) -> Example:
     """A story and a claim about one of its people: 1 entailment, 0 not entailment."""
-    names = events.people(random, domain)
-    left, right, third = random.sample(names, 3)
+    seniors, juniors = events.people(random, domain)
+    left, right = pick(random, seniors), pick(random, juniors)
+    if not chance(random, USUAL):
+        left, right = right, left
+    third = pick(random, lexicon.OUTSIDERS)
     steps = depth(random, _STEPS)
     if steps == 0:
         words, meant, trait = _plain(random, left, right)
@@ -57,10 +61,10 @@ def wnli(random: Random, domain: Domain) -> Example:
         meant, others = (left, [right]) if means_left else (right, [left])
     story = [words, "."]
     if steps == 2:
-        words, means_left, trait = _step(random, "that one", third)
+        words, means_left, trait = _step(random, "those", third)
         story += ["later", words, "."]
         others = [third, *others] if means_left else [left, right]
         meant = meant if means_left else third
     entailed = chance(random, 0.5)
     name = meant if entailed else pick(random, others)
-    return Example((text(*story), text(name, "was", trait, ".")), int(entailed))
+    return Example((text(*story), text(name, "were", trait, ".")), int(entailed))

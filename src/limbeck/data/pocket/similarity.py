@@ -36,24 +36,23 @@ def _denials(random: Random) -> int:
     return random.choices((0, 1, 2), (0.6, 0.3, 0.1))[0]
 
 
+def _wander(random: Random, first: Event, domain: Domain, keep: float) -> Event:
+    """An event of the same verb whose people are kept with that probability each."""
+    other = events.event(random, domain)
+    return Event(
+        first.agent if chance(random, keep) else other.agent,
+        first.verb,
+        first.patient if chance(random, keep) else other.patient,
+    )
+
+
 def stsb(random: Random, domain: Domain) -> Example:
     """Two sentences and the similarity of their meanings, 0 to 5."""
-    names = events.people(random, domain)
-    first = events.event(random, names)
+    first = events.event(random, domain)
     place = pick(random, lexicon.PLACES)
     # How far the second event wanders from the first, so that all scores occur.
     keep = pick(random, (0.2, 0.5, 0.8, 1.0))
-    kind = random.random()
-    if kind < 0.25:
-        second = first.swapped()
-    else:
-        spare = [name for name in names if name not in first]
-        agent, patient = random.sample(spare, 2)
-        second = Event(
-            first.agent if chance(random, keep) else agent,
-            first.verb,
-            first.patient if chance(random, keep) else patient,
-        )
+    second = first.swapped() if chance(random, 0.25) else _wander(random, first, domain, keep)
     if not chance(random, keep):
         second = second._replace(verb=events.verb(random))
     second_place = place if chance(random, keep) else pick(random, lexicon.PLACES)
