@@ -1,7 +1,8 @@
 """What distillation adds to a step: our `kd` and `pkd-skip` steps over the floor.
 
-The floor is the same student's plain fine-tuning step by `transformers.Trainer`, plus one teacher forward pass without gradients.
-All are measured in turns in one run, on the same batches, and medians are compared. The bar is 1.10.
+The floor is the same student's plain fine-tuning step by `transformers.Trainer`, plus one teacher forward
+pass without gradients. All are measured in turns in one run, on the same batches, and medians are compared.
+The bar is 1.10.
 
     python benchmarks/overhead.py [--rounds 5] [--steps 6] [--tokens 64] [--batch 32]
 
@@ -112,9 +113,7 @@ def teacher_forward(
     seconds = []
     for step in range(steps):
         part = data[step * batch : (step + 1) * batch]
-        inputs = {
-            name: part[name].to(teacher.device) for name in ("input_ids", "attention_mask")
-        }
+        inputs = {name: part[name].to(teacher.device) for name in ("input_ids", "attention_mask")}
         began = time.perf_counter()
         with torch.no_grad(), torch.autocast(teacher.device.type, torch.bfloat16, enabled=bf16):
             teacher(**inputs)
@@ -135,9 +134,7 @@ def measure(args: argparse.Namespace, *, bf16: bool) -> dict[str, float]:
         for _ in range(args.rounds):
             times["plain"] += train(Trainer(student, settings, train_dataset=data))
             teacher.to(student.device)
-            times["teacher"] += teacher_forward(
-                teacher, data, args.steps, args.batch, bf16=bf16
-            )
+            times["teacher"] += teacher_forward(teacher, data, args.steps, args.batch, bf16=bf16)
             for method in METHODS:
                 ours = DistillationTrainer(
                     student, settings, teacher=teacher, method=method, train_dataset=data

@@ -1,7 +1,8 @@
 """Seven ways to train a short student on real GLUE, against each other.
 
-MiniLM-6 teacher; 3- and 2-layer students from the first layers of the same pretrained encoder; STS-B, MRPC and 10,000 rows of
-SST-2; three seeds; bf16. Every run of a task sees the same rows, epochs, rate and initial student.
+MiniLM-6 teacher; 3- and 2-layer students from the first layers of the same pretrained encoder; STS-B, MRPC
+and 10,000 rows of SST-2; three seeds; bf16. Every run of a task sees the same rows, epochs, rate and initial
+student.
 
     python benchmarks/real_glue.py --model MINILM_DIR --data GLUE_DIR [--work DIR] [--seeds 3]
 
@@ -14,9 +15,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from study import Cell, Study
+from study import Cell, Study, student_cells
 
-METHODS = ("finetune", "kd", "pkd-skip", "ckd-no", "alp-kd", "rail-kd-l", "rail-kd-c")
 TASKS: dict[str, dict[str, Any]] = {
     "sst2": {"train_rows": 10_000, "batch_size": 32},
     "stsb": {},
@@ -26,8 +26,6 @@ COMMON = {"lr": 1e-4, "precision": "bf16"}
 # One pass for the students: what two processor cores can do for 126 runs.
 STUDENT = {"epochs": 1, "batch_size": 16}
 TEACHER = {"epochs": 3, "batch_size": 32, "seed": 1}
-# Relative cost of one student run, to order the cells by.
-COST = {"sst2": 1.0, "stsb": 1.2, "mrpc": 1.5}
 
 
 def teacher_cell(task: str, model: str, data: str) -> Cell:
@@ -36,30 +34,21 @@ def teacher_cell(task: str, model: str, data: str) -> Cell:
     return Cell(f"{task}-teacher", "finetune", {**settings, "student.init": model})
 
 
-def student_cells(task: str, model: str, data: str, teacher: Path, seeds: int) -> list[Cell]:
-    """Every method, depth and seed; a whole round of methods before the next seed."""
-    cells = []
-    for seed in range(1, seeds + 1):
-        for layers in (2, 3):
-            for method in METHODS:
-                settings = {
-                    **COMMON,
-                    **STUDENT,
-                    **TASKS[task],
-                    "task": task,
-                    "data": data,
-                    "seed": seed,
-                    "teacher": str(teacher),
-                    "student.init": model,
-                    "student.layers": layers,
-                }
-                cost = 100 * seed + layers * COST[task]
-                cells.append(Cell(f"{task}-{method}-{layers}l-s{seed}", method, settings, cost))
-    return cells
+def students(task: str, args: argparse.Namespace, seed: int) -> list[Cell]:
+    """One seed of every method and depth on a task."""
+    settings = {
+        **COMMON,
+        **STUDENT,
+        **TASKS[task],
+        "data": args.data,
+        "teacher": str(args.work / f"{task}-teacher"),
+        "student.init": args.model,
+    }
+    return student_cells(task, settings, layers=(2, 3), seed=seed)
 
 
 def main() -> None:
-    """Teachers first, then students task by task within each seed."""
+    """Teachers first, then the students of one seed after the other, the cheapest task first."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, help="folder of the pretrained 6-layer encoder")
     parser.add_argument("--data", required=True, help="GLUE folder")
@@ -72,10 +61,9 @@ def main() -> None:
     study.run([teacher_cell(task, args.model, args.data) for task in args.tasks])
     if args.only_teachers:
         return
-    for seeds in range(1, args.seeds + 1):
+    for seed in range(1, args.seeds + 1):
         for task in args.tasks:
-            teacher = args.work / f"{task}-teacher"
-            study.run(student_cells(task, args.model, args.data, teacher, seeds), teacher)
+            study.run(students(task, args, seed), args.work / f"{task}-teacher")
 
 
 if __name__ == "__main__":

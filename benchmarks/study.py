@@ -1,9 +1,9 @@
 """The machinery of a comparison of methods: many runs, resumable, cheapest first, one record each.
 
-A study is a list of `Cell`s. Each becomes an ordinary limbeck run; its record (and answers) are copied into the study's folder
-under `benchmarks/records/`, which is what the tables in the docs are made of. A cell whose record lies there is not run again, so
-a study that was stopped goes on where it was, and what there is can always be printed as a table. Several processes may work on one
-study: a cell is claimed by a lock file.
+A study is a list of `Cell`s. Each becomes an ordinary limbeck run; its record is copied into the study's folder
+under `benchmarks/records/`, which is what the tables in the docs are made of. A cell whose record lies there is
+not run again, so a study that was stopped goes on where it was, and what there is can always be printed as a
+table. Several processes may work on one study: a cell is claimed by a lock file.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from limbeck.run import distill
 from limbeck.teachers import Teacher
 
 RECORDS = Path(__file__).parent / "records"
+METHODS = ("finetune", "kd", "pkd-skip", "ckd-no", "alp-kd", "rail-kd-l", "rail-kd-c")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,22 @@ class Cell:
     method: str
     settings: dict[str, Any] = field(default_factory=dict)
     cost: float = 1.0
+
+
+def student_cells(
+    task: str, settings: dict[str, Any], *, layers: Iterable[int], seed: int, cost: float = 1.0
+) -> list[Cell]:
+    """Every method at every depth, one seed: a whole round, so that a stopped study can be compared."""
+    return [
+        Cell(
+            f"{task}-{method}-{depth}l-s{seed}",
+            method,
+            {**settings, "task": task, "seed": seed, "student.layers": depth},
+            cost * depth,
+        )
+        for depth in layers
+        for method in METHODS
+    ]
 
 
 @dataclass

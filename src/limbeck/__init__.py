@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from limbeck.engine import DistillationTrainer
     from limbeck.errors import LimbeckError
     from limbeck.recipe import Recipe
-    from limbeck.run import Result, distill, evaluate
+    from limbeck.run.distill import Result, distill
+    from limbeck.run.evaluate import evaluate
 
 __all__ = [
     "DistillationTrainer",

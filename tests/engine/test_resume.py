@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny_runs as tiny
 import torch
 
+import tiny_runs as tiny
 from limbeck.data import Collator
 from limbeck.engine import DistillationTrainer, training_arguments
 from limbeck.engine.callbacks import CheckpointEvery

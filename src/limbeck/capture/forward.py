@@ -144,7 +144,10 @@ def _inputs(
         shift = getattr(model, "prepare_decoder_input_ids_from_labels", None)
         if shift is not None and labels is not None and labels.dim() == 2:
             inputs["decoder_input_ids"] = shift(labels=labels)
-    if "use_cache" in names and not plan.logits:
+    # Nothing is generated. With logits the model's own way is kept, as caching changes last bits:
+    # encoder-decoders do without a cache when they are given labels.
+    trains_decoder = "decoder" in plan.stacks and batch.get("labels") is not None
+    if "use_cache" in names and (trains_decoder or not plan.logits):
         inputs.setdefault("use_cache", False)
     if any(not part.stack.declared for part in plan.parts):
         inputs["output_hidden_states"] = any(part.hidden for part in plan.parts)

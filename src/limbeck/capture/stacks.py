@@ -100,7 +100,9 @@ class Anatomy:
     plans: dict[Any, Any] = field(default_factory=dict)
 
 
-_anatomies: weakref.WeakKeyDictionary[nn.Module, Anatomy] = weakref.WeakKeyDictionary()
+# By id, taken out when the model is freed: torch.compile guards an entry of a plain dictionary
+# by its number alone, but all entries of a WeakKeyDictionary, which other models come and go from.
+_anatomies: dict[int, Anatomy] = {}
 
 
 def anatomy_of(model: PreTrainedModel) -> Anatomy:
@@ -113,13 +115,15 @@ def anatomy_of(model: PreTrainedModel) -> Anatomy:
     anatomy = known_anatomy(model)
     if anatomy is None:
         refuse_wrapped(model)
-        anatomy = _anatomies[model] = _explore(model)
+        if id(model) not in _anatomies:
+            weakref.finalize(model, _anatomies.pop, id(model), None)
+        anatomy = _anatomies[id(model)] = _explore(model)
     return anatomy
 
 
 def known_anatomy(model: PreTrainedModel) -> Anatomy | None:
     """The anatomy found before, None if there is none or the model's layers have changed since."""
-    anatomy = _anatomies.get(model)
+    anatomy = _anatomies.get(id(model))
     if anatomy is None or not all(stack.is_current() for stack in anatomy.stacks.values()):
         return None
     return anatomy

@@ -81,7 +81,7 @@ class Display(TrainerCallback):
         if not state.is_world_process_zero or not metrics or "eval_primary" not in metrics:
             return
         self.console.print(
-            f"{self.name}  epoch {state.epoch:.0f}/{args.num_train_epochs:g}  "
+            f"{self.name}  epoch {state.epoch:.3g}/{args.num_train_epochs:g}  "
             f"dev {metrics['eval_primary']:.2f}",
             markup=False,
             highlight=False,

@@ -1,4 +1,4 @@
-"""From weights to targets: how a slot's teacher layers become what its student layer is compared to.
+"""From weights to targets: how a slot's teacher layers become what its student is compared with.
 
 Part of `limbeck.mapping`. Two ways give one target a slot (`sum`, `concat`); the third (`costs`)
 keeps the pairs apart.

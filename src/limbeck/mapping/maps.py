@@ -50,7 +50,7 @@ class Mapping(ABC):
 
 @dataclass(frozen=True)
 class FixedMapping(Mapping):
-    """The same teacher layers for the whole run: explicit, uniform, skip, first, last and buckets."""
+    """The same teacher layers for the whole run: explicit, uniform, skip, first, last, buckets."""
 
     slots: tuple[int, ...]
     table: tuple[tuple[int, ...], ...]

@@ -2,8 +2,8 @@
 
 Before the data stage of a training step. Subjects are held from their verbs by prepositional
 phrases and by relative clauses, which nest ("the dogs that the girl near the cats sees sleep"). An
-unacceptable sentence has exactly one verb in the wrong number. Nouns of both numbers are everywhere,
-so neither the words nor the nearest noun tell.
+unacceptable sentence has exactly one verb in the wrong number. Nouns of both numbers are
+everywhere, so neither the words nor the nearest noun tell.
 """
 
 from __future__ import annotations

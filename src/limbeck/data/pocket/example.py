@@ -48,7 +48,7 @@ def chance(random: Random, probability: float) -> bool:
 
 
 def depth(random: Random, weights: Sequence[float]) -> int:
-    """A depth from 0 on, by its weight: easy examples are what a deep model starts to learn from."""
+    """A depth from 0 on, by its weight; a deep model starts to learn from the shallow ones."""
     return random.choices(range(len(weights)), weights)[0]
 
 

@@ -32,6 +32,7 @@ class Statement(NamedTuple):
     action: str
 
     def words(self) -> str:
+        """The statement as a text, without its full stop."""
         return text(*self.prefixes, self.quantifier, self.kind, self.action)
 
     def effective(self) -> str:

@@ -93,21 +93,22 @@ DEEDS = MappingProxyType(
 )
 
 # Reference (wnli). Of "X beat Y because they were strong" `they` is X; "feared" turns it round.
-DOER_VERBS = ("beat", "outran", "tricked", "rescued")
+DOER_VERBS = ("defeated", "outpaced", "tricked", "rescued")
 TARGET_VERBS = ("feared", "admired", "envied")
 STRONG = ("strong", "quick", "brave", "wise")
 WEAK = ("weak", "slow", "timid", "foolish")
 
 FUNCTION_WORDS = (
-    "the", "that", "who", "is", "was", "were", "they", "those", "ones", "did", "not", "to", "by", "in", "and", "but",
-    "although", "though", "despite", "because", "every", "some", "no", "it", "false", "true",
-    "later", "whom",
+    "the", "that", "who", "whom", "is", "was", "were", "they", "those", "did", "not", "to", "by",
+    "in", "and", "but", "although", "though", "despite", "because", "every", "some", "no", "it",
+    "false", "true", "later",
 )  # fmt: skip
 
 
 def _all_words() -> tuple[str, ...]:
     flat = (
-        PUNCTUATION, SENIORS, JUNIORS, OTHER_SENIORS, OTHER_JUNIORS, OUTSIDERS, SPEAKERS, NAMES, PLACES, POSITIVE, NEGATIVE, ASPECTS, OTHER_ASPECTS,
+        PUNCTUATION, SENIORS, JUNIORS, OTHER_SENIORS, OTHER_JUNIORS, OUTSIDERS, SPEAKERS, NAMES,
+        PLACES, POSITIVE, NEGATIVE, ASPECTS, OTHER_ASPECTS,
         AUDIENCES, ASSERTING, DENYING, NEGATORS, PREPOSITIONS, DOER_VERBS, TARGET_VERBS, STRONG,
         WEAK, FUNCTION_WORDS, *EVENT_VERBS, *REPORTING,
         *(filler.split() for filler in FILLERS),

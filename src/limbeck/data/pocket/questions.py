@@ -1,8 +1,9 @@
 """QNLI of the pocket: does the sentence hold the answer to the question?
 
-Before the data stage of a training step. "who praised players ?" is answered by a sentence that affirms
-that somebody praised (or lauded) players, in either voice, and not by one that denies it, tells it of
-other people, or has players do the praising. Denials nest ("it is false that it is true that ...").
+Before the data stage of a training step. "who praised players ?" is answered by a sentence that
+affirms that somebody praised (or lauded) players, in either voice, and not by one that denies it,
+tells it of other people, or has players do the praising. Denials nest ("it is false that it is true
+that ...").
 """
 
 from __future__ import annotations

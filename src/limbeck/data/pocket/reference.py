@@ -1,8 +1,8 @@
 """WNLI of the pocket: who is meant, in two steps.
 
-Before the data stage of a training step. "coaches beat players because they were strong": coaches; "weak" turns
-it round, and so do "although", a verb like "feared" and the passive. Then "later those beat guards
-because they were weak": first who those were, then who were weak.
+Before the data stage of a training step. "coaches defeated players because they were strong":
+coaches; "weak" turns it round, and so do "although", a verb like "feared" and the passive. Then
+"later those defeated guards because they were weak": first who those were, then who were weak.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from random import Random
 from limbeck.data.pocket import lexicon
 from limbeck.data.pocket.example import Domain, Example, chance, depth, pick
 
-_DEPTHS = (0.0, 0.2, 0.15, 0.2, 0.25, 0.2)
+_DEPTHS = (0.0, 0.3, 0.2, 0.15, 0.15, 0.2)
 _FLIP = 0.25
-_LONGEST = 28
+_LONGEST = 26
 
 
 def opinion(random: Random, levels: int, domain: Domain) -> tuple[list[str], bool]:
@@ -69,7 +69,7 @@ def sst2(random: Random, domain: Domain) -> Example:
 
 
 def imdb(random: Random, domain: Domain) -> Example:
-    """A short review of other films, with sentences around the opinion that say nothing about it."""
+    """A short review of other films, with sentences that say nothing around the opinion."""
     words, positive = _short_opinion(random, "other")
     before, after = (pick(random, ("", *lexicon.FILLERS)) for _ in range(2))
     sentences = [part for part in (before, " ".join(words), after) if part]

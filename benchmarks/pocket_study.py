@@ -1,0 +1,42 @@
+"""Seven ways to train a shallower student on two pocket tasks, against each other.
+
+A 12-layer teacher trained from scratch; 6-, 4- and 2-layer students from its first layers; three seeds; bf16.
+Needs nothing but limbeck.
+
+    python benchmarks/pocket_study.py [--work DIR] [--seeds 3] [--tasks sst2 mrpc]
+
+Resumable: run it again and it goes on. `limbeck table benchmarks/records/pocket_study` prints what there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from study import Cell, Study, student_cells
+
+TASKS = ("sst2", "mrpc")
+COMMON = {"data": "pocket", "precision": "bf16"}
+LAYERS = (2, 4, 6)
+
+
+def main() -> None:
+    """Teachers first, then the students of one seed after the other."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, default=Path("runs/pocket_study"))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS))
+    args = parser.parse_args()
+    study = Study("pocket_study", args.work)
+    for task in args.tasks:
+        settings = {**COMMON, "task": task, "seed": 1, "student.init": "pocket"}
+        study.run([Cell(f"{task}-teacher", "finetune", settings)])
+    for seed in range(1, args.seeds + 1):
+        for task in args.tasks:
+            teacher = args.work / f"{task}-teacher"
+            settings = {**COMMON, "teacher": str(teacher), "student.init": "teacher"}
+            study.run(student_cells(task, settings, layers=LAYERS, seed=seed), teacher)
+
+
+if __name__ == "__main__":
+    main()

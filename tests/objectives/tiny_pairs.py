@@ -1,0 +1,94 @@
+"""Tiny random teacher–student pairs, a padded batch, and what Hugging Face itself says of them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+import transformers as hf
+
+from limbeck.capture import Trace, capture
+from limbeck.moment import Moment
+from limbeck.objectives import ModelShape, Objectives, Shape
+from limbeck.recipe import Recipe
+from limbeck.teachers import Teacher
+
+VOCABULARY, PAD = 40, 0
+LENGTHS = (7, 5, 3, 6)
+CLASSES = 3
+# pkd leaves its map to the user; this one asks little of the models.
+GIVEN: dict[str, dict[str, Any]] = {"pkd": {"objectives.patience.mapping.layers": {1: 4}}}
+
+
+@functools.cache
+def bert(layers: int, width: int, seed: int, classes: int = CLASSES) -> Any:
+    """A random BERT classifier in eval mode; the same one for the same arguments."""
+    torch.manual_seed(seed)
+    config = hf.BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=20,
+        max_position_embeddings=32,
+        num_labels=classes,
+        # The usual 0.02 makes all layers of a tiny model nearly alike, and mistakes invisible.
+        initializer_range=0.3,
+    )
+    return hf.BertForSequenceClassification(config).eval()
+
+
+def batch(extra: int = 0, classes: int = CLASSES) -> dict[str, torch.Tensor]:
+    """Four examples of different lengths, padded on the right, `extra` tokens more than needed."""
+    generator = torch.Generator().manual_seed(5)
+    longest = max(LENGTHS)
+    tokens = torch.randint(5, VOCABULARY, (len(LENGTHS), longest), generator=generator)
+    mask = torch.zeros_like(tokens)
+    for row, length in enumerate(LENGTHS):
+        mask[row, :length] = 1
+        tokens[row, length:] = PAD
+    padding = (0, extra)
+    labels = torch.tensor([0, 2, 1, 1]) if classes > 1 else torch.tensor([0.5, 3.0, 4.5, 1.0])
+    return {
+        "input_ids": torch.nn.functional.pad(tokens, padding, value=PAD),
+        "attention_mask": torch.nn.functional.pad(mask, padding),
+        "labels": labels,
+    }
+
+
+def build(
+    method: str, student: Any, teacher: Any, *, regression: bool = False, **overrides: Any
+) -> Objectives:
+    """The terms of a shipped recipe for two models; projections drawn with a fixed seed."""
+    recipe = Recipe.load(method, **(GIVEN.get(method, {}) | overrides))
+    torch.manual_seed(11)
+    shape = Shape(ModelShape.of(student), ModelShape.of(teacher), regression)
+    return Objectives(recipe.objectives, shape)
+
+
+def traces(
+    objectives: Objectives,
+    student: Any,
+    teacher: Any,
+    examples: dict[str, torch.Tensor],
+    moment: Moment,
+) -> tuple[Trace, Trace]:
+    """What both models answer to what the terms ask for, as in a training step."""
+    return (
+        capture(student, examples, objectives.request("student", moment)),
+        Teacher(teacher)(examples, objectives.request("teacher", moment)),
+    )
+
+
+def terms(
+    objectives: Objectives,
+    student: Any,
+    teacher: Any,
+    examples: dict[str, torch.Tensor],
+    moment: Moment | None = None,
+) -> dict[str, torch.Tensor]:
+    """The named, unweighted terms of one step."""
+    moment = moment or Moment()
+    seen = traces(objectives, student, teacher, examples, moment)
+    return objectives(*seen, examples, moment)
