@@ -261,6 +261,7 @@ def test_a_run_survives_sigkill(tmp_path):
         **{"student.init": str(student)},
         epochs=20,
         batch_size=4,
+        max_length=24,
         checkpoint_steps=5,
     )
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml(), encoding="utf-8")

@@ -4,6 +4,10 @@ On the way of a training step: student and teacher run here, and objectives read
 package is the only place that knows about architectures.
 """
 
+import sys
+from types import ModuleType
+from typing import Any
+
 from limbeck.capture.facts import (
     hidden_size,
     kinds_available,
@@ -29,3 +33,15 @@ __all__ = [
     "stack_layers_name",
     "token_mask",
 ]
+
+
+class _Callable(ModuleType):
+    """`limbeck.capture(model, batch, request)` calls the function of the package's name."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Trace:
+        return capture(*args, **kwargs)
+
+
+# Importing any of its modules makes `limbeck.capture` the package, whatever the name meant
+# before; so the package can be called.
+sys.modules[__name__].__class__ = _Callable

@@ -116,7 +116,7 @@ def anatomy_of(model: PreTrainedModel) -> Anatomy:
     if anatomy is None:
         refuse_wrapped(model)
         if id(model) not in _anatomies:
-            weakref.finalize(model, _anatomies.pop, id(model), None)
+            weakref.finalize(model, _anatomies.pop, id(model), None).atexit = False
         anatomy = _anatomies[id(model)] = _explore(model)
     return anatomy
 

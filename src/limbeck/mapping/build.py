@@ -21,8 +21,9 @@ def build_mapping(
         LimbeckError: it names a layer a model lacks, or more slots than there are layers for.
     """
     slots, candidates = _ranges(spec, teacher_depth, student_depth, setting)
-    _exists(slots, student_depth, f"{setting}.student_layers", "student")
-    _exists(candidates, teacher_depth, f"{setting}.teacher_layers", "teacher")
+    listed = spec.layers is not None
+    _exists(slots, student_depth, f"{setting}.{'' if listed else 'student_'}layers", "student")
+    _exists(candidates, teacher_depth, f"{setting}.{'' if listed else 'teacher_'}layers", "teacher")
     if not slots:
         raise LimbeckError(
             f"{setting}.student_layers {spec.student_layers!r} is empty: the student has "

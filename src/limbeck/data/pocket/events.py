@@ -15,10 +15,10 @@ from typing import NamedTuple
 from limbeck.data.pocket import lexicon
 from limbeck.data.pocket.example import RARE, Domain, chance, pick, text
 
-USUAL = 0.7
+USUAL = 0.75
 """Share of events in which a senior is the agent, and of verbs that are kind."""
 
-PASSIVE = 0.35
+PASSIVE = 0.25
 """Share of clauses in the passive."""
 
 

@@ -14,13 +14,13 @@ from limbeck.data.pocket.events import USUAL
 from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
 
 _STEPS = (0.25, 0.4, 0.35)
-_TURNED = 0.2
+_TURNED = 0.15
 
 
 def _step(random: Random, left: str, right: str) -> tuple[str, bool, str]:
     """A clause about two people: its words, whether it means the left one, and the trait."""
     target, although, passive = (chance(random, _TURNED) for _ in range(3))
-    strong = chance(random, 0.5)
+    strong = chance(random, USUAL)
     form = pick(random, lexicon.TARGET_VERBS if target else lexicon.DOER_VERBS)
     trait = pick(random, lexicon.STRONG if strong else lexicon.WEAK)
     words = text(

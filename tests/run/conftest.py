@@ -1,0 +1,67 @@
+"""One tiny place and one finished run, shared by the tests of whole runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tiny_runs as tiny
+from limbeck.engine import DistillationTrainer
+from limbeck.recipe import Recipe
+from limbeck.run import distill
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory) -> Path:
+    """Teachers, a student to start from and the rows, in one folder."""
+    folder = tmp_path_factory.mktemp("place")
+    tiny.save(tiny.knowing_teacher(4), folder / "teacher")
+    tiny.save(tiny.bert(3), folder / "start")
+    tiny.write_csv(folder / "reviews.csv", 60)
+    return folder
+
+
+def make_recipe(place: Path, method: str = "rail-kd-l", **changes) -> Recipe:
+    settings = {
+        "task": "reviews",
+        "data": str(place / "reviews.csv"),
+        "text_columns": ["review"],
+        "label_column": "verdict",
+        "teacher": None if method == "finetune" else str(place / "teacher"),
+        "student.init": str(place / "start"),
+        "epochs": 2,
+        "batch_size": 8,
+        "max_length": 24,
+        "lr": 1e-2,
+        "seed": 3,
+    }
+    return Recipe.load(method, **(settings | changes))
+
+
+@pytest.fixture(scope="session")
+def recipe(place) -> Callable[..., Recipe]:
+    """`recipe("kd", seed=4)`: a recipe on the place's rows and models."""
+    return lambda method="rail-kd-l", **changes: make_recipe(place, method, **changes)
+
+
+@pytest.fixture(scope="session")
+def finished(place, tmp_path_factory):
+    """A run that no test may change."""
+    return distill(make_recipe(place), out=tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture
+def copied(finished, tmp_path) -> Path:
+    """The finished run's folder, to be played with."""
+    return Path(shutil.copytree(finished.path, tmp_path / "copy"))
+
+
+@pytest.fixture
+def no_training(monkeypatch) -> None:
+    def refuse(*args, **kwargs):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(DistillationTrainer, "__init__", refuse)

@@ -1,0 +1,194 @@
+"""Whole runs on a user's own file: what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+import tiny_runs as tiny
+from limbeck.data import load_task
+from limbeck.errors import LimbeckError
+from limbeck.recipe import Recipe
+from limbeck.run import distill
+from limbeck.run.assemble import load_rows
+from limbeck.run.folder import default_folder
+from limbeck.teachers import Teacher
+
+# ---- what a run leaves ----
+
+
+def test_a_run_folder_holds_what_it_promises(finished):
+    there = {path.name for path in finished.path.iterdir()}
+    assert there == {"recipe.yaml", "record.json", "student", "predictions.json", "report.html"}
+    student = AutoModelForSequenceClassification.from_pretrained(finished.path / "student")
+    words = AutoTokenizer.from_pretrained(finished.path / "student")
+    assert student.config.num_hidden_layers == 3
+    assert student.config.id2label == {0: "negative", 1: "positive"}
+    batch = words(["good film", "bad plot"], return_tensors="pt")
+    assert torch.equal(student.eval()(**batch).logits, finished.student.eval()(**batch).logits)
+
+
+def test_the_record_says_everything(finished, place, recipe):
+    record = json.loads((finished.path / "record.json").read_text(encoding="utf-8"))
+    assert record["schema"] == 1
+    assert record["status"] == "finished"
+    assert record["error"] is None
+    assert (record["kind"], record["method"], record["seed"]) == ("distill", "rail-kd-l", 3)
+    assert (record["task"], record["data"]) == ("reviews", str(place / "reviews.csv"))
+    assert record["recipe"] == recipe().model_dump(mode="json")
+    assert record["versions"].keys() >= {"limbeck", "python", "torch", "transformers", "datasets"}
+    assert record["hardware"].keys() >= {"platform", "processor", "cores", "threads"}
+    assert record["examples"] == {"train": 54, "dev": 6, "truncated": {"train": 0, "dev": 0}}
+    epochs = record["epochs"]
+    assert [(entry["epoch"], entry["step"]) for entry in epochs] == [(1, 7), (2, 14)]
+    for entry in epochs:
+        assert entry["seconds"] > 0
+        assert entry["train"].keys() == {"loss", "hard", "soft", "rail"}
+        assert entry["dev"].keys() == {"loss", "accuracy", "f1", "matthews", "primary"}
+        student_layers, teacher_layers = zip(*entry["active_layers"]["rail"], strict=True)
+        assert student_layers == (1, 2)
+        assert 1 <= teacher_layers[0] < teacher_layers[1] <= 3
+    best = max(epochs, key=lambda entry: entry["dev"]["primary"])
+    assert record["best"] == {"epoch": best["epoch"], "primary": best["dev"]["primary"]}
+    assert record["scores"]["dev"]["primary"] == best["dev"]["primary"]
+    assert finished.scores == record["scores"]
+
+
+def test_the_record_describes_both_models(finished, place):
+    record = finished.record
+    for facts, model in ((record.student, tiny.bert(3)), (record.teacher, tiny.bert(4))):
+        assert facts.parameters == sum(weight.numel() for weight in model.parameters())
+        assert facts.embedding_parameters == sum(
+            table.weight.numel()
+            for table in model.modules()
+            if isinstance(table, torch.nn.Embedding)
+        )
+        assert (facts.layers, facts.hidden_size, facts.heads) == (
+            model.config.num_hidden_layers,
+            16,
+            2,
+        )
+        assert facts.latency_ms.median > 0
+    assert record.teacher.path == str(place / "teacher")
+    assert record.student.flops_per_example < record.teacher.flops_per_example
+
+
+def test_the_record_counts_the_cost(finished):
+    record = finished.record
+    cost = record.cost
+    # Two passes over 54 rows; a training step costs three forward passes, the teacher one.
+    assert cost.student_flops == 3 * 108 * record.student.flops_per_example
+    assert cost.teacher_flops == 108 * record.teacher.flops_per_example
+    assert min(cost.student_seconds, cost.teacher_seconds, cost.evaluation_seconds) > 0
+    training = sum(entry.seconds for entry in record.epochs)
+    assert cost.student_seconds + cost.teacher_seconds == pytest.approx(training)
+    assert cost.total_seconds > training + cost.evaluation_seconds
+
+
+def test_the_answers_are_those_that_were_scored(finished, recipe):
+    answers = json.loads((finished.path / "predictions.json").read_text(encoding="utf-8"))
+    dev = answers["dev"]
+    right = [guess == label for guess, label in zip(dev["prediction"], dev["label"], strict=True)]
+    assert finished.scores["dev"]["accuracy"] == pytest.approx(100 * sum(right) / len(right))
+    _, rows = load_rows(recipe())
+    assert dev["index"] == rows["dev"]["index"][:]
+    assert dev["label"] == rows["dev"]["label"][:]
+    words = AutoTokenizer.from_pretrained(finished.path / "student")
+    batch = words(rows["dev"]["sentence"][:], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        assert finished.student.eval()(**batch).logits.argmax(1).tolist() == dev["prediction"]
+
+
+def test_the_recipe_that_was_written_is_the_recipe(finished, recipe):
+    assert Recipe.load(finished.path / "recipe.yaml") == recipe()
+
+
+def test_regression(place, tmp_path, recipe):
+    tiny.save(tiny.knowing_teacher(4, regression=True), tmp_path / "teacher")
+    file = tiny.write_csv(tmp_path / "stars.csv", 60, regression=True)
+    result = distill(
+        recipe(
+            place,
+            "alp-kd",
+            data=str(file),
+            teacher=str(tmp_path / "teacher"),
+            select_by="spearman",
+        ),
+        out=tmp_path / "run",
+    )
+    assert result.scores["dev"].keys() == {"pearson", "spearman", "primary"}
+    dev = json.loads((tmp_path / "run" / "predictions.json").read_text())["dev"]
+    assert all(isinstance(number, float) for number in dev["prediction"] + dev["label"])
+    assert result.student.config.num_labels == 1
+    best = max(result.record.epochs, key=lambda entry: entry.dev["spearman"])
+    assert result.record.best.epoch == best.epoch
+    assert result.scores["dev"]["spearman"] == best.dev["spearman"]
+
+
+def test_fine_tuning_needs_no_teacher(tmp_path, recipe):
+    result = distill(recipe("finetune", epochs=1, tensorboard=True), out=tmp_path / "run")
+    assert result.record.kind == "finetune"
+    assert result.record.teacher is None
+    assert result.record.cost.teacher_flops == 0
+    assert result.record.epochs[0].train.keys() == {"loss", "hard"}
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+    assert "TENSORBOARD_LOGGING_DIR" not in os.environ
+
+
+def test_a_shared_teacher_changes_nothing(finished, place, tmp_path, recipe):
+    teacher = Teacher.load(place / "teacher")
+    again = distill(recipe(), out=tmp_path / "run", live_teacher=teacher)
+    timeless = [
+        [entry.model_copy(update={"seconds": 0}) for entry in run.record.epochs]
+        for run in (again, finished)
+    ]
+    assert timeless[0] == timeless[1]
+    for name in ("student/model.safetensors", "predictions.json"):
+        assert (again.path / name).read_bytes() == (finished.path / name).read_bytes()
+
+
+# ---- rows and places ----
+
+
+def test_train_rows_takes_the_same_part_for_every_seed(place, recipe):
+    parts = {}
+    for seed in (3, 4):
+        _, rows = load_rows(recipe(train_rows=10, seed=seed))
+        parts[seed] = rows["train"]["index"][:]
+        assert len(rows["dev"]) == 6
+    assert parts[3] == parts[4]
+    assert len(set(parts[3])) == 10
+    _, whole = load_task(
+        "reviews",
+        str(place / "reviews.csv"),
+        text_columns=["review"],
+        label_column="verdict",
+    )
+    assert set(parts[3]) < set(whole["train"]["index"][:])
+    _, more = load_rows(recipe(train_rows=20))
+    assert more["train"]["index"][:10] == parts[3]
+
+
+def test_train_rows_are_what_is_trained_on(tmp_path, recipe):
+    result = distill(recipe("finetune", train_rows=16, epochs=1), out=tmp_path / "run")
+    assert result.record.examples.train == 16
+    assert result.record.epochs[0].step == 2
+
+
+@pytest.mark.parametrize(
+    ("layers", "name"),
+    [(None, "reviews-kd-s3"), (2, "reviews-kd-2l-s3"), ([1, 3], "reviews-kd-l1.3-s3")],
+)
+def test_a_run_without_a_place_gets_one(layers, name, recipe):
+    made = recipe("kd", **{"student.init": "teacher", "student.layers": layers})
+    assert default_folder(made) == Path("runs") / name
+
+
+def test_a_recipe_may_be_named(place, tmp_path, no_training):
+    with pytest.raises(LimbeckError, match="learns from one"):
+        distill("kd", out=tmp_path / "run", task="mrpc", data=str(place / "reviews.csv"))
