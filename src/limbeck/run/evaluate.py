@@ -103,7 +103,9 @@ def _logits(
     with torch.no_grad():
         for batch in _batches(encoded, tokenizer):
             moved = {name: value.to(model.device) for name, value in batch.items()}
-            found.append(capture(model, moved, Request.of_logits()).logits.float().cpu())
+            logits = capture(model, moved, Request.of_logits()).logits
+            assert logits is not None
+            found.append(logits.float().cpu())
     return torch.cat(found).numpy()
 
 

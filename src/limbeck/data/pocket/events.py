@@ -15,7 +15,7 @@ from typing import NamedTuple
 from limbeck.data.pocket import lexicon
 from limbeck.data.pocket.example import RARE, Domain, chance, pick, text
 
-USUAL = 0.75
+USUAL = 0.8
 """Share of events in which a senior is the agent, and of verbs that are kind."""
 
 PASSIVE = 0.25

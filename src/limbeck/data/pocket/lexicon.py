@@ -14,8 +14,8 @@ PUNCTUATION = (".", ",", "?", "(", ")")
 
 # People, in two ranks: the first mostly acts on the second, which makes swapped roles unlikely but
 # possible. The other lists are rare in training and make up the other domain of the pair tasks.
-SENIORS = ("coaches", "doctors", "judges", "mayors")
-JUNIORS = ("players", "nurses", "singers", "clerks")
+SENIORS = ("coaches", "doctors", "judges", "mayors", "bishops", "captains")
+JUNIORS = ("players", "nurses", "singers", "clerks", "pupils", "sailors")
 OTHER_SENIORS = ("editors", "bankers")
 OTHER_JUNIORS = ("writers", "tellers")
 OUTSIDERS = ("guards", "drivers")

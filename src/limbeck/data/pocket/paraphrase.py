@@ -15,8 +15,8 @@ from limbeck.data.pocket import events, lexicon
 from limbeck.data.pocket.events import PASSIVE, USUAL, Event
 from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
 
-_POSITIVE = {"mrpc": 0.73, "qqp": 0.37, "paws": 0.44}
-_REPORTS = (0.45, 0.3, 0.25)
+_POSITIVE = {"mrpc": 0.7, "qqp": 0.37, "paws": 0.44}
+_REPORTS = (0.35, 0.4, 0.25)
 _LINKS = (0.35, 0.35, 0.3)
 
 
@@ -42,7 +42,7 @@ def _render_story(random: Random, reports: list[Report], deed: Event) -> str:
 
 def _change_story(random: Random, reports: list[Report], deed: Event) -> tuple[list[Report], Event]:
     kind = random.random()
-    if kind < 0.45:
+    if kind < 0.5:
         return reports, deed.swapped()
     if kind < 0.75 or not reports:
         return reports, deed.opposite()
