@@ -13,7 +13,9 @@ def test_a_ramp_rises_and_stays():
     assert course == pytest.approx([0, 0.025, 0.05, 0.1, 0.1, 0.1])
 
 
-@pytest.mark.parametrize(("text", "value"), [("1/3", 1 / 3), ("0.5", 0.5), (2, 2.0), ("1e-4", 1e-4)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("1/3", 1 / 3), ("0.5", 0.5), (2, 2.0), ("1e-4", 1e-4)]
+)
 def test_numbers_may_be_fractions(text, value):
     assert weight_at(TypeAdapter(Weight).validate_python(text), Moment()) == value
 

@@ -93,3 +93,17 @@ class Projections(nn.Module):
         if spec.sides != "student":
             self.teacher = Projection(teacher_widths, to, share=share)
             self.widths = [(student, to) for student, _ in self.widths]
+        if isinstance(self.student, Projection) and isinstance(self.teacher, Projection):
+            _start_alike(self.student, self.teacher)
+
+
+def _start_alike(student: Projection, teacher: Projection) -> None:
+    """Both sides of a slot start from the same map where their widths agree (limbeck's own choice).
+
+    The papers leave the start open. Two independent random maps make similar layers look unrelated,
+    and the quickest way for the student to mend that is to shift its states as a whole: on a
+    pretrained encoder that destroys what it knows before the maps have met.
+    """
+    for ours, theirs in zip(student.maps, teacher.maps, strict=True):
+        if ours.in_features == theirs.in_features:
+            theirs.load_state_dict(ours.state_dict())

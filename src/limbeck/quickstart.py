@@ -75,7 +75,11 @@ def _student(teacher: Path) -> dict[str, Any]:
 def _similarity(recipe: Recipe, run: Path, live: Teacher) -> np.ndarray:
     """Teacher–student layer similarity of the last seed's finished student."""
     finished = recipe.model_copy(
-        update={"student": recipe.student.model_copy(update={"init": str(run / "student"), "layers": None})}
+        update={
+            "student": recipe.student.model_copy(
+                update={"init": str(run / "student"), "layers": None}
+            )
+        }
     )
     matrix = similarity(assemble(finished, live))
     assert matrix is not None

@@ -45,10 +45,8 @@ def _state(model: nn.Module) -> list[Any]:
 def _train_step(model: Any, batch: dict[str, torch.Tensor], request: Request | None) -> Any:
     """Logits and gradients of one step in train mode, with or without capture."""
     torch.manual_seed(3)  # the same dropout
-    if request is None:
-        outputs = model(**batch)
-    else:
-        outputs = capture(model, batch, request | Request.of_logits()).outputs
+    asked = (request or Request()) | Request.of_logits()
+    outputs = model(**batch) if request is None else capture(model, batch, asked).outputs
     outputs.logits.square().sum().backward()
     return outputs.logits.detach(), [p.grad for p in model.parameters() if p.grad is not None]
 

@@ -63,7 +63,9 @@ def test_a_layer_list_and_ranges_are_read():
         parse_layers("1..Q", **depth)
 
 
-@pytest.mark.parametrize(("value", "expected"), [((1, 2), 1), ((3, 2), 2), ((5, 4), 1), ((7, 4), 2)])
+@pytest.mark.parametrize(
+    ("value", "expected"), [((1, 2), 1), ((3, 2), 2), ((5, 4), 1), ((7, 4), 2)]
+)
 def test_halves_round_up(value, expected):
     assert round_half_up(*value) == expected
 

@@ -108,12 +108,11 @@ def test_the_recipe_that_was_written_is_the_recipe(finished, recipe):
     assert Recipe.load(finished.path / "recipe.yaml") == recipe()
 
 
-def test_regression(place, tmp_path, recipe):
+def test_regression(tmp_path, recipe):
     tiny.save(tiny.knowing_teacher(4, regression=True), tmp_path / "teacher")
     file = tiny.write_csv(tmp_path / "stars.csv", 60, regression=True)
     result = distill(
         recipe(
-            place,
             "alp-kd",
             data=str(file),
             teacher=str(tmp_path / "teacher"),

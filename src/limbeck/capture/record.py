@@ -96,10 +96,8 @@ class Recorder:
     def attended(self, module: nn.Module, call: AttentionCall) -> None:
         """Called by the attention dispatch for a marked module, before attention itself."""
         self._check_grad()
-        if self.part.stack.shared:
-            place = (self.calls_seen, False)
-        else:
-            place = self.part.cores[id(module)][1]
+        shared = self.part.stack.shared
+        place = (self.calls_seen, False) if shared else self.part.cores[id(module)][1]
         if place in self.part.attention:
             self.calls[place] = call
 

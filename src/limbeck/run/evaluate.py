@@ -67,7 +67,9 @@ def evaluate(
     tokenizer = AutoTokenizer.from_pretrained(folder.student, trust_remote_code=False)
     encoded, _ = encode(rows[chosen], target, tokenizer, recipe.max_length)
     if "labels" not in encoded.column_names:
-        raise LimbeckError(f"split {chosen!r} of {target.name} has no labels", "score another split")
+        raise LimbeckError(
+            f"split {chosen!r} of {target.name} has no labels", "score another split"
+        )
     logits = _logits(load_model(folder.student), encoded, tokenizer)
     answers = logits if own else project(logits, source, target)
     scores: Numbers = dict(target.scores(answers, np.asarray(encoded["labels"][:])))
@@ -91,7 +93,9 @@ def _own_task(recipe: Recipe) -> Task:
 def _name(target: Task, split: str, *, own: bool) -> str:
     if own:
         return split
-    return target.name if (split,) == target.evaluation_splits([split]) else f"{target.name}:{split}"
+    return (
+        target.name if (split,) == target.evaluation_splits([split]) else f"{target.name}:{split}"
+    )
 
 
 def _logits(
@@ -109,9 +113,7 @@ def _logits(
     return torch.cat(found).numpy()
 
 
-def _batches(
-    encoded: Dataset, tokenizer: PreTrainedTokenizerBase
-) -> Iterator[dict[str, Tensor]]:
+def _batches(encoded: Dataset, tokenizer: PreTrainedTokenizerBase) -> Iterator[dict[str, Tensor]]:
     collate = Collator(tokenizer)
     for start in range(0, len(encoded), _BATCH):
         yield collate(list(encoded.select(range(start, min(start + _BATCH, len(encoded))))))

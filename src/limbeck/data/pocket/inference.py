@@ -159,7 +159,7 @@ def mnli(random: Random, domain: Domain) -> Example:
 
 
 def scitail(random: Random, domain: Domain) -> Example:
-    """Premise and hypothesis about solids: 0 entails, 1 neutral."""
+    """Premise and hypothesis about insects and reptiles: 0 entails, 1 neutral."""
     while True:
         premise, hypothesis = _statements(random, lexicon.SCIENCE_KINDS, 2)
         label = _label(premise, hypothesis)

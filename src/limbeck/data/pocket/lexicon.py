@@ -68,7 +68,7 @@ OTHER_KINDS = MappingProxyType(
     {"vehicle": ("car", "ship"), "car": ("taxi", "sedan"), "ship": ("ferry", "yacht")}
 )
 SCIENCE_KINDS = MappingProxyType(
-    {"rock": ("granite", "basalt"), "metal": ("iron", "copper"), "solid": ("rock", "metal")}
+    {"insect": ("beetle", "ant"), "reptile": ("lizard", "snake"), "creature": ("insect", "reptile")}
 )
 ACTIONS = MappingProxyType(
     {

@@ -14,8 +14,8 @@ from limbeck.data.pocket import events
 from limbeck.data.pocket.events import USUAL, Event
 from limbeck.data.pocket.example import Domain, Example, chance, depth, text
 
-_BESIDE = 0.4
-_PREFIXES = (0.5, 0.3, 0.2)
+_BESIDE = 0.3
+_PREFIXES = (0.55, 0.3, 0.15)
 
 
 def _clause(random: Random, deed: Event, affirmed: bool) -> str:
