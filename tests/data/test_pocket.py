@@ -170,3 +170,20 @@ def test_settings_are_there_for_every_task_that_is_trained():
 def test_unknown_task_names_the_nearest():
     with pytest.raises(LimbeckError, match="did you mean 'mrpc'"):
         pocket.load("mrcp")
+
+
+def test_no_paraphrase_is_a_copy(loaded):
+    for task in ("mrpc", "qqp", "paws"):
+        assert all(first != second for first, second in rows(loaded[task]["train"], task))
+
+
+def test_every_word_of_the_vocabulary_is_used(loaded):
+    used = {
+        word
+        for task, splits in loaded.items()
+        for split in splits.values()
+        for row in rows(split, task)
+        for text in row
+        for word in text.split()
+    }
+    assert set(pocket.tokenizer().get_vocab()) - used == set(pocket.tokenizer().all_special_tokens)

@@ -15,13 +15,9 @@ from tiny_trainers import make, still
 import tiny_runs as tiny
 from limbeck.engine import DistillationTrainer
 
-# ---- several processes ----
-
 WORKER = """
 import os, sys
-sys.path.insert(0, sys.argv[2])
 import torch
-import tiny_runs as tiny
 from test_trainer_processes import distributed_run
 trainer = distributed_run(sys.argv[1], batch=4)
 model = trainer.model_wrapped
@@ -67,7 +63,7 @@ def test_two_processes_do_what_one_does(tmp_path):
     paths = os.pathsep.join([tests, str(Path(__file__).parent)])
     workers = [
         subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(tmp_path), tests],
+            [sys.executable, "-c", WORKER, str(tmp_path)],
             env=os.environ
             | {
                 "PYTHONPATH": paths,

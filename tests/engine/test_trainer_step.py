@@ -15,8 +15,6 @@ from limbeck.data import Collator
 from limbeck.engine import DistillationTrainer, tensorboard
 from limbeck.errors import LimbeckError
 
-# ---- the step ----
-
 
 class Gradients(tiny.TrainerCallback):
     """Keeps the gradients of the first step, before they are clipped away."""

@@ -230,15 +230,12 @@ def _find_lists(model: PreTrainedModel) -> Iterator[tuple[str, nn.ModuleList, bo
         classes = _layer_classes(owner)
         depth = getattr(owner.config, "num_hidden_layers", None)
         if classes:
-            # A list of one shared layer (ALBERT) is called more often than it is long.
-            if all(isinstance(layer, classes) for layer in module) and not _is_shared(owner, name):
+            # ALBERT's inner lists are called more often than they are long: `_shared_stacks`.
+            shared = name.endswith(".albert_layers")
+            if not shared and all(isinstance(layer, classes) for layer in module):
                 yield name, module, True
         elif len(module) == depth and len({type(layer) for layer in module}) == 1:
             yield name, module, False
-
-
-def _is_shared(owner: PreTrainedModel, name: str) -> bool:
-    return getattr(owner.config, "num_hidden_groups", None) is not None and ".albert_layers" in name
 
 
 def _build_stack(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from transformers import PreTrainedModel
 
+from limbeck import evaluation
 from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measure import count_parameters, flops_per_example, latencies
-from limbeck.objectives import ModelShape
+from limbeck.evaluation import latencies
 from limbeck.records import Cost, ModelFacts, Record, TeacherFacts
 from limbeck.run.assemble import Assembly
 
@@ -26,23 +24,15 @@ def model_facts(
         models["teacher"] = assembly.teacher
     tokens = assembly.mean_tokens()
     times = latencies(models, tokens, batch_size=1)
-    facts: dict[str, dict[str, Any]] = {}
-    for name, model in models.items():
-        count, shape = count_parameters(model), ModelShape.of(model)
-        facts[name] = {
-            "parameters": count.total,
-            "embedding_parameters": count.embedding,
-            "layers": shape.layers,
-            "hidden_size": shape.width,
-            "heads": shape.heads,
-            "flops_per_example": flops_per_example(model, tokens),
-            "latency_ms": times[name],
-        }
-    teacher = None
-    if "teacher" in facts:
-        scores = recorded_scores(teacher_path)
-        teacher = TeacherFacts(**facts["teacher"], path=teacher_path, scores=scores)
-    return ModelFacts(**facts["student"]), teacher
+    facts = {
+        name: evaluation.model_facts(model, tokens, latency_ms=times[name])
+        for name, model in models.items()
+    }
+    if assembly.teacher is None:
+        return facts["student"], None
+    scores = recorded_scores(teacher_path)
+    own = facts["teacher"].model_dump()
+    return facts["student"], TeacherFacts(**own, path=teacher_path, scores=scores)
 
 
 def recorded_scores(run: str | None) -> dict[str, dict[str, float | None]]:

@@ -8,6 +8,7 @@ described by their deeds to people described so (QQP, PAWS).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
@@ -18,6 +19,13 @@ from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, te
 _POSITIVE = {"mrpc": 0.7, "qqp": 0.37, "paws": 0.44}
 _REPORTS = (0.35, 0.4, 0.25)
 _LINKS = (0.35, 0.35, 0.3)
+
+
+def _unlike(first: str, render: Callable[[], str]) -> str:
+    """A rendering that is not the very text there is already."""
+    while (second := render()) == first:
+        pass
+    return second
 
 
 class Report(NamedTuple):
@@ -60,7 +68,8 @@ def mrpc(random: Random, domain: Domain) -> Example:
     same = chance(random, _POSITIVE["mrpc"])
     if not same:
         reports, deed = _change_story(random, reports, deed)
-    return Example((first, _render_story(random, reports, deed)), int(same))
+    second = _unlike(first, lambda: _render_story(random, reports, deed))
+    return Example((first, second), int(same))
 
 
 class Person(NamedTuple):
@@ -152,7 +161,7 @@ def qqp(random: Random, domain: Domain) -> Example:
         query = query._replace(verb=events.opposite_verb(query.verb))
     elif not same:
         query = _turn_query(random, query)
-    return Example((first, _render_question(random, query)), int(same))
+    return Example((first, _unlike(first, lambda: _render_question(random, query))), int(same))
 
 
 def paws(random: Random, domain: Domain) -> Example:
@@ -162,4 +171,4 @@ def paws(random: Random, domain: Domain) -> Example:
     same = chance(random, _POSITIVE["paws"])
     if not same:
         query = _turn_query(random, query)
-    return Example((first, _render_statement(random, query)), int(same))
+    return Example((first, _unlike(first, lambda: _render_statement(random, query))), int(same))
