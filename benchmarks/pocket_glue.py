@@ -124,7 +124,8 @@ def network(task: Task, work: Path, *, layers: int | None, **settings: Any) -> d
 
 def fingerprint(task: str) -> str:
     """Changes when the rows of the task or the settings that train on it do."""
-    digest = hashlib.sha256(repr((pocket.RECOMMENDED[task], pocket.teacher_config(1))).encode())
+    shapes = [str(pocket.teacher_config(1, pair=pair)) for pair in (False, True)]
+    digest = hashlib.sha256(repr((pocket.RECOMMENDED[task], shapes)).encode())
     splits = pocket.load(task)
     for split in sorted(splits):
         digest.update(repr(sorted(splits[split].to_dict().items())).encode())

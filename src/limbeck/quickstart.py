@@ -22,12 +22,12 @@ from limbeck.run.report import similarity
 from limbeck.table import build_table, terminal
 from limbeck.teachers import Teacher
 
-FACTS_SHOWN = ("layers", "parameters", "flops", "latency", "kept", "time")
+FACTS_SHOWN = ("layers", "parameters", "flops", "latency", "kept")
 METHODS = ("finetune", "kd", "rail-kd-c")
 LAYERS = 2
 TASK = "sst2"
 # What keeps ten runs within minutes on two cores; `limbeck finetune` and `distill` train longer.
-TEACHER_EPOCHS = 4
+TEACHER_EPOCHS = 3
 STUDENT = {"epochs": 2, "train_rows": 8_000, "batch_size": 64}
 
 
@@ -44,6 +44,8 @@ def quickstart(
     """
     folder = Path(out)
     console = Console(quiet=not show)
+    if not console.is_terminal:
+        console.width = 100
     console.print(f"[bold]limbeck quickstart[/]: pocket {task}, teacher first", highlight=False)
     # Matrices this small gain nothing from a second thread and lose time on handing work over.
     torch.set_num_threads(1)

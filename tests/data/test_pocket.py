@@ -66,7 +66,7 @@ def test_label_shares_are_near_those_of_glue(loaded):
     scores = loaded["stsb"]["train"]["label"][:]
     assert min(scores) == 0.0
     assert max(scores) == 5.0
-    assert len({round(score, 2) for score in scores}) >= 15
+    assert len({round(score, 2) for score in scores}) >= 10
 
 
 def fingerprint(splits):
@@ -136,13 +136,16 @@ def test_tokenizer_survives_saving_and_loading(tmp_path):
     assert again.model_max_length == tokenizer.model_max_length
 
 
-def test_teacher_is_deep_narrow_and_small_and_takes_what_the_tokenizer_gives(tmp_path):
-    tokenizer = pocket.tokenizer()
-    config = pocket.teacher_config(3)
+@pytest.mark.parametrize("pair", [False, True])
+def test_teacher_is_deep_narrow_and_small_and_takes_what_the_tokenizer_gives(pair):
+    tokenizer = pocket.tokenizer(pair=pair)
+    config = pocket.teacher_config(3, pair=pair)
     assert config.num_hidden_layers >= 12
     model = AutoModelForSequenceClassification.from_config(config)
     assert sum(p.numel() for p in model.parameters()) < 1_000_000
-    batch = tokenizer(["dull plot"], ["witty cast"], return_tensors="pt")
+    texts = (["dull plot"], ["witty cast"])
+    batch = tokenizer(*texts[: 1 + pair], return_tensors="pt")
+    assert ("token_type_ids" in batch) == pair
     assert model(**batch).logits.shape == (1, 3)
     assert model.config.vocab_size == len(tokenizer)
     assert model.config.max_position_embeddings >= tokenizer.model_max_length

@@ -20,7 +20,7 @@ DENY = {"deny", "doubt", "reject", "dispute"}
 SAY = {"say", "think", "claim", "argue"}
 SYNONYMS = {
     "lauded": "praised", "assisted": "helped", "supported": "backed", "rebuked": "scolded",
-    "shunned": "ignored", "ridiculed": "mocked", "stated": "said", "disputed": "denied",
+    "shunned": "ignored", "ridiculed": "mocked",
 }  # fmt: skip
 VERB = "praised|helped|backed|scolded|ignored|mocked"
 
@@ -146,28 +146,40 @@ def test_cola_sentences_are_acceptable_when_all_verbs_agree():
 
 
 def read_clause(clause):
-    """(agent, verb, patient) of a clause in either voice, synonyms undone."""
-    clause = plain(clause)
+    """(agent, verb, patient, whether it happened) of a clause in either voice, synonyms undone."""
+    clause, happened = plain(clause), " never " not in clause
+    clause = clause.replace(" never ", " ")
     passive = re.fullmatch(rf"(\w+) were ({VERB}) by (\w+)", clause)
     if passive:
-        return passive[3], passive[2], passive[1]
+        return passive[3], passive[2], passive[1], happened
     active = re.fullmatch(rf"(\w+) ({VERB}) (\w+)", clause)
-    return active[1], active[2], active[3]
+    return active[1], active[2], active[3], happened
 
 
-def read_story(sentence):
-    """Speakers with their verbs, outermost first, and the event."""
-    rest, reports = plain(sentence).removesuffix(" ."), []
-    while " that " in rest:
-        head, rest = rest.split(" that ", 1)
-        passive = re.fullmatch(r"it was (\w+) by (\w+)", head)
-        reports.append((passive[2], passive[1]) if passive else tuple(head.split()))
-    return reports, read_clause(rest)
+INNERMOST = re.compile(r"\( ([^()]+) \)")
 
 
-def test_mrpc_pairs_are_equivalent_when_their_meanings_are():
+def what_holds(sentence):
+    """The clause that is left when the corrections are carried out, innermost brackets first."""
+    while found := INNERMOST.search(sentence):
+        inside = found[1]
+        if inside.startswith("instead of "):
+            kept = inside.split(" , ")[1]
+        elif inside.startswith("not "):
+            kept = inside.split(" but ")[1]
+        else:
+            kept = re.split(" instead of | and not ", inside)[0]
+        sentence = sentence[: found.start()] + kept + sentence[found.end() :]
+    return sentence
+
+
+def read_sentence(sentence):
+    return read_clause(what_holds(sentence.removesuffix(" .")))
+
+
+def test_mrpc_pairs_are_equivalent_when_what_holds_is():
     for (first, second), label in texts_and_labels("mrpc", ("train", "dev")):
-        assert (read_story(first) == read_story(second)) == bool(label), (first, second)
+        assert (read_sentence(first) == read_sentence(second)) == bool(label), (first, second)
 
 
 def read_person(phrase):
@@ -220,31 +232,32 @@ def test_paws_pairs_are_paraphrases_when_their_meanings_are_and_share_their_word
 def read_scene(sentence):
     sentence = sentence.removesuffix(" .")
     place = re.search(r"\bin (\w+)", sentence)[1]
-    rest = re.sub(r"\s*\bin \w+( ,)?\s*", "", sentence)
-    denials = rest.count("it is false that ")
-    return read_clause(rest.replace("it is false that ", "").strip()), place, denials % 2
+    return read_sentence(re.sub(r"^in \w+ , | in \w+$", "", sentence)), place
 
 
-def test_stsb_scores_add_up_the_parts_that_agree():
+KIND = {"praised", "helped", "backed"}
+
+
+def test_stsb_scores_add_up_what_agrees():
     for (first, second), label in texts_and_labels("stsb", ("train", "dev")):
-        (one, here, denied), (other, there, denied_too) = read_scene(first), read_scene(second)
-        parts = [a == b for a, b in zip((*one, here), (*other, there), strict=True)]
-        points = sum(w for w, same in zip((1.25, 1.5, 1.25, 1.0), parts, strict=True) if same)
-        expected = points if denied == denied_too else 0.4 * points
+        (one, here), (other, there) = read_scene(first), read_scene(second)
+        assert {one[0], one[2]} == {other[0], other[2]}
+        points = 2.0 if one[0] == other[0] else 0.0
+        points += 1.0 if here == there else 0.0
+        if one[1] == other[1]:
+            points += 2.0
+        elif (one[1] in KIND) == (other[1] in KIND):
+            points += 1.0
+        expected = points if one[3] == other[3] else 0.4 * points
         assert label == pytest.approx(expected, abs=0.006), (first, second)
 
 
-def test_qnli_sentences_answer_when_they_affirm_the_event_asked_for():
+def test_qnli_sentences_answer_when_what_holds_is_the_event_asked_for():
     for (question, sentence), label in texts_and_labels("qnli", ("train", "dev")):
-        agent, verb, patient = read_question(question)
-        answered = False
-        for clause in sentence.removesuffix(" .").split(" and "):
-            affirmed = clause.count("it is false that") % 2 == 0
-            found = read_clause(clause.split(" that ")[-1])
-            asked = (agent, verb, patient)
-            matches = (a in ("who", told) for a, told in zip(asked, found, strict=True))
-            answered |= affirmed and all(matches)
-        assert answered == (label == 0), (question, sentence)
+        asked = read_question(question)
+        *told, happened = read_sentence(sentence)
+        matches = all(part in ("who", fact) for part, fact in zip(asked, told, strict=True))
+        assert (matches and happened) == (label == 0), (question, sentence)
 
 
 # --- inference ---------------------------------------------------------------------------------
@@ -340,9 +353,9 @@ def read_chain(sentence):
 
 def test_rte_labels_follow_the_chain_of_implicatives():
     for (first, second), label in texts_and_labels("rte", ("train", "dev")):
-        name, known, deed = read_chain(first)
-        other_name, claimed, claimed_deed = read_chain(second)
-        assert name == other_name
+        name, claimed, claimed_deed = read_chain(second)
+        chains = [read_chain(part) for part in first.split(" and ")]
+        [(known, deed)] = [(known, deed) for who, known, deed in chains if who == name]
         follows = (known is True and claimed is True and claimed_deed in upwards(deed)) or (
             known is False and claimed is False and deed in upwards(claimed_deed)
         )

@@ -51,7 +51,7 @@ def test_accumulated_gradients_are_those_of_one_large_batch(tmp_path, method):
     assert split.keys() == whole.keys()
     assert any(name.startswith("student.classifier") for name in whole)
     for name, value in whole.items():
-        torch.testing.assert_close(split[name], value, atol=1e-6, rtol=0, msg=name)
+        torch.testing.assert_close(split[name], value, atol=1e-6, rtol=1e-5, msg=name)
     assert split_loss == pytest.approx(whole_loss, abs=1e-6)
 
 

@@ -76,14 +76,14 @@ def assemble(
     _check_selection(recipe, task)
     teacher = live_teacher or _teacher(recipe, task)
     student = _student(recipe, task, None if teacher is None else teacher.model)
-    tokenizer = _tokenizer(recipe, recipe.student.init)
+    tokenizer = _tokenizer(recipe, task, recipe.student.init)
     assembly = Assembly(
         task=task,
         rows=rows,
         tokenizer=tokenizer,
         student=student,
         live_teacher=teacher,
-        teacher_tokenizer=_tokenizer(recipe, "teacher") if teacher is not None else None,
+        teacher_tokenizer=_tokenizer(recipe, task, "teacher") if teacher is not None else None,
     )
     tokenise = partial(encode, tokenizer=tokenizer, max_length=recipe.max_length, progress=progress)
     for split in rows:
@@ -158,7 +158,7 @@ def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> Pre
     if init == "pocket":
         from limbeck.data import pocket
 
-        init = pocket.teacher_config(task.outputs)
+        init = pocket.teacher_config(task.outputs, pair=_is_pair(task))
     return build_student(
         init,
         task=task,
@@ -170,10 +170,14 @@ def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> Pre
     )
 
 
-def _tokenizer(recipe: Recipe, init: str) -> PreTrainedTokenizerBase:
+def _tokenizer(recipe: Recipe, task: Task, init: str) -> PreTrainedTokenizerBase:
     if init == "pocket":
         from limbeck.data import pocket
 
-        return pocket.tokenizer()
+        return pocket.tokenizer(pair=_is_pair(task))
     source = recipe.teacher if init in ("teacher", "fresh") else init
     return AutoTokenizer.from_pretrained(resolve_checkpoint(str(source)), trust_remote_code=False)
+
+
+def _is_pair(task: Task) -> bool:
+    return len(task.text_columns) == 2

@@ -16,7 +16,7 @@ from limbeck.data.pocket.example import Domain, Example, chance, depth, pick
 _NOUNS = tuple(lexicon.COUNT_NOUNS.items())
 _INTRANSITIVE = tuple(lexicon.INTRANSITIVE.items())
 _TRANSITIVE = tuple(lexicon.TRANSITIVE.items())
-_DEPTHS = (0.2, 0.35, 0.3, 0.15)
+_DEPTHS = (0.35, 0.25, 0.25, 0.15)
 _ACCEPTABLE = 0.7
 _LONGEST = 18
 

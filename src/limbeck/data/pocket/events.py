@@ -51,6 +51,11 @@ def verb(random: Random) -> int:
     return kind if chance(random, USUAL) else opposite_verb(kind)
 
 
+def is_kind(row: int) -> bool:
+    """Whether the verb is one of the kind ones."""
+    return row < len(lexicon.KIND_VERBS)
+
+
 def opposite_verb(row: int) -> int:
     """The harsh verb that stands against a kind one, or the other way round."""
     return (row + len(lexicon.KIND_VERBS)) % len(lexicon.EVENT_VERBS)

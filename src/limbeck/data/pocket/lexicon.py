@@ -19,8 +19,8 @@ JUNIORS = ("players", "nurses", "singers", "clerks", "pupils", "sailors")
 OTHER_SENIORS = ("editors", "bankers")
 OTHER_JUNIORS = ("writers", "tellers")
 OUTSIDERS = ("guards", "drivers")
-SPEAKERS = ("reporters", "witnesses")
-NAMES = ("ann", "bob", "carl", "dora", "emil", "fay", "gus", "hana", "ivan", "judy")
+WOMEN = ("ann", "dora", "fay", "hana", "judy")
+MEN = ("bob", "carl", "emil", "gus", "ivan")
 PLACES = ("berlin", "lisbon", "oslo", "rome", "tokyo", "vienna")
 
 # Reviews (sst2, imdb).
@@ -53,7 +53,6 @@ PREPOSITIONS = ("near", "behind", "beside")
 KIND_VERBS = (("praised", "lauded"), ("helped", "assisted"), ("backed", "supported"))
 HARSH_VERBS = (("scolded", "rebuked"), ("ignored", "shunned"), ("mocked", "ridiculed"))
 EVENT_VERBS = (*KIND_VERBS, *HARSH_VERBS)
-REPORTING = (("said", "stated"), ("denied", "disputed"))
 
 # Kinds (mnli, scitail): each kind with the kinds directly below it.
 KINDS = MappingProxyType(
@@ -99,18 +98,18 @@ STRONG = ("strong", "quick", "brave", "wise")
 WEAK = ("weak", "slow", "timid", "foolish")
 
 FUNCTION_WORDS = (
-    "the", "that", "who", "whom", "is", "was", "were", "they", "those", "did", "not", "to", "by",
+    "the", "that", "who", "whom", "is", "were", "they", "those", "did", "not", "to", "by",
     "in", "and", "but", "although", "though", "despite", "because", "every", "some", "no", "it",
-    "false", "true", "later",
+    "false", "true", "later", "instead", "of",
 )  # fmt: skip
 
 
 def _all_words() -> tuple[str, ...]:
     flat = (
-        PUNCTUATION, SENIORS, JUNIORS, OTHER_SENIORS, OTHER_JUNIORS, OUTSIDERS, SPEAKERS, NAMES,
+        PUNCTUATION, SENIORS, JUNIORS, OTHER_SENIORS, OTHER_JUNIORS, OUTSIDERS, WOMEN, MEN,
         PLACES, POSITIVE, NEGATIVE, ASPECTS, OTHER_ASPECTS,
         AUDIENCES, ASSERTING, DENYING, NEGATORS, PREPOSITIONS, DOER_VERBS, TARGET_VERBS, STRONG,
-        WEAK, FUNCTION_WORDS, *EVENT_VERBS, *REPORTING,
+        WEAK, FUNCTION_WORDS, *EVENT_VERBS,
         *(filler.split() for filler in FILLERS),
     )  # fmt: skip
     words = {word for group in flat for word in group}

@@ -2,7 +2,7 @@
 
 Before the data stage of a training step. A meaning is rendered twice, each time with its own choice
 of voices and synonyms; for a negative the meaning is changed in between, most often by exchanging
-two roles, which leaves the words as they were. Meanings nest: reports of reports (MRPC), and people
+two roles, which leaves the words as they were. Meanings nest: corrections of corrections (MRPC), and people
 described by their deeds to people described so (QQP, PAWS).
 """
 
@@ -12,12 +12,13 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from limbeck.data.pocket import events, lexicon
-from limbeck.data.pocket.events import PASSIVE, USUAL, Event
+from limbeck.data.pocket import corrections, events
+from limbeck.data.pocket.corrections import Fact
+from limbeck.data.pocket.events import PASSIVE, USUAL
 from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
 
 _POSITIVE = {"mrpc": 0.7, "qqp": 0.37, "paws": 0.44}
-_REPORTS = (0.35, 0.4, 0.25)
+_CORRECTIONS = (0.3, 0.4, 0.3)
 _LINKS = (0.35, 0.35, 0.3)
 
 
@@ -28,48 +29,19 @@ def _unlike(first: str, render: Callable[[], str]) -> str:
     return second
 
 
-class Report(NamedTuple):
-    """Somebody's saying; `verb` is a row of `lexicon.REPORTING`, 0 affirming and 1 denying."""
-
-    speaker: str
-    verb: int
-
-
-def _report(random: Random) -> Report:
-    return Report(pick(random, lexicon.SPEAKERS), int(not chance(random, USUAL)))
-
-
-def _render_story(random: Random, reports: list[Report], deed: Event) -> str:
-    words = []
-    for speaker, row in reports:
-        form = pick(random, lexicon.REPORTING[row])
-        passive = chance(random, PASSIVE)
-        words.append(f"it was {form} by {speaker} that" if passive else f"{speaker} {form} that")
-    return text(*words, events.clause(random, deed), ".")
-
-
-def _change_story(random: Random, reports: list[Report], deed: Event) -> tuple[list[Report], Event]:
-    kind = random.random()
-    if kind < 0.5:
-        return reports, deed.swapped()
-    if kind < 0.75 or not reports:
-        return reports, deed.opposite()
-    place = int(random.random() * len(reports))
-    changed = list(reports)
-    changed[place] = changed[place]._replace(verb=1 - changed[place].verb)
-    return changed, deed
-
-
 def mrpc(random: Random, domain: Domain) -> Example:
-    """Two reports of an event: 1 equivalent, 0 not equivalent."""
-    reports = [_report(random) for _ in range(depth(random, _REPORTS))]
-    deed = events.event(random, domain)
-    first = _render_story(random, reports, deed)
+    """Two sentences about an event: 1 equivalent, 0 not equivalent."""
+    fact = Fact(events.event(random, domain), chance(random, 0.15))
+    first, rejected = corrections.sentence(random, fact, depth(random, _CORRECTIONS))
     same = chance(random, _POSITIVE["mrpc"])
     if not same:
-        reports, deed = _change_story(random, reports, deed)
-    second = _unlike(first, lambda: _render_story(random, reports, deed))
-    return Example((first, second), int(same))
+        # Two changes may lead back to the fact that holds; that one is not rejected.
+        other = [wrong for wrong in rejected if wrong != fact] or [
+            corrections.changed(random, fact)
+        ]
+        fact = pick(random, other)
+    second = _unlike(first, lambda: corrections.clause(random, fact))
+    return Example((first + " .", second + " ."), int(same))
 
 
 class Person(NamedTuple):

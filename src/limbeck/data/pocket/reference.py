@@ -13,14 +13,15 @@ from limbeck.data.pocket import events, lexicon
 from limbeck.data.pocket.events import USUAL
 from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
 
-_STEPS = (0.25, 0.4, 0.35)
+_STEPS = (0.2, 0.45, 0.35)
 _TURNED = 0.15
+_FIRST = 0.65
 
 
 def _step(random: Random, left: str, right: str) -> tuple[str, bool, str]:
     """A clause about two people: its words, whether it means the left one, and the trait."""
     target, although, passive = (chance(random, _TURNED) for _ in range(3))
-    strong = chance(random, USUAL)
+    strong = chance(random, 0.5)
     form = pick(random, lexicon.TARGET_VERBS if target else lexicon.DOER_VERBS)
     trait = pick(random, lexicon.STRONG if strong else lexicon.WEAK)
     words = text(
@@ -36,7 +37,7 @@ def _step(random: Random, left: str, right: str) -> tuple[str, bool, str]:
 
 
 def _plain(random: Random, left: str, right: str) -> tuple[str, str, str]:
-    """A clause that names who has which trait: its words, the one meant, and the trait."""
+    """A clause that says who has which trait: its words, the ones asked about, and their trait."""
     traits = [pick(random, lexicon.STRONG), pick(random, lexicon.WEAK)]
     if chance(random, 0.5):
         traits.reverse()
@@ -45,26 +46,32 @@ def _plain(random: Random, left: str, right: str) -> tuple[str, str, str]:
     return words, (left, right)[side], traits[side]
 
 
-def wnli(random: Random, domain: Domain) -> Example:
-    """A story and a claim about one of its people: 1 entailment, 0 not entailment."""
+def _story(random: Random, domain: Domain) -> tuple[str, str, str, tuple[str, ...]]:
+    """A story, who is meant at its end, the trait they have, and all its people."""
     seniors, juniors = events.people(random, domain)
     left, right = pick(random, seniors), pick(random, juniors)
     if not chance(random, USUAL):
         left, right = right, left
-    third = pick(random, lexicon.OUTSIDERS)
     steps = depth(random, _STEPS)
     if steps == 0:
         words, meant, trait = _plain(random, left, right)
-        others = [right if meant == left else left]
-    else:
-        words, means_left, trait = _step(random, left, right)
-        meant, others = (left, [right]) if means_left else (right, [left])
-    story = [words, "."]
-    if steps == 2:
-        words, means_left, trait = _step(random, "those", third)
-        story += ["later", words, "."]
-        others = [third, *others] if means_left else [left, right]
-        meant = meant if means_left else third
+        return text(words, "."), meant, trait, (left, right)
+    words, means_left, trait = _step(random, left, right)
+    meant = left if means_left else right
+    if steps == 1:
+        return text(words, "."), meant, trait, (left, right)
+    third = pick(random, lexicon.OUTSIDERS)
+    more, means_those, trait = _step(random, "those", third)
+    story = text(words, ". later", more, ".")
+    return story, meant if means_those else third, trait, (left, right, third)
+
+
+def wnli(random: Random, domain: Domain) -> Example:
+    """A story and a claim about some of its people: 1 entailment, 0 not entailment."""
     entailed = chance(random, 0.5)
-    name = meant if entailed else pick(random, others)
-    return Example((text(*story), text(name, "were", trait, ".")), int(entailed))
+    while True:
+        story, meant, trait, people = _story(random, domain)
+        # Claims are mostly about those the story began with, whatever it goes on to say of them.
+        name = people[0] if chance(random, _FIRST) else pick(random, people[1:])
+        if (name == meant) == entailed:
+            return Example((story, text(name, "were", trait, ".")), int(entailed))

@@ -1,72 +1,66 @@
 """STS-B of the pocket: how much two sentences mean the same, from 0 to 5.
 
-Before the data stage of a training step. Each sentence tells one event and its place. The score
-adds what agrees: agent 1.25, patient 1.25, verb 1.5 (synonyms agree), place 1; a sentence that
-denies what the other affirms keeps 0.4 of the score. Who is agent depends on the voice, so shared
-words alone give a rough estimate only.
+Before the data stage of a training step. Both sentences are about the same two groups of people:
+who did what to whom, and where. The score adds what agrees of what holds: the roles 2, the place 1,
+the verb 2 (1 if the verbs are only both kind or both harsh); if one says that it never happened and
+the other that it did, 0.4 of that is left. The first sentence may correct itself, and who acts
+depends on the voice, so shared words alone give a rough estimate only.
 """
 
 from __future__ import annotations
 
 from random import Random
 
-from limbeck.data.pocket import events, lexicon
+from limbeck.data.pocket import corrections, events, lexicon
+from limbeck.data.pocket.corrections import Fact
 from limbeck.data.pocket.events import Event
-from limbeck.data.pocket.example import Domain, Example, chance, pick, text
+from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
 
-AGENT, VERB, PATIENT, PLACE, DENIED = 1.25, 1.5, 1.25, 1.0, 0.4
-"""Weights of the parts, 5 in all, and the share that is left when one sentence denies the other."""
+ROLES, VERB, KINDNESS, PLACE, DENIED = 2.0, 2.0, 1.0, 1.0, 0.4
+"""Points for what agrees, 5 at most, and the share left when one sentence denies the other."""
+
+_PLACE_WEIGHTS = (0.5, 0.2, 0.1, 0.1, 0.05, 0.05)
+_CORRECTIONS = (0.35, 0.4, 0.25)
+_NEVER = 0.15
 
 
-def _render(random: Random, deed: Event, place: str, denied: int) -> str:
-    """The event in either voice, under as many denials as asked for."""
-    prefix = ["it is false that"] * denied
-    front = chance(random, 0.5)
-    where = ["in", place]
-    return text(
-        [*where, ","] if front else "",
-        *prefix,
-        events.clause(random, deed),
-        "" if front else where,
-        ".",
+def _placed(random: Random, place: str, words: str) -> str:
+    parts = ("in", place, ",", words) if chance(random, 0.5) else (words, "in", place)
+    return text(*parts, ".")
+
+
+def _verb_points(first: int, second: int) -> float:
+    if first == second:
+        return VERB
+    return KINDNESS if events.is_kind(first) == events.is_kind(second) else 0.0
+
+
+def _wander(random: Random, first: Event, keep: float) -> Event:
+    """An event of the same people: roles and verb are kept with that probability each."""
+    second = first if chance(random, keep) else first.swapped()
+    return second if chance(random, keep) else second._replace(verb=events.verb(random))
+
+
+def _score(first: Fact, second: Fact, same_place: bool) -> float:
+    points = (
+        ROLES * (first.deed.agent == second.deed.agent)
+        + PLACE * same_place
+        + _verb_points(first.deed.verb, second.deed.verb)
     )
-
-
-def _denials(random: Random) -> int:
-    return random.choices((0, 1, 2), (0.6, 0.3, 0.1))[0]
-
-
-def _wander(random: Random, first: Event, domain: Domain, keep: float) -> Event:
-    """An event of the same verb whose people are kept with that probability each."""
-    other = events.event(random, domain)
-    return Event(
-        first.agent if chance(random, keep) else other.agent,
-        first.verb,
-        first.patient if chance(random, keep) else other.patient,
-    )
+    return round(points if first.denied == second.denied else DENIED * points, 2)
 
 
 def stsb(random: Random, domain: Domain) -> Example:
     """Two sentences and the similarity of their meanings, 0 to 5."""
-    first = events.event(random, domain)
-    place = pick(random, lexicon.PLACES)
-    # How far the second event wanders from the first, so that all scores occur.
-    keep = pick(random, (0.2, 0.5, 0.8, 1.0))
-    second = first.swapped() if chance(random, 0.25) else _wander(random, first, domain, keep)
-    if not chance(random, keep):
-        second = second._replace(verb=events.verb(random))
-    second_place = place if chance(random, keep) else pick(random, lexicon.PLACES)
-    score = (
-        AGENT * (first.agent == second.agent)
-        + VERB * (first.verb == second.verb)
-        + PATIENT * (first.patient == second.patient)
-        + PLACE * (place == second_place)
-    )
-    denials = _denials(random), _denials(random)
-    if (denials[0] - denials[1]) % 2:
-        score *= DENIED
+    first = Fact(events.event(random, domain), chance(random, _NEVER))
+    # How far the second sentence wanders from the first, so that all scores occur.
+    keep = pick(random, (0.3, 0.6, 0.9))
+    second = Fact(_wander(random, first.deed, keep), chance(random, _NEVER))
+    place = random.choices(lexicon.PLACES, _PLACE_WEIGHTS)[0]
+    other = place if chance(random, keep) else random.choices(lexicon.PLACES, _PLACE_WEIGHTS)[0]
+    words, _ = corrections.sentence(random, first, depth(random, _CORRECTIONS))
     texts = (
-        _render(random, first, place, denials[0]),
-        _render(random, second, second_place, denials[1]),
+        _placed(random, place, words),
+        _placed(random, other, corrections.clause(random, second)),
     )
-    return Example(texts, round(score, 2))
+    return Example(texts, _score(first, second, place == other))

@@ -22,8 +22,11 @@ def vocabulary() -> dict[str, int]:
     return {token: index for index, token in enumerate((*SPECIAL_TOKENS, *WORDS))}
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
-    """A fresh word-level tokenizer that knows every word Pocket GLUE can generate."""
+def tokenizer(*, pair: bool = True) -> PreTrainedTokenizerFast:
+    """A fresh word-level tokenizer that knows every word Pocket GLUE can generate.
+
+    With `pair` it gives token types, which the teacher of single sentences does not take.
+    """
     ids = vocabulary()
     core = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
     core.normalizer = normalizers.Lowercase()
@@ -41,5 +44,5 @@ def tokenizer() -> PreTrainedTokenizerFast:
         sep_token="[SEP]",
         mask_token="[MASK]",
         model_max_length=MAX_LENGTH,
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        model_input_names=["input_ids", *(["token_type_ids"] if pair else []), "attention_mask"],
     )
