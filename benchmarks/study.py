@@ -19,6 +19,7 @@ from typing import Any
 
 from limbeck.cache import RememberingTeacher
 from limbeck.recipe import Recipe
+from limbeck.records import RECORD_NAME, write_whole
 from limbeck.run import distill
 from limbeck.teachers import Teacher
 
@@ -65,6 +66,9 @@ class Study:
         """Where the records are kept."""
         return RECORDS / self.name
 
+    def _record_of(self, cell: Cell) -> Path:
+        return self.records / cell.name / RECORD_NAME
+
     def run(self, cells: Iterable[Cell], teacher: Path | None = None) -> None:
         """Run every cell that has no record yet, cheapest first."""
         for cell in sorted(cells, key=lambda cell: cell.cost):
@@ -81,12 +85,10 @@ class Study:
     def _run_cell(self, cell: Cell, teacher: Teacher | None) -> None:
         recipe = Recipe.load(cell.method, **cell.settings)
         result = distill(recipe, self.work / cell.name, report=False, live_teacher=teacher)
-        self.records.mkdir(parents=True, exist_ok=True)
-        text = (result.path / "record.json").read_text(encoding="utf-8")
-        target = self.records / f"{cell.name}.json"
-        part = target.with_suffix(".part")
-        part.write_text(json.dumps(self._portable(json.loads(text)), indent=1) + "\n")
-        part.replace(target)
+        text = (result.path / RECORD_NAME).read_text(encoding="utf-8")
+        portable = json.dumps(self._portable(json.loads(text)), indent=1) + "\n"
+        self._record_of(cell).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self._record_of(cell), portable)
         print(f"{cell.name}: {result.scores['dev']['primary']:.2f}", flush=True)
         if "teacher" not in cell.name:
             shutil.rmtree(result.path)
@@ -104,7 +106,7 @@ class Study:
         """Whether this process is to run the cell: it has no record, and no living process holds it."""
         lock = self.work / f"{cell.name}.lock"
         lock.parent.mkdir(parents=True, exist_ok=True)
-        if (self.records / f"{cell.name}.json").exists() or _held(lock):
+        if self._record_of(cell).exists() or _held(lock):
             yield False
             return
         lock.write_text(str(os.getpid()))
