@@ -193,8 +193,8 @@ def test_a_layer_named_twice_counts_once():
     assert layers.active_layers(Moment()) == [[1, 2], [1, 4]]
 
 
-@pytest.mark.parametrize("name", ["a.b", "values"])
-def test_a_name_torch_cannot_keep_is_refused(name):
+@pytest.mark.parametrize("name", ["a.b", "values", "loss"])
+def test_a_name_that_is_taken_is_refused(name):
     kd = Recipe.load("kd").objectives
     (message,) = problems_of(
         Recipe.load("kd").model_copy(update={"objectives": {name: kd["hard"]}}), shape()

@@ -20,6 +20,9 @@ from limbeck.objectives.spec import HardSpec, LayerSpec, SoftSpec
 from limbeck.objectives.terms import HardLabel, LayerMatch, Objective, SoftLabel
 from limbeck.schedules import Ramp, weight_at
 
+# The name of the weighted sum in logs and records.
+_TOTAL = "loss"
+
 
 class Objectives(nn.Module):
     """The named terms of a recipe, built for a pair of models.
@@ -43,9 +46,9 @@ class Objectives(nn.Module):
             except LimbeckError as error:
                 problems.extend(error.problems)
             except KeyError:  # torch refuses dots and the names of its own attributes
-                problems.append(
-                    Problem(f"objectives.{name}: a term cannot have this name", "choose another")
-                )
+                problems.append(_refused_name(name))
+        if _TOTAL in specs:
+            problems.append(_refused_name(_TOTAL))
         if problems:
             raise LimbeckError(problems)
 
@@ -79,6 +82,10 @@ class Objectives(nn.Module):
     def total(self, terms: dict[str, Tensor], moment: Moment) -> Tensor:
         """The weighted sum: the only place where terms are weighted and added."""
         return torch.stack([self.weight(name, moment) * term for name, term in terms.items()]).sum()
+
+
+def _refused_name(name: str) -> Problem:
+    return Problem(f"objectives.{name}: a term cannot have this name", "choose another")
 
 
 def _build(name: str, spec: HardSpec | SoftSpec | LayerSpec, shape: Shape) -> Objective:
