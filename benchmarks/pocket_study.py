@@ -3,7 +3,7 @@
 A 12-layer teacher trained from scratch; 6-, 4- and 2-layer students from its first layers; three seeds; bf16.
 Needs nothing but limbeck.
 
-    python benchmarks/pocket_study.py [--work DIR] [--seeds 3] [--tasks sst2 mrpc]
+    python benchmarks/pocket_study.py [--work DIR] [--seeds 3] [--tasks sst2 cola]
 
 Resumable: run it again and it goes on. `limbeck table benchmarks/records/pocket_study` prints what there is.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from study import Cell, Study, student_cells
 
-TASKS = ("sst2", "mrpc")
+TASKS = ("sst2", "cola")
 COMMON = {"data": "pocket", "precision": "bf16"}
 LAYERS = (2, 4, 6)
 
