@@ -1,0 +1,33 @@
+"""Pocket GLUE is learned from scratch, and takes depth: small trainings, and in earnest when slow."""
+
+import pytest
+
+from limbeck.recipe import Recipe
+from limbeck.run import distill
+
+MAJORITY = {"sst2": 50.0, "qnli": 52.5, "cola": 0.0}
+
+
+def trained(task, folder, **settings):
+    """Primary dev score of a pocket model trained from scratch."""
+    recipe = Recipe.load("finetune", task=task, data="pocket", seed=1, **settings)
+    return distill(recipe, folder, report=False).scores["dev"]["primary"]
+
+
+@pytest.mark.parametrize("task", ["sst2", "qnli"])
+def test_a_few_hundred_steps_beat_the_majority(task, tmp_path):
+    # Four layers instead of twelve: what shows here is that the labels can be learned at all.
+    student = {"init": "pocket", "config": {"num_hidden_layers": 4}}
+    score = trained(task, tmp_path / "run", student=student, max_steps=250, lr=1e-3)
+    assert score > MAJORITY[task] + 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "floor", "gap"), [("sst2", 90.0, 1.0), ("cola", 85.0, 5.0)])
+def test_a_shallow_model_alone_stays_below_the_deep_teacher(task, floor, gap, tmp_path):
+    # The same epochs and rate for both; scores and margins as in benchmarks/records/pocket_glue.json.
+    shallow = {"init": "pocket", "config": {"num_hidden_layers": 2}}
+    teacher = trained(task, tmp_path / "teacher", student={"init": "pocket"})
+    alone = trained(task, tmp_path / "alone", student=shallow)
+    assert teacher > floor > MAJORITY[task]
+    assert alone < teacher - gap
