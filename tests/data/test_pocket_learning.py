@@ -19,7 +19,8 @@ def test_a_few_hundred_steps_beat_the_majority(task, tmp_path):
     # Four layers instead of twelve: what shows here is that the labels can be learned at all.
     student = {"init": "pocket", "config": {"num_hidden_layers": 4}}
     score = trained(task, tmp_path / "run", student=student, max_steps=250, lr=1e-3)
-    assert score > MAJORITY[task] + 7
+    # Two standard errors of a share near one half over 1,000 dev rows.
+    assert score > MAJORITY[task] + 3.2
 
 
 @pytest.mark.slow
