@@ -4,10 +4,12 @@ On the way of a training step: after `mapping` and `projections`, before `schedu
 engine adds.
 """
 
+from limbeck.objectives.base import Objective
 from limbeck.objectives.group import Objectives
+from limbeck.objectives.layers import LayerMatch
+from limbeck.objectives.predictions import HardLabel, SoftLabel, hard_label
 from limbeck.objectives.shape import ModelShape, Shape
 from limbeck.objectives.spec import HardSpec, LayerSpec, SoftSpec, TermSpec
-from limbeck.objectives.terms import HardLabel, LayerMatch, Objective, SoftLabel, hard_label
 
 __all__ = [
     "HardLabel",

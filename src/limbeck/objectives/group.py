@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from limbeck.capture import Request, Trace
 from limbeck.errors import LimbeckError, Problem
 from limbeck.moment import Moment
+from limbeck.objectives.base import Objective
+from limbeck.objectives.layers import LayerMatch
+from limbeck.objectives.predictions import HardLabel, SoftLabel
 from limbeck.objectives.shape import Shape
 from limbeck.objectives.spec import HardSpec, LayerSpec, SoftSpec
-from limbeck.objectives.terms import HardLabel, LayerMatch, Objective, SoftLabel
 from limbeck.schedules import Ramp, weight_at
 
 # The name of the weighted sum in logs and records.
