@@ -174,6 +174,21 @@ def test_a_curve_is_the_mean_with_its_lowest_and_highest_seed():
     assert curve("kd", 0, [], lambda epoch: epoch.seconds) is None
 
 
+def test_epochs_of_two_stages_follow_each_other():
+    run = a_run("kd", 1, 80.0, epochs=3)
+    for epoch, (stage, number) in zip(run.epochs, ((1, 1), (1, 2), (2, 1)), strict=True):
+        epoch.stage, epoch.epoch = stage, number
+        epoch.train["loss"] = 10.0 * stage + number
+        epoch.active_layers = {"random": [[1, number]]}
+        epoch.dev = epoch.dev if stage == 2 else {}
+    found = curve("kd", 0, [run], lambda epoch: epoch.train["loss"])
+    assert found is not None
+    assert (found.x, found.mean) == ((1.0, 2.0, 3.0), (11.0, 12.0, 21.0))
+    scored = curve("kd", 0, [run], lambda epoch: epoch.dev.get("primary"))
+    assert scored is not None and scored.x == (3.0,)
+    assert draws(run) == {"random": [(1, [[1, 1]]), (2, [[1, 2]]), (3, [[1, 1]])]}
+
+
 def test_only_layers_that_change_count_as_drawn():
     run = a_run("kd", 1, 80.0, epochs=2)
     for number, epoch in enumerate(run.epochs):

@@ -300,6 +300,18 @@ def test_runs_that_differ_in_more_than_the_method_are_noted():
     assert not any("Not alike" in note for note in build_table(a_study()).notes)
 
 
+def test_stages_and_noise_are_among_what_should_be_alike():
+    runs = [a_run(method, seed, 70.0) for method in ("kd", "l-ild", "joint") for seed in (1, 2)]
+    for run in runs:
+        if run.method != "kd":
+            run.recipe["first_stage"] = {"epochs": 5.0, "max_steps": None}
+        run.recipe["joint"] = run.method == "joint"
+        run.recipe["label_noise"] = 0.3 if run.method == "kd" else 0.0
+    notes = build_table(runs).notes
+    assert "Not alike in RTE: epochs 3 (kd, joint); 5 + 3 (l-ild)." in notes
+    assert "Not alike in RTE: label noise 30 % (kd); 0 % (l-ild, joint)." in notes
+
+
 def test_latency_says_how_it_was_measured():
     same = build_table(a_study(), facts=["latency"]).notes
     assert any("batch 1, 128 tokens, 2 threads, Sparrow 9000" in note for note in same)

@@ -2,7 +2,8 @@
 
 On the way of a training step: stands where the live teacher stands. In memory only, for runs that
 share a process: several epochs, seeds and methods over the same rows cost one teacher pass. Holds
-logits and pooled hidden states; what is as long as the text (all tokens, attention) is asked live.
+logits and pooled hidden states; what is as long as the text (all tokens, attention, logits of each
+token) is asked live, and so is whatever a teacher says of words hidden anew in every epoch.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from torch import Tensor
 
 from limbeck.capture import Request, Seen, Trace, number_of_layers, token_mask
 from limbeck.errors import LimbeckError
+from limbeck.kinds import kind_of
+from limbeck.mixup import Mixture
 from limbeck.teachers import Teacher
 
 
@@ -39,14 +42,17 @@ class RememberingTeacher(Teacher):
         self._values: dict[Seen, list[Tensor]] = {}
         self._logits: list[Tensor] = []
 
-    def __call__(self, batch: Mapping[str, Tensor], request: Request) -> Trace:
+    def __call__(
+        self, batch: Mapping[str, Tensor], request: Request, mixture: Mixture | None = None
+    ) -> Trace:
         """As the live teacher; runs it only for batches with an example not seen before.
 
         Raises:
             LimbeckError: the batch has no `index` column.
         """
-        if not request.items <= self.whole.items:
-            return super().__call__(batch, request)
+        asked = request.items <= self.whole.items and kind_of(self.model).constant
+        if mixture is not None or not asked:
+            return super().__call__(batch, request, mixture)
         if "index" not in batch:
             raise LimbeckError(
                 "the batch has no index column to remember answers by",

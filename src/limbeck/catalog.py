@@ -22,6 +22,9 @@ FAMILIES = {
     "fixed-map": "Intermediate layers, fixed maps",
     "combination": "Intermediate layers, combined",
     "random-map": "Intermediate layers, drawn at random",
+    "internal": "Attention and hidden states, layer by layer",
+    "two-stage": "Two stages: intermediate layers, then soft labels",
+    "relation": "Relations, contrast and transport",
 }
 
 HEADER = ("method", "family", "summary", "paper", "formula")

@@ -14,13 +14,27 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Moment:
-    """A point of a run: its `seed`; `epoch` and optimisation `step` from 0; `progress` in 0..1."""
+    """A point of a run: its `seed`; `epoch` and optimisation `step` from 0; `progress` in 0..1.
+
+    `passes`: how often the training rows were seen, with fractions. `layers`: the student layers
+    that learn now; None for all of them.
+    """
 
     seed: int = 0
     epoch: int = 0
     step: int = 0
     progress: float = 0.0
+    passes: float = 0.0
+    layers: tuple[int, ...] | None = None
 
     def epoch_generator(self, stream: int = 0) -> np.random.Generator:
         """A generator that depends on the seed, the epoch and the `stream` alone."""
         return np.random.default_rng([self.seed, self.epoch, stream])
+
+    def step_generator(self, stream: int = 0) -> np.random.Generator:
+        """A generator that depends on the seed, the step and the `stream` alone."""
+        return np.random.default_rng([self.seed, self.step, stream, _STEPS])
+
+
+# Keeps the draws of a step apart from those of the epoch of the same number.
+_STEPS = 1

@@ -24,24 +24,34 @@ class ProjectSpec(BaseModel):
     share: Literal["slot", "all"] = Field(
         "slot", description="one map for every mapped student layer, or one for all of them"
     )
+    start: Literal["random", "identity"] = Field(
+        "random", description="identity: square maps begin as no change at all"
+    )
+    bias: bool = Field(False, description="maps add a learned vector (papers have none)")
     when: Literal["always", "widths-differ"] = Field(
         "always", description="always map, or only when teacher and student widths differ"
     )
 
 
 class Projection(nn.Module):
-    """One bias-free linear map for each slot, or one for all (RAIL-KD §3.1: d×u maps).
+    """One linear map for each slot, or one for all (RAIL-KD §3.1: d×u maps, bias-free).
 
     Args:
         widths: input width of each slot.
         to: output width u.
-        share: all slots (of one width) share a single map.
+        spec: sharing, bias and start.
     """
 
-    def __init__(self, widths: list[int], to: int, *, share: bool) -> None:
+    def __init__(self, widths: list[int], to: int, spec: ProjectSpec) -> None:
         super().__init__()
-        count = 1 if share else len(widths)
-        self.maps = nn.ModuleList(nn.Linear(width, to, bias=False) for width in widths[:count])
+        count = 1 if spec.share == "all" else len(widths)
+        self.maps = nn.ModuleList(nn.Linear(width, to, bias=spec.bias) for width in widths[:count])
+        for linear in self.maps:
+            assert isinstance(linear, nn.Linear)
+            if spec.start == "identity" and linear.in_features == linear.out_features:
+                nn.init.eye_(linear.weight)
+            if spec.bias:
+                nn.init.zeros_(linear.bias)
 
     def forward(self, hidden: Tensor, slot: int) -> Tensor:
         """(..., d) to (..., u) by the map of `slot`, in float32."""
@@ -86,12 +96,11 @@ class Projections(nn.Module):
             return
         own = {"student": student_width, "teacher": teacher_width}
         to = own[spec.to] if isinstance(spec.to, str) else spec.to
-        share = spec.share == "all"
         if spec.sides != "teacher":
-            self.student = Projection(student_widths, to, share=share)
+            self.student = Projection(student_widths, to, spec)
             self.widths = [(to, teacher) for _, teacher in self.widths]
         if spec.sides != "student":
-            self.teacher = Projection(teacher_widths, to, share=share)
+            self.teacher = Projection(teacher_widths, to, spec)
             self.widths = [(student, to) for student, _ in self.widths]
         if isinstance(self.student, Projection) and isinstance(self.teacher, Projection):
             _start_alike(self.student, self.teacher)

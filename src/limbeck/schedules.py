@@ -6,7 +6,7 @@ On the way of a training step: after `objectives`, before the engine weighs and 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -34,10 +34,16 @@ class Ramp(BaseModel):
     start: Number = Field(0.0, description="weight at the first step")
     end: Number = Field(description="weight after the ramp")
     over: Number = Field(gt=0, le=1, description="share of all optimisation steps the ramp takes")
+    by: Literal["step", "epoch"] = Field(
+        "step", description="move every step, or at the start of an epoch"
+    )
 
     def at(self, moment: Moment) -> float:
         """The weight at `moment`."""
-        return self.start + (self.end - self.start) * min(1.0, moment.progress / self.over)
+        progress = moment.progress
+        if self.by == "epoch" and moment.passes > 0:
+            progress *= moment.epoch / moment.passes
+        return self.start + (self.end - self.start) * min(1.0, progress / self.over)
 
 
 Weight = Number | Ramp

@@ -17,23 +17,26 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.capture import Request, Trace, capture
 from limbeck.errors import LimbeckError
+from limbeck.mixup import Mixture, capture_mixed
 from limbeck.students import load_model
 
 
 class Teacher:
     """`Teacher(model)(batch, request) -> Trace`, in eval mode and without gradients.
 
-    The model is frozen in place: eval mode, no parameter requires a gradient. Raises LimbeckError
-    for anything but a transformers model.
+    The model is frozen in place: eval mode (train mode if `dropout` is asked for, as some releases
+    have it), no parameter requires a gradient. Raises LimbeckError for anything but a transformers
+    model.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, *, dropout: bool = False) -> None:
         if not isinstance(model, PreTrainedModel):
             raise LimbeckError(
                 f"teacher: a {type(model).__name__} is not a transformers model",
                 "pass the transformers model itself",
             )
-        self.model = model.eval().requires_grad_(False)
+        self.dropout = dropout
+        self.model = model.train(dropout).requires_grad_(False)
 
     @classmethod
     def load(
@@ -69,15 +72,19 @@ class Teacher:
         """Where the model is."""
         return self.model.device
 
-    def __call__(self, batch: Mapping[str, Tensor], request: Request) -> Trace:
+    def __call__(
+        self, batch: Mapping[str, Tensor], request: Request, mixture: Mixture | None = None
+    ) -> Trace:
         """What `request` asks for, of one batch; the batch is moved to the teacher's device.
 
-        Raises LimbeckError as `limbeck.capture.capture`.
+        With a `mixture`, of the mixed batch. Raises LimbeckError as `limbeck.capture.capture`.
         """
         # Someone may hold the model itself and call train() on it; dropout would then be on.
-        if self.model.training:
-            self.model.eval()
+        if self.model.training != self.dropout:
+            self.model.train(self.dropout)
         moved = {key: value.to(self.device) for key, value in batch.items()}
         # Not inference_mode: its tensors may not be saved for the student's backward pass.
         with torch.no_grad():
+            if mixture is not None:
+                return capture_mixed(self.model, moved, request, mixture)
             return capture(self.model, moved, request)

@@ -116,23 +116,29 @@ def test_paws_and_stsb(tmp_path):
 def test_the_real_coordinates_are_asked_for(monkeypatch):
     asked = []
 
-    def refuse(*arguments):
-        asked.append(arguments)
+    def refuse(*arguments, **branch):
+        asked.append((*arguments, *branch.items()))
         raise ConnectionError("no route\nto the Hub")
 
     monkeypatch.setattr("limbeck.data.hub.load_dataset", refuse)
-    for name in TASKS:
+    for name in TASKS.keys() - {"mlm"}:
         with pytest.raises(LimbeckError, match=r"ConnectionError: no route\n.*--data DIR"):
             load_task(name, "hub")
-    assert asked == [
-        *(
-            ("nyu-mll/glue", name)
-            for name in ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")
-        ),
-        ("allenai/scitail", "snli_format"),
-        ("google-research-datasets/paws", "labeled_final"),
-        ("stanfordnlp/imdb", "plain_text"),
-    ]
+    assert sorted(asked) == sorted(
+        [
+            *(
+                ("nyu-mll/glue", name)
+                for name in ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")
+            ),
+            ("allenai/scitail", "snli_format"),
+            ("google-research-datasets/paws", "labeled_final"),
+            ("stanfordnlp/imdb", "plain_text"),
+            ("eriktks/conll2003", "conll2003", ("revision", "refs/convert/parquet")),
+            ("rajpurkar/squad", "plain_text"),
+        ]
+    )
+    with pytest.raises(LimbeckError, match="'mlm' is not on the Hub"):
+        load_task("mlm", "hub")
 
 
 def test_offline_the_hub_says_what_to_do(monkeypatch):

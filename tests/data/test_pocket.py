@@ -20,15 +20,15 @@ OUT_OF_DOMAIN = ("imdb", "paws", "scitail")
 
 @pytest.fixture(scope="module")
 def loaded():
-    return {task: pocket.load(task) for task in TASKS}
+    return {task: pocket.load(task) for task in (*GLUE_BY_SIZE, *OUT_OF_DOMAIN)}
 
 
 def rows(split, task):
     return list(zip(*(split[column][:] for column in get_task(task).text_columns), strict=True))
 
 
-def test_there_is_a_pocket_version_of_every_task_with_its_columns_and_splits(loaded):
-    assert set(loaded) == set(pocket.SIZES) == set(TASKS)
+def test_there_is_a_pocket_version_of_every_glue_task_with_its_columns_and_splits(loaded):
+    assert set(loaded) < set(pocket.SIZES) == set(TASKS)
     for name, splits in loaded.items():
         task = get_task(name)
         assert set(splits) == {"train", *task.dev_splits}
@@ -112,16 +112,16 @@ def test_every_word_is_known_and_every_example_is_short(loaded):
                 assert tokenizer(column[:20], add_special_tokens=False)["input_ids"] == words
 
 
-def test_special_tokens_stand_first_and_pairs_carry_token_types():
+def test_special_tokens_stand_first_and_a_mark_opens_the_second_text():
     tokenizer = pocket.tokenizer()
     assert tokenizer.convert_ids_to_tokens(range(5)) == [
         "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
     ]  # fmt: skip
-    encoded = tokenizer("dull plot", "witty cast", padding="max_length", max_length=9)
+    encoded = tokenizer("dull plot", "witty cast", padding="max_length", max_length=10)
     tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
-    assert tokens == ["[CLS]", "dull", "plot", "[SEP]", "witty", "cast", "[SEP]", "[PAD]", "[PAD]"]
-    assert encoded["token_type_ids"] == [0, 0, 0, 0, 1, 1, 1, 0, 0]
-    assert encoded["attention_mask"] == [1] * 7 + [0] * 2
+    second = ["[MASK]", "witty", "cast", "[SEP]"]
+    assert tokens == ["[CLS]", "dull", "plot", "[SEP]", *second, "[PAD]", "[PAD]"]
+    assert encoded["attention_mask"] == [1] * 8 + [0] * 2
     assert tokenizer("strange plot")["input_ids"][1] == tokenizer.unk_token_id
 
 
@@ -136,16 +136,15 @@ def test_tokenizer_survives_saving_and_loading(tmp_path):
     assert again.model_max_length == tokenizer.model_max_length
 
 
-@pytest.mark.parametrize("pair", [False, True])
-def test_teacher_is_deep_narrow_and_small_and_takes_what_the_tokenizer_gives(pair):
-    tokenizer = pocket.tokenizer(pair=pair)
-    config = pocket.teacher_config(3, pair=pair)
+@pytest.mark.parametrize("texts", [(["dull plot"],), (["dull plot"], ["witty cast"])])
+def test_teacher_is_deep_narrow_and_small_and_takes_what_the_tokenizer_gives(texts):
+    tokenizer = pocket.tokenizer()
+    config = pocket.teacher_config(3)
     assert config.num_hidden_layers >= 12
     model = AutoModelForSequenceClassification.from_config(config)
     assert sum(p.numel() for p in model.parameters()) < 1_000_000
-    texts = (["dull plot"], ["witty cast"])
-    batch = tokenizer(*texts[: 1 + pair], return_tensors="pt")
-    assert ("token_type_ids" in batch) == pair
+    batch = tokenizer(*texts, return_tensors="pt")
+    assert set(batch) == {"input_ids", "attention_mask"}
     assert model(**batch).logits.shape == (1, 3)
     assert model.config.vocab_size == len(tokenizer)
     assert model.config.max_position_embeddings >= tokenizer.model_max_length
@@ -167,7 +166,7 @@ def test_one_label_is_regression_and_any_field_can_be_changed():
 
 
 def test_settings_are_there_for_every_task_that_is_trained():
-    assert set(pocket.RECOMMENDED) == set(GLUE_BY_SIZE)
+    assert set(pocket.RECOMMENDED) >= set(GLUE_BY_SIZE)
 
 
 def test_unknown_task_names_the_nearest():

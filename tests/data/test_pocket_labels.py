@@ -146,14 +146,13 @@ def test_cola_sentences_are_acceptable_when_all_verbs_agree():
 
 
 def read_clause(clause):
-    """(agent, verb, patient, whether it happened) of a clause in either voice, synonyms undone."""
-    clause, happened = plain(clause), " never " not in clause
-    clause = clause.replace(" never ", " ")
+    """(agent, verb, patient) of a clause in either voice, synonyms undone."""
+    clause = plain(clause)
     passive = re.fullmatch(rf"(\w+) were ({VERB}) by (\w+)", clause)
     if passive:
-        return passive[3], passive[2], passive[1], happened
+        return passive[3], passive[2], passive[1]
     active = re.fullmatch(rf"(\w+) ({VERB}) (\w+)", clause)
-    return active[1], active[2], active[3], happened
+    return active[1], active[2], active[3]
 
 
 INNERMOST = re.compile(r"\( ([^()]+) \)")
@@ -242,22 +241,37 @@ def test_stsb_scores_add_up_what_agrees():
     for (first, second), label in texts_and_labels("stsb", ("train", "dev")):
         (one, here), (other, there) = read_scene(first), read_scene(second)
         assert {one[0], one[2]} == {other[0], other[2]}
-        points = 2.0 if one[0] == other[0] else 0.0
-        points += 1.0 if here == there else 0.0
+        points = 2.2 if one[0] == other[0] else 0.0
+        points += 0.8 if here == there else 0.0
         if one[1] == other[1]:
             points += 2.0
         elif (one[1] in KIND) == (other[1] in KIND):
-            points += 1.0
-        expected = points if one[3] == other[3] else 0.4 * points
-        assert label == pytest.approx(expected, abs=0.006), (first, second)
+            points += 0.7
+        assert label == pytest.approx(points), (first, second)
 
 
 def test_qnli_sentences_answer_when_what_holds_is_the_event_asked_for():
     for (question, sentence), label in texts_and_labels("qnli", ("train", "dev")):
         asked = read_question(question)
-        *told, happened = read_sentence(sentence)
+        told = read_sentence(sentence)
         matches = all(part in ("who", fact) for part, fact in zip(asked, told, strict=True))
-        assert (matches and happened) == (label == 0), (question, sentence)
+        assert matches == (label == 0), (question, sentence)
+
+
+@pytest.mark.parametrize(("task", "wrong"), [("mrpc", 0), ("qnli", 1)])
+def test_what_another_text_speaks_of_is_often_among_what_the_sentence_rejects(task, wrong):
+    mentioned, corrected, deepest = 0, 0, 0
+    for texts, label in texts_and_labels(task, ("train",)):
+        sentence, other = texts if task == "mrpc" else texts[::-1]
+        [verb] = re.findall(VERB, plain(other))
+        held = read_sentence(sentence)[1]
+        corrected += "(" in sentence
+        deepest = max(deepest, sentence.count("("))
+        if label == wrong and held != verb:
+            mentioned += verb in plain(sentence).split() or -1
+    assert mentioned > 0
+    assert corrected > ROWS / 2
+    assert deepest == 3
 
 
 # --- inference ---------------------------------------------------------------------------------

@@ -32,6 +32,24 @@ def test_a_window_averages_what_was_added_since_it_was_cleared():
     assert window.means() == {"loss": 7.0, "hard": 8.0}
 
 
+def test_terms_that_come_and_go_are_averaged_over_the_times_they_came():
+    window = Window()
+    window.add(("loss", "cosine"), values(1.0, 4.0))
+    window.add(("loss", "soft"), values(2.0, 8.0))
+    window.add(("loss", "cosine"), values(3.0, 6.0))
+    window.add(("loss", "soft", "cosine"), values(4.0, 1.0, 5.0))
+    assert window.sums() == {"loss": 10.0, "cosine": 15.0, "soft": 9.0}
+    assert window.means() == {"loss": 2.5, "cosine": 5.0, "soft": 4.5}
+    again = Window()
+    again.restore(json.loads(json.dumps(window.state())), CPU)
+    for either in (window, again):
+        either.add(("loss", "soft"), values(1.0, 1 / 3))
+    assert again.groups.keys() == window.groups.keys()
+    assert (again.sums(), again.means()) == (window.sums(), window.means())
+    window.clear()
+    assert window.sums() == window.means() == {}
+
+
 def test_a_window_does_not_write_into_what_it_was_given():
     window, given = Window(), values(1.0)
     window.add(("loss",), given)
@@ -94,8 +112,9 @@ def test_progress_keeps_two_windows_of_one_stream():
     progress.add({"hard": torch.tensor(4.0)}, torch.tensor(3.0))
     assert progress.since_log.means() == {"loss": 3.0, "hard": 4.0}
     assert progress.this_epoch.means() == {"loss": 2.0, "hard": 3.0}
-    assert progress.this_epoch.sums.dtype == torch.float64
-    assert not progress.this_epoch.sums.requires_grad
+    ((sums, count),) = progress.this_epoch.groups.values()
+    assert (sums.dtype, count) == (torch.float64, 2)
+    assert not sums.requires_grad
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
@@ -161,19 +180,32 @@ def test_several_processes_of_one_run_are_one(monkeypatch):
 
     windows = [Window(), Window()]
     windows[0].add(("loss",), values(1.0))
+    windows[0].add(("loss", "soft"), values(3.0, 4.0))
     windows[1].add(("loss",), values(2.0))
     windows[1].add(("loss",), values(6.0))
+    windows[1].add(("loss", "soft"), values(5.0, 2.0))
     monkeypatch.setattr(module, "_processes", lambda: 2)
+    others = iter([])
 
-    def all_reduce(totals):  # what the other process holds is added
-        totals += torch.tensor([*windows[1].sums.tolist(), windows[1].count])
+    def all_reduce(totals):  # what the other process holds of the group is added
+        sums, count = next(others)
+        totals += torch.tensor([*sums.tolist(), count])
+
+    def ask(what):
+        nonlocal others
+        others = iter(list(windows[1].groups.values()))
+        return what()
 
     monkeypatch.setattr(module.distributed, "all_reduce", all_reduce)
-    assert windows[0].means() == {"loss": 3.0}
-    state = windows[0].state()
-    assert state == {"names": ("loss",), "sums": [9.0], "count": 3}
-    for rank, kept in enumerate([(9.0, 3), (0.0, 0)]):
+    assert ask(windows[0].sums) == {"loss": 17.0, "soft": 6.0}
+    assert ask(windows[0].means) == {"loss": 3.4, "soft": 3.0}
+    state = ask(windows[0].state)
+    assert state == [
+        {"names": ("loss",), "sums": [9.0], "count": 3},
+        {"names": ("loss", "soft"), "sums": [8.0, 6.0], "count": 2},
+    ]
+    for rank, kept in enumerate([[([9.0], 3), ([8.0, 6.0], 2)], [([0.0], 0), ([0.0, 0.0], 0)]]):
         monkeypatch.setattr(module.distributed, "get_rank", lambda rank=rank: rank)
         window = Window()
         window.restore(state, CPU)
-        assert (window.sums.item(), window.count) == kept
+        assert [(sums.tolist(), count) for sums, count in window.groups.values()] == kept

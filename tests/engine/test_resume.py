@@ -58,6 +58,8 @@ def start(folder: Path, recipe: Recipe, *callbacks) -> DistillationTrainer:
         training_arguments(recipe, folder),
         teacher=tiny.knowing_teacher(4),
         objectives=recipe.objectives,
+        curriculum=recipe.curriculum,
+        mixup=recipe.mixup,
         group_by_length=recipe.group_by_length,
         train_dataset=tiny.rows(22),
         eval_dataset=tiny.rows(10),

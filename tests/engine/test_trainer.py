@@ -58,7 +58,7 @@ def test_it_reads_a_recipe_file_and_a_recipe(tmp_path):
     file.write_text("method: kd\nobjectives: {soft: {temperature: 4}}\n", encoding="utf-8")
     for method in (file, Recipe.load(file)):
         trainer = make(tmp_path / "out", method=method)
-        assert trainer.objectives["soft"].spec.temperature == 4
+        assert trainer.objectives["soft"].rule.temperature == 4
 
 
 def test_without_a_teacher_only_fine_tuning_is_left(tmp_path):

@@ -43,12 +43,25 @@ CASES = {
     "normalized_mse": Case((BATCH, WIDTH), masked=False),
     "soft_kl": Case((BATCH, 3), masked=False, extra={"temperature": 2}),
     "soft_cross_entropy": Case((BATCH, 3), masked=False, extra={"scale_by_t2": True}),
+    "word_relation_kl": Case((BATCH, TOKENS, WIDTH), (BATCH, TOKENS, WIDTH + 3), token_dims=(1,)),
+    "word_relation_mse": Case((BATCH, TOKENS, WIDTH), (BATCH, TOKENS, WIDTH + 3), token_dims=(1,)),
+    "word_relation_mse narrow": Case((BATCH, TOKENS, WIDTH), token_dims=(1,), extra={"window": 3}),
+    "layer_relation_kl": Case(
+        (BATCH, TOKENS, 3, WIDTH), (BATCH, TOKENS, 3, WIDTH + 3), token_dims=(1,)
+    ),
+    "layer_relation_mse": Case(
+        (BATCH, TOKENS, 3, WIDTH), (BATCH, TOKENS, 3, WIDTH + 3), token_dims=(1,)
+    ),
     "attention_weights": Case((BATCH, 2, WIDTH), (BATCH, 3, WIDTH), masked=False),
+    "sparse_attention_weights": Case((BATCH, 2, WIDTH), (BATCH, 3, WIDTH), masked=False),
+    "sparse_attention_weights entmax": Case(
+        (BATCH, 2, WIDTH), (BATCH, 3, WIDTH), masked=False, extra={"transform": "entmax"}
+    ),
 }
 # Not of the form f(student, teacher): these have their own tests, and samples below.
-OTHERS = {"info_nce", "mix", "pool", "rank_distribution", "transport_flow"}
+OTHERS = {"info_nce", "mix", "pool", "rank_distribution", "relations", "transport_flow"}
 
-LOSSES = [name for name in CASES if name != "attention_weights"]
+LOSSES = [name for name in CASES if "attention_weights" not in name]
 MASKED = [name for name, case in CASES.items() if case.masked]
 
 
@@ -223,5 +236,6 @@ def test_nothing_waits_for_the_device():
             functional.pool(hidden, mask, how)
         functional.info_nce(hidden[0], hidden[0], torch.randn(3, 2, 4), temperature=0.1)
         functional.mix(hidden, hidden, 0.5)
+        functional.relations(hidden.unsqueeze(1), mask)
         with pytest.raises(DataDependentOutputException):  # the oracle itself can fail
             mask.any().item()

@@ -19,15 +19,21 @@ EXPORTED = {
     "cosine_distance": "student teacher mask=None",
     "hidden_mse": "student teacher mask",
     "info_nce": "student positive negatives *temperature",
+    "layer_relation_kl": "student teacher mask",
+    "layer_relation_mse": "student teacher mask",
     "mix": "a b lam",
     "mse": "student teacher",
     "normalized_mse": "student teacher",
     "pool": "hidden mask how",
     "rank_distribution": "scores",
     "relation_kl": "student teacher mask",
+    "relations": "features mask",
     "soft_cross_entropy": "student_logits teacher_logits *temperature=1.0 *scale_by_t2=False",
     "soft_kl": "student_logits teacher_logits *temperature=1.0 *scale_by_t2=False",
+    "sparse_attention_weights": "student teacher allowed=None *transform=sparsemax",
     "transport_flow": "costs student_weights teacher_weights",
+    "word_relation_kl": "student teacher mask",
+    "word_relation_mse": "student teacher mask *window=21",
 }
 
 
@@ -73,6 +79,14 @@ for call in [
     lambda: f.attention_kl(maps, maps, bools[:, :1]),
     lambda: f.attention_mse(maps, maps, bools, bools[:1]),
     lambda: f.relation_kl(maps, maps[:, :1], bools),
+    lambda: f.relations(maps, bools[:1]),
+    lambda: f.word_relation_kl(a, a[:1], bools),
+    lambda: f.word_relation_kl(a, a, bools[:1]),
+    lambda: f.word_relation_mse(a, a[:, :1], bools),
+    lambda: f.layer_relation_kl(maps, maps[:, :, :1], bools[:, :2]),
+    lambda: f.layer_relation_mse(maps, maps, bools[:1]),
+    lambda: f.sparse_attention_weights(a, a[:1]),
+    lambda: f.sparse_attention_weights(a, a, transform="softmax"),
     lambda: f.attention_weights(a, a[:1]),
     lambda: f.attention_weights(a, a, bools),
     lambda: f.info_nce(a[0], a[0], a[:1], temperature=1.0),
@@ -94,7 +108,7 @@ def test_without_the_hook_misfits_are_refused_and_nothing_slow_is_loaded():
         [sys.executable, "-W", "error", "-c", WITHOUT_HOOK], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("fix: ") == 17
+    assert done.stdout.count("fix: ") == 25
     assert "the student has shape (2, 3, 4), the teacher (2, 1, 4)" in done.stdout
 
 

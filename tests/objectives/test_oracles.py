@@ -84,7 +84,7 @@ def test_the_maps_are_bias_free_to_128_where_widths_differ(method, sides):
 def test_regression_compares_outputs_by_their_squares():
     teacher, student = bert(6, 12, seed=0, classes=1), bert(2, 8, seed=1, classes=1)
     examples = batch(classes=1)
-    objectives = build("kd", student, teacher, regression=True)
+    objectives = build("kd", student, teacher)
     found = terms(objectives, student, teacher, examples)
     z_s = Side.of(student, examples).logits[:, 0]
     z_t = Side.of(teacher, examples).logits[:, 0]

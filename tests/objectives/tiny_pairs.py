@@ -9,6 +9,7 @@ import torch
 import transformers as hf
 
 from limbeck.capture import Trace, capture
+from limbeck.mixup import Mixture, capture_mixed
 from limbeck.moment import Moment
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
@@ -22,14 +23,14 @@ GIVEN: dict[str, dict[str, Any]] = {"pkd": {"objectives.patience.mapping.layers"
 
 
 @functools.cache
-def bert(layers: int, width: int, seed: int, classes: int = CLASSES) -> Any:
+def bert(layers: int, width: int, seed: int, classes: int = CLASSES, heads: int = 2) -> Any:
     """A random BERT classifier in eval mode; the same one for the same arguments."""
     torch.manual_seed(seed)
     config = hf.BertConfig(
         vocab_size=VOCABULARY,
         hidden_size=width,
         num_hidden_layers=layers,
-        num_attention_heads=2,
+        num_attention_heads=heads,
         intermediate_size=20,
         max_position_embeddings=32,
         num_labels=classes,
@@ -39,9 +40,9 @@ def bert(layers: int, width: int, seed: int, classes: int = CLASSES) -> Any:
     return hf.BertForSequenceClassification(config).eval()
 
 
-def batch(extra: int = 0, classes: int = CLASSES) -> dict[str, torch.Tensor]:
+def batch(extra: int = 0, classes: int = CLASSES, seed: int = 5) -> dict[str, torch.Tensor]:
     """Four examples of different lengths, padded on the right, `extra` tokens more than needed."""
-    generator = torch.Generator().manual_seed(5)
+    generator = torch.Generator().manual_seed(seed)
     longest = max(LENGTHS)
     tokens = torch.randint(5, VOCABULARY, (len(LENGTHS), longest), generator=generator)
     mask = torch.zeros_like(tokens)
@@ -54,17 +55,27 @@ def batch(extra: int = 0, classes: int = CLASSES) -> dict[str, torch.Tensor]:
         "input_ids": torch.nn.functional.pad(tokens, padding, value=PAD),
         "attention_mask": torch.nn.functional.pad(mask, padding),
         "labels": labels,
+        "index": torch.arange(len(LENGTHS)),
     }
 
 
 def build(
-    method: str, student: Any, teacher: Any, *, regression: bool = False, **overrides: Any
+    method: str, student: Any, teacher: Any, *, stage: int = -1, **overrides: Any
 ) -> Objectives:
-    """The terms of a shipped recipe for two models; projections drawn with a fixed seed."""
-    recipe = Recipe.load(method, **(GIVEN.get(method, {}) | overrides))
+    """The terms of a shipped recipe for two models; projections drawn with a fixed seed.
+
+    `stage`: of a recipe of two, 1 for its first; the last one otherwise.
+    """
+    recipe = stage_recipe(method, stage, **overrides)
     torch.manual_seed(11)
-    shape = Shape(ModelShape.of(student), ModelShape.of(teacher), regression)
-    return Objectives(recipe.objectives, shape)
+    shape = Shape(ModelShape.of(student), ModelShape.of(teacher), rows=8)
+    return Objectives(recipe.objectives, shape, recipe.curriculum)
+
+
+def stage_recipe(method: str, stage: int = -1, **overrides: Any) -> Recipe:
+    """The recipe of one stage alone."""
+    stages = Recipe.load(method, **(GIVEN.get(method, {}) | overrides)).stages()
+    return stages[stage - 1 if stage > 0 else stage].recipe
 
 
 def traces(
@@ -73,12 +84,14 @@ def traces(
     teacher: Any,
     examples: dict[str, torch.Tensor],
     moment: Moment,
+    mixture: Mixture | None = None,
 ) -> tuple[Trace, Trace]:
     """What both models answer to what the terms ask for, as in a training step."""
-    return (
-        capture(student, examples, objectives.request("student", moment)),
-        Teacher(teacher)(examples, objectives.request("teacher", moment)),
-    )
+    asked = {s: objectives.request(s, moment) for s in ("student", "teacher", "clean")}
+    told = Teacher(teacher)(examples, asked["teacher"], mixture)
+    if mixture is None:
+        return capture(student, examples, asked["student"]), told
+    return capture_mixed(student, examples, asked["student"], mixture, asked["clean"]), told
 
 
 def terms(
@@ -87,8 +100,9 @@ def terms(
     teacher: Any,
     examples: dict[str, torch.Tensor],
     moment: Moment | None = None,
+    mixture: Mixture | None = None,
 ) -> dict[str, torch.Tensor]:
     """The named, unweighted terms of one step."""
     moment = moment or Moment()
-    seen = traces(objectives, student, teacher, examples, moment)
+    seen = traces(objectives, student, teacher, examples, moment, mixture)
     return objectives(*seen, examples, moment)

@@ -53,7 +53,7 @@ def test_recorded_score_lies_in_or_above_the_teacher(tmp_path):
 def test_a_teacher_that_knows_and_one_that_does_not():
     dev = rows()
     answers = ask_teacher(SST2, knowing_teacher(), tokenizer(), dev, 8)
-    score = measured_score(SST2, answers)
+    score = measured_score(answers)
     assert score.value == 100 and score.origin == "measured on dev"
     labels = np.asarray(dev["label"][:])
     assert check_teacher_score(SST2, score, labels) == []

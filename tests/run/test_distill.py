@@ -15,8 +15,8 @@ from limbeck.data import load_task
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.run.assemble import load_rows
 from limbeck.run.folder import default_folder
+from limbeck.run.rows import load_rows
 from limbeck.teachers import Teacher
 
 # ---- what a run leaves ----
@@ -43,9 +43,14 @@ def test_the_record_says_everything(finished, place, recipe):
     assert record["recipe"] == recipe().model_dump(mode="json")
     assert record["versions"].keys() >= {"limbeck", "python", "torch", "transformers", "datasets"}
     assert record["hardware"].keys() >= {"platform", "processor", "cores", "threads"}
-    assert record["examples"] == {"train": 54, "dev": 6, "truncated": {"train": 0, "dev": 0}}
+    assert record["examples"] == {
+        "train": 54,
+        "dev": 6,
+        "truncated": {"train": 0, "dev": 0},
+        "relabelled": 0,
+    }
     epochs = record["epochs"]
-    assert [(entry["epoch"], entry["step"]) for entry in epochs] == [(1, 7), (2, 14)]
+    assert [(e["stage"], e["epoch"], e["step"]) for e in epochs] == [(1, 1, 7), (1, 2, 14)]
     for entry in epochs:
         assert entry["seconds"] > 0
         assert entry["train"].keys() == {"loss", "hard", "soft", "rail"}
@@ -84,6 +89,10 @@ def test_the_record_counts_the_cost(finished):
     # Two passes over 54 rows; a training step costs three forward passes, the teacher one.
     assert cost.student_flops == 3 * 108 * record.student.flops_per_example
     assert cost.teacher_flops == 108 * record.teacher.flops_per_example
+    assert cost.student_examples == 108
+    (stage,) = record.stages
+    assert (stage.stage, stage.rows, stage.steps, stage.truncated) == (1, 54, 14, 0)
+    assert (stage.student_flops, stage.teacher_flops) == (cost.student_flops, cost.teacher_flops)
     assert min(cost.student_seconds, cost.teacher_seconds, cost.evaluation_seconds) > 0
     training = sum(entry.seconds for entry in record.epochs)
     assert cost.student_seconds + cost.teacher_seconds == pytest.approx(training)

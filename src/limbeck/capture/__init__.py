@@ -10,27 +10,32 @@ from typing import Any
 
 from limbeck.capture.facts import (
     hidden_size,
+    is_causal,
     kinds_available,
     number_of_heads,
     number_of_layers,
     stack_layers,
     stack_layers_name,
+    stack_names,
 )
 from limbeck.capture.forward import capture, token_mask
 from limbeck.capture.request import Request, Seen
-from limbeck.capture.trace import Trace
+from limbeck.capture.trace import Mixed, Trace
 
 __all__ = [
+    "Mixed",
     "Request",
     "Seen",
     "Trace",
     "capture",
     "hidden_size",
+    "is_causal",
     "kinds_available",
     "number_of_heads",
     "number_of_layers",
     "stack_layers",
     "stack_layers_name",
+    "stack_names",
     "token_mask",
 ]
 

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from limbeck.capture.plan import kinds_of
-from limbeck.capture.stacks import stack_of
+from limbeck.capture.stacks import anatomy_of, stack_of
 from limbeck.errors import LimbeckError
 
 
@@ -76,3 +76,18 @@ def kinds_available(model: PreTrainedModel, stack: str = "main") -> tuple[str, .
         LimbeckError: a model without such a stack.
     """
     return kinds_of(stack_of(model, stack), cross=stack == "cross")
+
+
+def stack_names(model: PreTrainedModel) -> tuple[str, ...]:
+    """The stacks a request may name: `main`; of an encoder–decoder the others too."""
+    return tuple(anatomy_of(model).stacks)
+
+
+def is_causal(model: PreTrainedModel, stack: str = "main") -> bool:
+    """Whether a stack's attention is kept from seeing what comes later.
+
+    Raises:
+        LimbeckError: a model without such a stack.
+    """
+    core = stack_of(model, stack).core(1, cross=stack == "cross")
+    return bool(getattr(core, "is_causal", False))

@@ -24,36 +24,53 @@ from limbeck.errors import LimbeckError
 _LABELS = frozenset({"labels", "label", "label_ids", "start_positions", "end_positions"})
 
 
-def capture(model: PreTrainedModel, batch: Mapping[str, Tensor], request: Request) -> Trace:
+def capture(
+    model: PreTrainedModel,
+    batch: Mapping[str, Tensor],
+    request: Request,
+    *,
+    entry: Tensor | None = None,
+) -> Trace:
     """Run `model` on `batch` and record exactly what `request` asks for.
 
     The caller's grad mode, autocast and train or eval mode hold. Labels and keys the model's
     forward does not name (such as `index`) are left out. Without logits only the bare stack runs,
     and only down to the deepest layer asked for. Nothing stays on the model afterwards, also when
-    the pass fails.
+    the pass fails. `entry` [B, N, d] takes the place of the embedding output in the main stack.
 
     Raises:
         LimbeckError: a model that cannot be captured; layers or kinds it does not have; no decoder
             input where the decoder must run; logits asked of a model without a head; a mask that
             is not [B, N].
     """
+    if entry is not None:
+        # Seen as the first layer's input, which is where it is exchanged.
+        request = request | Request.hidden([0])
     plan = known_plan(model, request)
     if plan is None:
-        return _first_capture(model, batch, request)
-    return _record(model, batch, request, plan)
+        return _first_capture(model, batch, request, entry)
+    return _record(model, batch, request, plan, entry)
 
 
 @torch.compiler.disable
-def _first_capture(model: PreTrainedModel, batch: Mapping[str, Tensor], request: Request) -> Trace:
+def _first_capture(
+    model: PreTrainedModel, batch: Mapping[str, Tensor], request: Request, entry: Tensor | None
+) -> Trace:
     """Plan and record outside compiled graphs: exploring a model is nothing to trace."""
-    return _record(model, batch, request, plan_for(model, request))
+    return _record(model, batch, request, plan_for(model, request), entry)
 
 
 def _record(
-    model: PreTrainedModel, batch: Mapping[str, Tensor], request: Request, plan: Plan
+    model: PreTrainedModel,
+    batch: Mapping[str, Tensor],
+    request: Request,
+    plan: Plan,
+    entry: Tensor | None,
 ) -> Trace:
     masks = {name: _text_mask(plan.stacks, name, batch) for name in plan.stacks}
     recorders = {part.stack.name: Recorder(part, masks[part.stack.name]) for part in plan.parts}
+    if entry is not None:
+        recorders[plan.stacks["main"].name].entry = entry
     outputs = None
     if plan.parts or plan.logits:
         module = _module_to_run(model, plan, batch)
@@ -173,6 +190,9 @@ def _run(model: PreTrainedModel, module: nn.Module, inputs: dict[str, Any], plan
 
 def _logits(model: PreTrainedModel, outputs: Any) -> Tensor:
     logits = getattr(outputs, "logits", None)
+    if logits is None and getattr(outputs, "start_logits", None) is not None:
+        # A question-answering head: start and end of each token side by side, [B, N, 2].
+        return torch.stack([outputs.start_logits, outputs.end_logits], dim=-1)
     if logits is None:
         raise LimbeckError(
             f"{type(model).__name__} has no head, so no logits",

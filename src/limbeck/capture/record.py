@@ -46,6 +46,7 @@ class Recorder:
         self.calls_seen = 0
         self.shadowed: list[tuple[nn.Module, Any]] = []
         self.whole: Any = None
+        self.entry: Tensor | None = None
 
     def run_layer(
         self, layer: int | None, forward: Callable[..., Any], *args: Any, **kwargs: Any
@@ -55,6 +56,8 @@ class Recorder:
         self.calls_seen += 1
         layer = self.calls_seen if layer is None else layer
         if layer == 1:
+            if self.entry is not None:
+                args, kwargs = _exchanged(self.entry, args, kwargs)
             self._entered(args[0] if args else kwargs["hidden_states"])
         output = forward(*args, **kwargs)
         if layer in self.part.hidden and not self.part.stack.is_output(layer):
@@ -158,6 +161,15 @@ class Recorder:
                 "reentrant gradient checkpointing hides the graph of what is captured",
                 "use gradient_checkpointing_kwargs={'use_reentrant': False}",
             )
+
+
+def _exchanged(
+    entry: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A layer's arguments with another hidden state in place of its own."""
+    given = args[0] if args else kwargs["hidden_states"]
+    entry = entry.to(given.dtype)
+    return ((entry, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": entry})
 
 
 def attach(recorder: Recorder) -> None:

@@ -16,13 +16,26 @@ from limbeck.errors import LimbeckError
 
 
 @dataclass
+class Mixed:
+    """How a student's input was mixed (MixUp), and what it made of the clean examples.
+
+    `clean`: the trace of the unmixed batch, if anything was asked of it. `partner` [B]: which
+    example each was mixed with. `share`: λ, the example's own share.
+    """
+
+    clean: Trace
+    partner: Tensor
+    share: float
+
+
+@dataclass
 class Trace:
     """The tensors of one captured forward pass; read them with `trace[Seen(...)]`.
 
     `values`: hidden states [B, N, d] or pooled [B, d]; probabilities and scores [B, H, Q, K];
     query, key and value [B, H, N, d_head]. `logits`: the head's, if asked for. `masks`: per stack
     [B, N], True for a real token. `outputs`: the model's own output if its head ran. `loss` stays
-    None: labels never reach the model.
+    None: labels never reach the model. `mixed`: how the input was mixed, if it was.
     """
 
     values: dict[Seen, Tensor] = field(default_factory=dict)
@@ -30,6 +43,7 @@ class Trace:
     loss: None = None
     masks: dict[str, Tensor] = field(default_factory=dict)
     outputs: Any = None
+    mixed: Mixed | None = None
 
     def __getitem__(self, seen: Seen) -> Tensor:
         try:

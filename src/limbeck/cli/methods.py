@@ -5,7 +5,7 @@ Last on the way of a training step: reads the recipes that come with limbeck, an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,8 +35,12 @@ def methods(
 def list_methods(entries: Sequence[Entry], console: Console) -> None:
     """A heading for each family and a line for each method."""
     width = max(len(entry.method) for entry in entries)
+    narrow = console.width < width + _SMALLEST_SUMMARY
     for family, members in groupby(entries, key=lambda entry: entry.family):
         console.print(Text(FAMILIES[family], style="bold"))
+        if narrow:
+            _print_narrow(members, console)
+            continue
         rows = Table.grid(padding=(0, 2))
         rows.add_column(width=width + 2, no_wrap=True, style="cyan")
         rows.add_column()
@@ -45,6 +49,17 @@ def list_methods(entries: Sequence[Entry], console: Console) -> None:
         console.print(rows)
     console.print()
     console.print(Text("limbeck methods NAME shows one of them.", style="dim"))
+
+
+# Beside names of that length a summary needs this much to be read.
+_SMALLEST_SUMMARY = 32
+
+
+def _print_narrow(entries: Iterable[Entry], console: Console) -> None:
+    """Each summary below its method."""
+    for entry in entries:
+        console.print(Text(f"  {entry.method}", style="cyan"))
+        console.print(Padding(Text(entry.summary), (0, 0, 0, 4), expand=False))
 
 
 def show_method(entry: Entry, console: Console) -> None:

@@ -28,6 +28,7 @@ SETTINGS = {
     "data": "data",
     "text_columns": "text_columns",
     "label_column": "label_column",
+    "kind": "kind",
     "max_length": "max_length",
     "epochs": "epochs",
     "max_steps": "max_steps",

@@ -25,6 +25,7 @@ Task = Annotated[str | None, setting("task", DATA)]
 Data = Annotated[str | None, setting("data", DATA)]
 TextColumns = Annotated[list[str] | None, setting("text_columns", DATA)]
 LabelColumn = Annotated[str | None, setting("label_column", DATA)]
+AnswerKind = Annotated[str | None, setting("kind", DATA)]
 MaxLength = Annotated[int | None, setting("max_length", DATA)]
 Layers = Annotated[list[int] | None, setting("layers", STUDENT)]
 Pick = Annotated[str | None, setting("pick", STUDENT)]
@@ -61,6 +62,7 @@ def finetune(
     pick: Pick = None,
     text_columns: TextColumns = None,
     label_column: LabelColumn = None,
+    kind: AnswerKind = None,
     max_length: MaxLength = None,
     epochs: Epochs = None,
     max_steps: MaxSteps = None,
@@ -98,6 +100,7 @@ def distill(
     pick: Pick = None,
     text_columns: TextColumns = None,
     label_column: LabelColumn = None,
+    kind: AnswerKind = None,
     max_length: MaxLength = None,
     epochs: Epochs = None,
     max_steps: MaxSteps = None,

@@ -12,18 +12,27 @@ import torch
 from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
 
 from limbeck.errors import LimbeckError
+from limbeck.kinds import SENTENCE, Kind
+
+# What evaluation draws with; in training epoch e (from 0) draws with e + 1.
+_EVALUATION_SEED = 0
 
 
 class Collator:
     """Pads encoded rows and stacks them: `Collator(tokenizer)(rows)` → tensors.
 
     "labels" come out as int64 class ids or float32 numbers, and only if the rows have them; "index"
-    as int64. `pad_to_multiple_of` rounds the width up, which suits tensor cores. Raises
+    as int64. Other kinds of task bring the labels of theirs: by token, padded with −100, or as
+    positions. `pad_to_multiple_of` rounds the width up, which suits tensor cores. Raises
     LimbeckError for a tokenizer without a padding token.
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, pad_to_multiple_of: int | None = None
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        pad_to_multiple_of: int | None = None,
+        *,
+        kind: Kind = SENTENCE,
     ) -> None:
         if tokenizer.pad_token is None:
             raise LimbeckError(
@@ -31,11 +40,32 @@ class Collator:
                 "set one, say tokenizer.pad_token = tokenizer.eos_token, and the model's "
                 "config.pad_token_id with it",
             )
+        self.kind = kind
+        self.tokenizer = tokenizer
         self.padding = DataCollatorWithPadding(tokenizer, pad_to_multiple_of=pad_to_multiple_of)
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-        """Collate the rows of an encoded split."""
-        batch = dict(self.padding([dict(row) for row in rows]))
+        """Collate the rows of an encoded split, as evaluation reads them."""
+        kept = [
+            {name: value for name, value in row.items() if name not in self.kind.scoring_columns}
+            for row in rows
+        ]
+        width = self._width(kept)
+        labels = self.kind.pad_labels(kept, self.tokenizer, width)
+        batch = dict(self.padding(kept)) | labels
         if "labels" in batch and batch["labels"].is_floating_point():
             batch["labels"] = batch["labels"].to(torch.float32)
-        return batch
+        return self.kind.draw(batch, self.tokenizer, _EVALUATION_SEED, 0)
+
+    def for_epoch(self, batch: dict[str, Any], *, seed: int, epoch: int) -> dict[str, Any]:
+        """The batch as training reads it in an epoch, counted from 0.
+
+        Only masked text differs: other words are hidden each time, as a function of (seed, epoch,
+        index) alone.
+        """
+        return self.kind.draw(batch, self.tokenizer, seed, epoch + 1)
+
+    def _width(self, rows: Sequence[Mapping[str, Any]]) -> int:
+        longest = max(len(row["input_ids"]) for row in rows)
+        step = self.padding.pad_to_multiple_of or 1
+        return -(-longest // step) * step

@@ -16,8 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.data.bars import progress_bars
 from limbeck.data.tasks import Task
 from limbeck.errors import LimbeckError, Problem
-
-_CUT = "__truncated__"
+from limbeck.kinds.base import CUT, ROW
 
 
 def encode(
@@ -30,29 +29,21 @@ def encode(
 ) -> tuple[Dataset, int]:
     """Tokenise a loaded split; returns it with how many examples lost text to `max_length`.
 
-    The result has the tokenizer's columns, "index", and "labels" (int64, or float32 for regression)
-    where the split has labels. Pairs are cut token by token from the longer of the two texts.
-    `progress` shows a bar. The fingerprint depends on the rows, the tokenizer and `max_length`
-    alone, so a rerun finds its cache.
+    The result has the tokenizer's columns, "index", and what the task's kind makes of its labels
+    where the split has them: "labels" (int64, or float32 for regression) of a class, a list of them
+    by token, or "start_positions" and "end_positions". `progress` shows a bar. The fingerprint
+    depends on the rows, the task, the tokenizer and `max_length` alone, so a rerun finds its cache.
 
     Raises LimbeckError for missing columns, an empty split, a tokenizer that is not a fast one, or
     a `max_length` that leaves no room for text.
     """
     _check(dataset, task, tokenizer, max_length)
-    labelled = task.label_column in dataset.column_names
 
     def tokenize(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        texts = [rows[column] for column in task.text_columns]
-        encoded = tokenizer(*texts, truncation=True, max_length=max_length, padding=False)
-        columns = dict(encoded)
-        columns["index"] = rows["index"]
-        # Both texts' leftovers hang on the encoding, so nothing is tokenised twice to count them.
-        columns[_CUT] = [bool(encoding.overflowing) for encoding in encoded.encodings]
-        if labelled:
-            columns["labels"] = rows[task.label_column]
-        return columns
+        return task.kind.encode(task, tokenizer, max_length, rows)
 
-    recipe = (dataset._fingerprint, task.text_columns, _description(tokenizer), max_length)
+    how = (task.name, task.kind.name, task.text_columns, task.labels)
+    recipe = (dataset._fingerprint, how, _description(tokenizer), max_length)
     with progress_bars(progress):
         encoded = dataset.map(
             tokenize,
@@ -61,9 +52,11 @@ def encode(
             new_fingerprint=Hasher.hash(recipe),
             desc="Tokenising",
         )
-        truncated = sum(encoded[_CUT])
-        encoded = encoded.remove_columns(_CUT)
-        if labelled:
+        truncated = sum(encoded[CUT])
+        encoded = encoded.remove_columns(CUT)
+        if ROW in encoded.column_names:
+            encoded = encoded.add_column("index", list(range(len(encoded))))
+        if task.kind.constant and "labels" in encoded.column_names:
             kind = Value("float32" if task.regression else "int64")
             encoded = encoded.cast_column("labels", kind)
     return encoded, truncated

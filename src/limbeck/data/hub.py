@@ -67,12 +67,14 @@ def read_hub(
 
 def _fetch(task: Task, source: HubSource, root: Path | None) -> DatasetDict:
     place = source.repository
+    branch = {} if source.revision is None else {"revision": source.revision}
     files: dict[str, list[str]] = {}
     if root is not None:
         folder = _repository(source, root)
         place = str(folder)
         if not _lists_configs(folder):
             files = _parquet_files(folder / source.config)
+            branch = {}
             if not files:
                 raise LimbeckError(
                     f"task {task.name!r}: no parquet files in {folder / source.config}",
@@ -82,7 +84,7 @@ def _fetch(task: Task, source: HubSource, root: Path | None) -> DatasetDict:
     try:
         if files:
             return load_dataset("parquet", data_files=files)
-        return load_dataset(place, source.config)
+        return load_dataset(place, source.config, **branch)
     # The Hub's client raises many kinds, which change between its releases; all mean "not had".
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0]
@@ -109,11 +111,17 @@ def _lists_configs(folder: Path) -> bool:
 
 
 def _parquet_files(folder: Path) -> dict[str, list[str]]:
-    """Files of a configuration by split, from names such as `train-00000-of-00001.parquet`."""
+    """Files of a configuration by split.
+
+    From names such as `train-00000-of-00001.parquet`, or `train/0000.parquet` as on the branch of
+    the Hub's own conversion.
+    """
     files: dict[str, list[str]] = {}
     for file in sorted(folder.glob("*.parquet")):
         split = re.sub(r"-\d{5}-of-\d{5}.*$", "", file.stem)
         files.setdefault(split, []).append(str(file))
+    for file in sorted(folder.glob("*/*.parquet")):
+        files.setdefault(file.parent.name, []).append(str(file))
     return files
 
 
@@ -127,8 +135,29 @@ def _convert(task: Task, source: HubSource, split: Dataset, origin: str) -> Data
     table = split.with_format("arrow")[:]
     renamed = zip(source.text_columns, task.text_columns, strict=True)
     texts = {ours: table.column(theirs) for theirs, ours in renamed}
+    if not task.kind.has_classes:
+        return make_split(task, texts, _answers(task, source, split, origin))
     labels = _labels(task, source, split, origin)
     return make_split(task, texts, labels)
+
+
+def _answers(task: Task, source: HubSource, split: Dataset, origin: str) -> list | None:
+    """Lists of tag ids in the task's order, or answers; None for a split without them."""
+    if source.label_column not in split.column_names or source.label_column in source.text_columns:
+        return None
+    written = split[source.label_column][:]
+    if not task.labels:
+        return written
+    feature = getattr(split.features[source.label_column], "feature", None)
+    names = feature.names if isinstance(feature, ClassLabel) else list(task.labels)
+    ids = {number: task.labels.index(n) for number, n in enumerate(names) if n in task.labels}
+    strange = sorted({tag for row in written for tag in row if tag not in ids})
+    if strange:
+        raise LimbeckError(
+            f"task {task.name!r}: {origin} has the tags {', '.join(map(str, strange[:5]))}",
+            f"expected ids of {', '.join(task.labels)}",
+        )
+    return [[ids[tag] for tag in row] for row in written]
 
 
 def _labels(task: Task, source: HubSource, split: Dataset, origin: str) -> list | None:

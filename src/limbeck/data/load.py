@@ -13,9 +13,11 @@ from datasets import DatasetDict
 from limbeck.data.folder import contents, expected_files, read_folder, task_folders
 from limbeck.data.hub import read_hub
 from limbeck.data.own import has_own_files, read_own
+from limbeck.data.own_kinds import read_own_kind
 from limbeck.data.splits import check_splits
-from limbeck.data.tasks import TASKS, Task, get_task
+from limbeck.data.tasks import TASKS, Task, as_kind, get_task
 from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.kinds import SENTENCE, Kind, get_kind
 
 
 def load_task(
@@ -24,6 +26,7 @@ def load_task(
     *,
     text_columns: Sequence[str] | None = None,
     label_column: str | None = None,
+    kind: str | None = None,
     seed: int = 0,
     for_training: bool = True,
     progress: bool = False,
@@ -39,6 +42,9 @@ def load_task(
     - a file, or a folder with a train file, of the user's own. Then `text_columns` and
       `label_column` name its columns, and `name` may be any name or None.
 
+    `kind` says what the answer of a task of the user's own is (`limbeck.kinds`), by default a class
+    or number; a known task of classes can be had as kind "text".
+
     `seed` draws the dev split where a source has none, and pocket data; it is the data's seed, so
     runs that are compared share it. With `for_training=False` one labelled split is enough and a
     single file is a dev split as a whole. `progress` shows the bars of downloads. Raises
@@ -46,15 +52,20 @@ def load_task(
     """
     text = str(source)
     if text == "pocket" or text == "hub" or text.startswith("hub:"):
-        return _named(name, text, text_columns, label_column, seed, for_training, progress)
+        task, splits = _named(name, text, text_columns, label_column, seed, for_training, progress)
+        return as_kind(task, kind), splits
     path = Path(source).expanduser()
     if not path.exists():
         raise LimbeckError(
             f"data source {text!r}: there is no such file or folder",
             "choices: hub, hub:DIR, pocket, a folder in GLUE's layout, or a file of your own",
         )
+    known = TASKS.get(name) if name is not None else None
+    wanted = get_kind(kind) if kind is not None else known.kind if known is not None else SENTENCE
     try:
-        return _from_path(name, path, text_columns, label_column, seed, for_training)
+        columns = (text_columns, label_column)
+        task, splits = _from_path(name, path, columns, wanted, seed, for_training)
+        return as_kind(task, kind), splits
     except OSError as error:
         raise LimbeckError(
             f"data source {text!r}: {error.strerror or error}", "check the permissions of its files"
@@ -64,13 +75,25 @@ def load_task(
 def _from_path(
     name: str | None,
     path: Path,
-    text_columns: Sequence[str] | None,
-    label_column: str | None,
+    columns: tuple[Sequence[str] | None, str | None],
+    kind: Kind,
     seed: int,
     for_training: bool,
 ) -> tuple[Task, DatasetDict]:
     """Released files of a known task, or the user's own."""
+    text_columns, label_column = columns
     known = TASKS.get(name) if name is not None else None
+    if not kind.has_classes:
+        return read_own_kind(
+            name,
+            path,
+            kind,
+            known=known if known is not None and known.kind is kind else None,
+            text_columns=text_columns,
+            label_column=label_column,
+            seed=seed,
+            for_training=for_training,
+        )
     own = bool(text_columns) or label_column is not None
     if path.is_dir() and not own:
         if known is None:

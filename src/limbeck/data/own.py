@@ -53,7 +53,7 @@ def read_own(
     LimbeckError for missing columns or labels, for labels that do not fit together, and for text
     that is not text.
     """
-    files = _files(path) if path.is_dir() else {"train": path}
+    files = split_files(path, SUFFIXES) if path.is_dir() else {"train": path}
     tables = {split: read_table(file) for split, file in files.items()}
     texts, label = _columns(tables, known, text_columns, label_column)
     labels = {split: _written_labels(table, label, split) for split, table in tables.items()}
@@ -97,13 +97,15 @@ def has_own_files(folder: Path) -> bool:
     return any((folder / f"train{suffix}").is_file() for suffix in SUFFIXES)
 
 
-def _files(folder: Path) -> dict[str, Path]:
+def split_files(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:
+    """The file of each split in a folder; raises LimbeckError without one for train."""
     files: dict[str, Path] = {}
+    choices = tuple(dict.fromkeys(suffixes))
     for split, stems in _STEMS.items():
         found = [
             folder / f"{stem}{suffix}"
             for stem in stems
-            for suffix in SUFFIXES
+            for suffix in choices
             if (folder / f"{stem}{suffix}").is_file()
         ]
         if len(found) > 1:
@@ -116,7 +118,7 @@ def _files(folder: Path) -> dict[str, Path]:
     if "train" not in files:
         raise LimbeckError(
             f"{folder} has no train file; it holds {', '.join(contents(folder))}",
-            f"expected train with one of {', '.join(SUFFIXES)}, and dev (or validation) and test "
+            f"expected train with one of {', '.join(choices)}, and dev (or validation) and test "
             f"if there are any",
         )
     return files

@@ -1,7 +1,7 @@
 """What every source hands over: splits of one shape, with a seeded dev split where it has none.
 
-A split holds the task's text columns, "label" (class id or number; absent where the source has no
-labels) and "index", the row number. Between the readers (folder, Hub, own files) and the encoding.
+A split holds the task's text columns, its label column (absent where the source has no labels) and
+"index", the row number. Between the readers (folder, Hub, own files) and the encoding.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+from datasets import Dataset, DatasetDict, Features, Value
 
 from limbeck.data.tasks import Task
 from limbeck.errors import LimbeckError
@@ -21,14 +21,15 @@ DEV_SHARE = 0.1
 def make_split(
     task: Task, texts: Mapping[str, Sequence[str]], labels: Sequence[Any] | None
 ) -> Dataset:
-    """One split in memory, of text columns [n] (lists or Arrow) and class ids or numbers [n]."""
+    """One split in memory, of text columns [n] (lists or Arrow) and labels [n].
+
+    Labels are class ids or numbers, lists of tag ids, or answers; masked text has none of its own.
+    """
     columns: dict[str, Any] = {name: texts[name] for name in task.text_columns}
-    features: dict[str, Any] = {name: Value("string") for name in task.text_columns}
+    features = task.kind.features(task)
     if labels is not None:
         columns[task.label_column] = labels
-        features[task.label_column] = (
-            Value("float32") if task.regression else ClassLabel(names=list(task.labels))
-        )
+    features = {name: feature for name, feature in features.items() if name in columns}
     rows = len(columns[task.text_columns[0]])
     columns["index"] = np.arange(rows)
     features["index"] = Value("int64")
@@ -70,7 +71,10 @@ def with_held_out_dev(
     task: Task, texts: Mapping[str, Sequence[str]], labels: Sequence[Any], seed: int
 ) -> DatasetDict:
     """Train and dev splits out of one set of labelled rows; see `hold_out`."""
-    train, dev = hold_out(labels, stratify=not task.regression, seed=seed)
+    if task.kind.has_classes:
+        train, dev = hold_out(labels, stratify=not task.regression, seed=seed)
+    else:
+        train, dev = hold_out(range(len(labels)), stratify=False, seed=seed)
     return DatasetDict(
         {
             name: make_split(task, take(texts, rows), [labels[row] for row in rows])

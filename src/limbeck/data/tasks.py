@@ -2,19 +2,20 @@
 
 The data stage of a training step starts here. Whatever the source of the rows, the columns, the
 class order and the metrics are the ones written below: they follow the Hugging Face Hub's copy of
-GLUE, so that a model fine-tuned elsewhere means the same thing by class 1. Regression is a task
-without classes.
+GLUE, so that a model fine-tuned elsewhere means the same thing by class 1. Regression is a
+classification task without classes; tasks whose answer is another thing say so by their kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from limbeck.data.metrics import METRICS, mean_of
 from limbeck.errors import LimbeckError, unknown
+from limbeck.kinds import MASKED, SENTENCE, SPANS, TOKENS, Kind, get_kind
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class HubSource:
     config: str
     text_columns: tuple[str, ...]
     label_column: str = "label"
+    revision: str | None = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Task:
     `labels` holds the class names in id order, none for regression. `primary` is the score that
     selects checkpoints: a metric, or metrics joined by "+" for their mean. `out_of_domain` names
     the task a student of this one is also scored on, `label_column` the column every loaded split
-    carries its class id or number in.
+    carries its class id or number in, `kind` what the answer is (`limbeck.kinds`).
     """
 
     name: str
@@ -48,11 +50,12 @@ class Task:
     out_of_domain: str | None = None
     hub: HubSource | None = None
     test_is_labelled: bool = False
+    kind: Kind = SENTENCE
 
     @property
     def regression(self) -> bool:
         """Whether the label is a number instead of a class."""
-        return not self.labels
+        return self.kind.has_classes and not self.labels
 
     @property
     def outputs(self) -> int:
@@ -106,8 +109,30 @@ class Task:
             )
 
 
+def as_kind(task: Task, kind: str | None) -> Task:
+    """The same rows as a task of another kind: classification as text to text, and back.
+
+    Raises LimbeckError for an unknown kind, or rows that cannot be read so.
+    """
+    if kind is None or kind == task.kind.name:
+        return task
+    wanted = get_kind(kind)
+    if not (task.kind.has_classes and wanted.has_classes):
+        raise LimbeckError(
+            f"kind: task {task.name!r} is of kind {task.kind.name}, not {kind}",
+            "leave kind out; classification tasks can also be read as kind text",
+        )
+    return replace(task, kind=wanted)
+
+
 _MEAN = "accuracy+f1"
 _ENTAILMENT = ("entailment", "not_entailment")
+
+
+# CoNLL-2003's entities in the order of its copy on the Hub.
+ENTITY_TAGS = (
+    "O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC",
+)  # fmt: skip
 
 
 def _glue(name: str, *text_columns: str) -> HubSource:
@@ -170,7 +195,28 @@ def _all_tasks() -> Iterable[Task]:
     )  # fmt: skip
 
 
-TASKS: dict[str, Task] = {task.name: task for task in _all_tasks()}
+def _beyond_glue() -> Iterable[Task]:
+    # CoNLL-2003. The repository holds a script that fetches the corpus, which the datasets library
+    # no longer runs; the Hub's own conversion to Parquet lies on a branch.
+    yield Task(
+        "ner", "NER", ("tokens",), ENTITY_TAGS, ("f1", "precision", "recall", "accuracy"), "f1",
+        label_column="tags", kind=TOKENS,
+        hub=HubSource(
+            "eriktks/conll2003", "conll2003", ("tokens",), "ner_tags", "refs/convert/parquet"
+        ),
+    )  # fmt: skip
+    yield Task(
+        "squad", "SQuAD", ("question", "context"), (), ("exact_match", "f1"), "f1",
+        label_column="answers", kind=SPANS,
+        hub=HubSource("rajpurkar/squad", "plain_text", ("question", "context"), "answers"),
+    )  # fmt: skip
+    yield Task(
+        "mlm", "MLM", ("text",), (), ("accuracy", "perplexity"), "accuracy",
+        label_column="text", kind=MASKED,
+    )  # fmt: skip
+
+
+TASKS: dict[str, Task] = {task.name: task for task in (*_all_tasks(), *_beyond_glue())}
 
 # MNLI's three classes fold into SciTail's two; the other pairs differ in their names alone.
 _PROJECTIONS: dict[tuple[str, str], dict[str, str]] = {
@@ -201,6 +247,12 @@ def project(predictions: np.ndarray, source: Task, target: Task) -> np.ndarray:
     not correspond.
     """
     predictions = np.asarray(predictions)
+    if source.kind is not target.kind or not source.kind.constant:
+        raise LimbeckError(
+            f"a student of {source.name!r} ({source.kind.name}) cannot be scored on "
+            f"{target.name!r} ({target.kind.name})",
+            "name a task of classes or numbers for a student of classes or numbers",
+        )
     if source.regression and target.regression:
         return predictions
     names = _PROJECTIONS.get((source.name, target.name))

@@ -6,13 +6,12 @@ On the way of a training step: after `data` and `preflight`, before `records`.
 from limbeck.engine.arguments import tensorboard, training_arguments
 from limbeck.engine.callbacks import Patience
 from limbeck.engine.distiller import Distiller
-from limbeck.engine.trainer import DistillationTrainer, is_regression
+from limbeck.engine.trainer import DistillationTrainer
 
 __all__ = [
     "DistillationTrainer",
     "Distiller",
     "Patience",
-    "is_regression",
     "tensorboard",
     "training_arguments",
 ]

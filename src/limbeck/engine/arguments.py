@@ -10,11 +10,17 @@ from transformers import TrainingArguments
 from transformers.integrations import TensorBoardCallback
 
 from limbeck.errors import LimbeckError
+from limbeck.kinds import LOWER_IS_BETTER
 from limbeck.recipe import Recipe
 
 
-def training_arguments(recipe: Recipe, checkpoints: Path) -> TrainingArguments:
-    """The Trainer's arguments for a recipe; checkpoints go to this folder."""
+def training_arguments(
+    recipe: Recipe, checkpoints: Path, *, select: bool = True
+) -> TrainingArguments:
+    """The Trainer's arguments for a recipe of one stage; checkpoints go to this folder.
+
+    With `select` every epoch is scored and the best one kept; without, the last weights are.
+    """
     return TrainingArguments(
         output_dir=str(checkpoints),
         num_train_epochs=recipe.epochs,
@@ -31,13 +37,13 @@ def training_arguments(recipe: Recipe, checkpoints: Path) -> TrainingArguments:
         # bf16 on a processor has to be asked for by this name.
         use_cpu=not torch.accelerator.is_available(),
         seed=recipe.seed,
-        eval_strategy="epoch",
+        eval_strategy="epoch" if select else "no",
         save_strategy="epoch",
         logging_strategy="steps",
         logging_steps=recipe.log_steps,
-        load_best_model_at_end=True,
-        metric_for_best_model=recipe.select_by,
-        greater_is_better=True,
+        load_best_model_at_end=select,
+        metric_for_best_model=recipe.select_by if select else None,
+        greater_is_better=recipe.select_by not in LOWER_IS_BETTER if select else None,
         save_total_limit=1,
         dataloader_num_workers=recipe.workers,
         disable_tqdm=True,

@@ -12,6 +12,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from limbeck.errors import LimbeckError
+from limbeck.kinds import LOWER_IS_BETTER
 
 if TYPE_CHECKING:
     from limbeck.engine.trainer import DistillationTrainer
@@ -30,6 +31,12 @@ class EpochEntries(TrainerCallback):
         self.trainer.progress.epoch_clock.start()
         self.trainer.start_epoch(self.trainer.moment_of(state.global_step).epoch)
 
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Let the terms learn what they learn without gradients."""
+        self.trainer.objectives.after_step()
+
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
@@ -37,6 +44,10 @@ class EpochEntries(TrainerCallback):
         progress = self.trainer.progress
         stop_if_not_finite(self.trainer)
         last = self.trainer.moment_of(state.global_step - 1)
+        curriculum = self.trainer.objectives.curriculum
+        if curriculum is not None:
+            following = self.trainer.moment_of(state.global_step)
+            curriculum.end_epoch(progress.this_epoch.sums(), last, following)
         progress.epochs.append(
             {
                 "epoch": last.epoch + 1,
@@ -76,6 +87,7 @@ class Patience(TrainerCallback):
     def __init__(self, epochs: int, metric: str) -> None:
         self.epochs = epochs
         self.metric = f"eval_{metric}"
+        self.lower_is_better = metric in LOWER_IS_BETTER
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -84,7 +96,8 @@ class Patience(TrainerCallback):
         scores = [entry[self.metric] for entry in state.log_history if self.metric in entry]
         if not scores:
             return
-        since_best = len(scores) - 1 - scores.index(max(scores))
+        best = min(scores) if self.lower_is_better else max(scores)
+        since_best = len(scores) - 1 - scores.index(best)
         if since_best >= self.epochs:
             control.should_training_stop = True
 

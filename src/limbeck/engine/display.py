@@ -19,14 +19,19 @@ from rich.progress import (
 )
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from limbeck.recipe import Recipe
+from limbeck.recipe import Recipe, Stage
 
 
 class Display(TrainerCallback):
     """Shows steps, the running loss, dev scores and the time left on standard error."""
 
-    def __init__(self, recipe: Recipe, *, shown: bool) -> None:
+    def __init__(self, recipe: Recipe, *, shown: bool, stage: Stage | None = None) -> None:
         self.name = f"{recipe.task} {recipe.method} seed {recipe.seed}"
+        if stage is not None and stage.of > 1:
+            self.name += f" stage {stage.number}/{stage.of}"
+        # Without dev scores an epoch's line holds the loss.
+        self.unscored = stage is not None and not stage.last
+        self.loss = ""
         self.console = Console(stderr=True, quiet=not shown)
         self.bar: Progress | None = None
         self.task = TaskID(0)
@@ -66,8 +71,17 @@ class Display(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Show the running loss."""
-        if self.bar is not None and logs and "learning_rate" in logs:
-            self.bar.update(self.task, description=f"{self.name}  loss {logs['loss']:.3f}")
+        if logs and "learning_rate" in logs:
+            self.loss = f"  loss {logs['loss']:.3f}"
+            if self.bar is not None:
+                self.bar.update(self.task, description=self.name + self.loss)
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Print the line of an epoch that is not scored."""
+        if self.unscored and state.is_world_process_zero:
+            self._print(args, state, self.loss)
 
     def on_evaluate(
         self,
@@ -80,9 +94,11 @@ class Display(TrainerCallback):
         """Print the epoch's dev score."""
         if not state.is_world_process_zero or not metrics or "eval_primary" not in metrics:
             return
+        self._print(args, state, f"  dev {metrics['eval_primary']:.2f}")
+
+    def _print(self, args: TrainingArguments, state: TrainerState, what: str) -> None:
         self.console.print(
-            f"{self.name}  epoch {state.epoch:.3g}/{args.num_train_epochs:g}  "
-            f"dev {metrics['eval_primary']:.2f}",
+            f"{self.name}  epoch {state.epoch:.3g}/{args.num_train_epochs:g}{what}",
             markup=False,
             highlight=False,
         )

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.capture import Request, Trace, capture
+from limbeck.kinds import Kind
+from limbeck.mixup import Mixture, capture_mixed
 from limbeck.moment import Moment
-from limbeck.objectives import Objectives, hard_label
+from limbeck.objectives import Objectives
 
 _NO_TEACHER = Trace()
 
@@ -25,15 +27,23 @@ class Distiller(nn.Module):
     Args:
         student: the model that is trained and shipped.
         objectives: the terms; their projections are trained with the student and never shipped.
+        kind: what the student's head answers.
+        compact: in evaluation keep only what scores need (`Kind.answers`), not the logits.
     """
 
     def __init__(
-        self, student: PreTrainedModel, objectives: Objectives, *, regression: bool
+        self,
+        student: PreTrainedModel,
+        objectives: Objectives,
+        *,
+        kind: Kind,
+        compact: bool = False,
     ) -> None:
         super().__init__()
         self.student = student
         self.objectives = objectives
-        self.regression = regression
+        self.kind = kind
+        self.compact = compact
 
     @property
     def config(self) -> Any:
@@ -45,19 +55,29 @@ class Distiller(nn.Module):
         self.student.gradient_checkpointing_enable(**kwargs)
 
     def forward(
-        self, *, moment: Moment | None = None, teacher: Trace | None = None, **batch: Tensor
+        self,
+        *,
+        moment: Moment | None = None,
+        teacher: Trace | None = None,
+        mixture: Mixture | None = None,
+        **batch: Tensor,
     ) -> dict[str, Any]:
         """With a moment: the loss and its terms. Without: the logits, and their loss if labelled."""
         if moment is None:
             return self._predict(batch)
         request = self.objectives.request("student", moment)
-        student = capture(self.student, batch, request)
+        if mixture is None:
+            student = capture(self.student, batch, request)
+        else:
+            clean = self.objectives.request("clean", moment)
+            student = capture_mixed(self.student, batch, request, mixture, clean)
         terms = self.objectives(student, teacher or _NO_TEACHER, batch, moment)
         return {"loss": self.objectives.total(terms, moment), "terms": terms}
 
     def _predict(self, batch: dict[str, Tensor]) -> dict[str, Any]:
         logits = capture(self.student, batch, Request.of_logits()).logits
-        if "labels" not in batch:
-            return {"logits": logits}
-        loss = hard_label(logits, batch["labels"], regression=self.regression)
-        return {"loss": loss, "logits": logits}
+        assert logits is not None  # capture refuses a model without a head
+        kept = self.kind.answers(self.student, batch, logits) if self.compact else logits
+        if any(name not in batch for name in self.kind.label_names):
+            return {"logits": kept}
+        return {"loss": self.kind.hard_label(logits, batch), "logits": kept}

@@ -18,56 +18,70 @@ from torch import Tensor, distributed
 
 
 class Window:
-    """Running sums of named scalars, kept on the device so that a step never waits for it."""
+    """Running sums of named scalars, kept on the device so that a step never waits for it.
+
+    Scalars that come together are one group: while layers learn one after the other, not all terms
+    come all the time.
+    """
 
     def __init__(self) -> None:
-        self.names: tuple[str, ...] = ()
-        self.sums: Tensor | None = None
-        self.count = 0
+        self.groups: dict[tuple[str, ...], tuple[Tensor, int]] = {}
 
     def add(self, names: tuple[str, ...], values: Tensor) -> None:
         """Add one micro-batch: `values` holds a detached scalar for each name."""
-        self.names = names
-        self.sums = values.clone() if self.sums is None else self.sums.add_(values)
-        self.count += 1
+        sums, count = self.groups.get(names, (None, 0))
+        self.groups[names] = (values.clone() if sums is None else sums.add_(values), count + 1)
+
+    def sums(self) -> dict[str, float]:
+        """Sum of each scalar since the last `clear`, over all processes, which all have to call."""
+        return {name: total for name, (total, _) in self._by_name().items()}
 
     def means(self) -> dict[str, float]:
-        """Mean of each scalar since the last `clear`; empty if nothing was added.
+        """Mean of each scalar over the micro-batches since the last `clear` that had it.
 
-        Every process has to call it, and gets the same answer.
+        Empty if nothing was added. Every process has to call it, and gets the same answer.
         """
-        sums, count = self._totals()
-        return {name: value / count for name, value in zip(self.names, sums or (), strict=False)}
+        return {name: total / count for name, (total, count) in self._by_name().items()}
 
     def clear(self) -> None:
         """Start anew."""
-        self.sums, self.count = None, 0
+        self.groups.clear()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> list[dict[str, Any]]:
         """For a checkpoint: exact, JSON keeps every digit. Every process has to call it."""
-        sums, count = self._totals()
-        return {"names": self.names, "sums": sums, "count": count}
+        return [
+            {"names": names, "sums": sums, "count": count} for names, sums, count in self._totals()
+        ]
 
-    def restore(self, state: dict[str, Any], device: torch.device) -> None:
+    def restore(self, state: list[dict[str, Any]], device: torch.device) -> None:
         """From a checkpoint, whose sums are those of all processes: the first one takes them."""
-        self.names, self.count = tuple(state["names"]), state["count"]
-        sums = state["sums"]
-        self.sums = (
-            None if sums is None else torch.tensor(sums, dtype=_exact(device), device=device)
-        )
-        if self.sums is not None and _processes() > 1 and distributed.get_rank() > 0:
-            self.sums, self.count = torch.zeros_like(self.sums), 0
+        first = _processes() == 1 or distributed.get_rank() == 0
+        self.groups = {}
+        for group in state:
+            sums = torch.tensor(group["sums"], dtype=_exact(device), device=device)
+            kept = (sums, group["count"]) if first else (torch.zeros_like(sums), 0)
+            self.groups[tuple(group["names"])] = kept
 
-    def _totals(self) -> tuple[list[float] | None, int]:
-        """Sums and count over all processes."""
-        if self.sums is None:
-            return None, 0
-        if _processes() == 1:
-            return self.sums.tolist(), self.count
-        totals = torch.cat([self.sums, self.sums.new_tensor([self.count])])
-        distributed.all_reduce(totals)
-        *sums, count = totals.tolist()
-        return sums, round(count)
+    def _by_name(self) -> dict[str, tuple[float, int]]:
+        found: dict[str, tuple[float, int]] = {}
+        for names, sums, count in self._totals():
+            for name, value in zip(names, sums, strict=True):
+                total, times = found.get(name, (0.0, 0))
+                found[name] = (total + value, times + count)
+        return found
+
+    def _totals(self) -> list[tuple[tuple[str, ...], list[float], int]]:
+        """Names, sums and count of each group, over all processes."""
+        totals = []
+        for names, (sums, count) in self.groups.items():
+            if _processes() > 1:
+                packed = torch.cat([sums, sums.new_tensor([count])])
+                distributed.all_reduce(packed)
+                *values, count = packed.tolist()
+                totals.append((names, values, round(count)))
+            else:
+                totals.append((names, sums.tolist(), count))
+        return totals
 
 
 def _processes() -> int:

@@ -17,14 +17,16 @@ from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import PreTrainedModel, Trainer, TrainerState, TrainingArguments
 
 from limbeck.capture import Trace
-from limbeck.data import EpochSampler
+from limbeck.data import Collator, EpochSampler
 from limbeck.engine import checkpoints
 from limbeck.engine.callbacks import EpochEntries, stop_if_not_finite
 from limbeck.engine.distiller import Distiller
 from limbeck.engine.progress import Progress
 from limbeck.errors import LimbeckError
+from limbeck.kinds import kind_of
+from limbeck.mixup import Mixture, MixupSpec, draw
 from limbeck.moment import Moment
-from limbeck.objectives import ModelShape, Objectives, Shape, TermSpec
+from limbeck.objectives import CurriculumSpec, ModelShape, Objectives, Shape, TermSpec
 from limbeck.recipe import Recipe
 from limbeck.teachers import Teacher
 
@@ -33,11 +35,16 @@ class DistillationTrainer(Trainer):
     """A drop-in for `transformers.Trainer` that also takes a teacher and a method.
 
     Args:
-        model: the student, any `PreTrainedModel` with a classification or regression head.
+        model: the student, any `PreTrainedModel` with a head of one of `limbeck.kinds`.
         teacher: the model to learn from, or None for plain fine-tuning.
-        method: a shipped method's name, a recipe file, or a `Recipe`; only its objectives are read.
+        method: a shipped method's name, a recipe file, or a `Recipe`; only its top-level
+            objectives, curriculum and mixup are read.
         objectives: the terms themselves, instead of a method.
+        curriculum: with `objectives`: when each layer learns.
+        mixup: with `objectives`: mix the inputs of both models.
         group_by_length: batch examples of similar length; they need an `input_ids` column.
+        compact: hand `compute_metrics` and `predict` what the kind's scores need in place of the
+            logits, which are as large as a vocabulary for some kinds.
         **kwargs: as for `Trainer`.
 
     `trainer.student` is the student; `save_model` writes it by `save_pretrained`. Checkpoints also
@@ -55,7 +62,10 @@ class DistillationTrainer(Trainer):
         teacher: PreTrainedModel | Teacher | None = None,
         method: str | Path | Recipe = "kd",
         objectives: dict[str, TermSpec] | None = None,
+        curriculum: CurriculumSpec | None = None,
+        mixup: MixupSpec | None = None,
         group_by_length: bool = False,
+        compact: bool = False,
         **kwargs: Any,
     ) -> None:
         self.student = model
@@ -66,25 +76,29 @@ class DistillationTrainer(Trainer):
         self.teacher = (
             teacher if isinstance(teacher, Teacher) or teacher is None else Teacher(teacher)
         )
-        specs = objectives if objectives is not None else _recipe(method).objectives
-        regression = is_regression(model)
+        if objectives is None:
+            recipe = _recipe(method)
+            objectives, curriculum, mixup = recipe.objectives, recipe.curriculum, recipe.mixup
+        self.mixup = mixup
+        self.kind = kind_of(model)
         # Their learned maps start from the run's seed, whatever drew numbers before.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(args.seed if args is not None else 42)
-            self.objectives = Objectives(specs, self._shape(specs, regression))
-        distiller = Distiller(model, self.objectives, regression=regression)
+            shape = self._shape(objectives, kwargs.get("train_dataset"))
+            self.objectives = Objectives(objectives, shape, curriculum)
+        distiller = Distiller(model, self.objectives, kind=self.kind, compact=compact)
         super().__init__(distiller, args, **kwargs)
         # The objectives average over a batch themselves; a model that takes `num_items_in_batch`
         # would switch off the division by the accumulation factor.
         self.model_accepts_loss_kwargs = False
-        self.label_names = ["labels"]
+        self.label_names = list(self.kind.label_names)
         # A NaN must end the run, not be averaged away.
         self.args.logging_nan_inf_filter = False
         self.add_callback(EpochEntries(self))
         if self.teacher is not None:
             self.teacher.model.to(self.args.device)
 
-    def _shape(self, specs: dict[str, TermSpec], regression: bool) -> Shape:
+    def _shape(self, specs: dict[str, TermSpec], rows: Any) -> Shape:
         student = ModelShape.of(self.student)
         if self.teacher is None and any(spec.compare != "hard_label" for spec in specs.values()):
             raise LimbeckError(
@@ -92,18 +106,20 @@ class DistillationTrainer(Trainer):
                 "pass teacher=, or use method finetune",
             )
         teacher = student if self.teacher is None else ModelShape.of(self.teacher.model)
-        return Shape(student=student, teacher=teacher, regression=regression)
+        return Shape(student=student, teacher=teacher, kind=self.kind, rows=index_bound(rows))
 
     # ---- where the run stands ----
 
     def moment_of(self, step: int) -> Moment:
         """The moment of an optimisation step, counted from 0: a function of the step alone."""
         steps = max(self.state.max_steps, 1)
+        per_epoch = self._steps_per_epoch()
         return Moment(
             seed=self.args.seed,
-            epoch=step // self._steps_per_epoch(),
+            epoch=step // per_epoch,
             step=step,
             progress=min(step / steps, 1.0),
+            passes=step / per_epoch,
         )
 
     def _steps_per_epoch(self) -> int:
@@ -134,17 +150,30 @@ class DistillationTrainer(Trainer):
             outputs = model(**inputs)
             return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
         moment = self.moment_of(self.state.global_step)
-        outputs = model(moment=moment, teacher=self._look_at_teacher(inputs, moment), **inputs)
+        # A collator of limbeck's hides other words of masked text in every epoch.
+        if isinstance(self.data_collator, Collator):
+            inputs = self.data_collator.for_epoch(inputs, seed=moment.seed, epoch=moment.epoch)
+        mixture = self._mixture(inputs, moment)
+        teacher = self._look_at_teacher(inputs, moment, mixture)
+        outputs = model(moment=moment, teacher=teacher, mixture=mixture, **inputs)
         self.progress.add(outputs["terms"], outputs["loss"])
         return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
 
-    def _look_at_teacher(self, inputs: Mapping[str, Tensor], moment: Moment) -> Trace | None:
+    def _mixture(self, inputs: Mapping[str, Tensor], moment: Moment) -> Mixture | None:
+        if self.mixup is None:
+            return None
+        examples = len(next(iter(inputs.values())))
+        return draw(self.mixup, examples, moment, self.args.device)
+
+    def _look_at_teacher(
+        self, inputs: Mapping[str, Tensor], moment: Moment, mixture: Mixture | None
+    ) -> Trace | None:
         request = self.objectives.request("teacher", moment)
         if self.teacher is None or not (request.items or request.logits):
             return None
         measured = self.progress.stopwatch.measure("teacher", self.args.device)
         with measured, self.accelerator.autocast():
-            return self.teacher(inputs, request)
+            return self.teacher(inputs, request, mixture)
 
     # ---- logging ----
 
@@ -169,7 +198,7 @@ class DistillationTrainer(Trainer):
     def _set_signature_columns_if_needed(self) -> None:
         if self._signature_columns is None:
             accepted = inspect.signature(self.student.forward).parameters
-            columns = [*accepted, "label", "label_ids", "labels", "index"]
+            columns = [*accepted, "label", "label_ids", "labels", "index", *self.kind.extra_columns]
             self._signature_columns = columns  # type: ignore[assignment]
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
@@ -191,15 +220,17 @@ class DistillationTrainer(Trainer):
     def start_or_continue(self, checkpoint: Path | None) -> None:
         """Train from the beginning, or from a checkpoint, to the end and the best epoch's weights.
 
-        A checkpoint of a run's last step is not trained on: only its best epoch is loaded.
+        A checkpoint of a run's last step is not trained on: only its best epoch is loaded, or, where
+        no epoch is scored, the checkpoint itself.
         """
         if checkpoint is None or not checkpoints.load_progress(checkpoint)["finished"]:
             self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
             return
         self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
         self._load_from_checkpoint(str(checkpoint))
-        best = checkpoint.with_name(f"checkpoint-{self.state.best_global_step}")
-        checkpoints.load_weights(best, self.distiller)
+        if self.args.load_best_model_at_end:
+            best = checkpoint.with_name(f"checkpoint-{self.state.best_global_step}")
+            checkpoints.load_weights(best, self.distiller)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Write the student, and its tokenizer, by `save_pretrained`.
@@ -235,19 +266,11 @@ class DistillationTrainer(Trainer):
         checkpoints.load_weights(str(self.state.best_model_checkpoint), self.distiller)
 
 
-def is_regression(model: PreTrainedModel) -> bool:
-    """Whether a model's head predicts one number.
-
-    Raises:
-        LimbeckError: a multi-label head, which no method here defines.
-    """
-    config = model.config
-    if getattr(config, "problem_type", None) == "multi_label_classification":
-        raise LimbeckError(
-            "the student's head is multi-label, and soft labels are defined over exclusive classes",
-            "use single-label classification or regression",
-        )
-    return config.num_labels == 1
+def index_bound(rows: Any) -> int:
+    """One more than the largest `index` of the training examples; 0 where they have none."""
+    if "index" not in (getattr(rows, "column_names", None) or ()) or not len(rows):
+        return 0
+    return max(rows["index"]) + 1
 
 
 def _lengths(dataset: Any) -> list[int]:

@@ -13,14 +13,20 @@ example of the batch.
 """
 
 from limbeck.functional.attention import attention_kl, attention_mse
+from limbeck.functional.context import (
+    layer_relation_kl,
+    layer_relation_mse,
+    word_relation_kl,
+    word_relation_mse,
+)
 from limbeck.functional.contrast import info_nce
 from limbeck.functional.hidden import cosine_distance, hidden_mse, mse, normalized_mse
 from limbeck.functional.labels import soft_cross_entropy, soft_kl
-from limbeck.functional.layers import attention_weights
+from limbeck.functional.layers import attention_weights, sparse_attention_weights
 from limbeck.functional.mixing import mix
 from limbeck.functional.pooling import pool
 from limbeck.functional.ranking import rank_distribution
-from limbeck.functional.relations import relation_kl
+from limbeck.functional.relations import relation_kl, relations
 from limbeck.functional.transport import transport_flow
 
 __all__ = [
@@ -30,13 +36,19 @@ __all__ = [
     "cosine_distance",
     "hidden_mse",
     "info_nce",
+    "layer_relation_kl",
+    "layer_relation_mse",
     "mix",
     "mse",
     "normalized_mse",
     "pool",
     "rank_distribution",
     "relation_kl",
+    "relations",
     "soft_cross_entropy",
     "soft_kl",
+    "sparse_attention_weights",
     "transport_flow",
+    "word_relation_kl",
+    "word_relation_mse",
 ]

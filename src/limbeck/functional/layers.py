@@ -7,8 +7,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from limbeck.errors import LimbeckError, unknown
 from limbeck.functional.checks import require_same_shape, require_shape
 from limbeck.functional.reductions import at_least_float32, without_autocast
+from limbeck.functional.sparse import TRANSFORMS
 
 
 def attention_weights(
@@ -25,6 +27,36 @@ def attention_weights(
     Raises:
         LimbeckError: the widths or batches differ, or `allowed` does not fit.
     """
+    scores, closed = _scores(student, teacher, allowed)
+    weights = scores.softmax(-1)
+    return weights if closed is None else weights.masked_fill(closed, 0.0)
+
+
+def sparse_attention_weights(
+    student: Float[Tensor, "batch student_layers width"],
+    teacher: Float[Tensor, "batch teacher_layers width"],
+    allowed: Bool[Tensor, "student_layers teacher_layers"] | None = None,
+    *,
+    transform: str = "sparsemax",
+) -> Float[Tensor, "batch student_layers teacher_layers"]:
+    """`attention_weights` with `sparsemax` or `entmax` (α = 1.5) in place of the softmax.
+
+    ALP-KD's future work: teacher layers that say little get a weight of exactly 0.
+
+    Raises:
+        LimbeckError: as `attention_weights`, or `transform` is none of the two.
+    """
+    if transform not in TRANSFORMS:
+        raise LimbeckError(unknown("transform", transform, list(TRANSFORMS)))
+    scores, closed = _scores(student, teacher, allowed)
+    weights = TRANSFORMS[transform](scores)
+    return weights if closed is None else weights.masked_fill(closed, 0.0)
+
+
+def _scores(
+    student: Tensor, teacher: Tensor, allowed: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Dot products of every pair of layers, and which of them are closed, if any."""
     require_same_shape(
         "attention_weights (batch and width)",
         (student.shape[0], student.shape[-1]),
@@ -35,7 +67,7 @@ def attention_weights(
     with without_autocast(student):
         scores = student @ teacher.transpose(-1, -2)
     if allowed is None:
-        return scores.softmax(-1)
+        return scores, None
     require_shape(
         "allowed",
         allowed,
@@ -44,5 +76,4 @@ def attention_weights(
     )
     closed = ~allowed.bool()
     # The least number, not −∞, and zero afterwards: a row without an allowed layer is 0, not NaN.
-    least = torch.finfo(scores.dtype).min
-    return scores.masked_fill(closed, least).softmax(-1).masked_fill(closed, 0.0)
+    return scores.masked_fill(closed, torch.finfo(scores.dtype).min), closed

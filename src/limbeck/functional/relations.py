@@ -56,3 +56,14 @@ def relation_kl(
     )
     rows = (log_teacher.exp() * log_ratio).sum(-1).masked_fill(~valid[:, None, :], 0.0)
     return mean_over_batch(rows.sum((1, 2)), valid.sum(1) * student.shape[1])
+
+
+def relations(
+    features: Float[Tensor, "batch heads tokens width"], mask: TokenMask
+) -> Float[Tensor, "batch heads tokens tokens"]:
+    """R = softmax(XXᵀ/√r) over the valid tokens: the map that `relation_kl` compares.
+
+    For mixtures of several layers' relations, which `attention_kl` can compare with one layer's.
+    """
+    require_shape("mask", mask, (features.shape[0], features.shape[2]))
+    return _log_relations(features, mask.bool()).exp()

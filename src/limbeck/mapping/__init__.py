@@ -6,7 +6,9 @@ On the way of a training step: after `capture`, beside `projections`, before `ob
 from limbeck.mapping.build import build_mapping, rounding_note
 from limbeck.mapping.combine import concatenation, pairs, weighted_sum
 from limbeck.mapping.maps import AttentionMapping, FixedMapping, Mapping, RandomMapping
+from limbeck.mapping.ranges import parse_layers
 from limbeck.mapping.spec import MappingSpec
+from limbeck.mapping.transport import TransportMapping, update_masses
 
 __all__ = [
     "AttentionMapping",
@@ -14,9 +16,12 @@ __all__ = [
     "Mapping",
     "MappingSpec",
     "RandomMapping",
+    "TransportMapping",
     "build_mapping",
     "concatenation",
     "pairs",
+    "parse_layers",
     "rounding_note",
+    "update_masses",
     "weighted_sum",
 ]

@@ -9,6 +9,7 @@ from limbeck.errors import LimbeckError
 from limbeck.mapping.maps import AttentionMapping, FixedMapping, Mapping, RandomMapping
 from limbeck.mapping.ranges import buckets, parse_layers, round_half_up
 from limbeck.mapping.spec import MappingSpec
+from limbeck.mapping.transport import TransportMapping
 from limbeck.moment import Moment
 
 
@@ -41,7 +42,9 @@ def build_mapping(
         return RandomMapping(slots, candidates)
     table = _table(spec, slots, candidates, teacher_depth, student_depth, setting)
     if spec.kind == "attention":
-        return AttentionMapping(slots, table)
+        return AttentionMapping(slots, table, spec.weigh)
+    if spec.kind == "transport":
+        return TransportMapping(slots, candidates, learned=spec.layer_weights == "learned")
     _exists([k for row in table for k in row], teacher_depth, setting, "teacher")
     return FixedMapping(slots, table)
 
@@ -100,7 +103,7 @@ def _table(
             return tuple((k,) for k in candidates[-len(slots) :])
         case "first":
             return tuple((bucket[0],) for bucket in buckets(candidates, len(slots)))
-        case "attention" if spec.within == "all":
+        case "attention" | "transport" if spec.within == "all":
             return (candidates,) * len(slots)
         case _:
             return tuple(buckets(candidates, len(slots), overlap=spec.overlap))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from limbeck.functional import attention_weights
+from limbeck.functional import attention_weights, sparse_attention_weights
 from limbeck.moment import Moment
 
 
@@ -29,10 +29,15 @@ class Mapping(ABC):
     slots: tuple[int, ...]
     candidates: tuple[int, ...]
     reads_representations: bool = False
+    reads_costs: bool = False
 
     @abstractmethod
     def rows(self, moment: Moment) -> tuple[tuple[int, ...], ...]:
         """For each slot the teacher layers it may learn from at `moment`."""
+
+    @abstractmethod
+    def only(self, layers: tuple[int, ...]) -> Mapping:
+        """The same mapping seen from some of its student layers alone."""
 
     def active(self, moment: Moment) -> tuple[int, ...]:
         """The teacher layers needed at `moment`, ascending (T of them)."""
@@ -60,6 +65,10 @@ class FixedMapping(Mapping):
         """Every teacher layer in the table."""
         return self.active(Moment())
 
+    def only(self, layers: tuple[int, ...]) -> FixedMapping:
+        """The rows of those student layers."""
+        return FixedMapping(*_only(layers, self.slots, self.table))
+
     def rows(self, moment: Moment) -> tuple[tuple[int, ...], ...]:
         """The table, whatever the moment."""
         return self.table
@@ -71,16 +80,26 @@ class RandomMapping(Mapping):
 
     slots: tuple[int, ...]
     candidates: tuple[int, ...]
+    drawn_for: tuple[int, ...] = ()
+
+    def only(self, layers: tuple[int, ...]) -> RandomMapping:
+        """The same draw, for all slots; shown for those student layers."""
+        slots = tuple(slot for slot in self.slots if slot in layers)
+        return RandomMapping(slots, self.candidates, self.drawn_for or self.slots)
 
     def rows(self, moment: Moment) -> tuple[tuple[int, ...], ...]:
         """The draw of the moment's epoch: a function of the run's seed and the epoch alone."""
-        drawn = moment.epoch_generator().choice(self.candidates, len(self.slots), replace=False)
-        return tuple((int(layer),) for layer in sorted(drawn))
+        everyone = self.drawn_for or self.slots
+        drawn = moment.epoch_generator().choice(self.candidates, len(everyone), replace=False)
+        given = dict(zip(everyone, sorted(drawn), strict=True))
+        return tuple((int(given[slot]),) for slot in self.slots)
 
 
 @dataclass(frozen=True)
 class AttentionMapping(Mapping):
     """ALP-KD Eqs. 5–6: every example weighs teacher layers by their dot product with its student's.
+
+    Softmax, or its sparse relatives: ALP-KD's future work.
 
     `table` holds the teacher layers each slot may attend to: all of them, or its bucket (NO, PO).
     Gradients flow through the weights.
@@ -88,12 +107,17 @@ class AttentionMapping(Mapping):
 
     slots: tuple[int, ...]
     table: tuple[tuple[int, ...], ...]
+    weigh: str = "softmax"
     reads_representations = True
 
     @property
     def candidates(self) -> tuple[int, ...]:  # type: ignore[override]
         """Every teacher layer in the table."""
         return self.active(Moment())
+
+    def only(self, layers: tuple[int, ...]) -> AttentionMapping:
+        """Those student layers alone attend."""
+        return AttentionMapping(*_only(layers, self.slots, self.table), self.weigh)
 
     def rows(self, moment: Moment) -> tuple[tuple[int, ...], ...]:
         """The layers each slot may attend to, whatever the moment."""
@@ -112,4 +136,14 @@ class AttentionMapping(Mapping):
         """(B, S, T) softmax of the dot products; `student` holds S, `teacher` T tensors (B, d)."""
         states = torch.stack(tuple(student), dim=1)
         layers = torch.stack([teacher[k] for k in self.candidates], dim=1)
-        return attention_weights(states, layers, self.allowed(states.device))
+        allowed = self.allowed(states.device)
+        if self.weigh == "softmax":
+            return attention_weights(states, layers, allowed)
+        return sparse_attention_weights(states, layers, allowed, transform=self.weigh)
+
+
+def _only(
+    layers: tuple[int, ...], slots: tuple[int, ...], table: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    kept = [(slot, row) for slot, row in zip(slots, table, strict=True) if slot in layers]
+    return tuple(slot for slot, _ in kept), tuple(row for _, row in kept)

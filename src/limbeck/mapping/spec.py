@@ -21,6 +21,9 @@ _IDLE: dict[str, tuple[str, ...]] = {
     "skip": ("teacher_layers",),
 }
 
+# What a single kind reads.
+_OWN = {"read": "attention", "weigh": "attention", "layer_weights": "transport"}
+
 
 class MappingSpec(BaseModel):
     """Which teacher layers each student layer learns from."""
@@ -37,6 +40,7 @@ class MappingSpec(BaseModel):
         "buckets",
         "random",
         "attention",
+        "transport",
     ] = Field(description="how teacher layers are given to student layers")
     student_layers: str | int | list[int] = Field(
         "1..M-1", description="student layers that learn; M is the student's depth"
@@ -52,6 +56,19 @@ class MappingSpec(BaseModel):
     )
     overlap: bool = Field(
         False, description="buckets only: a bucket also takes the next one's first layer"
+    )
+    read: Literal["cls", "mean", "last"] | None = Field(
+        None,
+        description="attention only: the sentence vectors that weigh the layers, where the term "
+        "itself compares something else",
+    )
+    weigh: Literal["softmax", "sparsemax", "entmax"] = Field(
+        "softmax", description="attention only: from dot products to weights"
+    )
+    layer_weights: Literal["uniform", "learned"] = Field(
+        "uniform",
+        description="transport only: mass of each layer; learned: more for cheap ones, "
+        "step by step (BERT-EMD)",
     )
     combine: Literal["sum", "concat", "costs"] = Field(
         "sum",
@@ -77,6 +94,13 @@ class MappingSpec(BaseModel):
             )
         if self.overlap and not (self.kind == "buckets" or self.within == "buckets"):
             raise ValueError("`overlap` goes with buckets; leave it out")
+        for key, kind in _OWN.items():
+            if key in self.model_fields_set and self.kind != kind:
+                raise ValueError(f"`{key}` goes with kind: {kind}; leave it out")
+        if self.kind == "transport" and "combine" in self.model_fields_set:
+            raise ValueError(
+                "kind: transport weighs pairwise comparisons; `combine` has no effect, leave it out"
+            )
         if self.kind == "attention" and self.combine != "sum":
             raise ValueError(
                 f"kind: attention gives every example its own weights, which {self.combine!r} "
@@ -86,5 +110,7 @@ class MappingSpec(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_idle_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        idle = _IDLE.get(self.kind, ())
+        idle = {*_IDLE.get(self.kind, ()), *(k for k, kind in _OWN.items() if kind != self.kind)}
+        if self.kind == "transport":
+            idle.add("combine")
         return {key: value for key, value in handler(self).items() if key not in idle}

@@ -5,17 +5,32 @@ engine adds.
 """
 
 from limbeck.objectives.base import Objective
+from limbeck.objectives.curriculum import CurriculumSpec
 from limbeck.objectives.group import Objectives
-from limbeck.objectives.layers import LayerMatch
-from limbeck.objectives.predictions import HardLabel, SoftLabel, hard_label
+from limbeck.objectives.hidden import LayerMatch
+from limbeck.objectives.mapped import MappedTerm
+from limbeck.objectives.predictions import HardLabel, SoftLabel
 from limbeck.objectives.shape import ModelShape, Shape
-from limbeck.objectives.spec import HardSpec, LayerSpec, SoftSpec, TermSpec
+from limbeck.objectives.spec import (
+    SPECS,
+    ConsistencySpec,
+    HardSpec,
+    LayerSpec,
+    MappedSpec,
+    SoftSpec,
+    TermSpec,
+)
 
 __all__ = [
+    "SPECS",
+    "ConsistencySpec",
+    "CurriculumSpec",
     "HardLabel",
     "HardSpec",
     "LayerMatch",
     "LayerSpec",
+    "MappedSpec",
+    "MappedTerm",
     "ModelShape",
     "Objective",
     "Objectives",
@@ -23,5 +38,4 @@ __all__ = [
     "SoftLabel",
     "SoftSpec",
     "TermSpec",
-    "hard_label",
 ]

@@ -14,12 +14,30 @@ from torch import Tensor, nn
 
 from limbeck.capture import Request, Trace
 from limbeck.errors import LimbeckError, Problem
+from limbeck.mapping import TransportMapping, update_masses
 from limbeck.moment import Moment
+from limbeck.objectives.attention import AttentionMatch, RelationMatch
 from limbeck.objectives.base import Objective
-from limbeck.objectives.layers import LayerMatch
+from limbeck.objectives.consistency import Consistency
+from limbeck.objectives.context import LayerRelation, WordRelation
+from limbeck.objectives.contrast import Contrast
+from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
+from limbeck.objectives.hidden import LayerMatch
+from limbeck.objectives.mapped import MappedTerm
 from limbeck.objectives.predictions import HardLabel, SoftLabel
 from limbeck.objectives.shape import Shape
-from limbeck.objectives.spec import HardSpec, LayerSpec, SoftSpec
+from limbeck.objectives.spec import (
+    AttentionSpec,
+    ConsistencySpec,
+    ContrastSpec,
+    HardSpec,
+    LayerRelationSpec,
+    LayerSpec,
+    RelationSpec,
+    SoftSpec,
+    TermSpec,
+    WordRelationSpec,
+)
 from limbeck.schedules import Ramp, weight_at
 
 # The name of the weighted sum in logs and records.
@@ -32,12 +50,18 @@ class Objectives(nn.Module):
     Args:
         specs: the recipe's `objectives:`.
         shape: depth and width of both models.
+        curriculum: when each layer learns, if not all of them all the time.
 
     Raises:
         LimbeckError: every term that cannot be built for these models, with its reason.
     """
 
-    def __init__(self, specs: dict[str, HardSpec | SoftSpec | LayerSpec], shape: Shape) -> None:
+    def __init__(
+        self,
+        specs: dict[str, TermSpec],
+        shape: Shape,
+        curriculum: CurriculumSpec | None = None,
+    ) -> None:
         super().__init__()
         self.weights: dict[str, float | Ramp] = {name: s.weight for name, s in specs.items()}
         self.terms = nn.ModuleDict()
@@ -53,6 +77,37 @@ class Objectives(nn.Module):
             problems.append(_refused_name(_TOTAL))
         if problems:
             raise LimbeckError(problems)
+        self.curriculum = None if curriculum is None else self._order(curriculum)
+
+    def _order(self, spec: CurriculumSpec) -> Curriculum:
+        layers: set[int] = set()
+        problems = []
+        for name in spec.terms:
+            term = dict(self.terms.items()).get(name)
+            if isinstance(term, MappedTerm):
+                layers |= set(term.mapping.slots)
+                if term.together:
+                    problems.append(
+                        Problem(
+                            f"curriculum.terms: {name} compares all its layers at once, so none "
+                            "can learn before another",
+                            "put it under `wait`, or leave it out",
+                        )
+                    )
+                try:
+                    term.mapping.only(term.mapping.slots)
+                except LimbeckError as error:
+                    problems += error.problems
+            elif term is not None:
+                problems.append(
+                    Problem(
+                        f"curriculum.terms: {name} has no mapped layers to go through",
+                        "put it under `wait`, or leave it out",
+                    )
+                )
+        if problems:
+            raise LimbeckError(problems)
+        return Curriculum(spec, tuple(sorted(layers)), tuple(self.terms))
 
     def __getitem__(self, name: str) -> Objective:
         """The term of that name."""
@@ -60,41 +115,78 @@ class Objectives(nn.Module):
         assert isinstance(term, Objective)
         return term
 
+    def active(self, moment: Moment) -> dict[str, Moment]:
+        """The terms at work, each with the moment as it sees it."""
+        if self.curriculum is None:
+            return dict.fromkeys(self.terms, moment)
+        seen = {name: self.curriculum.at(name, moment) for name in self.terms}
+        return {n: at for n, at in seen.items() if at is not None and self._has_layers(n, at)}
+
+    def _has_layers(self, name: str, moment: Moment) -> bool:
+        """Whether any of a term's layers learns at a moment, as it sees it."""
+        term = self[name]
+        if moment.layers is None or not isinstance(term, MappedTerm):
+            return True
+        return any(layer in moment.layers for layer in term.mapping.slots)
+
     def weight(self, name: str, moment: Moment) -> float:
         """The weight of a term at `moment`."""
         return weight_at(self.weights[name], moment)
 
     def request(self, side: str, moment: Moment) -> Request:
-        """What all terms together need of one side."""
-        return reduce(or_, (self[name].request(side, moment) for name in self.terms), Request())
+        """What all terms together need of one side: `student`, `teacher`, or, where inputs are
+        mixed, the student on `clean` input."""
+        active = self.active(moment).items()
+        return reduce(or_, (self[name].request(side, at) for name, at in active), Request())
 
     def active_layers(self, moment: Moment) -> dict[str, list[list[int]]]:
-        """[student layer, teacher layer] pairs of every term that has layers."""
-        pairs = {name: self[name].active_layers(moment) for name in self.terms}
+        """[student layer, teacher layer] pairs of every active term that has layers."""
+        active = self.active(moment).items()
+        pairs = {name: self[name].active_layers(at) for name, at in active}
         return {name: found for name, found in pairs.items() if found is not None}
 
     def forward(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
     ) -> dict[str, Tensor]:
-        """The unweighted terms by name, in float32 whatever the autocast type."""
+        """The unweighted active terms by name, in float32 whatever the autocast type."""
         device_type = next(iter(batch.values())).device.type
         with torch.autocast(device_type, enabled=False):
-            return {name: self[name](student, teacher, batch, moment) for name in self.terms}
+            return {
+                name: self[name](student, teacher, batch, at)
+                for name, at in self.active(moment).items()
+            }
 
     def total(self, terms: dict[str, Tensor], moment: Moment) -> Tensor:
         """The weighted sum: the only place where terms are weighted and added."""
         return torch.stack([self.weight(name, moment) * term for name, term in terms.items()]).sum()
+
+    def after_step(self) -> None:
+        """After an optimisation step: what terms learn without gradients."""
+        update_masses([part for part in self.modules() if isinstance(part, TransportMapping)])
 
 
 def _refused_name(name: str) -> Problem:
     return Problem(f"objectives.{name}: a term cannot have this name", "choose another")
 
 
-def _build(name: str, spec: HardSpec | SoftSpec | LayerSpec, shape: Shape) -> Objective:
+def _build(name: str, spec: TermSpec, shape: Shape) -> Objective:
+    setting = f"objectives.{name}"
     match spec:
         case HardSpec():
             return HardLabel(spec, shape)
         case SoftSpec():
             return SoftLabel(spec, shape)
         case LayerSpec():
-            return LayerMatch(spec, shape, f"objectives.{name}")
+            return LayerMatch(spec, shape, setting)
+        case AttentionSpec():
+            return AttentionMatch(spec, shape, setting)
+        case RelationSpec():
+            return RelationMatch(spec, shape, setting)
+        case WordRelationSpec():
+            return WordRelation(spec, shape, setting)
+        case LayerRelationSpec():
+            return LayerRelation(spec, shape, setting)
+        case ContrastSpec():
+            return Contrast(spec, shape, setting)
+        case ConsistencySpec():
+            return Consistency(spec, shape, setting)

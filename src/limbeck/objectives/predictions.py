@@ -1,14 +1,18 @@
-"""Prediction-layer terms: the labels' loss and the teacher's soft label. Part of `limbeck.objectives`."""
+"""Prediction-layer terms: the labels' loss and the teacher's soft label. Part of `limbeck.objectives`.
+
+What a label is, and over which positions of a batch the two terms run, is the kind's to say
+(`limbeck.kinds`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping as Batch
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from limbeck import functional as F
 from limbeck.capture import Request, Trace
 from limbeck.errors import LimbeckError
+from limbeck.kinds import SoftRule
 from limbeck.moment import Moment
 from limbeck.objectives.base import NOTHING, Objective
 from limbeck.objectives.shape import Shape
@@ -20,7 +24,7 @@ class HardLabel(Objective):
 
     def __init__(self, spec: HardSpec, shape: Shape) -> None:
         super().__init__()
-        self.regression = shape.regression
+        self.kind = shape.kind
 
     def request(self, side: str, moment: Moment) -> Request:
         """The student's logits."""
@@ -29,22 +33,8 @@ class HardLabel(Objective):
     def forward(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
     ) -> Tensor:
-        """Logits (B, C) against `batch["labels"]` (B)."""
-        return hard_label(student.logits, batch["labels"], regression=self.regression)
-
-
-def hard_label(logits: Tensor | None, labels: Tensor, *, regression: bool) -> Tensor:
-    """Cross-entropy of logits (B, C), or squared error of outputs (B, 1), with labels (B)."""
-    logits = _present(logits)
-    if regression:
-        return nn.functional.mse_loss(logits.float().squeeze(-1), labels.float())
-    return nn.functional.cross_entropy(logits.float(), labels)
-
-
-def _present(logits: Tensor | None) -> Tensor:
-    if logits is None:
-        raise LimbeckError("the model gave no logits", "use a model with a task head")
-    return logits
+        """Logits (B, …) against the batch's labels."""
+        return self.kind.hard_label(_present(student.logits), batch)
 
 
 class SoftLabel(Objective):
@@ -55,9 +45,9 @@ class SoftLabel(Objective):
 
     def __init__(self, spec: SoftSpec, shape: Shape) -> None:
         super().__init__()
-        self.spec = spec
-        self.regression = shape.regression
-        self.distance = F.soft_kl if spec.compare == "soft_kl" else F.soft_cross_entropy
+        self.kind = shape.kind
+        self.rule = SoftRule(spec.compare, spec.temperature, spec.scale_by_t2)
+        self.over_classes = spec.mean_over == "batch_and_classes"
 
     def request(self, side: str, moment: Moment) -> Request:
         """Both sides' logits."""
@@ -66,12 +56,13 @@ class SoftLabel(Objective):
     def forward(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
     ) -> Tensor:
-        """Logits (B, C) of both sides."""
-        if self.regression:
-            return F.mse(_present(student.logits), _present(teacher.logits))
-        return self.distance(
-            _present(student.logits),
-            _present(teacher.logits),
-            temperature=self.spec.temperature,
-            scale_by_t2=self.spec.scale_by_t2,
-        )
+        """Logits (B, …) of both sides."""
+        logits = _present(student.logits)
+        distance = self.kind.soft_label(logits, _present(teacher.logits), batch, self.rule)
+        return distance / logits.shape[-1] if self.over_classes else distance
+
+
+def _present(logits: Tensor | None) -> Tensor:
+    if logits is None:
+        raise LimbeckError("the model gave no logits", "use a model with a task head")
+    return logits

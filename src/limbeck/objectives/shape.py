@@ -5,31 +5,71 @@ Part of `limbeck.objectives`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from transformers import PreTrainedModel
 
-from limbeck.capture import hidden_size, number_of_heads, number_of_layers
+from limbeck.capture import (
+    hidden_size,
+    is_causal,
+    number_of_heads,
+    number_of_layers,
+    stack_names,
+)
+from limbeck.errors import LimbeckError, unknown
+from limbeck.kinds import SENTENCE, Kind
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Depth, width and attention heads of one model."""
+    """Depth, width and attention heads of one model's main stack, and of each by name."""
 
     layers: int
     width: int
     heads: int
+    causal: bool = False
+    stacks: Mapping[str, ModelShape] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: PreTrainedModel) -> ModelShape:
         """Read off a model."""
-        return cls(number_of_layers(model), hidden_size(model), number_of_heads(model))
+        stacks = {name: cls._stack_of(model, name) for name in stack_names(model)}
+        main = stacks["main"]
+        return cls(main.layers, main.width, main.heads, main.causal, stacks)
+
+    @classmethod
+    def _stack_of(cls, model: PreTrainedModel, name: str) -> ModelShape:
+        return cls(
+            number_of_layers(model, name),
+            hidden_size(model, name),
+            number_of_heads(model, name),
+            is_causal(model, name),
+        )
+
+    def stack(self, name: str, setting: str, side: str) -> ModelShape:
+        """One stack's facts.
+
+        Raises:
+            LimbeckError: the model has no such stack.
+        """
+        if name == "main":
+            return self
+        if name not in self.stacks:
+            raise LimbeckError(
+                unknown(f"{setting}.stack of the {side}", name, list(self.stacks) or ["main"])
+            )
+        return self.stacks[name]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A teacher–student pair and the kind of its task."""
+    """A teacher–student pair and the kind of its task.
+
+    `rows` bounds the `index` of the training examples from above; 0 where it is not known.
+    """
 
     student: ModelShape
     teacher: ModelShape
-    regression: bool = False
+    kind: Kind = SENTENCE
+    rows: int = 0

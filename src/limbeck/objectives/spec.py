@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from limbeck.mapping import MappingSpec
 from limbeck.projections import ProjectSpec
 from limbeck.schedules import Number, Weight
+
+Pooling = Literal["cls", "mean", "last"]
 
 
 class _Term(BaseModel):
@@ -29,28 +38,66 @@ class SoftSpec(_Term):
     compare: Literal["soft_cross_entropy", "soft_kl"]
     temperature: Number = Field(1.0, gt=0, description="divides both sides' logits")
     scale_by_t2: bool = Field(False, description="multiply by the squared temperature")
+    mean_over: Literal["batch", "batch_and_classes"] = Field(
+        "batch", description="also divide by the number of classes, as some releases do"
+    )
 
 
-class LayerSpec(_Term):
+class MappedSpec(_Term):
+    """What every comparison of mapped layers may say."""
+
+    mapping: MappingSpec = Field(description="which teacher layers each student layer learns from")
+    pairs: Literal["sum", "mean"] = Field("sum", description="how the layers' distances add up")
+    stack: Literal["main", "encoder", "decoder", "cross"] = Field(
+        "main", description="of an encoder–decoder: whose layers, or `cross` for cross-attention"
+    )
+
+    @model_validator(mode="after")
+    def _maps_what_it_can(self) -> MappedSpec:
+        attention = self.mapping.kind == "attention"
+        if attention and self.mapping.read is None and getattr(self, "pool", None) is None:
+            raise ValueError(
+                "kind: attention weighs layers by sentence vectors; say which: mapping.read: cls, "
+                "mean or last (a term with `pool` reads those it compares)"
+            )
+        if attention and self.mapping.read and getattr(self, "pool", None):
+            raise ValueError(
+                "kind: attention reads the sentence vectors that `pool` makes; leave mapping.read "
+                "out"
+            )
+        if self.mapping.combine == "concat" and not isinstance(self, (LayerSpec, ContrastSpec)):
+            raise ValueError(
+                "combine: concat puts hidden states side by side; maps of attention and relations "
+                "have no features to do so: use sum or costs"
+            )
+        return self
+
+
+class LayerSpec(MappedSpec):
     """Hidden states of mapped layers: seen how → projected how → compared how."""
 
     compare: Literal["mse", "normalized_mse", "cosine_distance", "hidden_mse"]
-    pool: Literal["cls", "mean", "last"] | None = Field(
+    pool: Pooling | None = Field(
         None,
         description="sentence vector of a layer: first token, masked mean, last token; "
         "null compares every token",
     )
-    mapping: MappingSpec = Field(description="which teacher layers each student layer learns from")
     project: ProjectSpec | None = Field(None, description="learned linear maps, if any")
     slots: Literal["each", "joined"] = Field(
         "each",
         description="compare every mapped student layer by itself, or all of them side by side "
         "at once",
     )
-    pairs: Literal["sum", "mean"] = Field("sum", description="how the layers' distances add up")
+    mean_over: Literal["valid", "all", "batch_and_features"] = Field(
+        "valid",
+        description="hidden_mse: `all` counts padding too; normalized_mse: `batch_and_features` "
+        "divides by the width (both as some releases do)",
+    )
 
     @model_validator(mode="after")
     def _makes_sense(self) -> LayerSpec:
+        if self.stack == "cross":
+            raise ValueError("cross-attention has no hidden states; use stack: decoder")
         if self.pool is None and self.compare in ("mse", "normalized_mse"):
             raise ValueError(
                 f"{self.compare} compares sentence vectors, which need `pool`: cls, mean or last; "
@@ -58,34 +105,179 @@ class LayerSpec(_Term):
             )
         if self.pool is not None and self.compare == "hidden_mse":
             raise ValueError("hidden_mse compares every token; leave `pool` out, or use mse")
-        if self.mapping.kind == "attention" and self.pool is None:
+        self._check_joined()
+        self._check_projection()
+        own = {"all": "hidden_mse", "batch_and_features": "normalized_mse"}
+        if own.get(self.mean_over, self.compare) != self.compare:
             raise ValueError(
-                "kind: attention weighs layers by sentence vectors, which need `pool`: cls, mean "
-                "or last"
+                f"mean_over: {self.mean_over} goes with {own[self.mean_over]}; leave it out"
             )
-        if self.mapping.kind == "attention" and self.project and self.slots == "joined":
+        return self
+
+    def _check_joined(self) -> None:
+        if self.slots != "joined":
+            return
+        if self.mapping.combine == "costs" or self.mapping.kind == "transport":
+            raise ValueError(
+                "slots: joined makes one vector of all layers; combine: costs keeps them apart"
+            )
+        if self.pairs == "mean":
+            raise ValueError(
+                "slots: joined gives a single comparison; `pairs` has no effect, leave it out"
+            )
+
+    def _check_projection(self) -> None:
+        if self.project is None:
+            return
+        reads_pairs = self.mapping.kind in ("attention", "transport")
+        if self.mapping.kind == "attention" and self.slots == "joined":
             raise ValueError(
                 "kind: attention maps layers before it weighs them, slots: joined maps them after; "
                 "leave `slots` or `project` out"
             )
-        if self.mapping.kind == "attention" and self.project and self.project.share == "slot":
+        if reads_pairs and self.project.share == "slot":
             raise ValueError(
-                "kind: attention compares every student layer with every teacher layer in one "
-                "space; set project.share to all"
+                f"kind: {self.mapping.kind} compares every student layer with every teacher layer "
+                "in one space; set project.share to all"
             )
-        if self.slots == "joined" and self.mapping.combine == "costs":
-            raise ValueError(
-                "slots: joined makes one vector of all layers; combine: costs keeps them apart"
-            )
-        if self.slots == "joined" and self.pairs == "mean":
-            raise ValueError(
-                "slots: joined gives a single comparison; `pairs` has no effect, leave it out"
-            )
-        if self.slots == "joined" and self.project and self.project.share == "all":
+        if self.slots == "joined" and self.project.share == "all":
             raise ValueError(
                 "slots: joined has a single map a side; `project.share` has no effect, leave it out"
+            )
+
+
+class AttentionSpec(MappedSpec):
+    """Attention maps of mapped layers, head by head: probabilities (KL) or scores (MSE)."""
+
+    compare: Literal["attention_kl", "attention_mse"]
+    masked: Literal["left_out", "zero"] = Field(
+        "left_out",
+        description="attention_mse: padding is left out, or counted as zero scores (as TinyBERT's "
+        "release does)",
+    )
+    rows: Literal["valid", "all"] = Field(
+        "valid",
+        description="attention_kl: queries that count; `all`: padding too (CR-ILD's release)",
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> AttentionSpec:
+        if self.masked == "zero" and self.compare != "attention_mse":
+            raise ValueError("masked: zero goes with attention_mse; leave it out")
+        if self.rows == "all" and self.compare != "attention_kl":
+            raise ValueError("rows: all goes with attention_kl; leave it out")
+        return self
+
+
+class RelationSpec(MappedSpec):
+    """Relations between tokens (MiniLM, MiniLMv2): head counts and widths may differ."""
+
+    compare: Literal["relation_kl"]
+    of: Literal["query", "key", "value"] = Field(description="whose dot products with itself")
+    heads: Annotated[int, Field(gt=0)] | Literal["student", "teacher"] = Field(
+        "student",
+        description="relation heads that all heads' features are split into: a number, or the "
+        "student's or the teacher's own count; it has to divide both widths",
+    )
+
+
+class WordRelationSpec(MappedSpec):
+    """Relations among an example's tokens, or among a token's layers (contextual KD)."""
+
+    compare: Literal["word_relation_kl", "word_relation_mse"]
+    window: int = Field(21, gt=2, description="word_relation_mse: tokens around a centre")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> WordRelationSpec:
+        if self.compare == "word_relation_kl" and "window" in self.model_fields_set:
+            raise ValueError("`window` goes with word_relation_mse; leave it out")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_idle_key(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = handler(self)
+        if self.compare == "word_relation_kl":
+            del written["window"]
+        return written
+
+
+class LayerRelationSpec(MappedSpec):
+    """Relations among the mapped layers of each token (contextual KD)."""
+
+    compare: Literal["layer_relation_kl", "layer_relation_mse"]
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> LayerRelationSpec:
+        if self.mapping.combine == "costs" or self.mapping.kind == "transport":
+            raise ValueError(
+                f"{self.compare} needs one teacher layer for each student layer; "
+                "combine: costs and kind: transport compare pairs"
+            )
+        if self.pairs == "mean":
+            raise ValueError(f"{self.compare} is a single comparison; leave `pairs` out")
+        return self
+
+
+class ContrastSpec(MappedSpec):
+    """A student's sentence told from those of other classes (CoDIR)."""
+
+    compare: Literal["info_nce"]
+    pool: Pooling = Field("mean", description="sentence vector of a layer")
+    project: ProjectSpec = Field(description="learned maps of both sides to one width")
+    temperature: Number = Field(0.07, gt=0, description="divides the cosines")
+    negatives: int = Field(100, gt=0, description="sentences of another label, from the memory")
+    momentum: float = Field(0.5, ge=0, lt=1, description="share of its old vector a memory keeps")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> ContrastSpec:
+        if self.mapping.combine == "costs" or self.mapping.kind in ("attention", "transport"):
+            raise ValueError("info_nce puts layers side by side; use a fixed or random mapping")
+        if self.pairs == "mean":
+            raise ValueError("info_nce is a single comparison; leave `pairs` out")
+        if self.project.sides != "both" or self.project.share == "all":
+            raise ValueError("info_nce has one map a side: project: {to: 128}")
+        return self
+
+
+class ConsistencySpec(_Term):
+    """MixUp only: the student on mixed input against the mixture of its clean outputs (CR-ILD)."""
+
+    compare: Literal["attention_consistency", "hidden_consistency"]
+    layers: str | int | list[int] = Field("M", description="student layers; M is its depth")
+    stack: Literal["main", "encoder", "decoder"] = Field("main", description="whose layers")
+    detach_target: bool = Field(False, description="no gradient through the target")
+    target: Literal["mixed", "clean"] = Field(
+        "mixed",
+        description="which side is the target: the mixed input's output (the paper), or each clean "
+        "output in turn (its release)",
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> ConsistencySpec:
+        if self.target == "clean" and self.detach_target:
+            raise ValueError(
+                "target: clean never lets a gradient through; `detach_target` has no effect, leave "
+                "it out"
             )
         return self
 
 
-TermSpec = Annotated[HardSpec | SoftSpec | LayerSpec, Field(discriminator="compare")]
+TermSpec = Annotated[
+    HardSpec
+    | SoftSpec
+    | LayerSpec
+    | AttentionSpec
+    | RelationSpec
+    | WordRelationSpec
+    | LayerRelationSpec
+    | ContrastSpec
+    | ConsistencySpec,
+    Field(discriminator="compare"),
+]
+
+SPECS: dict[str, type[BaseModel]] = {
+    name: spec
+    for spec in get_args(get_args(TermSpec)[0])
+    for name in get_args(spec.model_fields["compare"].annotation)
+}
+"""What each value of `compare` may say."""

@@ -5,6 +5,7 @@ engine. `check` runs all of it; each check is also a function of plain arguments
 """
 
 from limbeck.preflight.checking import Method, TeacherSide, check
+from limbeck.preflight.conditions import check_conditions
 from limbeck.preflight.data import check_columns, check_ids, check_truncation, check_values
 from limbeck.preflight.influence import check_influence, check_weights
 from limbeck.preflight.models import (
@@ -24,6 +25,7 @@ from limbeck.preflight.scores import (
     constant_baseline,
     measured_score,
     recorded_score,
+    teacher_record,
 )
 from limbeck.preflight.showing import errors_of, render, show
 
@@ -36,6 +38,7 @@ __all__ = [
     "check",
     "check_class_order",
     "check_columns",
+    "check_conditions",
     "check_ids",
     "check_influence",
     "check_labels",
@@ -54,4 +57,5 @@ __all__ = [
     "recorded_score",
     "render",
     "show",
+    "teacher_record",
 ]

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 from datasets import Dataset
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -91,7 +90,7 @@ def check(
         return problems
     problems += check_truncation(task, rows, truncated or {}, tokenizer, max_length)
     if teacher is not None:
-        texts = rows["train"][task.text_columns[0]][:_SAMPLE_TEXTS]
+        texts = task.kind.texts(task, rows["train"][:_SAMPLE_TEXTS])[0]
         in_tokenizers = check_tokenizers(teacher.tokenizer, tokenizer, texts)
         problems += in_tokenizers
         if not errors_of(in_models + in_tokenizers):
@@ -138,7 +137,7 @@ def _check_models(
 def _check_score(task: Task, dev: Dataset, teacher: TeacherSide, max_length: int) -> list[Problem]:
     """The teacher's score, and the order of its classes where their names prove nothing."""
     names = check_labels("teacher", teacher.model.config, task)
-    labels = np.asarray(dev[task.label_column][:])
+    labels = dev[task.label_column][:]
     score = recorded_score(teacher.path, task)
     if score is not None and not names:
         return check_teacher_score(task, score, labels)
@@ -148,7 +147,7 @@ def _check_score(task: Task, dev: Dataset, teacher: TeacherSide, max_length: int
         if order:
             return order
         if score is None:
-            score, labels = measured_score(task, answers), answers.labels
+            score, labels = measured_score(answers), answers.labels
         found = check_teacher_score(task, score, labels)
     except LimbeckError as error:
         return error.problems

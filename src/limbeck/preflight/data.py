@@ -52,9 +52,7 @@ def check_values(task: Task, split: str, dataset: Dataset) -> list[Problem]:
     """Rows without text or without a label the task knows."""
     problems = []
     for column in task.text_columns:
-        blank = sum(
-            1 for text in dataset[column][:] if not isinstance(text, str) or not text.strip()
-        )
+        blank = sum(1 for text in dataset[column][:] if not _holds_text(text))
         if blank:
             problems.append(
                 Problem(
@@ -63,6 +61,10 @@ def check_values(task: Task, split: str, dataset: Dataset) -> list[Problem]:
                     "warning",
                 )
             )
+    if not task.kind.has_classes:
+        fix = "mend or remove those rows"
+        wrong = task.kind.check_rows(task, dataset)
+        return problems + [Problem(f"{split}: {what}", fix) for what in wrong]
     try:
         labels = np.asarray(dataset[task.label_column][:], dtype=np.float64)
     except (TypeError, ValueError):
@@ -73,15 +75,15 @@ def check_values(task: Task, split: str, dataset: Dataset) -> list[Problem]:
             )
         )
         return problems
-    wrong = ~np.isfinite(labels)
+    unknown = ~np.isfinite(labels)
     if not task.regression:
-        wrong |= ~np.isin(labels, np.arange(len(task.labels)))
-    if wrong.any():
-        there = ", ".join(str(value) for value in np.unique(labels[wrong])[:5])
+        unknown |= ~np.isin(labels, np.arange(len(task.labels)))
+    if unknown.any():
+        there = ", ".join(str(value) for value in np.unique(labels[unknown])[:5])
         allowed = "a number" if task.regression else f"0..{len(task.labels) - 1}"
         problems.append(
             Problem(
-                f"{split}: {int(wrong.sum())} of {len(dataset)} labels are not {allowed}: {there}",
+                f"{split}: {int(unknown.sum())} of {len(dataset)} labels are not {allowed}: {there}",
                 "remove rows without a label, or check label_column",
             )
         )
@@ -95,6 +97,13 @@ def check_values(task: Task, split: str, dataset: Dataset) -> list[Problem]:
             )
         )
     return problems
+
+
+def _holds_text(value: object) -> bool:
+    """Whether a text, or a list of words, says anything."""
+    return any(
+        isinstance(t, str) and t.strip() for t in (value if isinstance(value, list) else [value])
+    )
 
 
 def check_ids(split: str, dataset: Dataset, column: str = "index") -> list[Problem]:
@@ -144,7 +153,7 @@ def check_truncation(
 
 def _longest(task: Task, dataset: Dataset, tokenizer: PreTrainedTokenizerBase) -> int:
     """Tokens of the longest example, special tokens included."""
-    columns = [dataset[column][:] for column in task.text_columns]
+    columns = task.kind.texts(task, dataset[:])
     characters = np.array([sum(len(text) for text in row) for row in zip(*columns, strict=True)])
     order = np.argsort(-characters, kind="stable")[:_LENGTH_SAMPLE]
     texts = [[column[row] for row in order] for column in columns]

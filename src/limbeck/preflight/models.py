@@ -176,16 +176,19 @@ def check_positions(side: str, model: PreTrainedModel, max_length: int) -> list[
 
 def check_labels(side: str, config: PretrainedConfig, task: Task) -> list[Problem]:
     """Classes of a model that differ from the task's in number, order or name."""
+    wanted = task.kind.head_labels(task)
+    if wanted is None:
+        return []
     own = labels_of(config)
-    if len(own) != task.outputs:
+    if len(own) != len(wanted):
         return [
             Problem(
                 f"{side}: it has {len(own)} outputs ({', '.join(own)}), the task {task.name!r} "
-                f"needs {task.outputs}" + (f" ({', '.join(task.labels)})" if task.labels else ""),
+                f"needs {len(wanted)}" + (f" ({', '.join(task.labels)})" if task.labels else ""),
                 f"give a {side} that was fine-tuned on {task.name}",
             )
         ]
-    if task.regression:
+    if not task.labels:  # one number, or outputs that go without names
         return []
     if generic_labels(own):
         return [
@@ -196,11 +199,11 @@ def check_labels(side: str, config: PretrainedConfig, task: Task) -> list[Proble
                 "warning",
             )
         ]
-    names, wanted = ([plain_label(label) for label in labels] for labels in (own, task.labels))
-    if names == wanted:
+    names, right = ([plain_label(label) for label in labels] for labels in (own, task.labels))
+    if names == right:
         return []
     listed = f"{', '.join(own)} against {', '.join(task.labels)}"
-    if sorted(names) == sorted(wanted):
+    if sorted(names) == sorted(right):
         return [
             Problem(
                 f"{side}: its classes are in another order than the data's: {listed}",

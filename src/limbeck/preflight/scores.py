@@ -7,9 +7,10 @@ on a sample of dev.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.capture import Request
 from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem
+from limbeck.kinds import as_array, join
 from limbeck.teachers import Teacher
 
 _SAMPLE = 512
@@ -34,25 +36,16 @@ class TeacherScore:
     origin: str
 
 
-def constant_baseline(task: Task, labels: np.ndarray) -> tuple[float, str]:
+def constant_baseline(task: Task, labels: Sequence[Any] | np.ndarray) -> tuple[float, str]:
     """The best primary score, 0 to 100, of always giving one answer, and that answer.
 
     For accuracy this is the majority class. For F1 it may be another one, which a useful teacher
-    must beat as well. A constant has no correlation with anything: regression gives 0.
+    must beat as well. A constant has no correlation with anything: regression gives 0. What the
+    answer is depends on the kind of task (`limbeck.kinds`).
 
     Raises LimbeckError when there are no labels.
     """
-    labels = np.asarray(labels)
-    if len(labels) == 0:
-        raise LimbeckError(f"task {task.name!r}: there are no labels", "check the split")
-    if task.regression:
-        return 0.0, "the mean"
-    scores = []
-    for number, name in enumerate(task.labels):
-        constant = np.zeros((len(labels), len(task.labels)))
-        constant[:, number] = 1.0
-        scores.append((task.scores(constant, labels)["primary"], name))
-    return max(scores, key=lambda entry: entry[0])
+    return task.kind.baseline(task, labels)
 
 
 def recorded_score(path: str | Path | None, task: Task) -> TeacherScore | None:
@@ -60,17 +53,31 @@ def recorded_score(path: str | Path | None, task: Task) -> TeacherScore | None:
 
     None without a folder, a readable record, or a score on this task.
     """
+    found = teacher_record(path, task)
+    if found is None:
+        return None
+    record, place = found
+    score = (record.get("scores") or {}).get(task.dev_splits[0], {}).get("primary")
+    return (
+        TeacherScore(float(score), f"recorded in {place}")
+        if isinstance(score, int | float)
+        else None
+    )
+
+
+def teacher_record(path: str | Path | None, task: Task) -> tuple[Mapping, Path] | None:
+    """The content of the `record.json` of, or above, a teacher's folder, and its place.
+
+    None without a folder, a readable record, or where it is of another task.
+    """
     # A Hub name is no folder: what lies beside the working directory is none of its business.
     if path is None or not Path(path).is_dir():
         return None
     for folder in (Path(path), Path(path).parent):
         record = _read_record(folder / "record.json")
-        if record is None:
-            continue
-        score = (record.get("scores") or {}).get(task.dev_splits[0], {}).get("primary")
-        if record.get("task") == task.name and isinstance(score, int | float):
-            return TeacherScore(float(score), f"recorded in {folder / 'record.json'}")
-        return None
+        if record is not None:
+            own = record.get("task") == task.name
+            return (record, folder / "record.json") if own else None
     return None
 
 
@@ -85,11 +92,15 @@ def _read_record(path: Path) -> Mapping | None:
 
 @dataclass(frozen=True)
 class Answers:
-    """A teacher's predictions [n, outputs] on rows of dev with labels [n], and which rows."""
+    """A teacher's predictions [n, outputs] on rows of dev with labels [n], and which rows.
+
+    `primary` is their primary score, 0 to 100.
+    """
 
     predictions: np.ndarray
-    labels: np.ndarray
+    labels: Sequence[Any] | np.ndarray
     origin: str
+    primary: float = float("nan")
 
 
 def ask_teacher(
@@ -103,32 +114,33 @@ def ask_teacher(
 ) -> Answers:
     """The teacher's predictions on at most `rows` evenly spaced rows of dev.
 
-    Raises LimbeckError when the rows cannot be encoded or the teacher has no head.
+    Raises LimbeckError when the rows cannot be encoded, the teacher has no head, or its answers are
+    not finite or do not fit the task.
     """
     asked = teacher if isinstance(teacher, Teacher) else Teacher(teacher)
     count = min(rows, len(dev))
     chosen = dev.select(np.linspace(0, len(dev) - 1, count).round().astype(int).tolist())
     encoded, _ = encode(chosen, task, tokenizer, max_length)
-    collate = Collator(tokenizer)
+    collate = Collator(tokenizer, kind=task.kind)
     predictions = []
-    for start in range(0, count, _BATCH):
-        batch = collate([encoded[row] for row in range(start, min(start + _BATCH, count))])
+    for start in range(0, len(encoded), _BATCH):
+        batch = collate([encoded[row] for row in range(start, min(start + _BATCH, len(encoded)))])
         logits = asked(batch, Request.of_logits()).logits
         if logits is None:
             raise LimbeckError("teacher: it gave no logits", "use a teacher with a task head")
-        predictions.append(logits.to("cpu", torch.float32).numpy())
+        batch = {name: value.to(asked.device) for name, value in batch.items()}
+        with torch.no_grad():
+            answers = task.kind.answers(asked.model, batch, logits)
+        predictions.append(as_array(answers))
     part = "dev" if count == len(dev) else f"{count} rows of dev"
-    labels = np.asarray(encoded["labels"][:])
-    return Answers(np.concatenate(predictions), labels, f"measured on {part}")
+    joined = join(predictions)
+    primary = task.kind.results(task, joined, encoded, chosen, tokenizer).scores["primary"]
+    return Answers(joined, chosen[task.label_column][:], f"measured on {part}", primary)
 
 
-def measured_score(task: Task, answers: Answers) -> TeacherScore:
-    """The primary score of a teacher's answers.
-
-    Raises LimbeckError when they are not finite or do not fit the task.
-    """
-    scores = task.scores(answers.predictions, answers.labels)
-    return TeacherScore(scores["primary"], answers.origin)
+def measured_score(answers: Answers) -> TeacherScore:
+    """The primary score of a teacher's answers."""
+    return TeacherScore(answers.primary, answers.origin)
 
 
 def check_class_order(task: Task, answers: Answers) -> list[Problem]:
@@ -138,11 +150,11 @@ def check_class_order(task: Task, answers: Answers) -> list[Problem]:
     than three standard errors of an accuracy of one half, and beats the majority class by as much,
     so not for a teacher that guesses or always gives one answer.
     """
-    if task.regression:
+    if task.regression or not task.kind.constant:
         return []
     classes, count = len(task.labels), len(answers.labels)
     table = np.zeros((classes, classes), dtype=np.int64)
-    np.add.at(table, (answers.predictions.argmax(axis=1), answers.labels.astype(np.int64)), 1)
+    np.add.at(table, (answers.predictions.argmax(axis=1), np.asarray(answers.labels)), 1)
     predicted, meant = linear_sum_assignment(table, maximize=True)
     now, renamed = np.trace(table) / count, table[predicted, meant].sum() / count
     majority = table.sum(axis=0).max() / count
@@ -162,7 +174,9 @@ def check_class_order(task: Task, answers: Answers) -> list[Problem]:
     ]
 
 
-def check_teacher_score(task: Task, score: TeacherScore, labels: np.ndarray) -> list[Problem]:
+def check_teacher_score(
+    task: Task, score: TeacherScore, labels: Sequence[Any] | np.ndarray
+) -> list[Problem]:
     """A teacher no better than always giving one answer, on the rows with these `labels`.
 
     A score above by less than chance explains (three standard errors of an accuracy of one half, or

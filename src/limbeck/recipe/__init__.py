@@ -12,11 +12,12 @@ from typing import Any
 import yaml
 
 from limbeck.catalog import available, find
-from limbeck.data import TASKS
-from limbeck.recipe.fields import RecipeFields, StudentSpec
+from limbeck.data import TASKS, Conditions
+from limbeck.recipe.fields import FirstStage, RecipeFields, StudentSpec
 from limbeck.recipe.load import check, read_raw
+from limbeck.recipe.stages import Stage, stages_of
 
-__all__ = ["Recipe", "StudentSpec", "available", "find"]
+__all__ = ["FirstStage", "Recipe", "Stage", "StudentSpec", "available", "find"]
 
 
 class Recipe(RecipeFields):
@@ -33,8 +34,20 @@ class Recipe(RecipeFields):
 
     @property
     def needs_teacher(self) -> bool:
-        """Whether any term looks at a teacher."""
-        return any(term.compare != "hard_label" for term in self.objectives.values())
+        """Whether any term, of either stage, looks at a teacher."""
+        terms = list(self.objectives.values())
+        if self.first_stage is not None:
+            terms += self.first_stage.objectives.values()
+        return any(term.compare != "hard_label" for term in terms)
+
+    @property
+    def conditions(self) -> Conditions:
+        """What is done to the training rows before the run."""
+        return Conditions(*(getattr(self, key) for key in Conditions._fields))
+
+    def stages(self) -> list[Stage]:
+        """What is trained after what: one stage, or two."""
+        return stages_of(self)
 
     def to_yaml(self) -> str:
         """The whole recipe as YAML, every default written out; read back it is the same recipe."""

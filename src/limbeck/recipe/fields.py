@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from limbeck.objectives import TermSpec
+from limbeck.data import CorpusSpec
+from limbeck.mixup import MixupSpec
+from limbeck.objectives import CurriculumSpec, TermSpec
 from limbeck.schedules import Number
 
 
@@ -24,8 +26,10 @@ class StudentSpec(BaseModel):
         description="teacher (its layers), a checkpoint's folder or Hub name, pocket, or fresh "
         "(the teacher's configuration, random weights)",
     )
-    layers: int | list[int] | None = Field(
-        None, description="how many layers to keep, or which ones, counted from 1"
+    layers: int | list[int] | dict[str, int | list[int]] | None = Field(
+        None,
+        description="how many layers to keep, or which ones, counted from 1; of an encoder-decoder "
+        "the same of both, or {encoder: 3, decoder: 1}",
     )
     pick: Literal["first", "last", "skip", "upper"] = Field(
         "first", description="which layers to keep when `layers` is a number"
@@ -33,6 +37,47 @@ class StudentSpec(BaseModel):
     config: dict[str, Any] = Field(
         default_factory=dict, description="settings of a fresh configuration (hidden_size: 128)"
     )
+
+
+LrSchedule = Literal["linear", "cosine", "constant_with_warmup"]
+
+
+class FirstStage(BaseModel):
+    """A stage that trains before the recipe's own; what it leaves out is as at the top level."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    objectives: dict[str, TermSpec] = Field(
+        default_factory=dict, description="the terms of this stage's loss, by name"
+    )
+    curriculum: CurriculumSpec | None = Field(None, description="when each layer learns")
+    mixup: MixupSpec | None = Field(None, description="mix the inputs of both models")
+    epochs: float | None = Field(None, gt=0, description="passes over this stage's rows")
+    max_steps: int | None = Field(
+        None, gt=0, description="optimisation steps at most; overrides epochs"
+    )
+    lr: Number | None = Field(None, gt=0, description="peak learning rate")
+    batch_size: int | None = Field(None, gt=0, description="examples in a forward pass")
+    accumulation: int | None = Field(None, gt=0, description="forward passes of one step")
+    lr_schedule: LrSchedule | None = Field(None, description="course of the learning rate")
+    warmup: float | None = Field(None, ge=0, lt=1, description="share of steps with a rising rate")
+    weight_decay: float | None = Field(None, ge=0, description="AdamW's decoupled weight decay")
+
+    task: str | None = Field(
+        None, description="supplementary task: this stage reads its text and ignores its labels"
+    )
+    data: str | None = Field(None, description="source of the supplementary task's rows")
+    text_columns: list[str] | None = Field(None, description="text columns of `data`")
+    label_column: str | None = Field(None, description="label column of `data`")
+    train_rows: int | None = Field(
+        None,
+        gt=0,
+        description="rows of this stage; a supplementary task's are all, if left out",
+    )
+    corpus: CorpusSpec | None = Field(
+        None, description="sentence pairs from a corpus, in place of a task"
+    )
+    teacher: str | None = Field(None, description="another teacher for this stage")
 
 
 class RecipeFields(BaseModel):
@@ -55,14 +100,46 @@ class RecipeFields(BaseModel):
         None, description="your own data: one or two text columns"
     )
     label_column: str | None = Field(None, description="your own data: the label's column")
+    kind: Literal["sentence", "tokens", "spans", "masked", "text"] | None = Field(
+        None,
+        description="what is answered: sentence (a class or number, the default for your own data), "
+        "tokens (a tag for each word), spans (part of a context), masked (hidden words), text "
+        "(classes as generated words)",
+    )
     max_length: int = Field(128, gt=2, description="longest input, in tokens")
     train_rows: int | None = Field(
-        None, gt=0, description="use the first N training rows of a seeded shuffle (seed 0)"
+        None, gt=0, description="use N training rows, drawn with train_rows_seed"
+    )
+    train_rows_seed: int = Field(0, ge=0, description="seed that draws train_rows")
+    stratified: bool = Field(
+        False, description="draw train_rows with the classes in proportion, exactly"
+    )
+    label_noise: float = Field(
+        0.0, ge=0, lt=1, description="share of training rows that get another class, drawn"
+    )
+    label_noise_seed: int = Field(0, ge=0, description="seed that draws the noise")
+    teacher_rows: Literal["same", "any"] = Field(
+        "same",
+        description="same: say so if the teacher was trained on other rows of the task than these; "
+        "any: it may be",
     )
 
     student: StudentSpec = Field(default_factory=lambda: StudentSpec.model_validate({}))
     objectives: dict[str, TermSpec] = Field(
         default_factory=dict, description="the terms of the loss, by name"
+    )
+    curriculum: CurriculumSpec | None = Field(
+        None, description="when each layer learns, if not all of them all the time"
+    )
+    mixup: MixupSpec | None = Field(None, description="mix the inputs of both models (MixUp)")
+    teacher_dropout: bool = Field(
+        False, description="leave the teacher's dropout on, as some releases do"
+    )
+    first_stage: FirstStage | None = Field(
+        None, description="a stage that trains before, with terms and settings of its own"
+    )
+    joint: bool = Field(
+        False, description="train the first stage's terms together with the others, in one stage"
     )
 
     epochs: float = Field(3.0, gt=0, description="passes over the training rows")
@@ -76,7 +153,7 @@ class RecipeFields(BaseModel):
     )
     weight_decay: float = Field(0.0, ge=0, description="AdamW's decoupled weight decay")
     warmup: float = Field(0.1, ge=0, lt=1, description="share of steps with a rising rate")
-    lr_schedule: Literal["linear", "cosine", "constant_with_warmup"] = Field(
+    lr_schedule: LrSchedule = Field(
         "linear", description="course of the learning rate after warm-up"
     )
     max_grad_norm: float = Field(1.0, gt=0, description="gradients are clipped to this norm")

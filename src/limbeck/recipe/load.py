@@ -14,13 +14,16 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from limbeck import catalog
-from limbeck.data.pocket import RECOMMENDED
+from limbeck.data import CorpusSpec
+from limbeck.data.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER
 from limbeck.data.pocket.vocabulary import MAX_LENGTH
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.mapping import MappingSpec
-from limbeck.objectives import HardSpec, LayerSpec, SoftSpec
+from limbeck.mixup import MixupSpec
+from limbeck.objectives import SPECS, CurriculumSpec, LayerSpec
 from limbeck.projections import ProjectSpec
-from limbeck.recipe.fields import RecipeFields, StudentSpec
+from limbeck.recipe.fields import FirstStage, RecipeFields, StudentSpec
+from limbeck.recipe.stages import stage_problems
 from limbeck.schedules import Ramp
 
 
@@ -29,43 +32,69 @@ def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, A
 
     Args:
         path_or_name: a YAML file, or the name of a shipped method.
-        overrides: values by key; dots reach inside (`"student.layers": 3`). None is left out under
-            a plain key; under a dotted one it counts: `"objectives.soft": None` removes a term.
+        overrides: values by key; dots reach inside (`"student.layers": 3`). None, as null in a
+            file, gives a key its default back; `"objectives.soft": None` removes a term.
 
     Raises:
         LimbeckError: no such file or method, or the file is not a YAML mapping.
     """
     own = _read_file(path_or_name)
-    given = {key: value for key, value in overrides.items() if value is not None or "." in key}
-    base = _base(str(given.pop("method", own.get("method", ""))), own, given)
-    raw = merge(base, own)
+    given = deepcopy(overrides)  # dotted keys are written into them
+    base = _base(str(given.pop("method", None) or own.get("method", "")), own, given)
+    raw = merge(_for_pocket(base, own, given), own)
     raw["method"] = base["method"]
     for key, value in given.items():
         _set(raw, key, value)
+    raw = {key: value for key, value in raw.items() if value is not None}
     _fill_pocket(raw)
-    terms = raw.get("objectives") or {}
-    if isinstance(terms, dict):
-        terms = {name: term for name, term in terms.items() if term is not None}
-    raw["objectives"] = terms
+    raw.setdefault("objectives", {})
+    _drop_removed_terms(raw)
+    _drop_removed_terms(raw.get("first_stage"))
     return raw
+
+
+def _drop_removed_terms(stage: Any) -> None:
+    """Leave out the terms that were set to null."""
+    terms = stage.get("objectives") if isinstance(stage, dict) else None
+    if isinstance(terms, dict):
+        stage["objectives"] = {name: term for name, term in terms.items() if term is not None}
 
 
 def _fill_pocket(raw: dict[str, Any]) -> None:
     """Pocket data bring training settings known to work on them; whatever the user sets wins."""
     student = raw.get("student")
     from_scratch = isinstance(student, dict) and student.get("init") == "pocket"
-    known = pocket_settings(raw.get("task"), from_scratch=from_scratch)
+    known = pocket_settings(raw.get("task"), kind=raw.get("kind"), from_scratch=from_scratch)
     known["max_length"] = MAX_LENGTH
     if raw.get("data") == "pocket":
         for key, value in known.items():
             raw.setdefault(key, value)
 
 
-def pocket_settings(task: Any, *, from_scratch: bool) -> dict[str, Any]:
+def _for_pocket(base: dict[str, Any], own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """A shipped recipe without the paper's epochs and rates, where the data are pocket's.
+
+    They are right for the paper's models; a pocket model is a hundredth of their width.
+    """
+    if given.get("data", own.get("data")) != "pocket":
+        return base
+    kept = {key: value for key, value in base.items() if key not in _PAPER_SETTINGS}
+    if isinstance(kept.get("first_stage"), dict):
+        first = kept["first_stage"].items()
+        kept["first_stage"] = {key: value for key, value in first if key not in _PAPER_SETTINGS}
+    return kept
+
+
+_PAPER_SETTINGS = ("epochs", "lr", "batch_size")
+
+
+def pocket_settings(task: Any, *, from_scratch: bool, kind: Any = None) -> dict[str, Any]:
     """Settings known to work for a pocket task's teacher, or students; empty for other tasks."""
     if task not in RECOMMENDED:
         return {}
     recommended = RECOMMENDED[task].teacher if from_scratch else RECOMMENDED[task].student
+    if kind == "text":
+        recommended = TEXT_TEACHER if from_scratch else TEXT_STUDENT
     return {key: value for key, value in recommended._asdict().items() if value is not None}
 
 
@@ -130,12 +159,16 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
         recipe = model.model_validate(raw)
     except ValidationError as error:
         problems += _problems(error.errors(), model)
-    task = raw.get("task")
-    own_columns = raw.get("text_columns") or raw.get("label_column")
-    if task is not None and not own_columns and task not in known_tasks:
-        problems.append(unknown("task", task, known_tasks))
+    first = raw.get("first_stage")
+    for place, prefix in ((raw, ""), (first if isinstance(first, dict) else {}, "first_stage.")):
+        task = place.get("task")
+        own_columns = any(place.get(key) for key in ("text_columns", "label_column", "kind"))
+        if task is not None and not own_columns and task not in known_tasks:
+            problems.append(unknown(f"{prefix}task", task, known_tasks))
     if not raw["objectives"]:
         problems.append(Problem("objectives: none are given", "add one, or name a `method`"))
+    if recipe is not None:
+        problems += stage_problems(recipe)
     if problems:
         raise LimbeckError(problems)
     return recipe
@@ -162,10 +195,12 @@ def _problems(details: list[Any], model: type[BaseModel]) -> list[Problem]:
 
 def _path(place: list[str]) -> str:
     """Where the user wrote it: without the names of union branches, which pydantic puts in."""
+    before = place[:1] if place[0] == "first_stage" and len(place) > 1 else []
+    place = place[len(before) :]
     if place[0] != "objectives":
-        inside, name = place[1:], place[:1]
+        inside, name = place[1:], before + place[:1]
     else:
-        inside, name = place[3:], place[:2]  # the third is the term's `compare`
+        inside, name = place[3:], before + place[:2]  # the third is the term's `compare`
     return ".".join(name + [part for part in inside if not _BRANCH.fullmatch(part)])
 
 
@@ -173,12 +208,14 @@ _BRANCH = re.compile(r"int|str|float|Ramp|.*\[.*\]")
 
 _INSIDE: dict[str, type[BaseModel]] = {
     "student": StudentSpec,
+    "first_stage": FirstStage,
+    "corpus": CorpusSpec,
     "mapping": MappingSpec,
     "project": ProjectSpec,
     "weight": Ramp,
-    "hard_label": HardSpec,
-    "soft_cross_entropy": SoftSpec,
-    "soft_kl": SoftSpec,
+    "curriculum": CurriculumSpec,
+    "mixup": MixupSpec,
+    **SPECS,
 }
 
 
@@ -186,7 +223,9 @@ def _unknown_key(place: list[str], model: type[BaseModel]) -> Problem:
     *parents, key = place
     if not parents:
         return unknown("key", key, list(model.model_fields))
-    inside = parents[2:] or parents if parents[0] == "objectives" else parents
+    start = 1 if parents[:2] == ["first_stage", "objectives"] else 0
+    inside = parents[start:]
+    inside = inside[2:] or inside if inside[0] == "objectives" else parents
     home = next((_INSIDE[part] for part in reversed(inside) if part in _INSIDE), LayerSpec)
     return unknown(f"key in {_path(parents)}:", key, list(home.model_fields))
 

@@ -13,6 +13,7 @@ from limbeck.records.record import (
     ModelFacts,
     Numbers,
     Record,
+    StageFacts,
     TeacherFacts,
     finite,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "ModelFacts",
     "Numbers",
     "Record",
+    "StageFacts",
     "TeacherFacts",
     "finite",
     "hardware",

@@ -34,6 +34,8 @@ class Epoch(_Part):
     """One epoch: mean training loss per named term, dev scores, and the layer pairs in use."""
 
     epoch: int
+    """Counted from 1 in each stage."""
+    stage: int = 1
     step: int = 0
     seconds: float | None = None
     train: Numbers = Field(default_factory=dict)
@@ -42,8 +44,28 @@ class Epoch(_Part):
     """Objective name → (student layer, teacher layer) pairs this epoch."""
 
 
+class StageFacts(_Part):
+    """One stage of the training: what it trained on and what it cost."""
+
+    stage: int
+    task: str | None = None
+    data: str | None = None
+    rows: int | None = None
+    tokens: float | None = None
+    """Mean length of a training example."""
+    truncated: int | None = None
+    teacher: str | None = None
+    steps: int | None = None
+    student_examples: float | None = None
+    """Examples the student was trained on, every pass counted."""
+    student_flops: float | None = None
+    teacher_flops: float | None = None
+    seconds: float | None = None
+    """Of training, dev scores not counted."""
+
+
 class Best(_Part):
-    """The epoch whose weights were kept, and its primary dev score."""
+    """The epoch of the last stage whose weights were kept, and its primary dev score."""
 
     epoch: int
     primary: float | None = None
@@ -90,14 +112,18 @@ class Cost(_Part):
     evaluation_seconds: float | None = None
     student_flops: float | None = None
     teacher_flops: float | None = None
+    student_examples: float | None = None
+    """Examples the student was trained on in all stages, every pass counted."""
 
 
 class Examples(_Part):
-    """Rows per split, and how many of them the length limit cut."""
+    """Rows per split of the task, and how many of them the length limit cut."""
 
     train: int | None = None
     dev: int | None = None
     truncated: dict[str, int] = Field(default_factory=dict)
+    relabelled: int = 0
+    """Training rows that were given another class (`label_noise`)."""
 
 
 class Record(_Part):
@@ -116,6 +142,7 @@ class Record(_Part):
     hardware: dict[str, Any] = Field(default_factory=dict)
     examples: Examples = Field(default_factory=Examples)
     epochs: list[Epoch] = Field(default_factory=list)
+    stages: list[StageFacts] = Field(default_factory=list)
     best: Best | None = None
     scores: dict[str, Numbers] = Field(default_factory=dict)
     """Split or out-of-domain task → metric → score."""

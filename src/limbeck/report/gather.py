@@ -5,7 +5,7 @@ Part of `limbeck.report`; finished runs only, means over seeds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 
 from limbeck.records import Epoch, Record
@@ -38,10 +38,10 @@ def curve(
     """Mean, lowest and highest over runs at each epoch; None where nothing was recorded."""
     found: dict[int, list[float]] = {}
     for run in runs:
-        for epoch in run.epochs:
+        for place, epoch in _placed(run):
             number = value(epoch)
             if number is not None:
-                found.setdefault(epoch.epoch, []).append(number)
+                found.setdefault(place, []).append(number)
     if not found:
         return None
     epochs = sorted(found)
@@ -55,6 +55,16 @@ def curve(
     )
 
 
+def _placed(run: Record) -> Iterator[tuple[int, Epoch]]:
+    """Each epoch with its number in the whole run: stages count their own from 1."""
+    lengths: dict[int, int] = {}
+    for epoch in run.epochs:
+        lengths[epoch.stage] = max(lengths.get(epoch.stage, 0), epoch.epoch)
+    for epoch in run.epochs:
+        before = sum(length for stage, length in lengths.items() if stage < epoch.stage)
+        yield before + epoch.epoch, epoch
+
+
 def term_names(runs: Iterable[Record]) -> list[str]:
     """Every named training term that was logged, the total loss first."""
     names = {name: None for run in runs for epoch in run.epochs for name in epoch.train}
@@ -64,9 +74,9 @@ def term_names(runs: Iterable[Record]) -> list[str]:
 def draws(run: Record) -> dict[str, list[tuple[int, list[list[int]]]]]:
     """Objective → (epoch, pairs) for each objective whose layers changed during the run."""
     found: dict[str, list[tuple[int, list[list[int]]]]] = {}
-    for epoch in run.epochs:
+    for place, epoch in _placed(run):
         for objective, pairs in epoch.active_layers.items():
-            found.setdefault(objective, []).append((epoch.epoch, pairs))
+            found.setdefault(objective, []).append((place, pairs))
     return {
         objective: epochs
         for objective, epochs in found.items()

@@ -18,13 +18,14 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from limbeck.data import Task, encode, load_task
+from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.recipe import Recipe
+from limbeck.kinds import Results
+from limbeck.objectives import SoftSpec
+from limbeck.recipe import Recipe, Stage
+from limbeck.run.rows import Rows, load_rows, stage_rows
 from limbeck.students import build_student, load_model, resolve_checkpoint
 from limbeck.teachers import Teacher
-
-_TRAIN_ROWS_SEED = 0
 
 
 @dataclass
@@ -39,6 +40,26 @@ class Assembly:
     teacher_tokenizer: PreTrainedTokenizerBase | None
     encoded: dict[str, Dataset] = field(default_factory=dict)
     truncated: dict[str, int] = field(default_factory=dict)
+    first_rows: Rows | None = None
+    first_teacher: Teacher | None = None
+    first_teacher_tokenizer: PreTrainedTokenizerBase | None = None
+
+    def rows_of(self, stage: Stage) -> Rows:
+        """What a stage trains on."""
+        if not stage.last and self.first_rows is not None:
+            return self.first_rows
+        return Rows(self.encoded["train"], self.truncated["train"], self.task.kind)
+
+    def teacher_of(self, stage: Stage) -> Teacher | None:
+        """Whom a stage learns from; None if its terms look at no teacher."""
+        if not stage.recipe.needs_teacher:
+            return None
+        if not stage.last and self.first_teacher is not None:
+            return self.first_teacher
+        if stage.same_rows or self.live_teacher is None:
+            return self.live_teacher
+        # One that remembers its answers by the rows' numbers would take other rows for its own.
+        return Teacher(self.live_teacher.model, dropout=self.live_teacher.dropout)
 
     @property
     def teacher(self) -> PreTrainedModel | None:
@@ -50,10 +71,19 @@ class Assembly:
         """The split that selects the best epoch."""
         return self.encoded[self.task.dev_splits[0]]
 
+    @property
+    def collator(self) -> Collator:
+        """Makes batches of the task's rows."""
+        return Collator(self.tokenizer, kind=self.task.kind)
+
     def compute_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """The task's scores, for the Trainer."""
-        return self.task.scores(
-            np.asarray(prediction.predictions), np.asarray(prediction.label_ids)
+        """The task's scores on the dev split, for the Trainer."""
+        return self.results(self.task.dev_splits[0], np.asarray(prediction.predictions)).scores
+
+    def results(self, split: str, answers: np.ndarray) -> Results:
+        """Scores and answers of a split, from what the kind keeps of its batches."""
+        return self.task.kind.results(
+            self.task, answers, self.encoded[split], self.rows[split], self.tokenizer
         )
 
     def mean_tokens(self) -> int:
@@ -89,7 +119,32 @@ def assemble(
     for split in rows:
         if split == "train" or split in task.dev_splits:
             assembly.encoded[split], assembly.truncated[split] = tokenise(rows[split], task)
+    first = recipe.stages()[0]
+    if not first.last:
+        _add_first_stage(recipe, first, assembly, progress=progress)
     return assembly
+
+
+def _add_first_stage(recipe: Recipe, stage: Stage, assembly: Assembly, *, progress: bool) -> None:
+    """Rows and teacher of a first stage that has its own."""
+    if not stage.same_rows:
+        assembly.first_rows = stage_rows(stage, assembly.tokenizer, progress=progress)
+    path = stage.recipe.teacher
+    if path != recipe.teacher and stage.recipe.needs_teacher:
+        # Pretrained encoders teach too, as long as no term asks for their answers.
+        answers = any(isinstance(term, SoftSpec) for term in stage.recipe.objectives.values())
+        auto = assembly.task.kind.auto
+        model = load_model(str(path), head="required" if answers else "optional", auto=auto)
+        assembly.first_teacher = Teacher(model, dropout=recipe.teacher_dropout)
+        assembly.first_teacher_tokenizer = _read_tokenizer(str(path))
+
+
+def learns_from_its_teacher(recipe: Recipe) -> bool:
+    """Whether a stage learns from the run's own teacher: not if the only one that does has another."""
+    return any(
+        stage.recipe.needs_teacher and stage.recipe.teacher == recipe.teacher
+        for stage in recipe.stages()
+    )
 
 
 def missing(recipe: Recipe) -> list[Problem]:
@@ -97,7 +152,7 @@ def missing(recipe: Recipe) -> list[Problem]:
     problems = []
     if recipe.task is None:
         problems.append(Problem("task: none is given", "add --task mrpc, or task: in the recipe"))
-    if recipe.needs_teacher and recipe.teacher is None:
+    if learns_from_its_teacher(recipe) and recipe.teacher is None:
         problems.append(
             Problem(
                 f"teacher: method {recipe.method} learns from one, and none is given",
@@ -114,31 +169,6 @@ def missing(recipe: Recipe) -> list[Problem]:
     return problems
 
 
-def load_rows(recipe: Recipe) -> tuple[Task, DatasetDict]:
-    """The task and its splits, the training split cut to `train_rows`."""
-    task, rows = load_task(
-        recipe.task,
-        recipe.data,
-        text_columns=recipe.text_columns,
-        label_column=recipe.label_column,
-    )
-    absent = [split for split in ("train", task.dev_splits[0]) if split not in rows]
-    if absent:
-        raise LimbeckError(
-            f"task {task.name!r}: the data have no {' and no '.join(absent)} split "
-            f"(there: {', '.join(rows)})",
-            "training needs both",
-        )
-    wanted = recipe.train_rows
-    if wanted is not None:
-        if wanted > len(rows["train"]):
-            raise LimbeckError(
-                f"train_rows: {wanted} of {len(rows['train'])} training rows", "ask for fewer"
-            )
-        rows["train"] = rows["train"].shuffle(seed=_TRAIN_ROWS_SEED).select(range(wanted))
-    return task, rows
-
-
 def _check_selection(recipe: Recipe, task: Task) -> None:
     choices = ("primary", *task.metrics)
     if recipe.select_by not in choices:
@@ -146,10 +176,15 @@ def _check_selection(recipe: Recipe, task: Task) -> None:
 
 
 def _teacher(recipe: Recipe, task: Task) -> Teacher | None:
-    if not recipe.needs_teacher and recipe.student.init not in ("teacher", "fresh"):
+    if not learns_from_its_teacher(recipe) and recipe.student.init not in ("teacher", "fresh"):
         return None
-    model = load_model(str(recipe.teacher), regression=task.regression, head="required")
-    return Teacher(model)
+    model = load_model(
+        str(recipe.teacher),
+        regression=task.regression and task.kind.constant,
+        head="required",
+        auto=task.kind.auto,
+    )
+    return Teacher(model, dropout=recipe.teacher_dropout)
 
 
 def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> PreTrainedModel:
@@ -158,7 +193,7 @@ def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> Pre
     if init == "pocket":
         from limbeck.data import pocket
 
-        init = pocket.teacher_config(task.outputs, pair=_is_pair(task))
+        init = pocket.config_of(task)
     return build_student(
         init,
         task=task,
@@ -167,6 +202,7 @@ def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> Pre
         config=spec.config,
         teacher=teacher,
         seed=recipe.seed,
+        kind=task.kind,
     )
 
 
@@ -174,10 +210,10 @@ def _tokenizer(recipe: Recipe, task: Task, init: str) -> PreTrainedTokenizerBase
     if init == "pocket":
         from limbeck.data import pocket
 
-        return pocket.tokenizer(pair=_is_pair(task))
+        return pocket.tokenizer_of(task)
     source = recipe.teacher if init in ("teacher", "fresh") else init
-    return AutoTokenizer.from_pretrained(resolve_checkpoint(str(source)), trust_remote_code=False)
+    return _read_tokenizer(str(source))
 
 
-def _is_pair(task: Task) -> bool:
-    return len(task.text_columns) == 2
+def _read_tokenizer(source: str) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(resolve_checkpoint(source), trust_remote_code=False)

@@ -5,6 +5,7 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 import time
@@ -15,15 +16,15 @@ from typing import Any
 import numpy as np
 from transformers import PrinterCallback, set_seed
 
-from limbeck.data import Collator
 from limbeck.engine import DistillationTrainer, Patience, tensorboard, training_arguments
 from limbeck.engine.callbacks import CheckpointEvery
 from limbeck.engine.display import Display
-from limbeck.recipe import Recipe
+from limbeck.kinds import LOWER_IS_BETTER
+from limbeck.recipe import Recipe, Stage
 from limbeck.records import Best, Epoch, Examples, Numbers, Record, hardware, versions, write_whole
 from limbeck.run.assemble import Assembly, assemble
 from limbeck.run.folder import RunFolder, default_folder
-from limbeck.run.measure import cost, model_facts
+from limbeck.run.measure import Spent, cost, model_facts, stage_facts
 from limbeck.run.preflight import inspect_run
 from limbeck.run.report import report_run
 from limbeck.students import load_model
@@ -93,12 +94,21 @@ def distill(
     inspect_run(recipe, assembly, folder.path, show=show)
     if overwrite:
         folder.clear()
-    checkpoint = folder.begin(recipe)
+    folder.begin(recipe)
     record = _new_record(recipe, assembly)
     record.save(folder.path)
     try:
-        trainer = _train(recipe, assembly, folder, checkpoint, show=show)
-        _finish(recipe, assembly, folder, trainer, record, began)
+        *before, last = recipe.stages()
+        spent = []
+        for stage in before:
+            spent.append(
+                Spent.by(_train(recipe, stage, assembly, folder, show=show), stage, assembly)
+            )
+            # A trainer and its callbacks hold each other; its optimiser need not wait for the next.
+            gc.collect()
+        trainer = _train(recipe, last, assembly, folder, show=show)
+        spent.append(Spent.by(trainer, last, assembly))
+        _finish(recipe, assembly, folder, trainer, record, spent, began)
     except Exception as error:
         record.fail(error)
         record.save(folder.path)
@@ -123,23 +133,32 @@ def _new_record(recipe: Recipe, assembly: Assembly) -> Record:
             train=len(assembly.encoded["train"]),
             dev=len(assembly.dev),
             truncated=assembly.truncated,
+            relabelled=recipe.conditions.relabelled(len(assembly.encoded["train"])),
         ),
     )
 
 
 def _train(
-    recipe: Recipe, assembly: Assembly, folder: RunFolder, checkpoint: Path | None, *, show: bool
+    run: Recipe, stage: Stage, assembly: Assembly, folder: RunFolder, *, show: bool
 ) -> DistillationTrainer:
-    display = Display(recipe, shown=show)
+    """Train the student through one stage, or load what an earlier start made of it.
+
+    A stage has its own optimiser, and the learned parts of its terms end with it.
+    """
+    recipe = stage.recipe
+    display = Display(run, shown=show, stage=stage)
     trainer = DistillationTrainer(
         assembly.student,
-        training_arguments(recipe, folder.checkpoints),
-        teacher=assembly.live_teacher if recipe.needs_teacher else None,
+        training_arguments(recipe, folder.checkpoints_of(stage), select=stage.last),
+        teacher=assembly.teacher_of(stage),
         objectives=recipe.objectives,
+        curriculum=recipe.curriculum,
+        mixup=recipe.mixup,
         group_by_length=recipe.group_by_length,
-        train_dataset=assembly.encoded["train"],
+        train_dataset=assembly.rows_of(stage).encoded,
         eval_dataset=assembly.dev,
-        data_collator=Collator(assembly.tokenizer),
+        compact=True,
+        data_collator=assembly.rows_of(stage).collator(assembly.tokenizer),
         processing_class=assembly.tokenizer,
         compute_metrics=assembly.compute_metrics,
         callbacks=[display],
@@ -150,9 +169,9 @@ def _train(
     if recipe.checkpoint_steps is not None:
         trainer.add_callback(CheckpointEvery(recipe.checkpoint_steps))
     if recipe.tensorboard:
-        trainer.add_callback(tensorboard(folder.events))
+        trainer.add_callback(tensorboard(folder.events_of(stage)))
     try:
-        trainer.start_or_continue(checkpoint)
+        trainer.start_or_continue(folder.last_checkpoint(stage))
     finally:
         display.close()
     return trainer
@@ -164,20 +183,21 @@ def _finish(
     folder: RunFolder,
     trainer: DistillationTrainer,
     record: Record,
+    spent: list[Spent],
     began: float,
 ) -> None:
-    record.epochs = [Epoch(**entry) for entry in trainer.progress.epochs]
-    best = max(trainer.progress.epochs, key=lambda entry: entry["dev"][recipe.select_by])
+    record.epochs = [
+        Epoch(stage=part.stage.number, **entry) for part in spent for entry in part.epochs
+    ]
+    choose = min if recipe.select_by in LOWER_IS_BETTER else max
+    best = choose(trainer.progress.epochs, key=lambda entry: entry["dev"][recipe.select_by])
     record.best = Best(epoch=best["epoch"], primary=best["dev"]["primary"])
     record.scores = _predict(assembly, trainer, folder)
     record.student, record.teacher = model_facts(assembly, recipe.teacher)
-    record.cost = cost(
-        trainer,
-        record,
-        # What earlier starts of this run have spent counts as well.
-        total_seconds=time.perf_counter() - began + trainer.progress.run_clock.before,
-        uses_teacher=recipe.needs_teacher,
-    )
+    record.stages = [stage_facts(part, assembly) for part in spent]
+    # What earlier starts of this run have spent counts as well.
+    before = sum(part.seconds_before for part in spent)
+    record.cost = cost(spent, record.stages, time.perf_counter() - began + before)
     # Whole or not at all: a student folder that is there is complete.
     part = folder.student.with_name("student.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -193,19 +213,13 @@ def _predict(
 ) -> dict[str, Numbers]:
     """Score the best epoch's student on every dev split and keep its answers."""
     scores: dict[str, Numbers] = {}
-    answers: dict[str, dict[str, list[float]]] = {}
+    answers: dict[str, dict[str, list[Any]]] = {}
     for split in assembly.task.dev_splits:
         if split not in assembly.encoded:
             continue
         dataset = assembly.encoded[split]
         output = trainer.predict(dataset)
-        logits, labels = np.asarray(output.predictions), np.asarray(output.label_ids)
-        scores[split] = dict(assembly.task.scores(logits, labels))
-        answer = logits.reshape(-1) if assembly.task.regression else logits.argmax(axis=1)
-        answers[split] = {
-            "index": list(dataset["index"]),
-            "prediction": answer.tolist(),
-            "label": labels.tolist(),
-        }
+        found = assembly.results(split, np.asarray(output.predictions))
+        scores[split], answers[split] = dict(found.scores), found.answers
     write_whole(folder.predictions, json.dumps(answers))
     return scores

@@ -5,18 +5,18 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from datasets import Dataset
-from torch import Tensor
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedModel
 
 from limbeck.capture import Request, capture
-from limbeck.data import Collator, Task, encode, get_task, load_task, project
+from limbeck.data import TASKS, Collator, Task, as_kind, encode, get_task, load_task, project
 from limbeck.errors import LimbeckError, unknown
+from limbeck.kinds import as_array, join
 from limbeck.recipe import Recipe
 from limbeck.records import Numbers, Record
 from limbeck.run.folder import RunFolder
@@ -59,6 +59,7 @@ def evaluate(
         data or recipe.data,
         text_columns=text_columns or (recipe.text_columns if own else None),
         label_column=label_column or (recipe.label_column if own else None),
+        kind=recipe.kind if own or recipe.kind == "text" else None,
         for_training=False,
     )
     chosen = split or (target.evaluation_splits(rows) or tuple(rows))[0]
@@ -66,28 +67,31 @@ def evaluate(
         raise LimbeckError(unknown("split", chosen, list(rows)))
     tokenizer = AutoTokenizer.from_pretrained(folder.student, trust_remote_code=False)
     encoded, _ = encode(rows[chosen], target, tokenizer, recipe.max_length)
-    if "labels" not in encoded.column_names:
+    if target.label_column not in rows[chosen].column_names:
         raise LimbeckError(
             f"split {chosen!r} of {target.name} has no labels", "score another split"
         )
-    logits = _logits(load_model(folder.student), encoded, tokenizer)
-    answers = logits if own else project(logits, source, target)
-    scores: Numbers = dict(target.scores(answers, np.asarray(encoded["labels"][:])))
+    model = load_model(folder.student, auto=source.kind.auto)
+    answers = _answers(model, encoded, Collator(tokenizer, kind=target.kind))
+    answers = answers if own else project(answers, source, target)
+    results = target.kind.results(target, answers, encoded, rows[chosen], tokenizer)
+    scores: Numbers = dict(results.scores)
     record.scores = record.scores | {_name(target, chosen, own=own): scores}
     record.save(folder.path)
     return scores
 
 
 def _own_task(recipe: Recipe) -> Task:
-    if recipe.text_columns or recipe.label_column:
+    if recipe.task not in TASKS or recipe.text_columns or recipe.label_column:
         task, _ = load_task(
             recipe.task,
             recipe.data,
             text_columns=recipe.text_columns,
             label_column=recipe.label_column,
+            kind=recipe.kind,
         )
         return task
-    return get_task(str(recipe.task))
+    return as_kind(get_task(str(recipe.task)), recipe.kind)
 
 
 def _name(target: Task, split: str, *, own: bool) -> str:
@@ -98,22 +102,15 @@ def _name(target: Task, split: str, *, own: bool) -> str:
     )
 
 
-def _logits(
-    model: PreTrainedModel, encoded: Dataset, tokenizer: PreTrainedTokenizerBase
-) -> np.ndarray:
+def _answers(model: PreTrainedModel, encoded: Dataset, collate: Collator) -> np.ndarray:
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     model.eval().to(device or "cpu")
     found = []
     with torch.no_grad():
-        for batch in _batches(encoded, tokenizer):
-            moved = {name: value.to(model.device) for name, value in batch.items()}
-            logits = capture(model, moved, Request.of_logits()).logits
+        for start in range(0, len(encoded), _BATCH):
+            rows = encoded.select(range(start, min(start + _BATCH, len(encoded))))
+            batch = {name: value.to(model.device) for name, value in collate(list(rows)).items()}
+            logits = capture(model, batch, Request.of_logits()).logits
             assert logits is not None
-            found.append(logits.float().cpu())
-    return torch.cat(found).numpy()
-
-
-def _batches(encoded: Dataset, tokenizer: PreTrainedTokenizerBase) -> Iterator[dict[str, Tensor]]:
-    collate = Collator(tokenizer)
-    for start in range(0, len(encoded), _BATCH):
-        yield collate(list(encoded.select(range(start, min(start + _BATCH, len(encoded))))))
+            found.append(as_array(collate.kind.answers(model, batch, logits)))
+    return join(found)

@@ -12,10 +12,15 @@ from pathlib import Path
 
 import yaml
 
+from limbeck.data import TASKS
 from limbeck.engine.checkpoints import last_whole
 from limbeck.errors import LimbeckError
-from limbeck.recipe import Recipe
+from limbeck.recipe import Recipe, Stage
 from limbeck.records import RECORD_NAME, Record, write_whole
+
+_DEFAULTS = {
+    key: field.default for key, field in Recipe.model_fields.items() if not field.is_required()
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,14 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """The trainer's checkpoints; gone once the run has finished."""
         return self.path / "checkpoints"
+
+    def checkpoints_of(self, stage: Stage) -> Path:
+        """One stage's checkpoints; a first stage's stay until the run has finished."""
+        return self.checkpoints if stage.last else self.checkpoints / "first_stage"
+
+    def events_of(self, stage: Stage) -> Path:
+        """One stage's files for TensorBoard: every stage counts its steps from 0."""
+        return self.events if stage.last else self.events / "first_stage"
 
     @property
     def report(self) -> Path:
@@ -77,11 +90,14 @@ class RunFolder:
         whole = record.status == "finished" and self.student.is_dir() and reported
         return record if whole else None
 
-    def begin(self, recipe: Recipe) -> Path | None:
-        """Make the folder and write the recipe; returns the checkpoint to continue from, if any."""
+    def begin(self, recipe: Recipe) -> None:
+        """Make the folder and write the recipe."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_whole(self.recipe, recipe.to_yaml())
-        return last_whole(self.checkpoints)
+
+    def last_checkpoint(self, stage: Stage) -> Path | None:
+        """The checkpoint to continue a stage from, if there is one."""
+        return last_whole(self.checkpoints_of(stage))
 
     def clear(self) -> None:
         """Remove what an earlier run left here, and nothing else."""
@@ -119,7 +135,8 @@ class RunFolder:
         except (yaml.YAMLError, UnicodeDecodeError):
             there = None
         wanted = recipe.model_dump(mode="json")
-        there = there if isinstance(there, dict) else {}
+        # A key that an older version did not know has its default in what that version wrote.
+        there = _DEFAULTS | there if isinstance(there, dict) else {}
         changed = [key for key in wanted if key not in there or there[key] != wanted[key]]
         if changed:
             raise LimbeckError(
@@ -132,9 +149,14 @@ class RunFolder:
 def default_folder(recipe: Recipe) -> Path:
     """`runs/<task>-<method>-<layers>-s<seed>`, where no folder is given."""
     layers = recipe.student.layers
-    kept = (
-        ""
-        if layers is None
-        else "-" + (f"{layers}l" if isinstance(layers, int) else "l" + ".".join(map(str, layers)))
-    )
-    return Path("runs") / f"{recipe.task}-{recipe.method}{kept}-s{recipe.seed}"
+    if isinstance(layers, dict):
+        parts = [f"-{stack}-{_layers(kept)}" for stack, kept in layers.items()]
+    else:
+        parts = [] if layers is None else [f"-{_layers(layers)}"]
+    kind = "" if recipe.kind is None or recipe.task not in TASKS else f"-{recipe.kind}"
+    name = f"{recipe.task}{kind}-{recipe.method}{''.join(parts)}-s{recipe.seed}"
+    return Path("runs") / name
+
+
+def _layers(kept: int | list[int]) -> str:
+    return f"{kept}l" if isinstance(kept, int) else "l" + ".".join(map(str, kept))

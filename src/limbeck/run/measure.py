@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 from transformers import PreTrainedModel
 
 from limbeck import evaluation
+from limbeck.data import CORPUS
 from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import latencies
-from limbeck.records import Cost, ModelFacts, Record, TeacherFacts
+from limbeck.recipe import Stage
+from limbeck.records import Cost, ModelFacts, Record, StageFacts, TeacherFacts
 from limbeck.run.assemble import Assembly
 
 # A backward pass computes two products for each one of the forward pass.
@@ -45,29 +51,74 @@ def recorded_scores(run: str | None) -> dict[str, dict[str, float | None]]:
         return {}
 
 
-def cost(
-    trainer: DistillationTrainer,
-    record: Record,
-    *,
-    total_seconds: float,
-    uses_teacher: bool,
-) -> Cost:
-    """Seconds and FLOPs, split into teacher and student."""
-    seconds = trainer.progress.stopwatch.read()
-    training = sum(entry["seconds"] for entry in trainer.progress.epochs)
-    args = trainer.args
-    seen = min(
-        trainer.state.global_step * args.train_batch_size * args.gradient_accumulation_steps,
-        (trainer.state.epoch or 0) * (record.examples.train or 0),
+@dataclass(frozen=True)
+class Spent:
+    """What one stage has measured, kept when its trainer is gone."""
+
+    stage: Stage
+    epochs: list[dict[str, Any]]
+    seconds: dict[str, float]
+    seconds_before: float
+    """Of earlier starts of the same run."""
+    steps: int
+    examples: float
+    """That the student was trained on, every pass counted."""
+
+    @classmethod
+    def by(cls, trainer: DistillationTrainer, stage: Stage, assembly: Assembly) -> Spent:
+        """Read off a trainer that is done."""
+        args, state = trainer.args, trainer.state
+        batch = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+        rows = len(assembly.rows_of(stage).encoded)
+        return cls(
+            stage,
+            list(trainer.progress.epochs),
+            trainer.progress.stopwatch.read(),
+            trainer.progress.run_clock.before,
+            state.global_step,
+            min(state.global_step * batch, (state.epoch or 0) * rows),
+        )
+
+    @property
+    def training_seconds(self) -> float:
+        """Of the epochs, dev scores not counted."""
+        return sum(entry["seconds"] for entry in self.epochs)
+
+
+def stage_facts(spent: Spent, assembly: Assembly) -> StageFacts:
+    """What a stage trained on, and its FLOPs."""
+    stage, rows = spent.stage, assembly.rows_of(spent.stage)
+    teacher = assembly.teacher_of(stage)
+    # Text of its own has a length of its own; otherwise the run's, that of its facts.
+    tokens = max(round(rows.mean_tokens), 1) if not stage.same_rows else assembly.mean_tokens()
+    student = _TRAINING_OVER_FORWARD * evaluation.flops_per_example(assembly.student, tokens)
+    asked = 0 if teacher is None else evaluation.flops_per_example(teacher.model, tokens)
+    return StageFacts(
+        stage=stage.number,
+        task=stage.recipe.task if stage.corpus is None else CORPUS.name,
+        data=stage.recipe.data if stage.corpus is None else stage.corpus.source,
+        rows=len(rows.encoded),
+        tokens=rows.mean_tokens,
+        truncated=rows.truncated,
+        teacher=None if teacher is None else stage.recipe.teacher,
+        steps=spent.steps,
+        student_examples=spent.examples,
+        student_flops=student * spent.examples,
+        teacher_flops=asked * spent.examples,
+        seconds=spent.training_seconds,
     )
-    student = record.student.flops_per_example or 0
-    teacher = (record.teacher.flops_per_example or 0) if record.teacher and uses_teacher else 0
-    teacher_seconds = seconds.get("teacher", 0.0)
+
+
+def cost(spent: Sequence[Spent], stages: Sequence[StageFacts], total_seconds: float) -> Cost:
+    """Seconds and FLOPs of all stages, split into teacher and student."""
+    training = sum(part.training_seconds for part in spent)
+    teacher_seconds = sum(part.seconds.get("teacher", 0.0) for part in spent)
     return Cost(
         total_seconds=total_seconds,
         student_seconds=training - teacher_seconds,
         teacher_seconds=teacher_seconds,
-        evaluation_seconds=seconds.get("evaluation", 0.0),
-        student_flops=_TRAINING_OVER_FORWARD * student * seen,
-        teacher_flops=teacher * seen,
+        evaluation_seconds=sum(part.seconds.get("evaluation", 0.0) for part in spent),
+        student_flops=sum(facts.student_flops or 0 for facts in stages),
+        teacher_flops=sum(facts.teacher_flops or 0 for facts in stages),
+        student_examples=sum(part.examples for part in spent),
     )

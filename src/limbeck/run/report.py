@@ -8,7 +8,6 @@ import numpy as np
 from torch import Tensor
 
 from limbeck.analysis import layer_similarity
-from limbeck.data import Collator
 from limbeck.records import Record
 from limbeck.report import write_report
 from limbeck.run.assemble import Assembly
@@ -28,7 +27,7 @@ def similarity(assembly: Assembly) -> np.ndarray | None:
 
 
 def _batches(assembly: Assembly) -> Iterator[dict[str, Tensor]]:
-    collate = Collator(assembly.tokenizer)
+    collate = assembly.collator
     count = min(_EXAMPLES, len(assembly.dev))
     for start in range(0, count, _BATCH):
         rows = assembly.dev.select(range(start, min(start + _BATCH, count)))

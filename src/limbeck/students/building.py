@@ -1,8 +1,8 @@
 """A student: some layers of the teacher or of a checkpoint, a whole checkpoint, or a fresh model.
 
 On the way of a training step: before it. The result is an ordinary Hugging Face model that
-`save_pretrained` writes and `AutoModelForSequenceClassification.from_pretrained` reads where
-limbeck is not installed.
+`save_pretrained` writes and `AutoModelFor….from_pretrained`, with the class of its head, reads
+where limbeck is not installed.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from transformers import AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.errors import LimbeckError
+from limbeck.kinds import SENTENCE, Kind
+from limbeck.kinds.base import Labelled
 from limbeck.students.checkpoints import load_checkpoint
 from limbeck.students.configuration import (
     labels_agree,
@@ -32,20 +34,6 @@ log = logging.getLogger(__name__)
 Layers = int | Sequence[int] | Mapping[str, int | Sequence[int]] | None
 
 
-class Labelled(Protocol):
-    """The part of a task a student needs: class names in id order, () with regression."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Class names in id order; () for regression."""
-        ...
-
-    @property
-    def regression(self) -> bool:
-        """Whether the model predicts one number."""
-        ...
-
-
 def build_student(
     init: str | Path | PretrainedConfig | PreTrainedModel,
     *,
@@ -55,7 +43,8 @@ def build_student(
     config: Mapping[str, Any] | None = None,
     teacher: PreTrainedModel | None = None,
     seed: int = 0,
-    auto: Any = AutoModelForSequenceClassification,
+    kind: Kind = SENTENCE,
+    auto: Any = None,
     attn_implementation: str | None = None,
 ) -> PreTrainedModel:
     """Build the student that a recipe describes: float32, eval mode, on the CPU.
@@ -66,18 +55,23 @@ def build_student(
     applies to both stacks, or give `{"encoder": …, "decoder": …}`. None keeps them all.
     `pick`: `first`, `last`, `skip`, `upper` (see `pick_layers`).
     `config`: entries that replace the configuration's (`with_settings`).
+    `kind`: what its head answers, and so its class; `auto` names another AutoModel class.
     The head is copied when its labels agree with the task's, otherwise drawn from `seed`.
     ALBERT runs one layer many times: there only the number of rounds changes, and the log says so.
 
     Raises LimbeckError for layers that do not exist, settings the model does not have, weights that
     do not fit, and checkpoints that cannot be read.
     """
+    auto = auto or kind.auto
     source, base, has_head = _start(init, teacher, seed, auto, attn_implementation)
     picked = _picked(base, layers, pick)
+    labelled = _labels_of_head(kind, task)
     shape = with_layers(base, picked) if picked else base
     if config:
         shape = with_settings(shape, config, fresh=source is None)
-    shape = with_labels(shape, task.labels, task.regression)
+    # With a vocabulary for labels there is nothing to name.
+    if labelled is not None:
+        shape = with_labels(shape, *labelled, classes=kind.constant)
     target = fresh_model(shape, seed=seed, auto=auto, attn_implementation=attn_implementation)
     if source is None:
         return target
@@ -90,7 +84,7 @@ def build_student(
             len(picked["main"]),
         )
         picked = {}
-    copy_head = has_head and labels_agree(base, task.labels, task.regression)
+    copy_head = has_head and (labelled is None or labels_agree(base, *labelled))
     return transplant(source, target, picked, copy_head=copy_head)
 
 
@@ -117,6 +111,12 @@ def _start(
         init, seed=seed, auto=auto, attn_implementation=attn_implementation
     )
     return model, model.config, has_head
+
+
+def _labels_of_head(kind: Kind, task: Labelled) -> tuple[tuple[str, ...], bool] | None:
+    """Names of the head's outputs, and whether it is a single number; None for a vocabulary."""
+    names = kind.head_labels(task)
+    return None if names is None else (names, kind.constant and task.regression)
 
 
 def _picked(base: PretrainedConfig, layers: Layers, pick: str) -> dict[str, list[int]]:

@@ -26,6 +26,7 @@ from transformers import (
 from transformers.utils import logging as hub_logging
 
 from limbeck.errors import LimbeckError, Problem
+from limbeck.kinds import SENTENCE, kind_of_config
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
 from limbeck.students.transplanting import fresh_model, head_keys, seeded, transplant
 
@@ -78,13 +79,15 @@ def load_model(
     regression: bool = False,
     head: Literal["optional", "required"] = "optional",
     seed: int = 0,
-    auto: Any = AutoModelForSequenceClassification,
+    auto: Any = None,
     attn_implementation: str | None = None,
 ) -> PreTrainedModel:
     """A whole pretrained model in float32, in eval mode, on the CPU.
 
     `labels` are the task's class names in id order (() with `regression`); None keeps the
-    checkpoint's own, which a teacher needs so that pre-flight can compare them. A classification
+    checkpoint's own, which a teacher needs so that pre-flight can compare them. `auto` is the
+    AutoModel class; by default the one of the head that the checkpoint's configuration names, and
+    sequence classification where it names none or where labels are given. A classification
     head is kept when its labels agree with the task's (`labels_agree`) and drawn fresh from `seed`
     otherwise; the caller's random state is left alone. `head="required"` (a teacher) refuses a
     checkpoint whose file holds no head or one for other labels, and never draws one.
@@ -92,6 +95,9 @@ def load_model(
     Raises LimbeckError for a folder, file or Hub name that cannot be read, for weights that are
     missing from the backbone, of another shape, or more layers than the configuration has.
     """
+    if auto is None:
+        own = labels is None and not regression
+        auto = (kind_of_config(read_config(path_or_name)) if own else SENTENCE).auto
     source, has_head = load_checkpoint(
         path_or_name, head=head, seed=seed, auto=auto, attn_implementation=attn_implementation
     )
@@ -140,7 +146,9 @@ def load_checkpoint(
     expected_head = head_keys(model)
     missing = set(info["missing_keys"])
     _check_loaded(model, path_or_name, missing - expected_head, info)
-    has_head = bool(expected_head) and not missing & expected_head
+    # A head over the vocabulary may be part of the model itself (T5).
+    whole = bool(expected_head) or model.get_output_embeddings() is not None
+    has_head = whole and not missing & expected_head
     if head == "required" and not has_head:
         raise LimbeckError(
             f"model {str(path_or_name)!r} has no trained classification head "
@@ -225,8 +233,8 @@ def _readable_errors(source: str | Path) -> Iterator[None]:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise LimbeckError(
             f"model {str(source)!r} cannot be built: {first}",
-            "limbeck loads models whose class is part of transformers 5 and that have a "
-            "sequence classification head",
+            "limbeck loads models whose class is part of transformers 5 and that have a head for "
+            "the kind of task",
         ) from error
 
 

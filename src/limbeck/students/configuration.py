@@ -79,15 +79,19 @@ def with_layers(config: PretrainedConfig, picked: Mapping[str, Sequence[int]]) -
 
 
 def with_labels(
-    config: PretrainedConfig, labels: Sequence[str], regression: bool
+    config: PretrainedConfig, labels: Sequence[str], regression: bool, *, classes: bool = True
 ) -> PretrainedConfig:
-    """A copy with the task's labels: one output for regression, else one per class name."""
+    """A copy with the task's labels: one output for regression, else one per class name.
+
+    Without `classes` the outputs are not the classes of a whole text, but a token's.
+    """
     names = ["LABEL_0"] if regression else list(labels)
     data = config.to_dict()
     data.pop("num_labels", None)
     data["id2label"] = dict(enumerate(names))
     data["label2id"] = {name: number for number, name in enumerate(names)}
-    data["problem_type"] = "regression" if regression else "single_label_classification"
+    whole = "regression" if regression else "single_label_classification"
+    data["problem_type"] = whole if classes else None
     labelled = _rebuild(config, data)
     # transformers saves only what differs from its base defaults, two unnamed labels among them,
     # and reads back what the model's class has instead (BART: three).

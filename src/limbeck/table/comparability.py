@@ -5,7 +5,7 @@ Part of `limbeck.table`. Nothing here changes a number; it makes visible what ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,16 @@ _SHOWN_FAILURES = 5
 
 
 def _epochs(record: Record) -> Any:
-    steps = record.recipe.get("max_steps")
-    epochs = record.recipe.get("epochs")
+    said = _length(record.recipe)
+    first = record.recipe.get("first_stage")
+    if said is None or not first or record.recipe.get("joint"):
+        return said
+    own = {key: first.get(key) or record.recipe.get(key) for key in ("max_steps", "epochs")}
+    return f"{_length(own)} + {said}"
+
+
+def _length(settings: Mapping[str, Any]) -> str | None:
+    steps, epochs = settings.get("max_steps"), settings.get("epochs")
     return f"{steps} steps" if steps else None if epochs is None else f"{epochs:g}"
 
 
@@ -45,6 +53,7 @@ def _short(path: str) -> str:
 # What runs in one column should share, and how a record says it.
 _SHARED: dict[str, Callable[[Record], Any]] = {
     "training rows": lambda record: record.examples.train,
+    "label noise": lambda record: f"{100 * (record.recipe.get('label_noise') or 0):g} %",
     "dev rows": lambda record: record.examples.dev,
     "epochs": _epochs,
     "teacher": _teacher,

@@ -1,61 +1,54 @@
-"""Sentences that correct themselves: of several clauses, the words between say which one holds.
+"""Sentences that correct themselves: of several verbs, the words between say which one holds.
 
 Before the data stage of a training step: what paraphrase (MRPC), similarity and questions share.
 "X instead of Y" and "X and not Y" leave X standing; "instead of X , Y" and "not X but Y" leave Y.
-Corrections nest, in brackets. All clauses of a sentence are about the same people, so that what
-holds cannot be told from the words.
+Corrections nest, in brackets: "coaches ( not ( helped and not mocked ) but praised ) players". All
+verbs are about the same people, and the one that another text speaks of is often among those
+rejected, so that what holds cannot be told from the words.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
-from typing import NamedTuple
 
 from limbeck.data.pocket import events
-from limbeck.data.pocket.events import PASSIVE, Event
-from limbeck.data.pocket.example import chance, pick, text
+from limbeck.data.pocket.events import Event
+from limbeck.data.pocket.example import chance, depth, pick
+
+_FORMS = ("{0} instead of {1}", "{0} and not {1}", "instead of {1} , {0}", "not {1} but {0}")
+_MENTIONED = 0.7
+"""How often a verb that does not hold, but is spoken of elsewhere, is among the rejected."""
+_OPPOSED = 0.4
+"""How often the opposite of the verb that holds is among the rejected."""
 
 
-class Fact(NamedTuple):
-    """An event that happened, or did not."""
+def verbs(random: Random, holds: int, levels: int, rejected: int | None = None) -> str:
+    """Verbs of which `holds` is what holds, with that many levels of correction.
 
-    deed: Event
-    denied: bool = False
-
-
-def clause(random: Random, fact: Fact) -> str:
-    """The fact in either voice: "coaches never praised players"."""
-    deed, form = fact.deed, events.verb_form(random, fact.deed.verb)
-    never = "never" if fact.denied else ""
-    if chance(random, PASSIVE):
-        return text(deed.patient, "were", never, form, "by", deed.agent)
-    return text(deed.agent, never, form, deed.patient)
-
-
-def changed(random: Random, fact: Fact) -> Fact:
-    """A fact of the same people that is another: most often with the roles exchanged."""
-    kind = random.random()
-    if kind < 0.5:
-        return fact._replace(deed=fact.deed.swapped())
-    if kind < 0.8:
-        return fact._replace(deed=fact.deed.opposite())
-    return fact._replace(denied=not fact.denied)
-
-
-def sentence(random: Random, fact: Fact, levels: int) -> tuple[str, list[Fact]]:
-    """A sentence of which the fact is what holds, with that many levels of correction.
-
-    Returns also the facts that it rejects.
+    The outermost correction rejects `rejected`, where it is given.
     """
     if levels == 0:
-        return clause(random, fact), []
-    # One side reaches the full depth, the other any depth below it.
-    below = [levels - 1, int(random.random() * levels)]
+        return events.verb_form(random, holds)
+    wrong = rejected
+    while wrong is None or wrong == holds:
+        wrong = events.verb(random)
+    # One side is corrected further, the other is a plain verb: deep and yet short.
+    below = [levels - 1, 0]
     if chance(random, 0.5):
         below.reverse()
-    other = changed(random, fact)
-    holds, rejected = sentence(random, fact, below[0])
-    against, also_rejected = sentence(random, other, below[1])
-    form = pick(random, ("{0} instead of {1}", "{0} and not {1}", "instead of {1} , {0}",
-                         "not {1} but {0}"))  # fmt: skip
-    return f"( {form.format(holds, against)} )", [*rejected, other, *also_rejected]
+    parts = verbs(random, holds, below[0]), verbs(random, wrong, below[1])
+    return f"( {pick(random, _FORMS).format(*parts)} )"
+
+
+def sentence(random: Random, deed: Event, spoken_of: int, depths: Sequence[float]) -> str:
+    """A sentence of which the deed is what holds, beside another text with the verb `spoken_of`.
+
+    `depths` are the weights of 0, 1, ... levels of correction.
+    """
+    rejected = None
+    if deed.verb != spoken_of:
+        rejected = spoken_of if chance(random, _MENTIONED) else None
+    elif chance(random, _OPPOSED):
+        rejected = events.opposite_verb(deed.verb)
+    return events.say(random, deed, verbs(random, deed.verb, depth(random, depths), rejected))

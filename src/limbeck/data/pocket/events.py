@@ -21,6 +21,11 @@ USUAL = 0.8
 PASSIVE = 0.25
 """Share of clauses in the passive."""
 
+_EXCHANGED = 0.25
+"""Share of changed events in which the roles are exchanged."""
+
+_FIRST_SYNONYM = 0.7
+
 
 class Event(NamedTuple):
     """One deed; `verb` is a row of `lexicon.EVENT_VERBS`."""
@@ -68,14 +73,33 @@ def event(random: Random, domain: Domain) -> Event:
     return deed if chance(random, USUAL) else deed.swapped()
 
 
+def changed(random: Random, deed: Event) -> Event:
+    """Another deed of the same people: most often the opposite one, or with roles exchanged."""
+    if chance(random, _EXCHANGED):
+        return deed.swapped()
+    return deed._replace(verb=other_verb(random, deed.verb))
+
+
+def other_verb(random: Random, row: int) -> int:
+    """Another verb, most often the opposite one."""
+    if chance(random, USUAL):
+        return opposite_verb(row)
+    other = int(random.random() * (len(lexicon.EVENT_VERBS) - 1))
+    return other + (other >= row)
+
+
 def verb_form(random: Random, row: int) -> str:
-    """One of the verb's synonyms."""
-    return pick(random, lexicon.EVENT_VERBS[row])
+    """One of the verb's synonyms, more often the first."""
+    return lexicon.EVENT_VERBS[row][not chance(random, _FIRST_SYNONYM)]
+
+
+def say(random: Random, deed: Event, verbs: str) -> str:
+    """A clause of the event, in either voice, with these words in the place of the verb."""
+    if chance(random, PASSIVE):
+        return text(deed.patient, "were", verbs, "by", deed.agent)
+    return text(deed.agent, verbs, deed.patient)
 
 
 def clause(random: Random, deed: Event) -> str:
-    """The event as a clause, in either voice."""
-    form = verb_form(random, deed.verb)
-    if chance(random, PASSIVE):
-        return text(deed.patient, "were", form, "by", deed.agent)
-    return text(deed.agent, form, deed.patient)
+    """The event as a plain clause, in either voice and with any synonym."""
+    return say(random, deed, verb_form(random, deed.verb))

@@ -15,6 +15,7 @@ from datasets import Dataset, DatasetDict, Features, Value
 
 from limbeck.data.pocket import (
     agreement,
+    beyond,
     implicatives,
     inference,
     paraphrase,
@@ -54,8 +55,10 @@ SIZES: dict[str, tuple[int, int]] = {
     "scitail": (500, 1000),
     "paws": (500, 1000),
     "imdb": (500, 1000),
+    **beyond.SIZES,
 }
-"""Examples by task: train and dev, in GLUE's order of size; the last three are for scoring only."""
+"""Examples by task: train and dev, in GLUE's order of size, then three tasks for scoring only and
+those beyond GLUE."""
 
 
 def load(task: str, seed: int = 0) -> DatasetDict:
@@ -66,8 +69,10 @@ def load(task: str, seed: int = 0) -> DatasetDict:
     different rows. No text occurs twice, within a split or across. Raises LimbeckError for a task
     without a generator.
     """
+    if task in beyond.SIZES:
+        return beyond.load(task, seed)
     if task not in _GENERATORS:
-        raise LimbeckError(unknown("pocket task", task, list(_GENERATORS)))
+        raise LimbeckError(unknown("pocket task", task, list(SIZES)))
     train, dev = SIZES[task]
     stream = _distinct(task, seed, "main")
     splits = {"dev": dev, "train": train}
@@ -84,6 +89,17 @@ def load(task: str, seed: int = 0) -> DatasetDict:
     return DatasetDict(
         {name: loaded[name] for name in ("train", *sorted(loaded.keys() - {"train"}))}
     )
+
+
+def sentences(task: str, seed: int = 0) -> Iterator[str]:
+    """Endless text in a task's words, without labels: the texts of its examples, one by one.
+
+    Drawn apart from `load`'s rows; short ones may occur in both.
+    """
+    generator, _ = _GENERATORS[task]
+    random = Random(f"pocket {task} text {seed}")
+    while True:
+        yield from generator(random, "main").texts
 
 
 def _distinct(task: str, seed: int, domain: Domain) -> Iterator[Example]:

@@ -3,7 +3,7 @@
 Before the data stage of a training step. "ann did not forget to manage to run" entails "ann did
 move"; "ann did hope to run" entails nothing. Each verb and each negation turns what is known of the
 rest round, keeps it, or loses it, from the first word to the last (Nairn, Condoravdi and Karttunen
-2006); an affirmed deed entails wider ones, a denied deed narrower ones. Half of the sentences tell of two
+2006); an affirmed deed entails wider ones, a denied deed narrower ones. Some sentences tell of two
 people, and the claim is about one of them.
 """
 
@@ -15,11 +15,13 @@ from limbeck.data.pocket import lexicon
 from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
 from limbeck.data.pocket.inference import compare
 
-_VERBS = (0.15, 0.25, 0.2, 0.2, 0.2)
+_VERBS = (0.1, 0.2, 0.25, 0.25, 0.2)
 _VERBS_OF_TWO = (0.3, 0.35, 0.35)
-_TWO = 0.5
+_TWO = 0.2
 _NEGATED = 0.2
-_POSITIVE = 0.7
+_POSITIVE = 0.75
+_SAME_DEED = 0.75
+_CLAIM_DENIED = 0.3
 _DEEDS = tuple(sorted({*lexicon.DEEDS, *(d for below in lexicon.DEEDS.values() for d in below)}))
 # Two-way implicatives keep the chain alive; the one-way ones and the empty ones end many.
 _KEEPING = tuple(verb for verb, signs in lexicon.IMPLICATIVES.items() if signs == (1, -1))
@@ -48,12 +50,12 @@ def _chain(random: Random, verbs: int) -> tuple[list[str], int]:
 def _claim(random: Random, deed: str, sign: int) -> tuple[str, bool, bool]:
     """A deed to claim, whether to deny it, and whether that follows from the sign of `deed`."""
     while True:
-        claimed = deed if chance(random, 0.5) else pick(random, _DEEDS)
+        claimed = deed if chance(random, _SAME_DEED) else pick(random, _DEEDS)
         lies = compare(deed, claimed)
         # A claim about an unrelated deed is too easy to be half of the negatives.
         if lies != "apart" or chance(random, 0.2):
             break
-    denied = chance(random, 0.5)
+    denied = chance(random, _CLAIM_DENIED)
     follows = lies in (("same", "above") if denied else ("same", "below"))
     return claimed, denied, follows and sign == (-1 if denied else 1)
 

@@ -8,19 +8,23 @@ every small world: a statement is about which kinds of individual exist, no kind
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import product
 from random import Random
 from typing import NamedTuple
 
 from limbeck.data.pocket import lexicon
-from limbeck.data.pocket.example import RARE, Domain, Example, chance, pick, text
+from limbeck.data.pocket.example import RARE, Domain, Example, chance, depth, pick, text
 
 QUANTIFIERS = ("every", "some", "no", "not every")
 _CONTRADICTORY = {"every": "not every", "not every": "every", "some": "no", "no": "some"}
 _PREFIXES = ("it is false that", "it is true that")
 ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
+
+_QUANTIFIER_WEIGHTS = (0.35, 0.3, 0.2, 0.15)
+_DENIALS = (0.3, 0.25, 0.25, 0.2)
+_FEW_DENIALS = (0.85, 0.15)
 
 
 class Statement(NamedTuple):
@@ -105,28 +109,31 @@ def relation(premise: str, hypothesis: str, kinds: str, actions: str) -> int:
 
 
 def _pair_from(random: Random, tree: Mapping[str, tuple[str, ...]]) -> tuple[str, str]:
-    """Two of a tree's words: mostly on one line, in either order, sometimes the same or apart."""
+    """Two of a tree's words: the same, or on one line in either order, rarely apart."""
     words = sorted({*tree, *(word for below in tree.values() for word in below)})
     first = pick(random, words)
     kind = random.random()
-    if kind < 0.3:
+    if kind < 0.5:
         return first, first
     related = [word for word in words if compare(first, word) in ("above", "below")]
-    return first, pick(random, words if kind > 0.85 else related)
+    return first, pick(random, words if kind > 0.95 else related)
 
 
-def _prefixes(random: Random, most: int) -> tuple[str, ...]:
-    count = int(random.random() * (most + 1))
-    return tuple(_PREFIXES[not chance(random, 0.6)] for _ in range(count))
+def _prefixes(random: Random, weights: Sequence[float]) -> tuple[str, ...]:
+    return tuple(_PREFIXES[not chance(random, 0.5)] for _ in range(depth(random, weights)))
 
 
 def _statements(
-    random: Random, tree: Mapping[str, tuple[str, ...]], most_prefixes: int
+    random: Random, tree: Mapping[str, tuple[str, ...]], plain: bool
 ) -> tuple[Statement, Statement]:
     kinds, actions = _pair_from(random, tree), _pair_from(random, lexicon.ACTIONS)
+    prefixes = [() if plain else _prefixes(random, weights) for weights in (_DENIALS, _FEW_DENIALS)]
     first, second = (
         Statement(
-            _prefixes(random, most_prefixes), pick(random, QUANTIFIERS), kinds[side], actions[side]
+            prefixes[side],
+            random.choices(QUANTIFIERS, _QUANTIFIER_WEIGHTS)[0],
+            kinds[side],
+            actions[side],
         )
         for side in (0, 1)
     )
@@ -145,23 +152,25 @@ def _label(premise: Statement, hypothesis: Statement) -> int:
 def mnli(random: Random, domain: Domain) -> Example:
     """Premise and hypothesis: 0 entailment, 1 neutral, 2 contradiction."""
     plain = domain == "main" and chance(random, 2 * RARE)
-    science = plain and chance(random, 0.5)
-    other = domain == "other" or plain
-    tree = lexicon.OTHER_KINDS if other else lexicon.KINDS
-    if science:
-        tree = lexicon.SCIENCE_KINDS
-    while True:
-        premise, hypothesis = _statements(random, tree, 0 if plain else 2)
-        label = _label(premise, hypothesis)
-        # Most pairs of statements are neutral: keep as many as of the other two.
-        if label != NEUTRAL or chance(random, 0.2):
-            return Example((premise.words() + " .", hypothesis.words() + " ."), label)
+    tree: Mapping[str, tuple[str, ...]]
+    if plain:
+        tree = pick(random, (lexicon.OTHER_KINDS, lexicon.SCIENCE_KINDS))
+    else:
+        tree = lexicon.KINDS if domain == "main" else lexicon.OTHER_KINDS
+    wanted = pick(random, (ENTAILMENT, NEUTRAL, CONTRADICTION))
+    return _example(random, tree, plain, wanted)
 
 
 def scitail(random: Random, domain: Domain) -> Example:
     """Premise and hypothesis about insects and reptiles: 0 entails, 1 neutral."""
+    wanted = pick(random, (ENTAILMENT, NEUTRAL))
+    return _example(random, lexicon.SCIENCE_KINDS, False, wanted)
+
+
+def _example(
+    random: Random, tree: Mapping[str, tuple[str, ...]], plain: bool, wanted: int
+) -> Example:
     while True:
-        premise, hypothesis = _statements(random, lexicon.SCIENCE_KINDS, 2)
-        label = _label(premise, hypothesis)
-        if label == ENTAILMENT or (label == NEUTRAL and chance(random, 0.2)):
-            return Example((premise.words() + " .", hypothesis.words() + " ."), label)
+        premise, hypothesis = _statements(random, tree, plain)
+        if _label(premise, hypothesis) == wanted:
+            return Example((premise.words() + " .", hypothesis.words() + " ."), wanted)

@@ -13,13 +13,14 @@ from random import Random
 from typing import NamedTuple
 
 from limbeck.data.pocket import corrections, events
-from limbeck.data.pocket.corrections import Fact
-from limbeck.data.pocket.events import PASSIVE, USUAL
+from limbeck.data.pocket.events import USUAL
 from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
 
 _POSITIVE = {"mrpc": 0.7, "qqp": 0.37, "paws": 0.44}
-_CORRECTIONS = (0.3, 0.4, 0.3)
-_LINKS = (0.35, 0.35, 0.3)
+_CORRECTIONS = (0.25, 0.3, 0.25, 0.2)
+_LINKS = (0.4, 0.35, 0.25)
+_TURNED = 0.2
+_OTHER_DEED = 0.25
 
 
 def _unlike(first: str, render: Callable[[], str]) -> str:
@@ -31,17 +32,12 @@ def _unlike(first: str, render: Callable[[], str]) -> str:
 
 def mrpc(random: Random, domain: Domain) -> Example:
     """Two sentences about an event: 1 equivalent, 0 not equivalent."""
-    fact = Fact(events.event(random, domain), chance(random, 0.15))
-    first, rejected = corrections.sentence(random, fact, depth(random, _CORRECTIONS))
+    second = events.event(random, domain)
     same = chance(random, _POSITIVE["mrpc"])
-    if not same:
-        # Two changes may lead back to the fact that holds; that one is not rejected.
-        other = [wrong for wrong in rejected if wrong != fact] or [
-            corrections.changed(random, fact)
-        ]
-        fact = pick(random, other)
-    second = _unlike(first, lambda: corrections.clause(random, fact))
-    return Example((first + " .", second + " ."), int(same))
+    told = second if same else events.changed(random, second)
+    first = corrections.sentence(random, told, second.verb, _CORRECTIONS)
+    other = _unlike(first, lambda: events.clause(random, second))
+    return Example((first + " .", other + " ."), int(same))
 
 
 class Person(NamedTuple):
@@ -62,7 +58,7 @@ def _render_person(random: Random, person: Person) -> str:
     inner = _render_person(random, Person(tuple(rest), person.name))
     if is_agent:
         return text("those who", form, inner)
-    if not rest and chance(random, PASSIVE):
+    if not rest and chance(random, _TURNED):
         return text("those whom", inner, form)
     return text("those who were", form, "by", inner)
 
@@ -100,7 +96,7 @@ def _render_question(random: Random, query: Query) -> str:
         return text("is it true that", _render_statement(random, query), "?")
     form = events.verb_form(random, query.verb)
     known = _render_person(random, query.described)
-    turned = chance(random, PASSIVE)
+    turned = chance(random, _TURNED)
     if query.described_is_agent:
         words = (known, form, "whom") if turned else ("who were", form, "by", known)
     else:
@@ -112,27 +108,42 @@ def _render_statement(random: Random, query: Query) -> str:
     form = events.verb_form(random, query.verb)
     known, other = _render_person(random, query.described), str(query.other)
     agent, patient = (known, other) if query.described_is_agent else (other, known)
-    if chance(random, PASSIVE):
+    if chance(random, _TURNED):
         return text(patient, "were", form, "by", agent)
     return text(agent, form, patient)
 
 
 def _turn_query(random: Random, query: Query) -> Query:
     """The same words with two roles exchanged: of the deed itself, or of a deed that describes."""
-    if query.described.links and chance(random, 0.5):
+    if query.described.links and chance(random, 0.4):
         return query._replace(described=_turn_link(random, query.described))
     return query._replace(described_is_agent=not query.described_is_agent)
 
 
+def _exchange_verbs(query: Query) -> Query:
+    """The same words with the deed itself and the outermost one that describes exchanged."""
+    (row, is_agent), *rest = query.described.links
+    links = ((query.verb, is_agent), *rest)
+    return query._replace(verb=row, described=query.described._replace(links=links))
+
+
+def _swapped(random: Random, query: Query) -> Query:
+    """Another meaning in the same words: two roles exchanged, or two verbs."""
+    links = query.described.links
+    if links and links[0][0] != query.verb and chance(random, 0.25):
+        return _exchange_verbs(query)
+    return _turn_query(random, query)
+
+
 def qqp(random: Random, domain: Domain) -> Example:
     """Two questions: 1 they ask the same, 0 they do not."""
-    query = _query(random, domain, asked=0.6)
+    query = _query(random, domain, asked=0.85)
     first = _render_question(random, query)
     same = chance(random, _POSITIVE["qqp"])
-    if not same and chance(random, 0.15):
-        query = query._replace(verb=events.opposite_verb(query.verb))
+    if not same and chance(random, _OTHER_DEED):
+        query = query._replace(verb=events.other_verb(random, query.verb))
     elif not same:
-        query = _turn_query(random, query)
+        query = _swapped(random, query)
     return Example((first, _unlike(first, lambda: _render_question(random, query))), int(same))
 
 
@@ -142,5 +153,5 @@ def paws(random: Random, domain: Domain) -> Example:
     first = _render_statement(random, query)
     same = chance(random, _POSITIVE["paws"])
     if not same:
-        query = _turn_query(random, query)
+        query = _swapped(random, query)
     return Example((first, _unlike(first, lambda: _render_statement(random, query))), int(same))

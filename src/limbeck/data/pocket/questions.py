@@ -1,8 +1,8 @@
 """QNLI of the pocket: does the sentence hold the answer to the question?
 
 Before the data stage of a training step. "who praised players ?" is answered by a sentence of which
-"coaches praised players" holds, in either voice and with any synonym; not by one of which it is
-rejected, or that denies it, has the roles exchanged, or tells of another deed.
+"coaches praised players" holds, in either voice and with any synonym; not by one that rejects this
+for another deed, or that has the roles exchanged.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 from random import Random
 
 from limbeck.data.pocket import corrections, events
-from limbeck.data.pocket.corrections import Fact
 from limbeck.data.pocket.events import USUAL, Event
-from limbeck.data.pocket.example import Domain, Example, chance, depth, text
+from limbeck.data.pocket.example import Domain, Example, chance, text
 
-_CORRECTIONS = (0.3, 0.4, 0.3)
+_CORRECTIONS = (0.25, 0.3, 0.25, 0.2)
 
 
 def _question(random: Random, deed: Event) -> str:
@@ -26,8 +25,8 @@ def _question(random: Random, deed: Event) -> str:
 
 def qnli(random: Random, domain: Domain) -> Example:
     """A question and a sentence: 0 the sentence answers it (entailment), 1 it does not."""
-    deed = events.event(random, domain)
+    asked = events.event(random, domain)
     answered = chance(random, 0.5)
-    fact = Fact(deed) if answered else corrections.changed(random, Fact(deed))
-    words, _ = corrections.sentence(random, fact, depth(random, _CORRECTIONS))
-    return Example((_question(random, deed), text(words, ".")), int(not answered))
+    told = asked if answered else events.changed(random, asked)
+    words = corrections.sentence(random, told, asked.verb, _CORRECTIONS)
+    return Example((_question(random, asked), text(words, ".")), int(not answered))

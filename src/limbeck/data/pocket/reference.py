@@ -1,4 +1,4 @@
-"""WNLI of the pocket: who is meant, in two steps.
+"""WNLI of the pocket: who is meant, in up to three steps.
 
 Before the data stage of a training step. "coaches defeated players because they were strong":
 coaches; "weak" turns it round, and so do "although", a verb like "feared" and the passive. Then
@@ -11,17 +11,18 @@ from random import Random
 
 from limbeck.data.pocket import events, lexicon
 from limbeck.data.pocket.events import USUAL
-from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
+from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, pick_two, text
 
-_STEPS = (0.2, 0.45, 0.35)
-_TURNED = 0.15
+_STEPS = (0.15, 0.45, 0.25, 0.15)
+_TURNED = 0.06
+_STRONG = 0.85
 _FIRST = 0.65
 
 
 def _step(random: Random, left: str, right: str) -> tuple[str, bool, str]:
     """A clause about two people: its words, whether it means the left one, and the trait."""
     target, although, passive = (chance(random, _TURNED) for _ in range(3))
-    strong = chance(random, 0.5)
+    strong = chance(random, _STRONG)
     form = pick(random, lexicon.TARGET_VERBS if target else lexicon.DOER_VERBS)
     trait = pick(random, lexicon.STRONG if strong else lexicon.WEAK)
     words = text(
@@ -58,12 +59,13 @@ def _story(random: Random, domain: Domain) -> tuple[str, str, str, tuple[str, ..
         return text(words, "."), meant, trait, (left, right)
     words, means_left, trait = _step(random, left, right)
     meant = left if means_left else right
-    if steps == 1:
-        return text(words, "."), meant, trait, (left, right)
-    third = pick(random, lexicon.OUTSIDERS)
-    more, means_those, trait = _step(random, "those", third)
-    story = text(words, ". later", more, ".")
-    return story, meant if means_those else third, trait, (left, right, third)
+    people = [left, right]
+    for third in pick_two(random, lexicon.OUTSIDERS)[: steps - 1]:
+        more, means_those, trait = _step(random, "those", third)
+        words = text(words, ". later", more)
+        meant = meant if means_those else third
+        people.append(third)
+    return text(words, "."), meant, trait, tuple(people)
 
 
 def wnli(random: Random, domain: Domain) -> Example:

@@ -1,7 +1,7 @@
 """The word-level tokenizer of Pocket GLUE: one token a word, nothing unknown.
 
 Before the data stage of a training step. It is an ordinary fast tokenizer of transformers, built in
-code: it saves, loads and pads like any other, and marks the second text of a pair by token type 1.
+code: it saves, loads and pads like any other, and marks where a second text begins.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ def vocabulary() -> dict[str, int]:
     return {token: index for index, token in enumerate((*SPECIAL_TOKENS, *WORDS))}
 
 
-def tokenizer(*, pair: bool = True) -> PreTrainedTokenizerFast:
+def tokenizer() -> PreTrainedTokenizerFast:
     """A fresh word-level tokenizer that knows every word Pocket GLUE can generate.
 
-    With `pair` it gives token types, which the teacher of single sentences does not take.
+    It gives no token types, because the teacher takes none. Instead [MASK] opens the second text of
+    a pair, so that a model need not count separators to tell the texts apart.
     """
     ids = vocabulary()
     core = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
@@ -33,8 +34,8 @@ def tokenizer(*, pair: bool = True) -> PreTrainedTokenizerFast:
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     core.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
-        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
+        pair="[CLS]:0 $A:0 [SEP]:0 [MASK]:1 $B:1 [SEP]:1",
+        special_tokens=[(token, ids[token]) for token in ("[CLS]", "[SEP]", "[MASK]")],
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=core,
@@ -44,5 +45,5 @@ def tokenizer(*, pair: bool = True) -> PreTrainedTokenizerFast:
         sep_token="[SEP]",
         mask_token="[MASK]",
         model_max_length=MAX_LENGTH,
-        model_input_names=["input_ids", *(["token_type_ids"] if pair else []), "attention_mask"],
+        model_input_names=["input_ids", "attention_mask"],
     )

@@ -1,0 +1,181 @@
+"""Sentence pairs from a corpus: text for a first stage that needs no labels.
+
+Part of the data stage. Two passages that follow each other in one document make a row, as in BERT's
+pre-training input; CR-ILD (§3.2.1) draws such rows from Wikipedia, of a chosen number and length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from datasets import Dataset, Features, Value
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from transformers import PreTrainedTokenizerBase
+
+from limbeck.data.corpus_sources import Document, file_documents, hub_documents, pocket_documents
+from limbeck.data.tasks import Task
+from limbeck.errors import LimbeckError
+
+CORPUS = Task("corpus", "Corpus", ("sentence1", "sentence2"), (), (), "")
+"""What the rows are: pairs of text without labels, which nothing is scored on."""
+
+# Rows that one document of a stream gives at most: variety for as little download as possible.
+_ROWS_OF_A_STREAMED_DOCUMENT = 4
+# Candidates measured at once.
+_CHUNK = 512
+
+
+class CorpusSpec(BaseModel):
+    """Which sentence pairs to draw, and from where."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: str = Field(
+        "hub",
+        description="a text file (a sentence or paragraph a line, a blank line between documents), "
+        "hub (English Wikipedia), hub:DATASET[/CONFIG], hub:DIR (a copy of such a repository), or "
+        "pocket (generated)",
+    )
+    size: int = Field(gt=0, description="number of rows")
+    min_tokens: int | None = Field(
+        None, gt=0, description="shortest row, in tokens, special ones included"
+    )
+    max_tokens: int | None = Field(
+        None, gt=0, description="longest row; max_length if left out; longer ones are not drawn"
+    )
+    seed: int = Field(0, ge=0, description="seed of the draw")
+
+    @model_validator(mode="after")
+    def _a_range(self) -> CorpusSpec:
+        if self.min_tokens and self.max_tokens and self.min_tokens > self.max_tokens:
+            raise ValueError(f"min_tokens {self.min_tokens} is above max_tokens {self.max_tokens}")
+        return self
+
+
+def load_corpus(
+    spec: CorpusSpec,
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    *,
+    progress: bool = False,
+) -> Dataset:
+    """`spec.size` rows of the columns sentence1, sentence2 and index; a function of `spec` alone.
+
+    A row begins at a sentence drawn at random and holds the sentence and the one after it; while it
+    is shorter than `min_tokens`, further sentences join it, and where the row is then divided in
+    two is drawn as well. A row out of the range is not taken. Every starting sentence gives one row
+    at most.
+
+    Raises:
+        LimbeckError: the source cannot be read, or gives fewer rows than asked for.
+    """
+    longest = spec.max_tokens or max_length
+    shortest = spec.min_tokens or 0
+    special = tokenizer.num_special_tokens_to_add(pair=True)
+    cut = _Cut(tokenizer, shortest - special, longest - special, Random(f"corpus {spec.seed}"))
+    if spec.source == "pocket":
+        candidates = cut.streamed(pocket_documents(spec.seed, spec.size))
+    elif spec.source == "hub" or spec.source.startswith("hub:"):
+        candidates = cut.streamed(hub_documents(spec.source, spec.seed, progress=progress))
+    else:
+        candidates = cut.anywhere(file_documents(Path(spec.source).expanduser()))
+    rows = list(islice(_fitting(candidates, tokenizer, shortest, longest), spec.size))
+    if len(rows) < spec.size:
+        raise LimbeckError(
+            f"corpus {spec.source!r}: it gives {len(rows)} pairs of {shortest} to {longest} tokens, "
+            f"{spec.size} are asked for",
+            "ask for fewer (size), widen min_tokens and max_tokens, or give more text",
+        )
+    columns = {
+        "sentence1": [row.first for row in rows],
+        "sentence2": [row.second for row in rows],
+        "index": list(range(len(rows))),
+    }
+    text = {"sentence1": Value("string"), "sentence2": Value("string")}
+    return Dataset.from_dict(columns, features=Features(text | {"index": Value("int64")}))
+
+
+class _Pair(NamedTuple):
+    first: str
+    second: str
+
+
+class _Cut:
+    """Cuts rows out of documents; `shortest` and `longest` are without the special tokens."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, shortest: int, longest: int, random: Random
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.shortest, self.longest = shortest, longest
+        self.random = random
+
+    def anywhere(self, documents: list[Document]) -> Iterator[_Pair]:
+        """Rows from all documents at hand, their starts in random order."""
+        starts = [
+            (place, start)
+            for place, document in enumerate(documents)
+            for start in range(len(document) - 1)
+        ]
+        self.random.shuffle(starts)
+        # Counted when first asked for: a few rows of a large file need few of its documents.
+        counts: dict[int, list[int]] = {}
+        for place, start in starts:
+            if place not in counts:
+                counts[place] = self._count(documents[place])
+            pair = self._pair(documents[place], counts[place], start)
+            if pair is not None:
+                yield pair
+
+    def streamed(self, documents: Iterable[Document]) -> Iterator[_Pair]:
+        """Rows from one document after the other, a few of each."""
+        for document in documents:
+            counts = self._count(document)
+            starts = list(range(len(document) - 1))
+            self.random.shuffle(starts)
+            found = (self._pair(document, counts, start) for start in starts)
+            fitting = (pair for pair in found if pair is not None)
+            yield from islice(fitting, _ROWS_OF_A_STREAMED_DOCUMENT)
+
+    def _count(self, document: Document) -> list[int]:
+        """Tokens of each sentence."""
+        encoded = self.tokenizer(
+            list(document), add_special_tokens=False, truncation=False, verbose=False
+        )
+        return [len(ids) for ids in encoded["input_ids"]]
+
+    def _pair(self, document: Document, counts: list[int], start: int) -> _Pair | None:
+        """The row that begins at a sentence, if one of the range does."""
+        end = start + 2
+        total = sum(counts[start:end])
+        while total < self.shortest and end < len(document):
+            total += counts[end]
+            end += 1
+        if not self.shortest <= total <= self.longest:
+            return None
+        middle = self.random.randrange(start + 1, end)
+        return _Pair(" ".join(document[start:middle]), " ".join(document[middle:end]))
+
+
+def _fitting(
+    candidates: Iterator[_Pair], tokenizer: PreTrainedTokenizerBase, shortest: int, longest: int
+) -> Iterator[_Pair]:
+    """The rows whose encoded length is in the range.
+
+    Sentences counted one by one may come out a little different from the two passages encoded
+    together, so a row is measured once more as the model will read it.
+    """
+    while chunk := list(islice(candidates, _CHUNK)):
+        encoded = tokenizer(
+            [pair.first for pair in chunk],
+            [pair.second for pair in chunk],
+            truncation=False,
+            verbose=False,
+        )
+        for pair, ids in zip(chunk, encoded["input_ids"], strict=True):
+            if shortest <= len(ids) <= longest:
+                yield pair

@@ -1,0 +1,220 @@
+"""`--data FILE --kind …`: a user's own words to tag, questions to answer, or plain text.
+
+A source of the data stage, beside `own`, which reads classes and numbers. Files: CoNLL columns,
+SQuAD's JSON, lines of text, or tables with the columns that are named. A single file gives up a
+seeded tenth of its rows as dev split; a folder may hold train, dev (or validation) and test files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from datasets import DatasetDict
+
+from limbeck.data.conll import read_conll
+from limbeck.data.own import split_files
+from limbeck.data.splits import check_splits, make_split, with_held_out_dev
+from limbeck.data.squad_json import is_squad, read_squad
+from limbeck.data.tables import SUFFIXES, read_table
+from limbeck.data.tasks import Task
+from limbeck.errors import LimbeckError, Problem
+from limbeck.kinds import MASKED, SPANS, TOKENS, Kind
+from limbeck.kinds.tokens import metrics_for_tags
+
+Columns = dict[str, list[Any]]
+
+_LINES = (".txt",)
+_CONLL = (".conll", ".bio", ".iob", ".iob2", ".tsv", ".txt")
+
+
+class Wanted(NamedTuple):
+    """The names of the columns to read: text, and label (None for text that is its own)."""
+
+    texts: tuple[str, ...]
+    label: str | None
+
+
+class _Reader(NamedTuple):
+    """How a kind's files are read, and which columns a table of it has unless others are named."""
+
+    wanted: Wanted
+    suffixes: tuple[str, ...]
+    read: Callable[[Path, Wanted], Columns]
+
+
+def read_own_kind(
+    name: str | None,
+    path: Path,
+    kind: Kind,
+    *,
+    known: Task | None = None,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+    seed: int = 0,
+    for_training: bool = True,
+) -> tuple[Task, DatasetDict]:
+    """The task and splits of a file, or of a folder with a train file.
+
+    The columns come out under the kind's own names. Tags are numbered with "O" first and the rest
+    in alphabetical order; a `known` task keeps its own. Raises LimbeckError for missing columns,
+    and for tags, answers or text that are none.
+    """
+    reader = _READERS[kind.name]
+    wanted = _wanted(reader.wanted, text_columns, label_column)
+    files = split_files(path, (*SUFFIXES, *reader.suffixes)) if path.is_dir() else {"train": path}
+    read = {split: reader.read(file, wanted) for split, file in files.items()}
+    task = known or _new_task(name or path.resolve().stem, kind, reader.wanted, read["train"])
+    splits = DatasetDict()
+    for split, columns in read.items():
+        texts = dict(zip(task.text_columns, (columns[c] for c in wanted.texts), strict=True))
+        labels = _labels(task, columns, wanted, files[split])
+        alone = list(read) == ["train"]
+        if alone and not for_training:
+            splits["dev"] = make_split(task, texts, labels)
+        elif split == "train" and "dev" not in read:
+            splits |= _held_out(task, texts, labels, seed)
+        else:
+            splits[split] = make_split(task, texts, labels)
+    check_splits(task, splits, str(path), for_training=for_training)
+    return task, splits
+
+
+def _wanted(usual: Wanted, text_columns: Sequence[str] | None, label_column: str | None) -> Wanted:
+    texts = tuple(text_columns or usual.texts)
+    problems = []
+    if len(texts) != len(usual.texts):
+        problems.append(
+            Problem(
+                f"{len(texts)} text columns are named: {', '.join(texts)}",
+                f"name {len(usual.texts)}: in place of {', '.join(usual.texts)}",
+            )
+        )
+    if label_column is not None and usual.label is None:
+        problems.append(
+            Problem(f"label column {label_column!r}: the text is its own label", "leave it out")
+        )
+    if problems:
+        raise LimbeckError(problems)
+    return Wanted(texts, label_column or usual.label)
+
+
+def _held_out(task: Task, texts: Columns, labels: list[Any] | None, seed: int) -> DatasetDict:
+    # Masked text is its own label.
+    return with_held_out_dev(task, texts, labels or texts[task.label_column], seed)
+
+
+def _new_task(name: str, kind: Kind, usual: Wanted, train: Columns) -> Task:
+    label = usual.label or usual.texts[0]
+    task = Task(name, name, usual.texts, (), (), "accuracy", label_column=label, kind=kind)
+    if kind is SPANS:
+        return replace(task, metrics=("exact_match", "f1"), primary="f1")
+    if kind is MASKED:
+        return replace(task, metrics=("accuracy", "perplexity"))
+    found = {tag for tags in next(reversed(train.values())) for tag in tags}
+    tags = (*(["O"] if "O" in found else []), *sorted(found - {"O"}))
+    metrics, primary = metrics_for_tags(tags)
+    return replace(task, labels=tags, metrics=metrics, primary=primary)
+
+
+def _labels(task: Task, columns: Columns, wanted: Wanted, path: Path) -> list[Any] | None:
+    if wanted.label is None:
+        return None
+    written = columns[wanted.label]
+    if not task.labels:
+        return written
+    ids = {tag: number for number, tag in enumerate(task.labels)}
+    for row, tags in enumerate(written, start=1):
+        strange = [tag for tag in tags if tag not in ids]
+        if strange:
+            raise LimbeckError(
+                f"{path}, row {row}: the tag {strange[0]!r}",
+                f"tags of the task: {', '.join(task.labels[:20])}",
+            )
+    return [[ids[tag] for tag in tags] for tags in written]
+
+
+# ---- files ----
+
+
+def _read_tokens(path: Path, wanted: Wanted) -> Columns:
+    assert wanted.label is not None
+    if path.suffix.lower() in _CONLL:
+        words, tags = read_conll(path)
+        return {wanted.texts[0]: words, wanted.label: tags}
+    columns = _table(path, wanted)
+    for row, (words, tags) in enumerate(zip(*columns.values(), strict=True), start=1):
+        for column, values in ((wanted.texts[0], words), (wanted.label, tags)):
+            if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
+                raise LimbeckError(
+                    f"{path}, row {row}: {column} is {values!r:.80}, expected a list of strings",
+                    'write {"tokens": ["…"], "tags": ["O"]}, one object per line',
+                )
+        if len(words) != len(tags) or not words:
+            raise LimbeckError(
+                f"{path}, row {row}: {len(words)} words and {len(tags)} tags",
+                "give every word one tag",
+            )
+    return columns
+
+
+def _read_spans(path: Path, wanted: Wanted) -> Columns:
+    assert wanted.label is not None
+    if path.suffix.lower() == ".json" and is_squad(path):
+        return dict(zip((*wanted.texts, wanted.label), read_squad(path), strict=True))
+    columns = _table(path, wanted)
+    for row, (question, context, answers) in enumerate(zip(*columns.values(), strict=True), 1):
+        if not (isinstance(question, str) and isinstance(context, str)):
+            raise LimbeckError(f"{path}, row {row}: question or context is no text", "fill the gap")
+        well_formed = (
+            isinstance(answers, dict)
+            and isinstance(answers.get("text"), list)
+            and isinstance(answers.get("answer_start"), list)
+            and len(answers["text"]) == len(answers["answer_start"])
+        )
+        if not well_formed:
+            raise LimbeckError(
+                f"{path}, row {row}: {wanted.label} is {answers!r:.80}",
+                'expected {"text": ["…"], "answer_start": [0]}, as in SQuAD',
+            )
+    return columns
+
+
+def _read_masked(path: Path, wanted: Wanted) -> Columns:
+    if path.suffix.lower() not in _LINES:
+        columns = _table(path, wanted)
+        wrong = [
+            r for r, text in enumerate(columns[wanted.texts[0]], 1) if not isinstance(text, str)
+        ]
+        if wrong:
+            raise LimbeckError(f"{path}, row {wrong[0]}: no text", "fill the gap")
+        return columns
+    try:
+        lines = [line.strip() for line in path.read_text("utf-8-sig").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise LimbeckError(f"cannot read {path}: {error}", "save the file as UTF-8") from error
+    texts = [line for line in lines if line]
+    if not texts:
+        raise LimbeckError(f"{path} holds no text", "write one text per line")
+    return {wanted.texts[0]: texts}
+
+
+def _table(path: Path, wanted: Wanted) -> Columns:
+    table = read_table(path)
+    names = [name for name in (*wanted.texts, wanted.label) if name is not None]
+    missing = [name for name in names if name not in table.columns]
+    if missing:
+        raise LimbeckError(
+            f"{path} has no column {', '.join(map(repr, missing))}",
+            f"name --text-columns and --label-column; there are: {', '.join(table.columns)}",
+        )
+    return {name: table.columns[name] for name in names}
+
+
+_READERS = {
+    TOKENS.name: _Reader(Wanted(("tokens",), "tags"), _CONLL, _read_tokens),
+    SPANS.name: _Reader(Wanted(("question", "context"), "answers"), (), _read_spans),
+    MASKED.name: _Reader(Wanted(("text",), None), _LINES, _read_masked),
+}

@@ -1,0 +1,53 @@
+"""Reading SQuAD's own JSON: articles of paragraphs of questions. Below `own_kinds`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from limbeck.errors import LimbeckError
+
+
+def is_squad(path: Path) -> bool:
+    """Whether the file is one JSON object with the key `data`, not an object per line."""
+    try:
+        content = json.loads(path.read_text("utf-8-sig"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and isinstance(content.get("data"), list)
+
+
+def read_squad(path: Path) -> tuple[list[str], list[str], list[dict[str, list[Any]]]]:
+    """Questions, contexts and answers of a file for which `is_squad` holds.
+
+    Raises LimbeckError for another layout inside, and for questions without an answer (SQuAD 2.0):
+    they have no score in SQuAD 1.1.
+    """
+    questions, contexts, answers = [], [], []
+    unanswered = 0
+    try:
+        for article in json.loads(path.read_text("utf-8-sig"))["data"]:
+            for paragraph in article["paragraphs"]:
+                for asked in paragraph["qas"]:
+                    found = asked["answers"]
+                    unanswered += not found
+                    questions.append(asked["question"])
+                    contexts.append(paragraph["context"])
+                    answers.append(
+                        {
+                            "text": [answer["text"] for answer in found],
+                            "answer_start": [answer["answer_start"] for answer in found],
+                        }
+                    )
+    except (KeyError, TypeError) as error:
+        raise LimbeckError(
+            f"{path} is not in SQuAD's layout: {type(error).__name__} {error}",
+            "expected data → paragraphs → context, qas → question, answers → text, answer_start",
+        ) from error
+    if unanswered or not questions:
+        raise LimbeckError(
+            f"{path}: {unanswered} of {len(questions)} questions have no answer",
+            "take them out: every question needs an answer in its context, as in SQuAD 1.1",
+        )
+    return questions, contexts, answers

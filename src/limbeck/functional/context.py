@@ -1,0 +1,163 @@
+"""How the parts of one representation stand to each other, compared: pairs, and angles at a centre.
+
+Contextual knowledge distillation (Park et al., EMNLP 2021). The parts are an example's tokens (word
+relation) or one token's layers (layer-transforming relation). Only relations inside a side are
+compared, so widths may differ.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from limbeck.functional.checks import require_same_shape, require_shape
+from limbeck.functional.reductions import (
+    SMALLEST_LOG_PROBABILITY,
+    TokenMask,
+    at_least_float32,
+    mean_over_batch,
+    without_autocast,
+)
+
+_FIX = "both sides need the same number of parts: map as many teacher layers as student layers"
+
+
+def word_relation_kl(
+    student: Float[Tensor, "batch tokens student_width"],
+    teacher: Float[Tensor, "batch tokens teacher_width"],
+    mask: TokenMask,
+) -> Float[Tensor, ""]:
+    """KL(P_T ‖ P_S), P a token's softmax over its cosines to the other tokens.
+
+    A token is not compared with itself nor with padding. Mean over each example's tokens that have
+    another, then the batch.
+
+    Raises:
+        LimbeckError: batch or tokens differ, or the mask does not fit.
+    """
+    valid = _check("word_relation_kl", student, teacher, mask)
+    rows = _pair_rows(_clean(student, valid), _clean(teacher, valid), valid)
+    return mean_over_batch(rows.sum(1), (valid & (valid.sum(1, keepdim=True) > 1)).sum(1))
+
+
+def word_relation_mse(
+    student: Float[Tensor, "batch tokens student_width"],
+    teacher: Float[Tensor, "batch tokens teacher_width"],
+    mask: TokenMask,
+    *,
+    window: int = 21,
+) -> Float[Tensor, ""]:
+    """Squared error of the angles between two tokens' differences to a centre token.
+
+    The angle at i of j and k is cos(h_j − h_i, h_k − h_i), for j ≠ k within `window` tokens around
+    i. Mean over each example's angles, then the batch.
+
+    Raises:
+        LimbeckError: batch or tokens differ, or the mask does not fit.
+    """
+    valid = _check("word_relation_mse", student, teacher, mask)
+    totals, counts = _angle_errors(_clean(student, valid), _clean(teacher, valid), valid, window)
+    return mean_over_batch(totals, counts)
+
+
+def layer_relation_kl(
+    student: Float[Tensor, "batch tokens layers student_width"],
+    teacher: Float[Tensor, "batch tokens layers teacher_width"],
+    mask: TokenMask,
+) -> Float[Tensor, ""]:
+    """`word_relation_kl` among the layers of one token, by the token rule.
+
+    Raises:
+        LimbeckError: batch, tokens or layers differ, or the mask does not fit.
+    """
+    valid = _check("layer_relation_kl", student, teacher, mask)
+    student, teacher = _clean(student, valid).flatten(0, 1), _clean(teacher, valid).flatten(0, 1)
+    everywhere = torch.ones(student.shape[:2], dtype=torch.bool, device=student.device)
+    per_token = _pair_rows(student, teacher, everywhere).mean(1).view(valid.shape)
+    return mean_over_batch(per_token.masked_fill(~valid, 0.0).sum(1), valid.sum(1))
+
+
+def layer_relation_mse(
+    student: Float[Tensor, "batch tokens layers student_width"],
+    teacher: Float[Tensor, "batch tokens layers teacher_width"],
+    mask: TokenMask,
+) -> Float[Tensor, ""]:
+    """`word_relation_mse` among all layers of one token, by the token rule.
+
+    Raises:
+        LimbeckError: batch, tokens or layers differ, or the mask does not fit.
+    """
+    valid = _check("layer_relation_mse", student, teacher, mask)
+    student, teacher = _clean(student, valid).flatten(0, 1), _clean(teacher, valid).flatten(0, 1)
+    everywhere = torch.ones(student.shape[:2], dtype=torch.bool, device=student.device)
+    totals, counts = _angle_errors(student, teacher, everywhere, 2 * student.shape[1] - 1)
+    per_token = (totals / counts.clamp(min=1)).view(valid.shape)
+    return mean_over_batch(per_token.masked_fill(~valid, 0.0).sum(1), valid.sum(1))
+
+
+def _check(name: str, student: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
+    require_same_shape(name, student.shape[:-1], teacher.shape[:-1], _FIX)
+    require_shape("mask", mask, student.shape[:2])
+    return mask.bool()
+
+
+def _clean(hidden: Tensor, valid: Tensor) -> Tensor:
+    """In float32 and zero at padding, whatever stands there, so that no gradient meets a NaN."""
+    outside = ~valid.view(*valid.shape, *[1] * (hidden.dim() - 2))
+    return at_least_float32(hidden).masked_fill(outside, 0.0)
+
+
+def _pair_rows(
+    student: Float[Tensor, "batch parts student_width"],
+    teacher: Float[Tensor, "batch parts teacher_width"],
+    valid: Bool[Tensor, "batch parts"],
+) -> Float[Tensor, "batch parts"]:
+    """KL of each part's softmax over its cosines to the others; 0 where there is nothing."""
+    parts = student.shape[1]
+    itself = torch.eye(parts, dtype=torch.bool, device=student.device)
+    closed = ~valid[:, None, :] | itself
+    log_student, log_teacher = _log_cosines(student, closed), _log_cosines(teacher, closed)
+    log_ratio = log_teacher.clamp_min(SMALLEST_LOG_PROBABILITY) - log_student.clamp_min(
+        SMALLEST_LOG_PROBABILITY
+    )
+    rows = (log_teacher.exp() * log_ratio).masked_fill(closed, 0.0).sum(-1)
+    return rows.masked_fill(~valid, 0.0)
+
+
+def _log_cosines(hidden: Tensor, closed: Tensor) -> Tensor:
+    unit = F.normalize(hidden, dim=-1)
+    with without_autocast(unit):
+        cosines = unit @ unit.transpose(-1, -2)
+    # The least number, not −∞: a row without any open part then stays finite.
+    return cosines.masked_fill(closed, torch.finfo(cosines.dtype).min).log_softmax(-1)
+
+
+def _angle_errors(
+    student: Float[Tensor, "batch parts student_width"],
+    teacher: Float[Tensor, "batch parts teacher_width"],
+    valid: Bool[Tensor, "batch parts"],
+    window: int,
+) -> tuple[Tensor, Tensor]:
+    """Sum of squared angle differences and number of angles, of each example, (B) each."""
+    parts = valid.shape[1]
+    reach = min(window // 2, parts - 1)
+    around = torch.arange(-reach, reach + 1, device=valid.device)
+    place = torch.arange(parts, device=valid.device)[:, None] + around
+    inside = (place >= 0) & (place < parts) & (around != 0)
+    place = place.clamp(0, parts - 1)
+    member = valid[:, place] & inside & valid[:, :, None]
+    difference = _angles(student, place) - _angles(teacher, place)
+    other = ~torch.eye(len(around), dtype=torch.bool, device=valid.device)
+    pairs = member[:, :, :, None] & member[:, :, None, :] & other
+    squared = difference.square().masked_fill(~pairs, 0.0)
+    return squared.sum((1, 2, 3)), pairs.sum((1, 2, 3))
+
+
+def _angles(hidden: Tensor, place: Tensor) -> Tensor:
+    """[B, N, W, W]: cosines between the differences of each centre's window members to it."""
+    difference = hidden[:, place] - hidden[:, :, None, :]
+    # Two equal tokens have no direction to each other, and its gradient would be endless.
+    nowhere = (difference == 0).all(-1, keepdim=True)
+    unit = F.normalize(difference.masked_fill(nowhere, 0.0), dim=-1)
+    with without_autocast(unit):
+        return unit @ unit.transpose(-1, -2)

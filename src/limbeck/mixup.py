@@ -1,0 +1,148 @@
+"""MixUp of inputs: one mixture of a batch with itself, the same for teacher and student (CR-ILD).
+
+On the way of a training step: after `capture`, which runs the models, before the engine, which
+draws a mixture a step. Words cannot be mixed, so their vectors are: each model embeds the same ids
+by itself, and both share partners and shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from limbeck.capture import Mixed, Request, Seen, Trace, capture
+from limbeck.errors import LimbeckError
+from limbeck.functional import mix
+from limbeck.moment import Moment
+from limbeck.schedules import Number
+
+# The step's generator is also asked by others.
+_STREAM = 1
+_ENTRY = Seen("hidden", 0)
+
+
+class MixupSpec(BaseModel):
+    """What is mixed with what."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    alpha: Number = Field(1.0, gt=0, description="shares are drawn from Beta(alpha, alpha)")
+    partner: Literal["permutation", "reversed"] = Field(
+        "permutation", description="mix with a random permutation of the batch, or its reverse"
+    )
+    at: Literal["word_embeddings", "embedding_output"] = Field(
+        "word_embeddings",
+        description="mix word vectors, or what enters the first layer (with positions, types and "
+        "normalisation)",
+    )
+    dominant: bool = Field(
+        False, description="an example's own share is the larger one: max(share, 1 − share)"
+    )
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """One draw: `partner` [B] holds each example's partner, `share` is its own part λ."""
+
+    partner: Tensor
+    share: float
+    at: str
+
+
+def draw(spec: MixupSpec, examples: int, moment: Moment, device: torch.device) -> Mixture:
+    """The mixture of a step: a function of the run's seed and the step alone."""
+    generator = moment.step_generator(_STREAM)
+    share = float(generator.beta(spec.alpha, spec.alpha))
+    order = generator.permutation(examples)
+    partner = torch.from_numpy(order) if spec.partner == "permutation" else None
+    if partner is None:
+        partner = torch.arange(examples - 1, -1, -1)
+    return Mixture(partner.to(device), max(share, 1 - share) if spec.dominant else share, spec.at)
+
+
+def capture_mixed(
+    model: PreTrainedModel,
+    batch: Mapping[str, Tensor],
+    request: Request,
+    mixture: Mixture,
+    clean: Request | None = None,
+) -> Trace:
+    """Capture a model on mixed input; `trace.mixed` tells how it was mixed.
+
+    Valid tokens are those of either partner; token types are the example's own. An encoder–decoder's
+    decoder input is mixed alike.
+
+    Args:
+        clean: what is wanted of the same model on the unmixed batch, each example under its own
+            mask.
+
+    Raises:
+        LimbeckError: the batch holds no token ids.
+    """
+    if batch.get("input_ids") is None:
+        raise LimbeckError(
+            "mixup mixes the embeddings of input_ids, and the batch has none",
+            "leave mixup out for images",
+        )
+    if mixture.at == "embedding_output":
+        unmixed = capture(model, batch, (clean or Request()) | Request(frozenset({_ENTRY})))
+        entry = _mixed(unmixed[_ENTRY], mixture)
+        trace = capture(model, _with_union_masks(batch, mixture), request, entry=entry)
+    else:
+        wanted = clean is not None and (clean.items or clean.logits)
+        unmixed = capture(model, batch, clean) if clean is not None and wanted else Trace()
+        trace = capture(model, _mixed_batch(model, batch, mixture), request)
+    trace.mixed = Mixed(unmixed, mixture.partner, mixture.share)
+    return trace
+
+
+def _mixed(values: Tensor, mixture: Mixture) -> Tensor:
+    return mix(values, values[mixture.partner], mixture.share)
+
+
+def _with_union_masks(batch: Mapping[str, Tensor], mixture: Mixture) -> dict[str, Tensor]:
+    mixed = dict(batch)
+    for name, tokens in (
+        ("attention_mask", "input_ids"),
+        ("decoder_attention_mask", "decoder_input_ids"),
+    ):
+        if batch.get(tokens) is None:
+            continue
+        mask = batch.get(name)
+        if mask is None:
+            mask = torch.ones_like(batch[tokens])
+        mixed[name] = torch.maximum(mask, mask[mixture.partner])
+    return mixed
+
+
+def _mixed_batch(
+    model: PreTrainedModel, batch: Mapping[str, Tensor], mixture: Mixture
+) -> dict[str, Tensor]:
+    mixed = _with_union_masks(_with_decoder_input(model, batch), mixture)
+    embed = model.get_input_embeddings()
+    mixed["inputs_embeds"] = _mixed(embed(mixed.pop("input_ids")), mixture)
+    if "decoder_input_ids" in mixed:
+        mixed["decoder_inputs_embeds"] = _mixed(embed(mixed.pop("decoder_input_ids")), mixture)
+    return mixed
+
+
+def _with_decoder_input(
+    model: PreTrainedModel, batch: Mapping[str, Tensor]
+) -> Mapping[str, Tensor]:
+    """An encoder–decoder's decoder ids and their mask, which it would make from labels itself."""
+    shift = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+    labels = batch.get("labels")
+    given = batch.get("decoder_input_ids") is not None
+    if shift is None or given or labels is None or labels.dim() != 2:
+        return batch
+    return {
+        **batch,
+        "decoder_input_ids": shift(labels=labels),
+        "decoder_attention_mask": (labels != -100).to(labels.dtype),
+    }

@@ -1,0 +1,187 @@
+"""Layers that learn one after the other, from the bottom up, and what waits for them.
+
+Part of `limbeck.objectives`. Internal-KD's progressive (PID) and stacked (SID) distillation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from torch import Tensor, nn
+
+from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.moment import Moment
+from limbeck.schedules import Number
+
+
+class CurriculumSpec(BaseModel):
+    """When each student layer learns."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    terms: list[str] = Field(description="terms that go through their layers, bottom-up")
+    order: Literal["progressive", "stacked"] = Field(
+        description="one layer at a time, or each together with those below it"
+    )
+    wait: list[str] = Field(
+        default_factory=list, description="terms that start when the layers are through"
+    )
+    share: Number = Field(
+        0.8, gt=0, le=1, description="share of the run that the layers have, split evenly"
+    )
+    epochs_per_layer: float | list[float] | None = Field(
+        None, description="epochs a layer has at most, one number or one a layer; instead of share"
+    )
+    watch: str | None = Field(
+        None, description="term whose sum over an epoch moves the layers on when it is small enough"
+    )
+    below: Number | None = Field(None, gt=0, description="that sum, exclusive")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> CurriculumSpec:
+        if not self.terms:
+            raise ValueError("`terms` names no term that goes through its layers")
+        if (self.watch is None) != (self.below is None):
+            raise ValueError("`watch` and `below` go together: which term, and how small")
+        if self.watch is not None and self.watch not in self.terms:
+            raise ValueError(f"`watch` names {self.watch!r}, which is not among `terms`")
+        both = sorted(set(self.terms) & set(self.wait))
+        if both:
+            raise ValueError(f"{both[0]!r} is under `terms` and under `wait`; leave one of them")
+        limits = self.epochs_per_layer
+        if limits is not None and any(
+            limit <= 0 for limit in (limits if isinstance(limits, list) else [limits])
+        ):
+            raise ValueError("`epochs_per_layer` has to be above 0")
+        if self.epochs_per_layer is not None and "share" in self.model_fields_set:
+            raise ValueError("`epochs_per_layer` replaces `share`; give one of them")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_idle_key(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = handler(self)
+        if self.epochs_per_layer is not None:
+            del written["share"]
+        return written
+
+
+class Curriculum(nn.Module):
+    """Which layers learn at a moment: a function of progress, and of how often a watched term was
+    small enough to move on early.
+
+    Args:
+        spec: the recipe's `curriculum:`.
+        layers: the student layers of its terms, ascending.
+        names: all terms of the recipe.
+
+    Raises:
+        LimbeckError: it names terms that are not there, or not as many limits as layers.
+    """
+
+    moved_on: Tensor
+
+    def __init__(
+        self, spec: CurriculumSpec, layers: tuple[int, ...], names: tuple[str, ...]
+    ) -> None:
+        super().__init__()
+        problems: list[Problem] = [
+            unknown("term in curriculum", name, names)
+            for name in (*spec.terms, *spec.wait)
+            if name not in names
+        ]
+        limits = spec.epochs_per_layer
+        if isinstance(limits, list) and len(limits) != len(layers):
+            problems.append(
+                Problem(
+                    f"curriculum.epochs_per_layer: {len(limits)} limits for {len(layers)} layers",
+                    "give one number for all, or one a layer",
+                )
+            )
+        for_the_whole_run = limits is None and spec.watch is None and spec.share == 1
+        if not set(names) - set(spec.terms) and not for_the_whole_run:
+            problems.append(
+                Problem(
+                    "curriculum: no term is left to learn from when the layers are through",
+                    "add one, such as soft: {compare: soft_cross_entropy}, or set share: 1",
+                )
+            )
+        if problems:
+            raise LimbeckError(problems)
+        self.spec = spec
+        self.layers = layers
+        # When each layer was left early, in progress and in passes over the data; infinity: it was
+        # not. A buffer, so that a resumed run remembers.
+        self.register_buffer(
+            "moved_on", torch.full((len(layers), 2), torch.inf, dtype=torch.double)
+        )
+
+        self._read: tuple[tuple[int, int], list[list[float]]] | None = None
+
+    def _moved_on(self) -> list[list[float]]:
+        """The buffer as numbers, read once a change: every term asks in every step, and reading it
+        would make each wait for the device."""
+        state = (id(self.moved_on), self.moved_on._version)
+        if self._read is None or self._read[0] != state:
+            self._read = (state, self.moved_on.tolist())
+        return self._read[1]
+
+    def place(self, moment: Moment) -> int:
+        """How many layers are through: 0 while the first one learns, len(layers) at the end."""
+        now = moment.passes if self.spec.epochs_per_layer is not None else moment.progress
+        column = 1 if self.spec.epochs_per_layer is not None else 0
+        began = 0.0
+        for number, early in enumerate(self._moved_on()):
+            end = min(began + self._limit(number), early[column])
+            # Rounding must not keep a layer for one step more than its share.
+            if now < end - 1e-9:
+                return number
+            began = end
+        return len(self.layers)
+
+    def _limit(self, number: int) -> float:
+        limits = self.spec.epochs_per_layer
+        if limits is None:
+            return self.spec.share / len(self.layers)
+        return limits[number] if isinstance(limits, list) else limits
+
+    def at(self, name: str, moment: Moment) -> Moment | None:
+        """The moment as a term sees it, with the layers that learn; None while it rests."""
+        place = self.place(moment)
+        if name in self.spec.wait:
+            return moment if place == len(self.layers) else None
+        if name not in self.spec.terms:
+            return moment
+        if place == len(self.layers):
+            return None
+        first = 0 if self.spec.order == "stacked" else place
+        return replace(moment, layers=self.layers[first : place + 1])
+
+    @torch.no_grad()
+    def end_epoch(self, sums: Mapping[str, float], last: Moment, following: Moment) -> None:
+        """After an epoch: move on if the watched term's sum over it was small enough.
+
+        Args:
+            sums: by term, its batch means added over the epoch.
+            last: the epoch's last moment, whose layer was watched.
+            following: the moment the next layer begins at.
+        """
+        place = self.place(last)
+        if self.spec.watch is None or self.spec.below is None or place == len(self.layers):
+            return
+        if (
+            self.place(following) == place
+            and sums.get(self.spec.watch, torch.inf) < self.spec.below
+        ):
+            moved = [following.progress, following.passes]
+            self.moved_on[place] = torch.tensor(moved, dtype=torch.double)

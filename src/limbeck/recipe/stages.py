@@ -1,0 +1,261 @@
+"""Stages: one recipe, trained in one go or in two, each with terms and settings of its own.
+
+Part of `limbeck.recipe`. The first stage is a recipe like any other, made here out of the keys it
+has and the top level's for those it leaves out; the run trains one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limbeck.data import CorpusSpec
+from limbeck.errors import Problem
+from limbeck.objectives import TermSpec
+from limbeck.recipe.fields import FirstStage, RecipeFields
+
+if TYPE_CHECKING:
+    from limbeck.recipe import Recipe
+
+TRAINING = (
+    "epochs",
+    "max_steps",
+    "lr",
+    "batch_size",
+    "accumulation",
+    "lr_schedule",
+    "warmup",
+    "weight_decay",
+)
+"""Training settings that a first stage may have for itself."""
+
+_ROWS = ("task", "data", "text_columns", "label_column", "train_rows", "corpus", "teacher")
+
+# Terms that look at the label of an example.
+_READ_LABELS = ("hard_label", "info_nce")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a run.
+
+    Attributes:
+        number: 1, 2, …
+        of: how many stages the run has.
+        recipe: a recipe of this single stage, with a seed of its own.
+        corpus: sentence pairs that take the place of the recipe's task and data.
+        supplementary: its rows are another task's or a corpus's, and have no labels.
+        same_rows: it trains on the very rows of the last stage.
+    """
+
+    number: int
+    of: int
+    recipe: Recipe
+    corpus: CorpusSpec | None = None
+    supplementary: bool = False
+    same_rows: bool = True
+
+    @property
+    def last(self) -> bool:
+        """Whether its student is the run's: scored after every epoch, the best one kept."""
+        return self.number == self.of
+
+    @property
+    def setting(self) -> str:
+        """What stands before its keys in the user's recipe."""
+        return "" if self.last else "first_stage."
+
+
+def stages_of(recipe: Recipe) -> list[Stage]:
+    """The recipe's stages in their order: one, two, or two joined into one."""
+    first = recipe.first_stage
+    if first is None:
+        return [Stage(1, 1, recipe)]
+    alone: dict[str, Any] = {"first_stage": None, "joint": False}
+    if recipe.joint:
+        terms = {**first.objectives, **recipe.objectives}
+        joined: dict[str, Any] = {"objectives": terms, "mixup": first.mixup or recipe.mixup}
+        joined["curriculum"] = first.curriculum or recipe.curriculum
+        return [Stage(1, 1, recipe.model_copy(update=alone | joined))]
+    changes = {key: getattr(first, key) for key in TRAINING if getattr(first, key) is not None}
+    changes |= _rows_of(first, recipe)
+    changes |= {
+        "objectives": first.objectives,
+        "curriculum": first.curriculum,
+        "mixup": first.mixup,
+        "seed": stage_seed(recipe.seed, 1),
+        # They choose among epochs by dev scores, and the head is not trained yet.
+        "patience": None,
+        "select_by": "primary",
+    }
+    supplementary = _is_supplement(first)
+    return [
+        Stage(
+            1,
+            2,
+            recipe.model_copy(update=alone | changes),
+            corpus=first.corpus,
+            supplementary=supplementary,
+            same_rows=not supplementary and first.train_rows is None,
+        ),
+        Stage(2, 2, recipe.model_copy(update=alone)),
+    ]
+
+
+def stage_seed(seed: int, stage: int) -> int:
+    """The seed of a stage before the last one, which keeps the run's: other draws for each stage."""
+    return int(np.random.SeedSequence([seed, stage]).generate_state(1)[0])
+
+
+def _is_supplement(first: FirstStage) -> bool:
+    return any((first.task, first.data, first.corpus))
+
+
+def _rows_of(first: FirstStage, recipe: RecipeFields) -> dict[str, Any]:
+    """The first stage's task, rows and teacher."""
+    rows: dict[str, Any] = {"teacher": first.teacher or recipe.teacher}
+    if not _is_supplement(first):
+        return rows | {"train_rows": first.train_rows or recipe.train_rows}
+    rows |= {
+        "task": first.task or recipe.task,
+        "data": first.data or recipe.data,
+        "train_rows": first.train_rows,
+        # A condition of the target task's rows.
+        "label_noise": 0.0,
+    }
+    if first.data is not None:  # columns belong to their file
+        rows |= {"text_columns": first.text_columns, "label_column": first.label_column}
+    return rows
+
+
+def stage_problems(recipe: RecipeFields) -> list[Problem]:
+    """Keys of the stages and of the data that contradict each other."""
+    problems = _mixup_problems(recipe)
+    if recipe.stratified and not _draws_rows(recipe):
+        problems.append(
+            Problem("stratified: all training rows are used", "set train_rows, or leave it out")
+        )
+    first = recipe.first_stage
+    if first is None:
+        if recipe.joint:
+            problems.append(
+                Problem(
+                    f"joint: {recipe.method} has no first_stage to join",
+                    "leave joint out, or take a method of two stages",
+                )
+            )
+        return problems
+    if not first.objectives:
+        problems.append(
+            Problem("first_stage.objectives: none are given", "add one, or set first_stage=null")
+        )
+    if recipe.joint:
+        return problems + _joint_problems(first, recipe)
+    if first.corpus is not None:
+        problems += _corpus_problems(first, first.corpus, recipe)
+    if (first.text_columns or first.label_column) and first.data is None:
+        problems.append(
+            Problem(
+                "first_stage.text_columns, label_column: they name columns of first_stage.data, "
+                "and none is given",
+                "add first_stage.data, or leave them out",
+            )
+        )
+    if _is_supplement(first):
+        problems += [
+            Problem(
+                f"first_stage.objectives.{name}: it reads labels, and this stage has none: it "
+                f"trains on {'a corpus' if first.corpus else 'the text of another task'}",
+                f"take it out: first_stage.objectives.{name}=null",
+            )
+            for name in _label_terms(first.objectives)
+        ]
+    return problems
+
+
+def _mixup_problems(recipe: RecipeFields) -> list[Problem]:
+    """Terms that need mixed inputs where nothing is mixed, and terms that mixing makes senseless."""
+    first = recipe.first_stage
+    parts = [("", recipe.objectives, recipe.mixup)]
+    if first is not None:
+        mixup = first.mixup or recipe.mixup if recipe.joint else first.mixup
+        parts = [
+            ("", recipe.objectives, mixup if recipe.joint else recipe.mixup),
+            ("first_stage.", first.objectives, mixup),
+        ]
+    problems = []
+    for prefix, terms, mixup in parts:
+        for name, term in terms.items():
+            if mixup is None and term.compare.endswith("_consistency"):
+                problems.append(
+                    Problem(
+                        f"{prefix}objectives.{name}: {term.compare} compares mixed with clean "
+                        "input, and nothing is mixed",
+                        f"add {prefix}mixup.alpha=1, or take the term out",
+                    )
+                )
+            elif mixup is not None and term.compare in _READ_LABELS:
+                problems.append(
+                    Problem(
+                        f"{prefix}objectives.{name}: {term.compare} reads an example's label, and "
+                        "mixed input has that of two",
+                        "take the term out, or leave mixup out",
+                    )
+                )
+    return problems
+
+
+def _draws_rows(recipe: RecipeFields) -> bool:
+    first = recipe.first_stage
+    return recipe.train_rows is not None or (first is not None and first.train_rows is not None)
+
+
+def _label_terms(terms: dict[str, TermSpec]) -> list[str]:
+    return [name for name, term in terms.items() if term.compare in _READ_LABELS]
+
+
+def _joint_problems(first: FirstStage, recipe: RecipeFields) -> list[Problem]:
+    problems = [
+        Problem(
+            f"joint: both stages have a term named {name!r}",
+            "name one of them otherwise, or take it out of one stage",
+        )
+        for name in first.objectives
+        if name in recipe.objectives
+    ]
+    idle = [key for key in _ROWS if getattr(first, key) is not None]
+    if idle:
+        problems.append(
+            Problem(
+                f"joint: one stage has one set of rows and one teacher, so "
+                f"{', '.join(f'first_stage.{key}' for key in idle)} would have no effect",
+                "leave joint out, or these keys",
+            )
+        )
+    return problems
+
+
+def _corpus_problems(first: FirstStage, corpus: CorpusSpec, recipe: RecipeFields) -> list[Problem]:
+    problems = []
+    idle = [key for key in ("task", "data", "train_rows") if getattr(first, key) is not None]
+    if idle:
+        problems.append(
+            Problem(
+                f"first_stage.corpus: it gives the rows, so "
+                f"{', '.join(f'first_stage.{key}' for key in idle)} would have no effect",
+                "leave one of them out; first_stage.corpus.size is the number of rows",
+            )
+        )
+    for key in ("min_tokens", "max_tokens"):
+        tokens = getattr(corpus, key)
+        if tokens is not None and tokens > recipe.max_length:
+            problems.append(
+                Problem(
+                    f"first_stage.corpus.{key}: {tokens} tokens are more than max_length "
+                    f"{recipe.max_length}, to which rows are cut",
+                    f"raise max_length, or lower {key}",
+                )
+            )
+    return problems

@@ -1,0 +1,80 @@
+"""What a stage trains on: the task's rows under the recipe's conditions, or a supplement's.
+
+Part of `limbeck.run`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+from datasets import Dataset, DatasetDict
+from transformers import PreTrainedTokenizerBase
+
+from limbeck.data import CORPUS, Collator, Task, encode, load_corpus, load_task
+from limbeck.errors import LimbeckError
+from limbeck.kinds import Kind
+from limbeck.recipe import Recipe, Stage
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Encoded training rows, and how many of them the length limit cut."""
+
+    encoded: Dataset
+    truncated: int
+    kind: Kind
+
+    def collator(self, tokenizer: PreTrainedTokenizerBase) -> Collator:
+        """Makes batches of these rows."""
+        return Collator(tokenizer, kind=self.kind)
+
+    @property
+    def mean_tokens(self) -> float:
+        """Mean length of an example."""
+        ids = self.encoded.with_format("arrow")[:]["input_ids"]
+        return float(pc.mean(pc.list_value_length(ids)).as_py())
+
+
+def load_rows(recipe: Recipe) -> tuple[Task, DatasetDict]:
+    """The task and its splits, the training split under the recipe's conditions.
+
+    Raises:
+        LimbeckError: data that cannot be loaded, or conditions that do not fit them.
+    """
+    task, rows = load_task(
+        recipe.task,
+        recipe.data,
+        text_columns=recipe.text_columns,
+        label_column=recipe.label_column,
+        kind=recipe.kind,
+    )
+    absent = [split for split in ("train", task.dev_splits[0]) if split not in rows]
+    if absent:
+        raise LimbeckError(
+            f"task {task.name!r}: the data have no {' and no '.join(absent)} split "
+            f"(there: {', '.join(rows)})",
+            "training needs both",
+        )
+    rows["train"] = recipe.conditions.apply(rows["train"], task)
+    return task, rows
+
+
+def stage_rows(stage: Stage, tokenizer: PreTrainedTokenizerBase, *, progress: bool = False) -> Rows:
+    """The training rows of a stage that has its own; a supplement's come without labels.
+
+    Raises:
+        LimbeckError: as `load_rows` and `load_corpus`.
+    """
+    recipe = stage.recipe
+    if stage.corpus is not None:
+        task = CORPUS
+        train = load_corpus(stage.corpus, tokenizer, recipe.max_length, progress=progress)
+    else:
+        task, rows = load_rows(recipe)
+        train = rows["train"]
+        # Masked text is its own label.
+        if stage.supplementary and task.label_column not in task.text_columns:
+            train = train.remove_columns(task.label_column)
+    encoded, truncated = encode(train, task, tokenizer, recipe.max_length, progress=progress)
+    return Rows(encoded, truncated, task.kind)

@@ -1,0 +1,77 @@
+"""What both models are shown in a step: the same mixture, the rows' numbers, dropout if asked for."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from tiny_trainers import make, steps_logged, still
+
+import tiny_runs as tiny
+from limbeck.capture import Request
+from limbeck.data import Collator
+from limbeck.recipe import Recipe
+from limbeck.teachers import Teacher
+
+
+def mixing(tmp_path, method: str, teacher=None, **changes):
+    """A trainer of a recipe's first stage whose teacher is the student's twin."""
+    stage = Recipe.load(method).stages()[0].recipe
+    student = still(3)
+    return make(
+        tmp_path,
+        teacher=teacher or copy.deepcopy(student),
+        student=student,
+        objectives=stage.objectives,
+        mixup=stage.mixup,
+        **changes,
+    )
+
+
+@pytest.mark.parametrize("method", ["l-ild-mixup", "cr-ild-released"])
+def test_both_models_see_the_same_mixture(tmp_path, method):
+    """Twins agree on it in the first step; on other mixtures they would not."""
+    trainer = mixing(tmp_path, method)
+    trainer.train()
+    first = steps_logged(trainer)[0]
+    assert first["term/attention"] == pytest.approx(0.0, abs=1e-6)
+    assert first["term/hidden"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_every_step_mixes_anew(tmp_path):
+    trainer = mixing(tmp_path, "cr-ild")
+    shown = []
+    given = trainer._mixture
+    trainer._mixture = lambda inputs, moment: shown.append(given(inputs, moment)) or shown[-1]
+    trainer.train()
+    assert len(shown) == 3
+    assert len({mixture.share for mixture in shown}) == 3
+    assert all(sorted(mixture.partner.tolist()) == [0, 1, 2, 3] for mixture in shown)
+
+
+def test_nothing_is_mixed_unless_asked(tmp_path):
+    trainer = make(tmp_path, method="rail-kd-l")
+    trainer.train()
+    batch = Collator(tiny.tokenizer())(list(tiny.rows(4)))
+    assert trainer._mixture(batch, trainer.moment_of(0)) is None
+
+
+def test_codir_remembers_every_row_of_an_epoch(tmp_path):
+    trainer = make(tmp_path, method="codir", count=10)
+    trainer.train()
+    memory = trainer.objectives["contrast"].memory
+    assert memory.labels.tolist() == [1 - row % 2 for row in range(10)]
+    assert memory.vectors.norm(dim=-1).tolist() == pytest.approx([1.0] * 10)
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+def test_a_teacher_s_dropout_stays_as_it_was_asked_for(tmp_path, dropout):
+    teacher = Teacher(tiny.bert(4), dropout=dropout)
+    trainer = make(tmp_path, method="kd-soft", teacher=teacher)
+    trainer.train()
+    assert teacher.model.training == dropout
+    batch = Collator(tiny.tokenizer())(list(tiny.rows(4)))
+    one, other = (teacher(batch, Request.of_logits()).logits for _ in range(2))
+    assert torch.equal(one, other) != dropout
+    assert all(weight.grad is None for weight in teacher.model.parameters())

@@ -1,0 +1,145 @@
+"""A mapping seen from some of its student layers alone, and the masses of transport."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from limbeck.errors import LimbeckError
+from limbeck.mapping import (
+    Mapping,
+    MappingSpec,
+    TransportMapping,
+    build_mapping,
+    update_masses,
+)
+from limbeck.mapping.transport import cheaper_layers_weigh_more
+from limbeck.moment import Moment
+
+
+def build(teacher: int = 8, student: int = 4, **spec: object) -> Mapping:
+    return build_mapping(MappingSpec(**spec), teacher_depth=teacher, student_depth=student)
+
+
+KINDS = [
+    {"kind": "uniform", "student_layers": "1..M"},
+    {"kind": "explicit", "layers": {1: 5, 2: [1, 2], 3: 7}},
+    {"kind": "buckets", "overlap": True},
+    {"kind": "random", "teacher_layers": "1..L-1"},
+    {"kind": "attention", "within": "buckets", "weigh": "sparsemax"},
+    {"kind": "last-to-last"},
+]
+
+
+@pytest.mark.parametrize("spec", KINDS, ids=lambda spec: spec["kind"])
+def test_some_layers_alone_see_what_they_see_among_all(spec):
+    mapping = build(**spec)
+    for epoch in range(3):
+        moment = Moment(seed=2, epoch=epoch)
+        whole = dict(zip(mapping.slots, mapping.rows(moment), strict=True))
+        for kept in (mapping.slots, mapping.slots[:1], mapping.slots[1:], mapping.slots[-1:]):
+            part = mapping.only(kept)
+            assert part.slots == kept
+            seen = dict(zip(part.slots, part.rows(moment), strict=True))
+            assert seen == {slot: whole[slot] for slot in kept}
+            assert part.active(moment) == tuple(sorted({k for row in seen.values() for k in row}))
+
+
+def test_a_draw_seen_twice_in_part_is_still_the_same():
+    mapping = build(kind="random", student_layers="1..M")
+    for epoch in range(5):
+        moment = Moment(epoch=epoch)
+        (alone,) = mapping.only((2, 3)).only((3,)).rows(moment)
+        assert alone == mapping.rows(moment)[2]
+
+
+def test_attention_alone_keeps_its_kind_of_weights():
+    mapping = build(kind="attention", weigh="sparsemax")
+    student = [torch.tensor([[9.0, 0.0]])]
+    teacher = {k: torch.tensor([[float(k == 3), 1.0]]) for k in range(1, 9)}
+    weights = mapping.only((2,)).weights(Moment(), student, teacher)
+    assert weights.tolist() == [[[0, 0, 1, 0, 0, 0, 0, 0]]]
+
+
+def test_transport_cannot_be_seen_in_part():
+    with pytest.raises(LimbeckError, match="cannot learn one after the other"):
+        build(kind="transport").only((1,))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"kind": "uniform", "read": "cls"}, "`read` goes with kind: attention"),
+        ({"kind": "buckets", "weigh": "softmax"}, "`weigh` goes with kind: attention"),
+        ({"kind": "attention", "layer_weights": "uniform"}, "goes with kind: transport"),
+        ({"kind": "transport", "combine": "sum"}, "`combine` has no effect"),
+        ({"kind": "transport", "weigh": "entmax"}, "`weigh` goes with kind: attention"),
+        ({"kind": "attention", "weigh": "max"}, "'softmax', 'sparsemax' or 'entmax'"),
+        ({"kind": "attention", "read": "max"}, "'cls', 'mean' or 'last'"),
+    ],
+)
+def test_keys_without_effect_are_refused(spec, message):
+    with pytest.raises(ValidationError, match=message):
+        MappingSpec(**spec)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"kind": "transport", "layer_weights": "learned"},
+        {"kind": "attention", "weigh": "entmax", "read": "mean"},
+        *KINDS,
+    ],
+    ids=str,
+)
+def test_a_written_mapping_is_read_as_the_same(spec):
+    mapping = MappingSpec(**spec)
+    assert MappingSpec(**mapping.model_dump()) == mapping
+
+
+# ---- transport ----
+
+
+def moved(mapping: TransportMapping, costs: list[list[float]]) -> torch.Tensor:
+    return mapping.flow(torch.tensor(costs))
+
+
+def test_equal_masses_that_stay():
+    mapping = TransportMapping((1, 2), (1, 2), learned=False)
+    # The diagonal is free: each layer's ½ goes there.
+    for _ in range(2):
+        assert moved(mapping, [[0.0, 1.0], [1.0, 0.0]]).tolist() == [[0.5, 0.0], [0.0, 0.5]]
+        update_masses([mapping])
+    assert mapping.new_masses() is None
+
+
+def test_learned_masses_by_hand():
+    mapping = TransportMapping((1, 2), (1, 2), learned=True)
+    assert moved(mapping, [[1.0, 9.0], [9.0, 3.0]]).tolist() == [[0.5, 0.0], [0.0, 0.5]]
+    update_masses([mapping])
+    # Moved ½·1 and ½·3; costs 1 and 3; weights 4/1 and 4/3, of their sum ¾ and ¼.
+    assert mapping.student_mass.tolist() == pytest.approx([0.75, 0.25])
+    assert mapping.teacher_mass.tolist() == pytest.approx([0.75, 0.25])
+    assert moved(mapping, [[1.0, 9.0], [9.0, 3.0]]).tolist() == [[0.75, 0.0], [0.0, 0.25]]
+    update_masses([mapping])
+    # Moved .75 and .75; costs 1 and 3 again: the same masses.
+    assert mapping.student_mass.tolist() == pytest.approx([0.75, 0.25])
+
+
+def test_mappings_of_the_same_layers_share_their_mean():
+    hidden, attention, other = (TransportMapping((1, 2), (1, 2), learned=True) for _ in range(3))
+    other.slots = (2, 3)
+    moved(hidden, [[1.0, 9.0], [9.0, 3.0]])  # ¾ and ¼
+    moved(attention, [[1.0, 9.0], [9.0, 1.0]])  # ½ and ½
+    moved(other, [[3.0, 9.0], [9.0, 1.0]])  # ¼ and ¾
+    update_masses([hidden, attention, other])
+    for mapping in (hidden, attention):
+        assert mapping.student_mass.tolist() == pytest.approx([0.625, 0.375])
+    assert other.student_mass.tolist() == pytest.approx([0.25, 0.75])
+
+
+def test_a_layer_without_any_cost_does_not_take_all_for_good():
+    weights = cheaper_layers_weigh_more(torch.tensor([0.0, 0.5]), torch.tensor([0.5, 0.5]))
+    assert weights.isfinite().all() and (weights > 0).all()
+    assert weights.sum().item() == pytest.approx(1.0)

@@ -1,0 +1,246 @@
+"""No key of a shipped recipe without effect: whichever is changed, the run becomes another.
+
+Each key in turn gets another valid value. What is compared of both: the stages, what the Trainer is
+told, the learned maps, what is asked of both models, which terms are at work with what weight, and
+their values over some steps, for models of equal and of different widths.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+import yaml
+from tiny_pairs import GIVEN, batch, bert
+
+from limbeck import catalog
+from limbeck.capture import Request, Trace, capture
+from limbeck.engine import training_arguments
+from limbeck.errors import LimbeckError
+from limbeck.mapping import MappingSpec
+from limbeck.mixup import Mixture, capture_mixed, draw
+from limbeck.moment import Moment
+from limbeck.objectives import ModelShape, Objectives, Shape
+from limbeck.objectives.spec import SPECS
+from limbeck.recipe import Recipe
+from limbeck.recipe.load import check
+
+# Names, not settings.
+ABOUT = set(catalog.HEADER) | {"formula"}
+# Skip and uniform, two names of one map, come last.
+KINDS = sorted(
+    get_args(MappingSpec.model_fields["kind"].annotation), key=("skip", "uniform").__contains__
+)
+# Another value for each key; where it depends, by the value it has.
+OTHER: dict[str, Any] = {
+    "weight": 0.123,
+    "pool": {"cls": "mean", "mean": "cls"},
+    "student_layers": {"1..M-1": "1..M", "1..M": "1..M-1", "M": "M-1", "0..M": "1..M"},
+    "teacher_layers": {"1..L": "2..L", "1..L-1": "2..L"},
+    "within": "all",
+    "overlap": False,
+    "combine": "sum",
+    "read": "mean",
+    "weigh": "entmax",
+    "layer_weights": "uniform",
+    "to": {128: 64, "teacher": "student", "student": "teacher"},
+    "sides": "both",
+    "share": "slot",
+    "start": "random",
+    "bias": False,
+    "when": "always",
+    "slots": "each",
+    "pairs": "sum",
+    "mean_over": {"all": "valid", "batch_and_features": "valid", "batch_and_classes": "batch"},
+    "temperature": 3,
+    "scale_by_t2": False,
+    "masked": "left_out",
+    "rows": "valid",
+    "of": {"query": "key", "key": "value", "value": "query"},
+    "window": 3,
+    "negatives": 1,
+    "momentum": 0.9,
+    "target": "mixed",
+    "end": 0.3,
+    "over": 0.7,
+    "by": "step",
+    "alpha": 5,
+    "partner": "permutation",
+    "at": "word_embeddings",
+    "dominant": False,
+    "terms": ["cosine"],
+    "wait": [],
+    "order": {"progressive": "stacked", "stacked": "progressive"},
+    "pick": "first",
+    "init": "teacher",
+    "epochs": 7,
+    "lr": 3e-3,
+    "batch_size": 5,
+    "lr_schedule": "linear",
+    "warmup": 0.3,
+    "teacher_dropout": False,
+}
+MOMENTS = [
+    Moment(seed=2, epoch=n, step=7 * n, progress=p, passes=n + 0.5)
+    for n, p in enumerate((0.05, 0.5, 0.7, 0.95))
+]
+
+
+def raw_of(method: str) -> dict[str, Any]:
+    """The shipped file as it is read, with what it leaves to the user."""
+    raw = yaml.safe_load(catalog.find(method).text)
+    for path, value in GIVEN.get(method, {}).items():
+        place(raw, path)[path.split(".")[-1]] = value
+    return raw
+
+
+def place(raw: dict[str, Any], path: str) -> dict[str, Any]:
+    """The mapping that a dotted key stands in."""
+    return functools.reduce(lambda found, key: found[key], path.split(".")[:-1], raw)
+
+
+def leaves(raw: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in raw.items():
+        if isinstance(value, dict) and key != "layers":
+            yield from leaves(value, f"{prefix}{key}.")
+        elif prefix or key not in ABOUT:
+            yield f"{prefix}{key}"
+
+
+def changes(raw: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
+    """The recipe with another value of this key; several where not all have to be valid.
+
+    What compares, and the kind of a mapping, take the keys along that the other one has.
+    """
+    *_, key = path.split(".")
+    value = place(raw, path)[key]
+    found: list[dict[str, Any]] = []
+    if key == "compare":
+        for name, spec in SPECS.items():
+            fields = {k: v for k, v in place(raw, path).items() if k in spec.model_fields}
+            found += [fields | {"compare": name}] if name != value else []
+    elif key == "kind":
+        keys = {k: v for k, v in place(raw, path).items() if k != "layers"}
+        found = [
+            {k: v for k, v in keys.items() if k in kept or k == "combine"} | {"kind": kind}
+            for kept in (set(keys), {"student_layers"}, set())
+            for kind in KINDS
+            if kind != value
+        ]
+    elif key == "layers":
+        other = {j: (k + 1 if isinstance(k, int) else k[:1]) for j, k in value.items()}
+        found = [place(raw, path) | {key: other}]
+    else:
+        other = OTHER[key]
+        other = other[value] if isinstance(other, dict) else other
+        found = [place(raw, path) | {key: other}]
+    for replaced in found:
+        changed = deepcopy(raw)
+        parent = place(changed, path)
+        parent.clear()
+        parent.update(deepcopy(replaced))
+        yield changed
+
+
+# ---- what a recipe comes to ----
+
+PAIRS = {"of 6 layers, wider": (6, 12), "of 12, as wide": (12, 8), "of 12, wider": (12, 12)}
+
+
+@functools.cache
+def models(pair: str) -> tuple[Any, Any]:
+    return bert(4, 8, seed=1), bert(*PAIRS[pair], seed=0)
+
+
+@functools.cache
+def examples(step: int) -> dict[str, torch.Tensor]:
+    """Other words each time under the same four numbers."""
+    return batch(extra=1, seed=step)
+
+
+@functools.cache
+def seen(step: int, pair: str, side: int, asked: Request, clean: Request, mixture: Any) -> Trace:
+    """A trace, made once for each thing that is asked."""
+    model = models(pair)[side]
+    with torch.no_grad():
+        if mixture is None:
+            return capture(model, examples(step), asked)
+        partner, share, at = mixture
+        return capture_mixed(
+            model, examples(step), asked, Mixture(torch.tensor(partner), share, at), clean
+        )
+
+
+def mixture_of(recipe: Recipe, moment: Moment) -> tuple | None:
+    if recipe.mixup is None:
+        return None
+    drawn = draw(recipe.mixup, 4, moment, torch.device("cpu"))
+    return tuple(drawn.partner.tolist()), drawn.share, drawn.at
+
+
+def losses(recipe: Recipe, pair: str) -> Any:
+    """What some steps of one stage come to on a pair of models, or why they do not."""
+    student, teacher = models(pair)
+    torch.manual_seed(5)
+    try:
+        shape = Shape(ModelShape.of(student), ModelShape.of(teacher), rows=4)
+        objectives = Objectives(recipe.objectives, shape, recipe.curriculum)
+        steps = []
+        for moment in MOMENTS:
+            asked = {side: objectives.request(side, moment) for side in ("student", "teacher")}
+            mixture = mixture_of(recipe, moment)
+            clean = objectives.request("clean", moment)
+            traces = (
+                seen(moment.step, pair, 0, asked["student"], clean, mixture),
+                seen(moment.step, pair, 1, asked["teacher"], Request(), mixture),
+            )
+            with torch.no_grad():
+                found = objectives(*traces, examples(moment.step), moment)
+            objectives.after_step()
+            steps.append({n: (objectives.weight(n, moment), v.item()) for n, v in found.items()})
+        return {name: tuple(w.shape) for name, w in objectives.named_parameters()}, steps
+    except LimbeckError as error:
+        return str(error)
+
+
+def outcome(recipe: Recipe) -> Iterator[Any]:
+    """Part by part, so that a comparison can end at the first difference."""
+    stages = recipe.stages()
+    yield len(stages), recipe.student, recipe.teacher_dropout
+    for stage in stages:
+        arguments = training_arguments(stage.recipe, Path("none"), select=stage.last)
+        yield {k: v for k, v in arguments.to_dict().items() if "dir" not in k}
+    for pair in PAIRS:
+        for stage in stages:
+            yield losses(stage.recipe, pair)
+
+
+def load(raw: dict[str, Any]) -> Recipe:
+    return check(deepcopy(raw), Recipe, known_tasks=())
+
+
+@pytest.mark.parametrize("method", catalog.names())
+def test_every_key_has_an_effect(method):
+    raw = raw_of(method)
+    own = list(outcome(load(raw)))
+    idle, refusals = [], {}
+    for path in leaves(raw):
+        for changed in changes(raw, path):
+            try:
+                recipe = load(changed)
+            except LimbeckError as error:
+                refusals.setdefault(path, str(error))
+                continue
+            refusals.pop(path, None)
+            if all(new == old for new, old in zip(outcome(recipe), own, strict=True)):
+                idle.append(path)
+            break
+    assert idle == []
+    # Some keys can have no other value beside the rest; the refusal has to name them.
+    for path, message in refusals.items():
+        assert path.split(".")[-1] in message

@@ -1,0 +1,127 @@
+"""CoDIR over several steps, its memory kept by a plain dict, and how negatives are drawn."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from inside import Inside, cosine, hard_label, mean, soft_label
+from tiny_pairs import batch, bert, build, terms
+
+from limbeck.moment import Moment
+from limbeck.objectives.contrast import Memory
+
+TEMPERATURE, MOMENTUM = 0.07, 0.5
+# Rows of each step; their labels, by turns, are as often 0 as 1.
+STEPS = [(0, 1, 2, 3), (4, 5, 6, 7), (1, 0, 7, 6), (3, 2, 5, 4), (0, 1, 2, 3)]
+
+
+def unit(vector: np.ndarray) -> np.ndarray:
+    return vector / math.sqrt(vector @ vector)
+
+
+def sentence(side: Inside, layers: range, example: int) -> np.ndarray:
+    """Means over an example's tokens, layer beside layer."""
+    tokens = side.real(example)
+    return np.concatenate([sum(side.hidden[k][example, tokens]) / len(tokens) for k in layers])
+
+
+def test_codir_over_several_steps():
+    student, teacher = bert(3, 8, seed=1), bert(6, 12, seed=0)
+    objectives = build("codir", student, teacher)
+    w_s, w_t = (w.detach().double().numpy() for w in objectives["contrast"].parameters())
+    assert w_s.shape == (128, 3 * 8) and w_t.shape == (128, 6 * 12)
+    memory: dict[int, tuple[np.ndarray, int]] = {}
+    counts = []
+    for step, rows in enumerate(STEPS):
+        examples = batch(seed=20 + step)
+        labels = [row % 2 for row in rows]
+        examples |= {"index": torch.tensor(rows), "labels": torch.tensor(labels)}
+        s, t = Inside.of_examples(student, examples), Inside.of_examples(teacher, examples)
+        losses, positives = [], []
+        for b in range(4):
+            anchor = w_s @ sentence(s, range(1, 4), b)
+            positives.append(unit(w_t @ sentence(t, range(1, 7), b)))
+            others = [vector for vector, label in memory.values() if label != labels[b]]
+            own = math.exp(cosine(anchor, positives[b]) / TEMPERATURE)
+            rest = sum(math.exp(cosine(anchor, other) / TEMPERATURE) for other in others)
+            losses.append(-math.log(own / (own + rest)))
+            counts.append(len(others))
+        found = terms(objectives, student, teacher, examples, Moment(seed=1, step=step))
+        assert {name: value.item() for name, value in found.items()} == pytest.approx(
+            {
+                "hard": hard_label(s, labels),
+                "soft": soft_label(s, t),
+                "contrast": mean(losses),
+            },
+            rel=2e-5,
+            abs=1e-6,
+        )
+        for row, label, vector in zip(rows, labels, positives, strict=True):
+            if row in memory:
+                vector = unit(MOMENTUM * memory[row][0] + (1 - MOMENTUM) * vector)
+            memory[row] = vector, label
+    assert counts[:8] == [0, 0, 0, 0, 2, 2, 2, 2] and counts[-1] == 4
+    assert {objectives.weight(name, Moment()) for name in found} == {1.0}
+
+
+def test_evaluation_leaves_the_memory_alone():
+    student, teacher = bert(3, 8, seed=1), bert(6, 12, seed=0)
+    objectives = build("codir", student, teacher).eval()
+    terms(objectives, student, teacher, batch())
+    assert objectives["contrast"].memory.labels.isnan().all()
+
+
+def filled() -> Memory:
+    """Ten rows of classes 0, 1, 2; row n points to place n."""
+    memory = Memory(12, 12, momentum=0.5)
+    rows = torch.arange(10)
+    memory.remember(rows, torch.eye(12)[:10], rows % 3)
+    return memory
+
+
+def drawn(count: int, labels: list[int], **moment: int) -> list[list[int]]:
+    """The rows drawn for each example."""
+    vectors = filled().draw(torch.tensor(labels), count, Moment(**moment))
+    return vectors.argmax(-1).tolist()
+
+
+def test_negatives_are_others_of_another_label_without_repetition():
+    for step in range(20):
+        for label, rows in zip([0, 2, 0, 1], drawn(3, [0, 2, 0, 1], step=step), strict=True):
+            assert len(set(rows)) == 3
+            assert all(row % 3 != label and row < 10 for row in rows)
+
+
+def test_a_draw_follows_seed_and_step_alone():
+    assert drawn(3, [0, 1], seed=1, step=4) == drawn(3, [0, 1], seed=1, step=4, epoch=2)
+    assert drawn(3, [0, 1], seed=1, step=4) != drawn(3, [0, 1], seed=1, step=5)
+    assert drawn(3, [0, 1], seed=1, step=4) != drawn(3, [0, 1], seed=2, step=4)
+
+
+def test_every_row_is_drawn_sooner_or_later():
+    rows = {row for step in range(50) for row in drawn(2, [0], step=step)[0]}
+    assert rows == {1, 2, 4, 5, 7, 8}
+
+
+@pytest.mark.parametrize(("asked", "given"), [(3, 3), (6, 6), (100, 6)])
+def test_as_many_as_there_are_for_every_label(asked, given):
+    """Rows of other labels: 6 for class 0 (4 rows of its own), 7 for the others."""
+    assert [len(rows) for rows in drawn(asked, [0, 1, 2])] == [given] * 3
+
+
+def test_a_memory_carries_labels_of_a_regression():
+    memory = Memory(3, 2, momentum=0.5)
+    memory.remember(torch.tensor([0, 2]), torch.eye(2), torch.tensor([0.5, 2.5]))
+    vectors = memory.draw(torch.tensor([2.5, 1.0]), 1, Moment())
+    assert vectors[0].tolist() == [[1.0, 0.0]]
+    assert vectors.shape == (2, 1, 2)
+
+
+def test_a_vector_moves_half_way():
+    memory = Memory(1, 2, momentum=0.5)
+    for vector in ([3.0, 0.0], [0.0, 5.0]):
+        memory.remember(torch.tensor([0]), torch.tensor([vector]), torch.tensor([1]))
+    assert memory.vectors[0].tolist() == pytest.approx([math.sqrt(0.5)] * 2)
