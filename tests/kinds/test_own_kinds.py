@@ -103,6 +103,13 @@ def test_plain_text(tmp_path):
         load_task(None, file, kind="masked", label_column="y")
 
 
+def test_a_known_task_keeps_its_kind(tmp_path):
+    (tmp_path / "lines.txt").write_text("a b\n" * 20)
+    for name, kind in (("ner", "masked"), ("sst2", "tokens")):
+        with pytest.raises(LimbeckError, match=f"'{name}' is of kind"):
+            load_task(name, tmp_path / "lines.txt", kind=kind)
+
+
 def test_a_copy_of_conll_2003_from_the_hub(tmp_path):
     # Tag ids in another order than the task's, as a repository may have them.
     names = ["O", "B-LOC", "B-PER"]

@@ -83,12 +83,14 @@ def _from_path(
     """Released files of a known task, or the user's own."""
     text_columns, label_column = columns
     known = TASKS.get(name) if name is not None else None
+    if known is not None:
+        as_kind(known, kind.name)  # refuses a known task of another kind
     if not kind.has_classes:
         return read_own_kind(
             name,
             path,
             kind,
-            known=known if known is not None and known.kind is kind else None,
+            known=known,
             text_columns=text_columns,
             label_column=label_column,
             seed=seed,
