@@ -25,7 +25,7 @@ ORDER = [
     {"students"},
     {"teachers"},
     {"cache"},
-    {"data"},
+    {"data", "execution"},
     {"recipe"},
     {"preflight"},
     {"engine"},

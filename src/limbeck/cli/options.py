@@ -36,6 +36,7 @@ SETTINGS = {
     "batch_size": "batch_size",
     "seed": "seed",
     "precision": "precision",
+    "attention": "attention",
 }
 
 _SETTING = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)

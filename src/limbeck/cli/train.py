@@ -35,6 +35,7 @@ Rate = Annotated[float | None, setting("lr", TRAINING)]
 BatchSize = Annotated[int | None, setting("batch_size", TRAINING)]
 Seed = Annotated[int | None, setting("seed", TRAINING)]
 Precision = Annotated[str | None, setting("precision", TRAINING)]
+Attention = Annotated[str | None, setting("attention", TRAINING)]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -70,6 +71,7 @@ def finetune(
     batch_size: BatchSize = None,
     seed: Seed = None,
     precision: Precision = None,
+    attention: Attention = None,
 ) -> None:
     """Train a model without a teacher: to make a teacher, or a student to compare with."""
     flags = flags_given(locals())
@@ -108,6 +110,7 @@ def distill(
     batch_size: BatchSize = None,
     seed: Seed = None,
     precision: Precision = None,
+    attention: Attention = None,
 ) -> None:
     """Distil a fine-tuned teacher into a smaller student, by a method's name or a recipe file."""
     flags = flags_given(locals())

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from limbeck.data import CorpusSpec
+from limbeck.execution import Attention, Precision
 from limbeck.mixup import MixupSpec
 from limbeck.objectives import CurriculumSpec, TermSpec
 from limbeck.schedules import Number
@@ -157,8 +158,15 @@ class RecipeFields(BaseModel):
         "linear", description="course of the learning rate after warm-up"
     )
     max_grad_norm: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
-    precision: Literal["fp32", "bf16"] = Field(
-        "fp32", description="type of matrix products; losses are fp32 either way"
+    precision: Precision = Field(
+        "fp32",
+        description="type of matrix products: fp32, bf16, or auto (bf16 where the device has it); "
+        "losses are fp32 either way",
+    )
+    attention: Attention = Field(
+        "auto",
+        description="attention implementation of both models: auto (the model's own; bf16 on a "
+        "processor: the faster by a short measurement), eager, sdpa, …",
     )
     group_by_length: bool = Field(True, description="batch examples of similar length")
     seed: int = Field(42, ge=0, description="seed of initialisation, order, dropout and draws")

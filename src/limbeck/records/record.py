@@ -126,6 +126,15 @@ class Examples(_Part):
     """Training rows that were given another class (`label_noise`)."""
 
 
+class Execution(_Part):
+    """How the arithmetic was carried out, with nothing left open."""
+
+    precision: Literal["fp32", "bf16"] | None = None
+    """Type of matrix products."""
+    attention: dict[str, str] = Field(default_factory=dict)
+    """`student`, `teacher` → attention implementation."""
+
+
 class Record(_Part):
     """Everything that is known about one run; the schema of `record.json`."""
 
@@ -140,6 +149,7 @@ class Record(_Part):
     recipe: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, str | None] = Field(default_factory=dict)
     hardware: dict[str, Any] = Field(default_factory=dict)
+    execution: Execution = Field(default_factory=Execution)
     examples: Examples = Field(default_factory=Examples)
     epochs: list[Epoch] = Field(default_factory=list)
     stages: list[StageFacts] = Field(default_factory=list)

@@ -27,6 +27,7 @@ from limbeck.run.folder import RunFolder, default_folder
 from limbeck.run.measure import Spent, cost, model_facts, stage_facts
 from limbeck.run.preflight import inspect_run
 from limbeck.run.report import report_run
+from limbeck.run.settle import settle
 from limbeck.students import load_model
 from limbeck.teachers import Teacher
 
@@ -91,11 +92,14 @@ def distill(
     began = time.perf_counter()
     set_seed(recipe.seed)
     assembly = assemble(recipe, live_teacher, progress=show)
+    given = recipe
+    recipe, execution = settle(given, assembly, folder, anew=overwrite)
     inspect_run(recipe, assembly, folder.path, show=show)
     if overwrite:
         folder.clear()
-    folder.begin(recipe)
-    record = _new_record(recipe, assembly)
+    folder.begin(given)
+    record = _new_record(given, assembly)
+    record.execution = execution
     record.save(folder.path)
     try:
         *before, last = recipe.stages()

@@ -1,0 +1,123 @@
+"""How the arithmetic of a run is carried out: the type of matrix products, the attention kernel.
+
+On the way of a training step: before `engine`. What is left open (`auto`) is settled here, once, when
+the models and a batch are at hand; the run's record keeps what it came to, and a continued run keeps
+to it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Literal
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from limbeck.capture import Request, capture
+from limbeck.errors import LimbeckError
+
+Precision = Literal["auto", "fp32", "bf16"]
+Attention = Literal[
+    "auto", "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"
+]
+
+# How often a kernel is timed, and what it has to save over the model's own to be taken.
+_REPEATS = 3
+_WORTH_IT = 0.95
+# The kernels differ in how they handle a row of scores, not in how many examples there are.
+_EXAMPLES = 8
+
+
+def settle_precision(wanted: Precision) -> Literal["fp32", "bf16"]:
+    """`auto`: bf16 where the device multiplies it in hardware, fp32 elsewhere."""
+    if wanted != "auto":
+        return wanted
+    return "bf16" if _has_bf16() else "fp32"
+
+
+def _has_bf16() -> bool:
+    if torch.cuda.is_available():
+        # Emulated bf16 (before Ampere) is slower than fp32.
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if torch.accelerator.is_available():
+        return False
+    found = torch.cpu.get_capabilities()
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
+
+
+def settle_attention(
+    model: PreTrainedModel,
+    wanted: str,
+    batch: Mapping[str, Tensor],
+    *,
+    precision: Literal["fp32", "bf16"],
+    setting: str,
+) -> str:
+    """Give the model its attention implementation and return its name.
+
+    Args:
+        wanted: an `Attention`. `auto` keeps the model's own, except for bf16 on a processor: there the backward
+            pass of the fused kernel can cost more than it saves, and a short measurement on `batch`
+            decides.
+        batch: rows of the task, as the model takes them.
+        setting: what the message calls the model: student or teacher.
+
+    Raises:
+        LimbeckError: the model or the machine has no such implementation.
+    """
+    own = str(model.config._attn_implementation)
+    if wanted != "auto":
+        _give(model, wanted, setting)
+        return wanted
+    if model.device.type != "cpu" or precision != "bf16" or own != "sdpa":
+        return own
+    few = {name: value[:_EXAMPLES] for name, value in batch.items()}
+    seconds = {}
+    for name in (own, "eager"):
+        _give(model, name, setting)
+        seconds[name] = _fastest(lambda: _pass(model, few))
+    chosen = "eager" if seconds["eager"] < _WORTH_IT * seconds[own] else own
+    _give(model, chosen, setting)
+    return chosen
+
+
+def _give(model: PreTrainedModel, name: str, setting: str) -> None:
+    try:
+        model.set_attn_implementation(name)
+    except (ValueError, ImportError) as error:
+        raise LimbeckError(
+            f"attention: {name} does not run in the {setting} ({type(model).__name__}): {error}",
+            "choose auto, eager or sdpa",
+        ) from None
+    if model.config._attn_implementation != name:
+        raise LimbeckError(
+            f"attention: a {type(model).__name__} ({setting}) has one attention of its own and "
+            f"cannot take {name}",
+            "choose auto",
+        )
+
+
+def _fastest(work: Callable[[], None]) -> float:
+    """Seconds of the fastest of a few runs, after one that warms up."""
+    work()
+    times = []
+    for _ in range(_REPEATS):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def _pass(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> None:
+    """Forward in bf16, and backward where the model learns; leaves no gradient and no random trace."""
+    learns = any(weight.requires_grad for weight in model.parameters())
+    with torch.random.fork_rng(devices=[]):
+        with torch.autocast("cpu", torch.bfloat16), nullcontext() if learns else torch.no_grad():
+            logits = capture(model, batch, Request.of_logits()).logits
+        if learns:
+            assert logits is not None  # asked for
+            logits.float().mean().backward()
+            model.zero_grad(set_to_none=True)

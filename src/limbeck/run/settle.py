@@ -1,0 +1,49 @@
+"""What a recipe leaves open about execution, settled once a run. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+from limbeck.errors import LimbeckError
+from limbeck.execution import settle_attention, settle_precision
+from limbeck.recipe import Recipe
+from limbeck.records import Execution, Record
+from limbeck.run.assemble import Assembly
+from limbeck.run.folder import RunFolder
+
+
+def settle(
+    recipe: Recipe, assembly: Assembly, folder: RunFolder, *, anew: bool
+) -> tuple[Recipe, Execution]:
+    """The recipe with nothing left open, and what that came to; the models are prepared by it.
+
+    What an earlier start of the run came to stays, so that a continued run computes alike; `anew`
+    asks again.
+
+    Raises:
+        LimbeckError: an attention implementation that a model or the machine does not have.
+    """
+    before = Execution() if anew else _before(folder)
+    precision = before.precision or settle_precision(recipe.precision)
+    train = assembly.encoded["train"]
+    batch = assembly.collator(list(train.select(range(min(recipe.batch_size, len(train))))))
+    models = {"student": assembly.student}
+    if assembly.teacher is not None:
+        models["teacher"] = assembly.teacher
+    attention = {
+        side: settle_attention(
+            model,
+            before.attention.get(side, recipe.attention),
+            batch,
+            precision=precision,
+            setting=side,
+        )
+        for side, model in models.items()
+    }
+    settled = recipe.model_copy(update={"precision": precision})
+    return settled, Execution(precision=precision, attention=attention)
+
+
+def _before(folder: RunFolder) -> Execution:
+    try:
+        return Record.load(folder.path).execution
+    except LimbeckError:
+        return Execution()
