@@ -23,6 +23,7 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from datasets import Dataset
@@ -143,6 +144,7 @@ def flow_share(
 ) -> dict[str, float]:
     """Seconds inside transport_flow, of both terms, as a share of the bert-emd step."""
     spent: list[float] = []
+    steps: list[float] = []
     solve = transport.transport_flow
 
     def timed(*tensors: torch.Tensor) -> torch.Tensor:
@@ -151,9 +153,7 @@ def flow_share(
         spent.append(time.perf_counter() - began)
         return flow
 
-    transport.transport_flow = timed  # type: ignore[assignment]
-    try:
-        steps: list[float] = []
+    with patch.object(transport, "transport_flow", timed):
         for _ in range(args.rounds):
             trainer = DistillationTrainer(
                 model(STUDENT_LAYERS),
@@ -163,8 +163,6 @@ def flow_share(
                 train_dataset=data,
             )
             steps += train(trainer)
-    finally:
-        transport.transport_flow = solve
     return {"transport_flow in a bert-emd step": 2 * median(spent) / median(steps)}
 
 

@@ -71,10 +71,8 @@ def layer_relation_kl(
         LimbeckError: batch, tokens or layers differ, or the mask does not fit.
     """
     valid = _check("layer_relation_kl", student, teacher, mask)
-    student, teacher = _clean(student, valid).flatten(0, 1), _clean(teacher, valid).flatten(0, 1)
-    everywhere = torch.ones(student.shape[:2], dtype=torch.bool, device=student.device)
-    per_token = _pair_rows(student, teacher, everywhere).mean(1).view(valid.shape)
-    return mean_over_batch(per_token.masked_fill(~valid, 0.0).sum(1), valid.sum(1))
+    student, teacher, everywhere = _token_by_token(student, teacher, valid)
+    return _token_rule(_pair_rows(student, teacher, everywhere).mean(1), valid)
 
 
 def layer_relation_mse(
@@ -88,11 +86,9 @@ def layer_relation_mse(
         LimbeckError: batch, tokens or layers differ, or the mask does not fit.
     """
     valid = _check("layer_relation_mse", student, teacher, mask)
-    student, teacher = _clean(student, valid).flatten(0, 1), _clean(teacher, valid).flatten(0, 1)
-    everywhere = torch.ones(student.shape[:2], dtype=torch.bool, device=student.device)
+    student, teacher, everywhere = _token_by_token(student, teacher, valid)
     totals, counts = _angle_errors(student, teacher, everywhere, 2 * student.shape[1] - 1)
-    per_token = (totals / counts.clamp(min=1)).view(valid.shape)
-    return mean_over_batch(per_token.masked_fill(~valid, 0.0).sum(1), valid.sum(1))
+    return _token_rule(totals / counts.clamp(min=1), valid)
 
 
 def _check(name: str, student: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
@@ -105,6 +101,20 @@ def _clean(hidden: Tensor, valid: Tensor) -> Tensor:
     """In float32 and zero at padding, whatever stands there, so that no gradient meets a NaN."""
     outside = ~valid.view(*valid.shape, *[1] * (hidden.dim() - 2))
     return at_least_float32(hidden).masked_fill(outside, 0.0)
+
+
+def _token_by_token(
+    student: Tensor, teacher: Tensor, valid: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Every token (B·N, layers, d) as an example whose parts, its layers, are all valid."""
+    student, teacher = _clean(student, valid).flatten(0, 1), _clean(teacher, valid).flatten(0, 1)
+    return student, teacher, torch.ones(student.shape[:2], dtype=torch.bool, device=student.device)
+
+
+def _token_rule(per_token: Tensor, valid: Tensor) -> Tensor:
+    """Values of all tokens (B·N) by the token rule."""
+    per_token = per_token.view(valid.shape).masked_fill(~valid, 0.0)
+    return mean_over_batch(per_token.sum(1), valid.sum(1))
 
 
 def _pair_rows(

@@ -22,7 +22,6 @@ from limbeck.kinds.base import (
     CUT,
     NO_LABEL,
     Batch,
-    Kind,
     Labels,
     Results,
     Rows,
@@ -31,14 +30,14 @@ from limbeck.kinds.base import (
     need_rows,
     truncated,
 )
-from limbeck.kinds.positions import SoftRule, hard_at_positions, soft_at_positions
+from limbeck.kinds.labelled import LabelledPositions
 
 # Devlin et al. 2019, §3.1: 15 % of the tokens, of which 80 % are hidden, 10 % another word and 10 %
 # left as they are.
 _SHARE, _HIDDEN, _REPLACED = 0.15, 0.8, 0.1
 
 
-class Masked(Kind):
+class Masked(LabelledPositions):
     """Masked-language modelling."""
 
     name = "masked"
@@ -95,17 +94,6 @@ class Masked(Kind):
             labels[row, chosen] = ids[row, chosen]
         drawn = {"input_ids": hidden, "labels": labels}
         return batch | {name: torch.from_numpy(new).to(device) for name, new in drawn.items()}
-
-    def hard_label(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Cross-entropy of logits (B, N, V) over each example's hidden words."""
-        need_labels(batch, self.label_names)
-        labels = batch["labels"]
-        return hard_at_positions(logits, labels, labels != NO_LABEL)
-
-    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
-        """The vocabulary's distribution at each example's hidden words."""
-        need_labels(batch, self.label_names)
-        return soft_at_positions(student, teacher, batch["labels"] != NO_LABEL, rule)
 
     def answers(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
         """By example: sum of negative log likelihoods, number of hidden words, how many found."""

@@ -21,15 +21,13 @@ from limbeck.kinds.base import (
     CUT,
     NO_LABEL,
     Batch,
-    Kind,
     Labels,
     Results,
     Rows,
     TaskLike,
-    need_labels,
     truncated,
 )
-from limbeck.kinds.positions import SoftRule, hard_at_positions, soft_at_positions
+from limbeck.kinds.labelled import LabelledPositions
 from limbeck.kinds.sentence import SENTENCE, constant_class
 from limbeck.kinds.tokens import padded_labels
 
@@ -39,7 +37,7 @@ _LONGEST = 10
 _NO_NUMBER = -1.0
 
 
-class Text(Kind):
+class Text(LabelledPositions):
     """Classification and regression by generated label words."""
 
     name = "text"
@@ -86,17 +84,6 @@ class Text(Kind):
             order = torch.argsort((~valid).int(), dim=1, stable=True)
             padded["labels"] = padded["labels"].gather(1, order)
         return padded
-
-    def hard_label(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Cross-entropy of the decoder's logits (B, T, V) over each example's target tokens."""
-        need_labels(batch, self.label_names)
-        labels = batch["labels"]
-        return hard_at_positions(logits, labels, labels != NO_LABEL)
-
-    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
-        """The vocabulary's distribution at each target token, both sides reading the right ones."""
-        need_labels(batch, self.label_names)
-        return soft_at_positions(student, teacher, batch["labels"] != NO_LABEL, rule)
 
     def answers(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
         """Greedily generated token ids (B, T)."""

@@ -27,7 +27,6 @@ from limbeck.kinds.base import (
     CUT,
     NO_LABEL,
     Batch,
-    Kind,
     Labelled,
     Labels,
     Results,
@@ -38,7 +37,7 @@ from limbeck.kinds.base import (
     pad_column,
     truncated,
 )
-from limbeck.kinds.positions import SoftRule, hard_at_positions, soft_at_positions
+from limbeck.kinds.labelled import LabelledPositions
 
 _ENTITY_SCORES = {
     "f1": entities.f1_score,
@@ -57,7 +56,7 @@ def metrics_for_tags(tags: Sequence[str]) -> tuple[tuple[str, ...], str]:
     return ("accuracy",), "accuracy"
 
 
-class Tokens(Kind):
+class Tokens(LabelledPositions):
     """Token classification."""
 
     name = "tokens"
@@ -125,17 +124,6 @@ class Tokens(Kind):
     def head_labels(self, task: Labelled) -> tuple[str, ...]:
         """The tags."""
         return task.labels
-
-    def hard_label(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Cross-entropy of logits (B, N, C) over each example's labelled positions."""
-        need_labels(batch, self.label_names)
-        labels = batch["labels"]
-        return hard_at_positions(logits, labels, labels != NO_LABEL)
-
-    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
-        """The tag distributions at each example's labelled positions."""
-        need_labels(batch, self.label_names)
-        return soft_at_positions(student, teacher, batch["labels"] != NO_LABEL, rule)
 
     def answers(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
         """The likeliest tag of each labelled position in order, then −100."""

@@ -8,7 +8,7 @@ from limbeck.objectives.base import Objective
 from limbeck.objectives.curriculum import CurriculumSpec
 from limbeck.objectives.group import Objectives
 from limbeck.objectives.hidden import LayerMatch
-from limbeck.objectives.mapped import MappedTerm
+from limbeck.objectives.matched import MappedTerm
 from limbeck.objectives.predictions import HardLabel, SoftLabel
 from limbeck.objectives.shape import ModelShape, Shape
 from limbeck.objectives.spec import (

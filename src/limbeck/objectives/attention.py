@@ -13,7 +13,7 @@ from limbeck import functional as F
 from limbeck.capture import Seen, Trace
 from limbeck.capture.request import What
 from limbeck.errors import LimbeckError
-from limbeck.objectives.mapped import MappedTerm, Masks
+from limbeck.objectives.matched import MappedTerm, Masks
 from limbeck.objectives.shape import Shape
 from limbeck.objectives.spec import AttentionSpec, RelationSpec
 

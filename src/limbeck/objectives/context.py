@@ -12,7 +12,7 @@ from torch import Tensor
 from limbeck import functional as F
 from limbeck.capture import Seen
 from limbeck.errors import LimbeckError
-from limbeck.objectives.mapped import MappedTerm, Masks
+from limbeck.objectives.matched import MappedTerm, Masks
 from limbeck.objectives.shape import Shape
 from limbeck.objectives.spec import LayerRelationSpec, WordRelationSpec
 

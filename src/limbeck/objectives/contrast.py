@@ -12,7 +12,7 @@ from limbeck.capture import Seen, Trace
 from limbeck.errors import LimbeckError
 from limbeck.moment import Moment
 from limbeck.objectives.hidden import build_projections
-from limbeck.objectives.mapped import MappedTerm, Masks
+from limbeck.objectives.mapped import Mapped
 from limbeck.objectives.shape import Shape
 from limbeck.objectives.spec import ContrastSpec
 
@@ -59,7 +59,7 @@ class Memory(nn.Module):
         self.labels[rows] = labels.float()
 
 
-class Contrast(MappedTerm):
+class Contrast(Mapped):
     """info_nce of the mapped layers' sentence vectors, side by side, mapped to one width.
 
     The positive is the teacher's vector of the same example; the negatives are the teacher's of
@@ -120,10 +120,6 @@ class Contrast(MappedTerm):
         if self.training:
             self.memory.remember(batch["index"], positive.detach(), labels)
         return loss
-
-    def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
-        """Not used: the sentence is compared with a memory, not layer by layer."""
-        raise NotImplementedError
 
     def _refuse(self, batch: Batch[str, Tensor]) -> None:
         if "index" not in batch:

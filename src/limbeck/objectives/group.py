@@ -23,7 +23,7 @@ from limbeck.objectives.context import LayerRelation, WordRelation
 from limbeck.objectives.contrast import Contrast
 from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
 from limbeck.objectives.hidden import LayerMatch
-from limbeck.objectives.mapped import MappedTerm
+from limbeck.objectives.mapped import Mapped
 from limbeck.objectives.predictions import HardLabel, SoftLabel
 from limbeck.objectives.shape import Shape
 from limbeck.objectives.spec import (
@@ -84,7 +84,7 @@ class Objectives(nn.Module):
         problems = []
         for name in spec.terms:
             term = dict(self.terms.items()).get(name)
-            if isinstance(term, MappedTerm):
+            if isinstance(term, Mapped):
                 layers |= set(term.mapping.slots)
                 if term.together:
                     problems.append(
@@ -125,7 +125,7 @@ class Objectives(nn.Module):
     def _has_layers(self, name: str, moment: Moment) -> bool:
         """Whether any of a term's layers learns at a moment, as it sees it."""
         term = self[name]
-        if moment.layers is None or not isinstance(term, MappedTerm):
+        if moment.layers is None or not isinstance(term, Mapped):
             return True
         return any(layer in moment.layers for layer in term.mapping.slots)
 

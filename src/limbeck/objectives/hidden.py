@@ -13,7 +13,7 @@ from limbeck.capture import Seen
 from limbeck.errors import LimbeckError
 from limbeck.mapping import Mapping, MappingSpec
 from limbeck.moment import Moment
-from limbeck.objectives.mapped import MappedTerm, Masks
+from limbeck.objectives.matched import MappedTerm, Masks
 from limbeck.objectives.shape import ModelShape, Shape
 from limbeck.objectives.spec import LayerSpec
 from limbeck.projections import Projections, ProjectSpec

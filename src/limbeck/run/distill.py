@@ -102,16 +102,7 @@ def distill(
     record.execution = execution
     record.save(folder.path)
     try:
-        *before, last = recipe.stages()
-        spent = []
-        for stage in before:
-            spent.append(
-                Spent.by(_train(recipe, stage, assembly, folder, show=show), stage, assembly)
-            )
-            # A trainer and its callbacks hold each other; its optimiser need not wait for the next.
-            gc.collect()
-        trainer = _train(recipe, last, assembly, folder, show=show)
-        spent.append(Spent.by(trainer, last, assembly))
+        trainer, spent = _train_all(recipe, assembly, folder, show=show)
         _finish(recipe, assembly, folder, trainer, record, spent, began)
     except Exception as error:
         record.fail(error)
@@ -140,6 +131,20 @@ def _new_record(recipe: Recipe, assembly: Assembly) -> Record:
             relabelled=recipe.conditions.relabelled(len(assembly.encoded["train"])),
         ),
     )
+
+
+def _train_all(
+    recipe: Recipe, assembly: Assembly, folder: RunFolder, *, show: bool
+) -> tuple[DistillationTrainer, list[Spent]]:
+    """One stage after the other: the last one's trainer, and what each has cost."""
+    *before, last = recipe.stages()
+    spent = []
+    for stage in before:
+        spent.append(Spent.by(_train(recipe, stage, assembly, folder, show=show), stage, assembly))
+        # A trainer and its callbacks hold each other; its optimiser need not wait for the next.
+        gc.collect()
+    trainer = _train(recipe, last, assembly, folder, show=show)
+    return trainer, [*spent, Spent.by(trainer, last, assembly)]
 
 
 def _train(

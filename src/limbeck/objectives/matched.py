@@ -1,0 +1,103 @@
+"""Mapped layers compared pair by pair: a distance each, weighed as the mapping says, and added up.
+
+Part of `limbeck.objectives`. A subclass says what it sees of a layer and how two such things are
+compared.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping as Batch
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from limbeck.capture import Trace
+from limbeck.mapping import Mapping, TransportMapping, pairs
+from limbeck.moment import Moment
+from limbeck.objectives.mapped import Mapped
+
+
+class Masks(NamedTuple):
+    """Which positions count, (B, N) true for real tokens: of the queries, and of the keys."""
+
+    tokens: Tensor
+    keys: Tensor
+
+
+class MappedTerm(Mapped):
+    """Layers of both sides that a mapping brings together and a distance compares."""
+
+    @abstractmethod
+    def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
+        """Two representations compared, a scalar."""
+
+    def compare(
+        self, states: dict[int, Tensor], targets: dict[int, Tensor], masks: Masks
+    ) -> Tensor:
+        """By student layer its state and its target; the distances, (S)."""
+        found = [self.distance(states[layer], targets[layer], masks) for layer in states]
+        return torch.stack(found)
+
+    def shared_map(self, side: str, hidden: Tensor) -> Tensor:
+        """A map that serves all layers of a side, applied before they are mixed; none here."""
+        return hidden
+
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
+    ) -> Tensor:
+        """The sum, or mean, of the mapped layers' distances."""
+        mapping = self._mapping_at(moment)
+        masks = self._masks(student)
+        states = {j: self.shared_map("student", self.read(student, j)) for j in mapping.slots}
+        layers = {
+            k: self.shared_map("teacher", self.read(teacher, k)) for k in mapping.active(moment)
+        }
+        if isinstance(mapping, TransportMapping):
+            distances = self._transported(mapping, states, layers, masks)
+        elif self.spec.mapping.combine == "costs":
+            distances = self._costs(mapping, states, layers, masks, moment)
+        else:
+            targets = self._targets(mapping, states, layers, (student, teacher), moment)
+            distances = self.compare(states, targets, masks)
+        return distances.mean() if self.spec.pairs == "mean" else distances.sum()
+
+    def _masks(self, student: Trace) -> Masks:
+        if self.stack == "cross":
+            return Masks(student.mask("decoder"), student.mask("cross"))
+        return Masks(student.mask(self.stack), student.mask(self.stack))
+
+    def _costs(
+        self,
+        mapping: Mapping,
+        states: dict[int, Tensor],
+        layers: dict[int, Tensor],
+        masks: Masks,
+        moment: Moment,
+    ) -> Tensor:
+        """Per slot Σ_k w_jk · distance(h_S^j, h_T^k): comparisons are weighted, not layers."""
+        weights = mapping.weights(moment, list(states.values()), layers)
+        assert not isinstance(weights, Tensor)  # MappingSpec refuses attention with costs
+        totals: dict[int, list[Tensor]] = {j: [] for j in mapping.slots}
+        for number, layer, weight in pairs(weights):
+            slot = mapping.slots[number]
+            cost = self.compare({slot: states[slot]}, {slot: layers[layer]}, masks)
+            totals[slot].append(weight * cost.squeeze(0))
+        return torch.stack([torch.stack(row).sum() for row in totals.values()])
+
+    def _transported(
+        self,
+        mapping: TransportMapping,
+        states: dict[int, Tensor],
+        layers: dict[int, Tensor],
+        masks: Masks,
+    ) -> Tensor:
+        """Per slot Σ_k f_jk · distance(h_S^j, h_T^k), f the flow of least total cost."""
+        costs = torch.stack(
+            [
+                torch.stack([self.distance(state, target, masks) for target in layers.values()])
+                for state in states.values()
+            ]
+        )
+        return (mapping.flow(costs) * costs).sum(1)
