@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from limbeck.cli.cache import cache
 from limbeck.cli.console import show_notes, show_problems, show_stopped
 from limbeck.cli.evaluate import evaluate
 from limbeck.cli.methods import methods
@@ -89,6 +90,7 @@ app.command(cls=ManyValues)(finetune)
 app.command(cls=ManyValues)(distill)
 app.command(cls=ManyValues)(evaluate)
 app.command(cls=ManyValues)(table)
+app.add_typer(cache, name="cache")
 
 
 def _show_version(asked: bool) -> None:

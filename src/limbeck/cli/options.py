@@ -37,6 +37,7 @@ SETTINGS = {
     "seed": "seed",
     "precision": "precision",
     "attention": "attention",
+    "cache": "cache",
 }
 
 _SETTING = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)

@@ -35,6 +35,7 @@ Rate = Annotated[float | None, setting("lr", TRAINING)]
 BatchSize = Annotated[int | None, setting("batch_size", TRAINING)]
 Seed = Annotated[int | None, setting("seed", TRAINING)]
 Precision = Annotated[str | None, setting("precision", TRAINING)]
+Cache = Annotated[str | None, setting("cache", TRAINING)]
 Attention = Annotated[str | None, setting("attention", TRAINING)]
 Out = Annotated[
     Path | None,
@@ -111,6 +112,7 @@ def distill(
     seed: Seed = None,
     precision: Precision = None,
     attention: Attention = None,
+    cache: Cache = None,
 ) -> None:
     """Distil a fine-tuned teacher into a smaller student, by a method's name or a recipe file."""
     flags = flags_given(locals())

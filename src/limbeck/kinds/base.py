@@ -85,6 +85,8 @@ class Kind(ABC):
     """Whether each row is of one class (or has one number)."""
     constant: ClassVar[bool] = False
     """Whether a model answers the same about an example in every epoch, with one row of logits."""
+    redrawn: ClassVar[bool] = False
+    """Whether a model reads other tokens of an example in every epoch."""
     scoring_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of an encoded split that only `results` reads: they never reach a batch."""
 

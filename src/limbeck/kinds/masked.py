@@ -43,6 +43,7 @@ class Masked(LabelledPositions):
     name = "masked"
     summary = "words hidden from a text; scored by the share found, and perplexity"
     auto = AutoModelForMaskedLM
+    redrawn = True
 
     def features(self, task: TaskLike) -> dict[str, Any]:
         """Text alone: it is its own label."""

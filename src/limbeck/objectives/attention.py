@@ -39,6 +39,11 @@ class AttentionMatch(MappedTerm):
                 "(recipe minilmv2)",
             )
 
+    @property
+    def sees_padding(self) -> bool:
+        """Where a release counts padded queries, or masked scores as zeros."""
+        return self.spec.rows == "all" or self.spec.masked == "zero"
+
     def seen(self, layer: int) -> Seen:
         """The layer's attention: probabilities (B, H, Q, K), or scores."""
         what: What = "probabilities" if self.spec.compare == "attention_kl" else "scores"

@@ -19,9 +19,23 @@ NOTHING = Request()
 class Objective(nn.Module, ABC):
     """One named term."""
 
+    @property
+    def sees_padding(self) -> bool:
+        """Whether what stands at padding counts, as it does in some releases."""
+        return False
+
+    @property
+    def sees_differences(self) -> bool:
+        """Whether it looks at differences of nearly equal states, where float16 has no digits."""
+        return False
+
     @abstractmethod
     def request(self, side: str, moment: Moment) -> Request:
         """What this term needs of the `student` or the `teacher` at `moment`."""
+
+    def ever(self, side: str) -> Request:
+        """What this term may need of one side at any moment of a run."""
+        return self.request(side, Moment(seed=0))
 
     @abstractmethod
     def forward(

@@ -22,6 +22,11 @@ class WordRelation(MappedTerm):
 
     spec: WordRelationSpec
 
+    @property
+    def sees_differences(self) -> bool:
+        """Angles are those of differences to a centre."""
+        return self.spec.compare == "word_relation_mse"
+
     def seen(self, layer: int) -> Seen:
         """All tokens' hidden states."""
         return Seen("hidden", layer, None, self.stack)
@@ -56,6 +61,11 @@ class LayerRelation(MappedTerm):
     def together(self) -> bool:
         """A layer is compared with the others."""
         return True
+
+    @property
+    def sees_differences(self) -> bool:
+        """Angles are those of differences to a centre."""
+        return self.spec.compare == "layer_relation_mse"
 
     def seen(self, layer: int) -> Seen:
         """All tokens' hidden states."""

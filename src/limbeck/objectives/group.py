@@ -139,6 +139,20 @@ class Objectives(nn.Module):
         active = self.active(moment).items()
         return reduce(or_, (self[name].request(side, at) for name, at in active), Request())
 
+    def ever(self, side: str) -> Request:
+        """What all terms together may need of one side at any moment of a run."""
+        return reduce(or_, (self[name].ever(side) for name in self.terms), Request())
+
+    @property
+    def sees_padding(self) -> list[str]:
+        """The terms for which what stands at padding counts."""
+        return [name for name in self.terms if self[name].sees_padding]
+
+    def differences(self, side: str) -> Request:
+        """What terms that look at small differences may need of one side."""
+        found = (self[name].ever(side) for name in self.terms if self[name].sees_differences)
+        return reduce(or_, found, Request())
+
     def active_layers(self, moment: Moment) -> dict[str, list[list[int]]]:
         """[student layer, teacher layer] pairs of every active term that has layers."""
         active = self.active(moment).items()

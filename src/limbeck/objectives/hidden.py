@@ -57,6 +57,11 @@ class LayerMatch(MappedTerm):
         return Seen("hidden", layer, self.spec.pool, self.stack)
 
     @property
+    def sees_padding(self) -> bool:
+        """Where a release's mean runs over all positions."""
+        return self.spec.mean_over == "all"
+
+    @property
     def together(self) -> bool:
         """Side by side they are one vector."""
         return self.spec.slots == "joined"

@@ -82,7 +82,15 @@ class Mapped(Objective):
         mapping = self._mapping_at(moment)
         if side not in ("student", "teacher"):
             return Request()
-        layers = mapping.slots if side == "student" else mapping.active(moment)
+        return self._asked(mapping.slots if side == "student" else mapping.active(moment))
+
+    def ever(self, side: str) -> Request:
+        """Every layer that a draw or a curriculum may come to."""
+        if side not in ("student", "teacher"):
+            return Request()
+        return self._asked(self.mapping.slots if side == "student" else self.mapping.candidates)
+
+    def _asked(self, layers: tuple[int, ...]) -> Request:
         asked = Request(frozenset(self.seen(layer) for layer in layers))
         return asked if self.reader is None else asked | self.reader.request(layers)
 

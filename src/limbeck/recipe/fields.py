@@ -168,6 +168,14 @@ class RecipeFields(BaseModel):
         description="attention implementation of both models: auto (the model's own; bf16 on a "
         "processor: the faster by a short measurement), eager, sdpa, …",
     )
+    cache: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="store what the teacher says of the training rows and read it back in every "
+        "epoch and run: auto (where it saves time and fits), always, never",
+    )
+    cache_limit: float = Field(
+        20.0, gt=0, description="GiB of stored answers; the longest unused go first"
+    )
     group_by_length: bool = Field(True, description="batch examples of similar length")
     seed: int = Field(42, ge=0, description="seed of initialisation, order, dropout and draws")
     patience: int | None = Field(

@@ -133,6 +133,8 @@ class Execution(_Part):
     """Type of matrix products."""
     attention: dict[str, str] = Field(default_factory=dict)
     """`student`, `teacher` → attention implementation."""
+    answers: dict[str, Literal["stored", "live"]] = Field(default_factory=dict)
+    """Number of a stage → where its teacher's answers came from."""
 
 
 class Record(_Part):

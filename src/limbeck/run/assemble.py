@@ -43,6 +43,8 @@ class Assembly:
     first_rows: Rows | None = None
     first_teacher: Teacher | None = None
     first_teacher_tokenizer: PreTrainedTokenizerBase | None = None
+    stored: dict[int, Teacher] = field(default_factory=dict)
+    """By number of a stage the teacher whose answers were stored for it."""
 
     def rows_of(self, stage: Stage) -> Rows:
         """What a stage trains on."""
@@ -54,6 +56,8 @@ class Assembly:
         """Whom a stage learns from; None if its terms look at no teacher."""
         if not stage.recipe.needs_teacher:
             return None
+        if stage.number in self.stored:
+            return self.stored[stage.number]
         if not stage.last and self.first_teacher is not None:
             return self.first_teacher
         if stage.same_rows or self.live_teacher is None:

@@ -23,6 +23,7 @@ from limbeck.kinds import LOWER_IS_BETTER
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import Best, Epoch, Examples, Numbers, Record, hardware, versions, write_whole
 from limbeck.run.assemble import Assembly, assemble
+from limbeck.run.caching import store_answers
 from limbeck.run.folder import RunFolder, default_folder
 from limbeck.run.measure import Spent, cost, model_facts, stage_facts
 from limbeck.run.preflight import inspect_run
@@ -102,6 +103,8 @@ def distill(
     record.execution = execution
     record.save(folder.path)
     try:
+        record.execution = store_answers(recipe, assembly, execution, show=show)
+        record.save(folder.path)
         trainer, spent = _train_all(recipe, assembly, folder, show=show)
         _finish(recipe, assembly, folder, trainer, record, spent, began)
     except Exception as error:

@@ -9,6 +9,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from limbeck import evaluation
+from limbeck.cache import CachedTeacher
 from limbeck.data import CORPUS
 from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
@@ -16,6 +17,7 @@ from limbeck.evaluation import latencies
 from limbeck.recipe import Stage
 from limbeck.records import Cost, ModelFacts, Record, StageFacts, TeacherFacts
 from limbeck.run.assemble import Assembly
+from limbeck.teachers import Teacher
 
 # A backward pass computes two products for each one of the forward pass.
 _TRAINING_OVER_FORWARD = 3
@@ -104,9 +106,14 @@ def stage_facts(spent: Spent, assembly: Assembly) -> StageFacts:
         steps=spent.steps,
         student_examples=spent.examples,
         student_flops=student * spent.examples,
-        teacher_flops=asked * spent.examples,
+        teacher_flops=asked * _answered_live(teacher, spent),
         seconds=spent.training_seconds,
     )
+
+
+def _answered_live(teacher: Teacher | None, spent: Spent) -> float:
+    """Examples the teacher was run on; those whose answers lay stored cost nothing."""
+    return teacher.fresh if isinstance(teacher, CachedTeacher) else spent.examples
 
 
 def cost(spent: Sequence[Spent], stages: Sequence[StageFacts], total_seconds: float) -> Cost:

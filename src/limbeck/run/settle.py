@@ -39,7 +39,8 @@ def settle(
         for side, model in models.items()
     }
     settled = recipe.model_copy(update={"precision": precision})
-    return settled, Execution(precision=precision, attention=attention)
+    update = {"precision": precision, "attention": attention}
+    return settled, before.model_copy(update=update)
 
 
 def _before(folder: RunFolder) -> Execution:

@@ -1,0 +1,26 @@
+"""What a teacher says of the training rows, computed once: kept in memory or on disk.
+
+On the way of a training step: stands where the live teacher stands.
+"""
+
+from limbeck.cache.build import build
+from limbeck.cache.columns import Ask, Layout
+from limbeck.cache.estimate import Estimate, measure
+from limbeck.cache.fingerprint import fingerprint
+from limbeck.cache.read import CachedTeacher
+from limbeck.cache.remembering import RememberingTeacher
+from limbeck.cache.store import Entry, Store, default_store
+
+__all__ = [
+    "Ask",
+    "CachedTeacher",
+    "Entry",
+    "Estimate",
+    "Layout",
+    "RememberingTeacher",
+    "Store",
+    "build",
+    "default_store",
+    "fingerprint",
+    "measure",
+]

@@ -1,0 +1,188 @@
+"""How a teacher's answers about one example lie in a table: one column for each thing seen.
+
+Part of `limbeck.cache`. A pooled state has one size for all examples; token states, attention and
+relations have the example's own number of tokens N in their shape and are stored without padding.
+Hidden states and attention are float16 unless exactness is asked for, the answers to the task
+float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from datasets import Features, LargeList, List, Value
+from torch import Tensor
+
+from limbeck.capture import Request, Seen, Trace
+
+# In a shape: as many as the example has tokens.
+TOKENS = None
+Size = int | None
+INDEX = "index"
+LOGITS = "logits"
+
+# Above it float16 has no number.
+LARGEST_FLOAT16 = 65504.0
+
+
+class Ask(NamedTuple):
+    """What a run may ask of the teacher, and which part of it float16 is too coarse for."""
+
+    request: Request
+    exact: frozenset[Seen] = frozenset()
+
+    def __or__(self, other: Ask) -> Ask:
+        return Ask(self.request | other.request, self.exact | other.exact)
+
+    def names(self) -> list[str]:
+        """In words, sorted."""
+        words = [f"{seen}{' (float32)' * (seen in self.exact)}" for seen in self.request.items]
+        return sorted(words) + ["logits"] * self.request.logits
+
+
+@dataclass(frozen=True)
+class Column:
+    """One stored quantity.
+
+    Attributes:
+        name: in the table.
+        shape: of one example; `TOKENS` stands for its own number of tokens.
+        dtype: float16 or float32.
+        seen: what it is; None for the logits.
+    """
+
+    name: str
+    shape: tuple[Size, ...]
+    dtype: Literal["float16", "float32"]
+    seen: Seen | None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every example takes the same room."""
+        return TOKENS not in self.shape
+
+    def sizes(self, tokens: int) -> tuple[int, ...]:
+        """The shape of an example of so many tokens."""
+        return tuple(tokens if size is TOKENS else size for size in self.shape)
+
+    def bytes(self, tokens: np.ndarray) -> int:
+        """Room of examples of these lengths."""
+        fixed = prod(size for size in self.shape if size is not TOKENS)
+        power = sum(size is TOKENS for size in self.shape)
+        return int(fixed * (tokens.astype(np.int64) ** power).sum() * self._itemsize)
+
+    @property
+    def _itemsize(self) -> int:
+        return np.dtype(self.dtype).itemsize
+
+    def of(self, trace: Trace) -> Tensor:
+        """The tensor of a batch, (B, …)."""
+        if self.seen is not None:
+            return trace[self.seen]
+        assert trace.logits is not None  # asked for
+        return trace.logits
+
+    @property
+    def feature(self) -> List | LargeList:
+        """Its type in the table: values in one row, flat."""
+        value = Value(self.dtype)
+        if self.fixed:
+            return List(value, length=prod(self.sizes(0)))
+        return LargeList(value)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All columns of a store, those of a request."""
+
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def of(cls, trace: Trace, ask: Ask) -> Layout:
+        """The columns that hold what was asked, by the trace of a batch."""
+        columns = [_column(seen, trace[seen], seen in ask.exact) for seen in ask.request.items]
+        columns.sort(key=lambda column: column.name)
+        if trace.logits is not None:
+            per_token = trace.logits.dim() == 3
+            shape: tuple[Size, ...] = (TOKENS,) if per_token else ()
+            columns.append(Column(LOGITS, (*shape, trace.logits.shape[-1]), "float32", None))
+        return cls(tuple(columns))
+
+    @classmethod
+    def read(cls, columns: list[dict[str, Any]]) -> Layout:
+        """From what `written` gave."""
+        return cls(
+            tuple(
+                Column(
+                    column["name"],
+                    tuple(column["shape"]),
+                    column["dtype"],
+                    None if column["seen"] is None else Seen(*column["seen"]),
+                )
+                for column in columns
+            )
+        )
+
+    def written(self) -> list[dict[str, Any]]:
+        """As JSON can keep it."""
+        return [
+            {"name": c.name, "shape": list(c.shape), "dtype": c.dtype, "seen": c.seen and [*c.seen]}
+            for c in self.columns
+        ]
+
+    @property
+    def features(self) -> Features:
+        """The table's schema."""
+        return Features(
+            {INDEX: Value("int64")} | {column.name: column.feature for column in self.columns}
+        )
+
+    def bytes(self, tokens: np.ndarray) -> int:
+        """Room of examples of these lengths."""
+        return sum(column.bytes(tokens) for column in self.columns)
+
+
+def _column(seen: Seen, value: Tensor, exact: bool) -> Column:
+    shape: tuple[Size, ...]
+    if seen.what != "hidden":
+        heads = value.shape[1]
+        last: Size = value.shape[3] if seen.what in ("query", "key", "value") else TOKENS
+        shape = (heads, TOKENS, last)
+    else:
+        width = value.shape[-1]
+        shape = (width,) if seen.pool else (TOKENS, width)
+    name = "-".join([seen.what, seen.stack, str(seen.layer), *([seen.pool] if seen.pool else [])])
+    return Column(name, shape, "float32" if exact else "float16", seen)
+
+
+def take_tokens(value: Tensor, column: Column, first: int, tokens: int) -> Tensor:
+    """One example's value without its padding: `tokens` places from `first` on."""
+    for dimension, size in enumerate(column.shape):
+        if size is TOKENS:
+            value = value.narrow(dimension, first, tokens)
+    return value
+
+
+def put_tokens(into: Tensor, column: Column, value: Tensor, first: int) -> None:
+    """Write one example's value among its padding."""
+    for dimension, size in enumerate(column.shape):
+        if size is TOKENS:
+            into = into.narrow(dimension, first, value.shape[dimension])
+    into.copy_(value)
+
+
+def places(mask: Tensor) -> tuple[list[int], list[int]]:
+    """First real token and number of real tokens of each example of a mask (B, N)."""
+    counts = mask.sum(1)
+    firsts = mask.int().argmax(1)
+    return firsts.tolist(), counts.tolist()
+
+
+def to_storage(value: Tensor, column: Column) -> Tensor:
+    """On the CPU, in the column's type."""
+    dtype = torch.float16 if column.dtype == "float16" else torch.float32
+    return value.detach().to("cpu", dtype)

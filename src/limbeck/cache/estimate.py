@@ -1,0 +1,51 @@
+"""What storing a teacher's answers takes and saves, told before anything is stored.
+
+Part of `limbeck.cache`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from limbeck.cache.build import ask
+from limbeck.cache.columns import Ask, Layout
+from limbeck.teachers import Teacher
+
+# Bytes a second: mapped pages copied and widened. Slower disks are hidden by the page cache.
+_READ_RATE = 5e8
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Attributes: room on disk, and seconds: of one teacher pass, and of reading it back."""
+
+    bytes: int
+    teacher_seconds: float
+    read_seconds: float
+
+    def saved(self, passes: float) -> float:
+        """Seconds that `passes` over the rows save, the pass that stores them counted."""
+        return passes * (self.teacher_seconds - self.read_seconds) - self.teacher_seconds
+
+
+def measure(
+    teacher: Teacher,
+    batch: Mapping[str, Tensor],
+    wanted: Ask,
+    lengths: np.ndarray,
+    *,
+    precision: str,
+) -> Estimate:
+    """From one batch of examples, and the lengths (n) of all."""
+    trace = ask(teacher, batch, wanted.request, precision)
+    began = time.perf_counter()
+    ask(teacher, batch, wanted.request, precision)
+    seconds = time.perf_counter() - began
+    per_token = seconds / int(trace.mask().sum())
+    size = Layout.of(trace, wanted).bytes(lengths)
+    return Estimate(size, per_token * float(lengths.sum()), size / _READ_RATE)

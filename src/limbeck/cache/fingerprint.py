@@ -1,0 +1,53 @@
+"""What an entry is found by: everything its content follows from. Part of `limbeck.cache`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib import metadata
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel
+
+from limbeck.cache.columns import Ask
+
+_FORMAT = 1
+# They decide what a model of given weights answers.
+_LIBRARIES = ("torch", "transformers")
+# Columns that no model reads.
+_UNREAD = frozenset({"labels", "label", "start_positions", "end_positions"})
+
+
+def fingerprint(model: PreTrainedModel, rows: Dataset, wanted: Ask, precision: str) -> str:
+    """A key of teacher weights and configuration, tokenised rows, request, precision, libraries."""
+    digest = hashlib.blake2b(digest_size=16)
+    versions = [metadata.version(name) for name in _LIBRARIES]
+    digest.update(json.dumps([_FORMAT, precision, versions, wanted.names()]).encode())
+    _add_model(digest, model)
+    _add_rows(digest, rows)
+    return digest.hexdigest()
+
+
+def _add_model(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
+    digest.update(type(model).__name__.encode())
+    digest.update(model.config.to_json_string(use_diff=False).encode())
+    for name, weight in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+        flat = weight.detach().cpu().contiguous().flatten()
+        # numpy has no bfloat16; bytes it has.
+        digest.update(flat.view(torch.uint8).numpy().data)
+
+
+def _add_rows(digest: hashlib.blake2b, rows: Dataset) -> None:
+    table: pa.Table = rows.with_format("arrow")[:]
+    for name in sorted(set(table.column_names) - _UNREAD):
+        digest.update(name.encode())
+        column = table.column(name)
+        while pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            digest.update(pc.list_value_length(column).to_numpy().tobytes())
+            column = pc.list_flatten(column)
+        digest.update(str(column.type).encode())
+        digest.update(column.to_numpy().tobytes())

@@ -1,0 +1,146 @@
+"""A teacher whose answers lie on disk. Part of `limbeck.cache`.
+
+The table is mapped into memory and read through views: its pages belong to the operating system,
+are shared by all processes, and are not copied but for the rows of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import torch
+from datasets import Dataset
+from torch import Tensor
+
+from limbeck.cache.columns import INDEX, LOGITS, Column, Layout, places, put_tokens
+from limbeck.cache.store import Entry
+from limbeck.capture import Request, Trace, token_mask
+from limbeck.errors import LimbeckError
+from limbeck.mixup import Mixture
+from limbeck.teachers import Teacher
+
+
+class CachedTeacher(Teacher):
+    """Answers by a batch's `index` column from an entry of the store; the model is never run.
+
+    Args:
+        teacher: the live teacher whose answers they are.
+        entry: where they lie.
+        fresh: how many rows were asked of the model to build the entry for this run; 0 if it was
+            there.
+
+    Raises:
+        LimbeckError: asked for what it does not hold.
+    """
+
+    def __init__(self, teacher: Teacher, entry: Entry, *, fresh: int = 0) -> None:
+        super().__init__(teacher.model)
+        self.entry = entry
+        self.fresh = fresh
+        layout = Layout.read(entry.about["columns"])
+        table = Dataset.from_file(str(entry.table)).data
+        self._columns = {column.name: column for column in layout.columns}
+        self._by_seen = {column.seen: column for column in layout.columns}
+        self._pieces = {
+            column.name: [_Piece(column, part) for part in table.column(column.name).chunks]
+            for column in layout.columns
+        }
+        index = table.column(INDEX)
+        sizes = [len(part) for part in index.chunks]
+        rows = index.to_numpy()
+        # Where each example lies: (piece, row in it); −1 where it does not.
+        self._place = np.full((int(rows.max()) + 1, 2), -1, dtype=np.int32)
+        self._place[rows, 0] = np.repeat(np.arange(len(sizes)), sizes)
+        self._place[rows, 1] = np.concatenate([np.arange(size) for size in sizes])
+
+    def __call__(
+        self, batch: Mapping[str, Tensor], request: Request, mixture: Mixture | None = None
+    ) -> Trace:
+        """What `request` asks for, of the batch's examples, in float32.
+
+        Raises:
+            LimbeckError: an example, or a thing to look at, that is not stored; mixed inputs.
+        """
+        if mixture is not None:
+            raise LimbeckError("cache: mixed inputs are not stored", "run with cache=never")
+        wanted = [self._column_of(seen) for seen in request.items]
+        if request.logits:
+            wanted.append(self._columns[LOGITS])
+        device = batch[INDEX].device
+        mask = token_mask(self.model, batch)
+        found = self._read(wanted, self._places_of(batch), mask.cpu())
+        values = {name: value.to(device) for name, value in found.items()}
+        return Trace(
+            values={seen: values[self._by_seen[seen].name] for seen in request.items},
+            logits=values.get(LOGITS),
+            masks={"main": mask},
+        )
+
+    def _column_of(self, seen: object) -> Column:
+        try:
+            return self._by_seen[seen]  # type: ignore[index]
+        except KeyError:
+            raise LimbeckError(
+                f"cache: {seen} is not stored", "run with cache=never, and report this"
+            ) from None
+
+    def _places_of(self, batch: Mapping[str, Tensor]) -> list[tuple[int, int]]:
+        rows = batch[INDEX].cpu().numpy()
+        known = (rows >= 0) & (rows < len(self._place))
+        found = self._place[np.where(known, rows, 0)]
+        missing = ~known | (found[:, 0] < 0)
+        if missing.any():
+            raise LimbeckError(
+                f"cache: no answers about example {rows[missing][0]} are stored",
+                "run with cache=never, or remove the entry: limbeck cache clear",
+            )
+        return [(piece, row) for piece, row in found.tolist()]
+
+    def _read(
+        self, wanted: list[Column], where: list[tuple[int, int]], mask: Tensor
+    ) -> dict[str, Tensor]:
+        firsts, counts = places(mask)
+        width = mask.shape[1]
+        found = {}
+        for column in wanted:
+            pieces = self._pieces[column.name]
+            stored = [pieces[piece].value(row) for piece, row in where]
+            if column.fixed:
+                # One copy for all rows, and one more into float32.
+                joined = torch.from_numpy(np.stack(stored)).float()
+                found[column.name] = joined.view(len(stored), *column.sizes(0))
+                continue
+            into = torch.zeros(len(stored), *column.sizes(width))
+            for row, flat in enumerate(stored):
+                shape = column.sizes(counts[row])
+                if flat.size != np.prod(shape):
+                    raise LimbeckError(
+                        "cache: an example has another length than when its answers were stored",
+                        "remove the entry: limbeck cache clear",
+                    )
+                put_tokens(into[row], column, torch.tensor(flat).view(shape), firsts[row])
+            found[column.name] = into
+        return found
+
+
+class _Piece:
+    """One column of one piece of the table, as views into the mapped file."""
+
+    def __init__(self, column: Column, part: pa.Array) -> None:
+        if column.fixed:
+            size = part.type.list_size
+            self._flat = part.flatten().to_numpy(zero_copy_only=True)
+            self._ends: np.ndarray | None = None
+            self._size = size
+        else:
+            self._flat = part.values.to_numpy(zero_copy_only=True)
+            self._ends = part.offsets.to_numpy(zero_copy_only=True)
+            self._size = 0
+
+    def value(self, row: int) -> np.ndarray:
+        """One example's values, flat: a view."""
+        if self._ends is None:
+            return self._flat[row * self._size : (row + 1) * self._size]
+        return self._flat[self._ends[row] : self._ends[row + 1]]

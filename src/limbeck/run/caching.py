@@ -1,0 +1,274 @@
+"""Where each stage's teacher answers from: the model itself, or what it said once, from disk.
+
+Part of `limbeck.run`. Stages that learn from one teacher on the same rows share a pass.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from datasets import Dataset
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+from limbeck.cache import (
+    Ask,
+    CachedTeacher,
+    Entry,
+    Estimate,
+    RememberingTeacher,
+    Store,
+    build,
+    default_store,
+    fingerprint,
+    measure,
+)
+from limbeck.data import Collator
+from limbeck.errors import LimbeckError
+from limbeck.kinds import TEXT, kind_of
+from limbeck.objectives import ModelShape, Objectives, Shape
+from limbeck.recipe import Recipe, Stage
+from limbeck.records import Execution
+from limbeck.run.assemble import Assembly
+from limbeck.teachers import Teacher
+
+logger = logging.getLogger(__name__)
+
+Answers = Literal["stored", "live"]
+# Less is not worth a file.
+_WORTH_SECONDS = 5.0
+# Without gradients there is room for more rows than in training.
+_ROWS = 64
+# Rows of all lengths to measure by.
+_SAMPLE = 16
+_GIB = 2**30
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Stages that ask one teacher about the same rows."""
+
+    stages: tuple[Stage, ...]
+    teacher: Teacher
+    rows: Dataset
+    collator: Collator
+    wanted: Ask
+
+    @property
+    def passes(self) -> float:
+        """How often training goes through the rows."""
+        return sum(_passes(stage.recipe, len(self.rows)) for stage in self.stages)
+
+
+def store_answers(
+    recipe: Recipe, assembly: Assembly, execution: Execution, *, show: bool
+) -> Execution:
+    """Put stored answers in the teacher's place wherever that pays, and say what was done.
+
+    What an earlier start of the run decided (`execution`) stays.
+
+    Raises:
+        LimbeckError: `cache: always` where answers cannot be stored.
+    """
+    console = Console(stderr=True, quiet=not show)
+    answers = dict(execution.answers)
+    for group in _groups(recipe, assembly):
+        numbers = [str(stage.number) for stage in group.stages]
+        before = {answers.get(number) for number in numbers}
+        decided: Answers | None = next(
+            (found for found in ("stored", "live") if before == {found}), None
+        )
+        teacher = _answering(recipe, group, decided, console)
+        answers |= dict.fromkeys(numbers, "live" if teacher is None else "stored")
+        if teacher is not None:
+            assembly.stored |= {stage.number: teacher for stage in group.stages}
+    return execution.model_copy(update={"answers": answers})
+
+
+def _groups(recipe: Recipe, assembly: Assembly) -> list[_Group]:
+    groups: dict[tuple[int, bool], _Group] = {}
+    for stage in recipe.stages():
+        teacher, rows = assembly.teacher_of(stage), assembly.rows_of(stage)
+        if teacher is None:
+            continue
+        objectives = _objectives(stage, assembly, teacher)
+        wanted = Ask(objectives.ever("teacher"), objectives.differences("teacher").items)
+        reason = _refusal(stage, teacher, objectives)
+        if reason is not None and recipe.cache == "always":
+            raise LimbeckError(f"cache: always, but {reason}", "set cache to auto or never")
+        if reason is not None or isinstance(teacher, RememberingTeacher):
+            continue
+        key = (id(teacher.model), stage.same_rows)
+        known = groups.get(key)
+        groups[key] = _Group(
+            (*(known.stages if known else ()), stage),
+            teacher,
+            rows.encoded,
+            rows.collator(assembly.tokenizer),
+            wanted if known is None else wanted | known.wanted,
+        )
+    return list(groups.values())
+
+
+def _objectives(stage: Stage, assembly: Assembly, teacher: Teacher) -> Objectives:
+    shape = Shape(
+        ModelShape.of(assembly.student),
+        ModelShape.of(teacher.model),
+        kind=kind_of(assembly.student),
+        rows=1,
+    )
+    with torch.random.fork_rng(devices=[]):
+        return Objectives(stage.recipe.objectives, shape, stage.recipe.curriculum)
+
+
+def _refusal(stage: Stage, teacher: Teacher, objectives: Objectives) -> str | None:
+    """Why a stage's answers cannot be stored, if they cannot."""
+    kind = kind_of(teacher.model)
+    if stage.recipe.mixup is not None:
+        return "the inputs are mixed anew in every step (mixup)"
+    if teacher.dropout:
+        return "the teacher's dropout is on (teacher_dropout)"
+    if kind.redrawn:
+        return f"the words hidden from a text ({kind.name}) are drawn anew in every epoch"
+    if kind is TEXT or any(seen.stack != "main" for seen in objectives.ever("teacher").items):
+        return "answers of an encoder-decoder are not stored"
+    if objectives.sees_padding:
+        return f"what stands at padding counts in {', '.join(objectives.sees_padding)}"
+    return None
+
+
+def _answering(
+    recipe: Recipe, group: _Group, decided: Answers | None, console: Console
+) -> Teacher | None:
+    """The teacher that reads its answers, or None for the live one."""
+    if recipe.cache == "never" or decided == "live":
+        return None
+    store, precision = default_store(), recipe.precision
+    group.teacher.to(_device())
+    key = fingerprint(group.teacher.model, group.rows, group.wanted, precision)
+    entry = store.find(key)
+    if entry is not None:
+        console.print(f"teacher cache: {_size(entry.bytes)}, found", highlight=False)
+        return CachedTeacher(group.teacher, entry)
+    lengths = _lengths(group.rows)
+    order = np.argsort(-lengths, kind="stable")
+    few = next(_batches(group, order[:: math.ceil(len(order) / _SAMPLE)]))
+    estimate = measure(group.teacher, few, group.wanted, lengths, precision=precision)
+    if decided is None and recipe.cache == "auto":
+        against = _against(estimate, group.passes, recipe.cache_limit, store)
+        if against is not None:
+            logger.info("teacher cache: not used, %s", against)
+            return None
+    console.print(
+        f"teacher cache: {_size(estimate.bytes)}, one pass of about "
+        f"{estimate.teacher_seconds:.0f} s now saves about "
+        f"{max(estimate.saved(group.passes), 0):.0f} s",
+        highlight=False,
+    )
+    with store.lock(key):
+        # Another process may have built it while this one waited.
+        entry, fresh = store.find(key), 0
+        if entry is None:
+            _make_room(store, estimate.bytes, recipe.cache_limit)
+            entry, fresh = _build(recipe, group, store, key, order, console), len(order)
+    return CachedTeacher(group.teacher, entry, fresh=fresh)
+
+
+def _against(estimate: Estimate, passes: float, limit: float, store: Store) -> str | None:
+    """What speaks against storing, if anything does."""
+    saved = estimate.saved(passes)
+    if saved < _WORTH_SECONDS:
+        return f"it would save {max(saved, 0):.1f} s"
+    if estimate.bytes > limit * _GIB:
+        return f"it would take {_size(estimate.bytes)}, more than cache_limit {limit:g} GiB"
+    free = shutil.disk_usage(_existing(store)).free
+    if estimate.bytes > free / 2:
+        return f"it would take {_size(estimate.bytes)} of {_size(free)} free"
+    return None
+
+
+def _existing(store: Store) -> str:
+    place = store.folder
+    while not place.exists():
+        place = place.parent
+    return str(place)
+
+
+def _make_room(store: Store, needed: int, limit: float) -> None:
+    store.sweep()
+    for entry in store.make_room(needed, int(limit * _GIB)):
+        logger.info("teacher cache: removed %s (%s)", entry.key, _size(entry.bytes))
+
+
+def _build(
+    recipe: Recipe, group: _Group, store: Store, key: str, order: np.ndarray, console: Console
+) -> Entry:
+    about = {
+        "teacher": str(group.stages[-1].recipe.teacher),
+        "task": group.stages[-1].recipe.task,
+        "rows": len(group.rows),
+        "precision": recipe.precision,
+        "holds": group.wanted.names(),
+    }
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with store.writing(key) as folder, bar:
+        shown = bar.add_task("teacher", total=len(order))
+        build(
+            folder,
+            group.teacher,
+            _batches(group, order),
+            group.wanted,
+            precision=recipe.precision,
+            about=about,
+            advance=lambda examples: bar.advance(shown, examples),
+        )
+    entry = store.find(key)
+    assert entry is not None  # just renamed into its place
+    return entry
+
+
+def _batches(group: _Group, order: np.ndarray) -> Iterator[dict[str, Tensor]]:
+    device = group.teacher.device
+    for start in range(0, len(order), _ROWS):
+        columns: dict[str, list[Any]] = group.rows[order[start : start + _ROWS].tolist()]
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        yield {name: value.to(device) for name, value in group.collator(rows).items()}
+
+
+def _device() -> torch.device:
+    """Where the Trainer is going to put the teacher."""
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None:
+        return torch.device("cpu")
+    return torch.device(accelerator.type, int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def _lengths(rows: Dataset) -> np.ndarray:
+    return np.array([len(ids) for ids in rows["input_ids"]])
+
+
+def _passes(recipe: Recipe, rows: int) -> float:
+    if recipe.max_steps is None:
+        return recipe.epochs
+    return recipe.max_steps * recipe.batch_size * recipe.accumulation / rows
+
+
+def _size(count: float) -> str:
+    return f"{count / _GIB:.2f} GiB" if count >= _GIB / 10 else f"{count / 2**20:.1f} MiB"

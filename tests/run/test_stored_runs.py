@@ -1,0 +1,221 @@
+"""Runs that read what the teacher said: the same terms, the same draws, the model asked once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import tiny_runs as tiny
+from limbeck import catalog
+from limbeck.cache import Ask, CachedTeacher, Store, build
+from limbeck.capture import capture
+from limbeck.errors import LimbeckError
+from limbeck.moment import Moment
+from limbeck.objectives import ModelShape, Objectives, Shape
+from limbeck.recipe import Recipe
+from limbeck.run import caching, distill
+from limbeck.teachers import Teacher
+
+GIVEN = {"pkd": {"objectives.patience.mapping.layers": {1: 4}}}
+STAGES = [
+    (method, stage.number)
+    for method in catalog.names()
+    for stage in Recipe.load(method, **GIVEN.get(method, {})).stages()
+    if stage.recipe.needs_teacher
+    and stage.recipe.mixup is None
+    # Padding counts in its first stage, and the teacher's dropout is on.
+    and method != "tinybert-released"
+]
+
+
+@pytest.fixture(autouse=True)
+def store(monkeypatch, tmp_path) -> Store:
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "store"))
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def passes(monkeypatch) -> list[int]:
+    """Examples of every pass that a live teacher makes."""
+    seen: list[int] = []
+    live = Teacher.__call__
+
+    def counting(self, batch, request, mixture=None):
+        seen.append(len(batch["input_ids"]))
+        return live(self, batch, request, mixture)
+
+    monkeypatch.setattr(Teacher, "__call__", counting)
+    return seen
+
+
+def examples(rows: list[int]) -> dict[str, torch.Tensor]:
+    lengths = [7, 4, 6, 5][: max(rows) + 1]
+    generator = torch.Generator().manual_seed(2)
+    text = torch.randint(4, 14, (4, 7), generator=generator)
+    width = max(lengths[row] for row in rows)
+    mask = torch.stack([(torch.arange(width) < lengths[row]).long() for row in rows])
+    return {
+        "input_ids": text[rows, :width] * mask,
+        "attention_mask": mask,
+        "labels": torch.tensor([0, 1, 1, 0])[rows],
+        "index": torch.tensor(rows),
+    }
+
+
+@pytest.mark.parametrize(("method", "number"), STAGES)
+def test_every_term_from_storage_equals_the_live_one(method, number, tmp_path):
+    stage = Recipe.load(method, **GIVEN.get(method, {})).stages()[number - 1].recipe
+    teacher = Teacher(tiny.bert(12, seed=1, initializer_range=0.3))
+    student = tiny.bert(3, seed=2, initializer_range=0.3).eval()
+    shape = Shape(ModelShape.of(student), ModelShape.of(teacher.model), rows=8)
+    torch.manual_seed(4)
+    objectives = Objectives(stage.objectives, shape, stage.curriculum).eval()
+    asked = objectives.ever("teacher")
+    wanted = Ask(asked, objectives.differences("teacher").items)
+    parts = [examples([0, 3]), examples([2, 1])]
+    stored = Store(tmp_path / "own")
+    with stored.writing("key") as folder:
+        build(folder, teacher, parts, wanted, precision="fp32", about={})
+    cached = CachedTeacher(teacher, stored.find("key"))
+    # Two epochs, so that a random map draws twice; the ends of a run, for a curriculum.
+    for progress, epoch in ((0.0, 0), (0.4, 1), (0.99, 2)):
+        moment = Moment(seed=3, epoch=epoch, step=epoch, progress=progress, passes=3 * progress)
+        batch = examples([0, 1, 2, 3])
+        ours = capture(student, batch, objectives.request("student", moment))
+        now = objectives.request("teacher", moment)
+        assert asked | now == asked
+        live = objectives(ours, teacher(batch, now), batch, moment)
+        read = objectives(ours, cached(batch, now), batch, moment)
+        assert live.keys() == read.keys()
+        for name, value in live.items():
+            torch.testing.assert_close(read[name], value, rtol=1e-3, atol=1e-7, msg=name)
+
+
+def stored_run(recipe, path, **settings):
+    return distill(recipe(cache="always", **settings), path, report=False)
+
+
+def test_the_teacher_is_asked_once_for_every_seed_and_epoch(recipe, tmp_path, passes, store):
+    first = stored_run(recipe, tmp_path / "one", seed=1).record
+    # One pass of 54 rows, in a single batch; before it pre-flight and the estimate look at a few.
+    assert passes[-1] == 54 and max(passes[:-1]) < 20
+    assert first.execution.answers == {"1": "stored"}
+    assert len(store.entries()) == 1
+    passes.clear()
+    second = stored_run(recipe, tmp_path / "two", seed=2).record
+    assert sum(passes) < 20 and len(store.entries()) == 1
+    assert first.cost.teacher_flops > 0 and second.cost.teacher_flops == 0
+    epochs = [
+        [tuple(map(tuple, e.active_layers["rail"])) for e in r.epochs] for r in (first, second)
+    ]
+    assert len({draw for record in epochs for draw in record}) > 1  # all from one entry
+
+
+def test_a_run_from_storage_ends_where_the_live_one_ends(recipe, tmp_path):
+    stored = stored_run(recipe, tmp_path / "stored").record
+    live = distill(recipe(cache="never"), tmp_path / "live", report=False).record
+    assert live.execution.answers == {"1": "live"}
+    for ours, theirs in zip(stored.epochs, live.epochs, strict=True):
+        assert ours.active_layers == theirs.active_layers
+        for name, value in theirs.train.items():
+            assert ours.train[name] == pytest.approx(value, rel=2e-3), name
+
+
+def test_another_request_has_an_entry_of_its_own(recipe, tmp_path, store):
+    stored_run(recipe, tmp_path / "rail")
+    stored_run(recipe, tmp_path / "kd", method="kd")
+    held = [entry.about["holds"] for entry in store.entries()]
+    assert ["logits"] in held and len(held) == 2
+    # Random layers: every one that may be drawn.
+    rail = next(names for names in held if len(names) > 1)
+    assert [f"hidden of main layer {k}, pool=mean" for k in (1, 2, 3)] == rail[:3]
+
+
+def test_stages_on_the_same_rows_share_a_pass(recipe, tmp_path, store):
+    record = stored_run(recipe, tmp_path / "run", method="l-ild").record
+    assert record.execution.answers == {"1": "stored", "2": "stored"}
+    assert len(store.entries()) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"method": "cr-ild"}, "mixed anew"),
+        ({"method": "kd", "teacher_dropout": True}, "dropout"),
+    ],
+)
+def test_what_changes_every_step_is_not_stored(recipe, tmp_path, settings, why, store):
+    with pytest.raises(LimbeckError, match=f"cache: always, but .*{why}"):
+        stored_run(recipe, tmp_path / "run", **settings)
+    assert store.entries() == []
+    record = distill(recipe(**settings), tmp_path / "auto", report=False).record
+    assert "stored" not in record.execution.answers.values()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limit", "answers"),
+    [(100.0, 20.0, "stored"), (1.0, 20.0, "live"), (100.0, 1e-6, "live")],
+)
+def test_auto_decides_by_time_and_room(recipe, tmp_path, monkeypatch, seconds, limit, answers):
+    told = caching.measure
+
+    def slow(*args, **kwargs):
+        return caching.Estimate(told(*args, **kwargs).bytes, seconds, 0.0)
+
+    monkeypatch.setattr(caching, "measure", slow)
+    record = distill(recipe(cache_limit=limit), tmp_path / "run", report=False).record
+    assert record.execution.answers == {"1": answers}
+
+
+def test_one_pass_saves_nothing(recipe, tmp_path, monkeypatch):
+    told = caching.measure
+
+    def slow(*args, **kwargs):
+        return caching.Estimate(told(*args, **kwargs).bytes, 1000.0, 0.0)
+
+    monkeypatch.setattr(caching, "measure", slow)
+    record = distill(recipe(epochs=1), tmp_path / "run", report=False).record
+    assert record.execution.answers == {"1": "live"}
+
+
+def test_a_continued_run_reads_on_and_ends_bit_equal(recipe, tmp_path, monkeypatch, store):
+    whole = stored_run(recipe, tmp_path / "whole", checkpoint_steps=2)
+    store.remove(store.entries()[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(CachedTeacher, "__call__", stop_after(CachedTeacher.__call__, 9))
+        with pytest.raises(KeyboardInterrupt):
+            stored_run(recipe, tmp_path / "cut", checkpoint_steps=2)
+    continued = stored_run(recipe, tmp_path / "cut", checkpoint_steps=2)
+    for name, value in whole.student.state_dict().items():
+        assert torch.equal(value, continued.student.state_dict()[name]), name
+
+
+def stop_after(call, steps):
+    left = [steps]
+
+    def stopping(*args, **kwargs):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return call(*args, **kwargs)
+
+    return stopping
+
+
+def test_a_start_that_went_live_stays_live(recipe, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Teacher, "__call__", stop_after(Teacher.__call__, 10))
+        with pytest.raises(KeyboardInterrupt):
+            distill(recipe(checkpoint_steps=2), tmp_path / "run", report=False)
+    monkeypatch.setattr(caching, "_WORTH_SECONDS", -1e9)  # now it would pay
+    record = distill(recipe(checkpoint_steps=2), tmp_path / "run", report=False).record
+    assert record.execution.answers == {"1": "live"}
+
+
+def test_an_entry_says_what_it_is(recipe, tmp_path, store, place):
+    stored_run(recipe, tmp_path / "run")
+    about = json.loads((store.entries()[0].path / "about.json").read_text())
+    assert about["teacher"] == str(place / "teacher") and about["rows"] == 54
+    assert about["task"] == "reviews" and about["precision"] == "fp32"
