@@ -17,6 +17,7 @@ from torch import Tensor
 from limbeck.cache.columns import (
     INDEX,
     LARGEST_FLOAT16,
+    LOGITS,
     TOKENS,
     Ask,
     Column,
@@ -32,6 +33,8 @@ from limbeck.teachers import Teacher
 
 # Of one piece of the table: large enough that a reader holds few of them, small beside the memory.
 _PIECE_BYTES = 32 * 2**20
+# Examples of the first batch whose rounding is measured.
+_LOOKED_AT = 4
 Batches = Iterable[Mapping[str, Tensor]]
 
 
@@ -96,45 +99,55 @@ class _Pieces:
         self.layout = Layout(())
         self.bytes = 0
         self.largest_rounding = 0.0
+        self.begun = False
         self._index: list[np.ndarray] = []
         self._values: dict[str, list[np.ndarray]] = {}
         self._lengths: dict[str, list[int]] = {}
 
     def add(self, batch: Mapping[str, Tensor], trace: Trace) -> None:
         """Take in one batch without its padding."""
+        first_batch = not self.begun
+        self.begun = True
         self._index.append(batch[INDEX].cpu().numpy())
-        mask = trace.mask()
+        mask = trace.mask().cpu()
+        firsts, counts = places(mask)
         for column in self.layout.columns:
             value = column.of(trace)
-            if column.dtype == "float16":
-                self._check(value, mask, column)
             stored = to_storage(value, column)
             if column.fixed:
-                self._keep(column.name, stored.flatten().numpy())
-                continue
-            for row, (first, tokens) in enumerate(zip(*places(mask), strict=True)):
-                own = take_tokens(stored[row], column, first, tokens).flatten().numpy()
-                self._keep(column.name, own)
-                self._lengths.setdefault(column.name, []).append(own.size)
+                parts = [stored]
+            elif min(counts) == mask.shape[1]:  # no padding, nothing to cut
+                parts = [stored]
+                self._note_lengths(column, counts)
+            else:
+                rows = zip(stored, firsts, counts, strict=True)
+                parts = [take_tokens(row, column, first, count) for row, first, count in rows]
+                self._note_lengths(column, counts)
+            # What stands at padding may be anything; a batch that is finite everywhere is fine.
+            if not torch.isfinite(stored).all():
+                _refuse_infinite(parts, column)
+            for part in parts:
+                self._keep(column, part)
+            if first_batch and column.dtype == "float16":
+                few = slice(_LOOKED_AT)
+                self._note_rounding(value[few].cpu(), stored[few], mask[few], column)
 
-    def _keep(self, name: str, values: np.ndarray) -> None:
-        self._values.setdefault(name, []).append(values)
+    def _note_lengths(self, column: Column, counts: list[int]) -> None:
+        sizes = [prod(column.sizes(count)) for count in counts]
+        self._lengths.setdefault(column.name, []).extend(sizes)
+
+    def _keep(self, column: Column, part: Tensor) -> None:
+        values = part.flatten().numpy()
+        self._values.setdefault(column.name, []).append(values)
         self.bytes += values.nbytes
 
-    def _check(self, value: Tensor, mask: Tensor, column: Column) -> None:
-        """Of real tokens: whether float16 holds them, and what it loses of them, relatively."""
-        value = value.detach().float()
+    def _note_rounding(self, value: Tensor, stored: Tensor, mask: Tensor, column: Column) -> None:
+        """What float16 loses of real tokens, relatively."""
+        difference, value = value.float() - stored.float(), value.float()
         if not column.fixed:
-            value = _real_only(value, mask.to(value.device), column)
-        largest = float(value.abs().max()) if value.numel() else 0.0
-        if not largest <= LARGEST_FLOAT16:
-            raise LimbeckError(
-                f"cache: the teacher's {column.seen} reaches {largest:.3g}, and float16 ends at "
-                f"{LARGEST_FLOAT16:.0f}",
-                "run with cache=never",
-            )
-        lost = (value - value.half().float()).norm() / value.norm().clamp(min=1e-30)
-        self.largest_rounding = max(self.largest_rounding, float(lost))
+            difference, value = (_real_only(x, mask, column) for x in (difference, value))
+        lost = float(difference.norm() / value.norm().clamp(min=1e-30))
+        self.largest_rounding = max(self.largest_rounding, lost)
 
     def table(self) -> pa.Table:
         """What waits, as a table; afterwards nothing does."""
@@ -149,6 +162,15 @@ class _Pieces:
                 arrays.append(pa.LargeListArray.from_arrays(offsets, values))
         self._index, self._values, self._lengths, self.bytes = [], {}, {}, 0
         return pa.table(arrays, schema=self.layout.features.arrow_schema)
+
+
+def _refuse_infinite(parts: list[Tensor], column: Column) -> None:
+    if not all(torch.isfinite(part).all() for part in parts):
+        raise LimbeckError(
+            f"cache: the teacher's {column.seen or LOGITS} is not finite, or beyond float16, "
+            f"which ends at {LARGEST_FLOAT16:.0f}",
+            "run with cache=never",
+        )
 
 
 def _real_only(value: Tensor, mask: Tensor, column: Column) -> Tensor:

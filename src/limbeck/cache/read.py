@@ -1,17 +1,19 @@
 """A teacher whose answers lie on disk. Part of `limbeck.cache`.
 
 The table is mapped into memory and read through views: its pages belong to the operating system,
-are shared by all processes, and are not copied but for the rows of a batch.
+are shared by all processes, and are not copied but for the rows of a batch. Now and then the process
+lets go of those it has touched, so that they are not counted as its own either.
 """
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import torch
-from datasets import Dataset
 from torch import Tensor
 
 from limbeck.cache.columns import INDEX, LOGITS, Column, Layout, places, put_tokens
@@ -20,6 +22,9 @@ from limbeck.capture import Request, Trace, token_mask
 from limbeck.errors import LimbeckError
 from limbeck.mixup import Mixture
 from limbeck.teachers import Teacher
+
+# Bytes read between two releases of the pages touched: rare enough to cost nothing.
+_RELEASE_AFTER = 16 * 2**20
 
 
 class CachedTeacher(Teacher):
@@ -40,7 +45,9 @@ class CachedTeacher(Teacher):
         self.entry = entry
         self.fresh = fresh
         layout = Layout.read(entry.about["columns"])
-        table = Dataset.from_file(str(entry.table)).data
+        self._map = _mapped(entry.table)
+        self._touched = 0
+        table = pa.ipc.open_stream(pa.py_buffer(self._map)).read_all()
         self._columns = {column.name: column for column in layout.columns}
         self._by_seen = {column.seen: column for column in layout.columns}
         self._pieces = {
@@ -65,6 +72,7 @@ class CachedTeacher(Teacher):
         """
         if mixture is not None:
             raise LimbeckError("cache: mixed inputs are not stored", "run with cache=never")
+        self._release_pages()
         wanted = [self._column_of(seen) for seen in request.items]
         if request.logits:
             wanted.append(self._columns[LOGITS])
@@ -77,6 +85,12 @@ class CachedTeacher(Teacher):
             logits=values.get(LOGITS),
             masks={"main": mask},
         )
+
+    def _release_pages(self) -> None:
+        if self._touched > _RELEASE_AFTER and hasattr(self._map, "madvise"):
+            # They stay in the system's cache, from where touching them again is cheap.
+            self._map.madvise(mmap.MADV_DONTNEED)
+            self._touched = 0
 
     def _column_of(self, seen: object) -> Column:
         try:
@@ -107,6 +121,7 @@ class CachedTeacher(Teacher):
         for column in wanted:
             pieces = self._pieces[column.name]
             stored = [pieces[piece].value(row) for piece, row in where]
+            self._touched += sum(value.nbytes for value in stored)
             if column.fixed:
                 # One copy for all rows, and one more into float32.
                 joined = torch.from_numpy(np.stack(stored)).float()
@@ -123,6 +138,11 @@ class CachedTeacher(Teacher):
                 put_tokens(into[row], column, torch.tensor(flat).view(shape), firsts[row])
             found[column.name] = into
         return found
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 class _Piece:

@@ -1,0 +1,247 @@
+"""What every method's step costs over plain fine-tuning of the student, live and from stored answers.
+
+The unit is the same student's fine-tuning step by `transformers.Trainer`. All steps are measured in turns in one run,
+on the same batches and in the same precision, and medians are compared. `necessary` is a live step over the plain step
+plus one forward pass of the teacher cut to the deepest layer asked for, by Hugging Face's own call.
+
+    python benchmarks/step_cost.py [--rounds 3] [--steps 6] [--tokens 64] [--batch 32] [--methods kd …] [--fp32]
+
+All methods on MiniLM's shape (6 layers teach 3, 384 wide); the main ones also on other depths and widths. Writes
+`benchmarks/records/step_cost.json`. Bars: stored 1.05 (the main methods), necessary 1.05.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+from datasets import Dataset
+from rich.console import Console
+from rich.table import Table
+from transformers import BertConfig, BertForSequenceClassification, Trainer, set_seed
+
+from limbeck.cache import Ask, CachedTeacher, Store, build
+from limbeck.catalog import names
+from limbeck.engine import DistillationTrainer
+from limbeck.objectives import Objectives
+from limbeck.recipe import Recipe
+from limbeck.records import hardware, versions, write_whole
+from limbeck.teachers import Teacher
+from overhead import arguments, rows, teacher_forward, train
+
+RECORD = Path(__file__).parent / "records" / "step_cost.json"
+MAIN = ("kd", "pkd-skip", "rail-kd-l", "rail-kd-c", "alp-kd")
+BAR = 1.05
+# Maps of two-layer students, and one that has to be given.
+LEFT_OUT = ("finetune", "pkd", "pkd-1", "pkd-6", "pkd-12")
+
+
+class Sizes(NamedTuple):
+    """Layers and width of both models."""
+
+    teacher_layers: int
+    student_layers: int
+    teacher_width: int = 384
+    student_width: int = 384
+
+    def __str__(self) -> str:
+        return (
+            f"{self.teacher_layers} × {self.teacher_width} → "
+            f"{self.student_layers} × {self.student_width}"
+        )
+
+
+SHAPES = (Sizes(6, 3), Sizes(12, 6), Sizes(12, 3), Sizes(6, 3, 768, 384))
+
+
+@dataclass
+class Case:
+    """One stage of one method, ready to be trained."""
+
+    name: str
+    recipe: Recipe
+    teacher: Teacher
+    stored: CachedTeacher | None = None
+
+
+def model(layers: int, width: int, attention: str) -> BertForSequenceClassification:
+    """BERT's shape with random weights, heads of 32."""
+    config = BertConfig(
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 32 if width == 384 else 12,
+        intermediate_size=4 * width,
+        num_labels=2,
+        attn_implementation=attention,
+    )
+    return BertForSequenceClassification(config)
+
+
+def cases(methods: list[str], teacher: Teacher) -> list[Case]:
+    """Every stage that learns from a teacher."""
+    found = []
+    for method in methods:
+        stages = Recipe.load(method).stages()
+        for stage in stages:
+            if stage.recipe.needs_teacher:
+                name = f"{method}, stage {stage.number}" if len(stages) > 1 else method
+                found.append(Case(name, stage.recipe, teacher))
+    return found
+
+
+def trainer_of(
+    case: Case, student: Any, settings: Any, data: Dataset, *, stored: bool
+) -> DistillationTrainer:
+    """As a run makes it."""
+    return DistillationTrainer(
+        student,
+        settings,
+        teacher=case.stored if stored else case.teacher,
+        objectives=case.recipe.objectives,
+        curriculum=case.recipe.curriculum,
+        mixup=case.recipe.mixup,
+        train_dataset=data,
+    )
+
+
+def store_answers(
+    case: Case, objectives: Objectives, store: Store, data: Dataset, *, bf16: bool
+) -> None:
+    """Give the case stored answers, if its inputs allow that."""
+    wanted = Ask(objectives.ever("teacher"), objectives.differences("teacher").items)
+    if case.recipe.mixup is not None or objectives.sees_padding:
+        return
+    key = "".join(character if character.isalnum() else "-" for character in case.name)
+    batches = (data[start : start + 64] for start in range(0, len(data), 64))
+    device = case.teacher.device
+    moved = ({name: value.to(device) for name, value in batch.items()} for batch in batches)
+    with store.writing(key) as folder:
+        precision = "bf16" if bf16 else "fp32"
+        build(folder, case.teacher, moved, wanted, precision=precision, about={})
+    entry = store.find(key)
+    assert entry is not None
+    case.stored = CachedTeacher(case.teacher, entry)
+
+
+def measure(
+    sizes: Sizes, methods: list[str], args: argparse.Namespace, *, bf16: bool
+) -> dict[str, Any]:
+    """Median seconds of the plain step and of every case, all measured in turns."""
+    set_seed(0)
+    attention = args.attention or ("eager" if bf16 and not torch.cuda.is_available() else "sdpa")
+    count = args.batch * args.steps
+    data = rows(count, args.tokens).add_column("index", list(range(count)))
+    student = model(sizes.student_layers, sizes.student_width, attention)
+    whole = model(sizes.teacher_layers, sizes.teacher_width, attention)
+    found = []
+    for case in cases(methods, Teacher(whole)):
+        try:
+            trainer = trainer_of(
+                case, student, arguments("/tmp/x", 1, 1, bf16=bf16), data, stored=False
+            )
+        except Exception as error:
+            print(f"{case.name}: left out ({error})", flush=True)
+            continue
+        found.append((case, trainer.objectives))
+    times: dict[str, list[float]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+        settings = arguments(folder, args.steps, args.batch, bf16=bf16)
+        store = Store(Path(folder) / "store")
+        for case, objectives in found:
+            store_answers(case, objectives, store, data, bf16=bf16)
+        cut = {
+            depth: model(depth, sizes.teacher_width, attention).to(student.device)
+            for depth in {deepest(case, objectives, sizes) for case, objectives in found}
+        }
+        for _ in range(args.rounds):
+            times["plain"] += train(Trainer(student, settings, train_dataset=data))
+            for depth, teacher in cut.items():
+                times[f"teacher {depth}"] += teacher_forward(
+                    teacher, data, args.steps, args.batch, bf16=bf16
+                )
+            for case, _ in found:
+                live = trainer_of(case, student, settings, data, stored=False)
+                times[f"{case.name} live"] += train(live)
+                if case.stored is not None:
+                    times[f"{case.name} stored"] += train(
+                        trainer_of(case, student, settings, data, stored=True)
+                    )
+            print(".", end="", flush=True)
+    seconds = {name: median(values) for name, values in times.items()}
+    return {
+        case.name: ratios(case, seconds, deepest(case, objectives, sizes))
+        for case, objectives in found
+    } | {"plain_seconds": seconds["plain"]}
+
+
+def deepest(case: Case, objectives: Objectives, sizes: Sizes) -> int:
+    """How many of the teacher's layers a live step has to run."""
+    asked = objectives.ever("teacher")
+    layers = [seen.layer for seen in asked.items]
+    return sizes.teacher_layers if asked.logits else max([*layers, 1])
+
+
+def ratios(case: Case, seconds: dict[str, float], depth: int) -> dict[str, float | None]:
+    """Live and stored over plain, and live over what it cannot do without."""
+    plain, live = seconds["plain"], seconds[f"{case.name} live"]
+    stored = seconds.get(f"{case.name} stored")
+    return {
+        "live": live / plain,
+        "stored": None if stored is None else stored / plain,
+        "necessary": live / (plain + seconds[f"teacher {depth}"]),
+    }
+
+
+def show(title: str, found: dict[str, Any], console: Console) -> None:
+    """One table a shape and precision."""
+    table = Table(title=title)
+    for heading in ("method", "live / plain", "stored / plain", "live / necessary"):
+        table.add_column(heading, justify="left" if heading == "method" else "right")
+    for name, ratio in found.items():
+        if isinstance(ratio, dict):
+            cells = [ratio[key] for key in ("live", "stored", "necessary")]
+            table.add_row(name, *("–" if cell is None else f"{cell:.3f}" for cell in cells))
+    console.print(table)
+
+
+def main() -> None:
+    """All methods on the first shape, the main ones on the others."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--methods", nargs="+", default=None)
+    parser.add_argument("--attention", default=None, help="eager or sdpa; the faster by default")
+    parser.add_argument("--fp32", action="store_true", help="fp32 in place of bf16")
+    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="how many of the shapes")
+    args = parser.parse_args()
+    everything = args.methods or [name for name in names() if name not in LEFT_OUT]
+    console = Console(width=110)
+    precision = "fp32" if args.fp32 else "bf16"
+    shapes = {}
+    for sizes in SHAPES[: args.shapes]:
+        methods = everything if sizes == SHAPES[0] else [m for m in everything if m in MAIN]
+        shapes[str(sizes)] = measure(sizes, methods, args, bf16=not args.fp32)
+        console.print()
+        show(f"{sizes}, {precision}", shapes[str(sizes)], console)
+    record = {
+        "setting": vars(args),
+        "precision": precision,
+        "bar": BAR,
+        "versions": versions(),
+        "hardware": hardware(),
+        "shapes": shapes,
+    }
+    write_whole(RECORD, json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
