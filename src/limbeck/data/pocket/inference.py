@@ -23,8 +23,11 @@ _PREFIXES = ("it is false that", "it is true that")
 ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
 
 _QUANTIFIER_WEIGHTS = (0.35, 0.3, 0.2, 0.15)
-_DENIALS = (0.3, 0.25, 0.25, 0.2)
-_FEW_DENIALS = (0.85, 0.15)
+_DENIALS = (0.2, 0.3, 0.3, 0.2)
+_FEW_DENIALS = (0.75, 0.25)
+# How often both statements are about one kind, or one action.
+_SAME = 0.8
+_APART = 0.05
 
 
 class Statement(NamedTuple):
@@ -113,10 +116,10 @@ def _pair_from(random: Random, tree: Mapping[str, tuple[str, ...]]) -> tuple[str
     words = sorted({*tree, *(word for below in tree.values() for word in below)})
     first = pick(random, words)
     kind = random.random()
-    if kind < 0.5:
+    if kind < _SAME:
         return first, first
     related = [word for word in words if compare(first, word) in ("above", "below")]
-    return first, pick(random, words if kind > 0.95 else related)
+    return first, pick(random, words if kind > 1 - _APART else related)
 
 
 def _prefixes(random: Random, weights: Sequence[float]) -> tuple[str, ...]:

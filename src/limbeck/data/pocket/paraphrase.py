@@ -17,7 +17,7 @@ from limbeck.data.pocket.events import USUAL
 from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
 
 _POSITIVE = {"mrpc": 0.7, "qqp": 0.37, "paws": 0.44}
-_CORRECTIONS = (0.25, 0.3, 0.25, 0.2)
+_CORRECTIONS = (0.1, 0.2, 0.35, 0.35)
 _LINKS = (0.4, 0.35, 0.25)
 _TURNED = 0.2
 _OTHER_DEED = 0.25
