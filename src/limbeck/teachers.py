@@ -8,14 +8,15 @@ several processes, optimised or saved.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
-from limbeck.capture import Request, Trace, capture
+from limbeck.capture import CompiledCapture, Request, Trace, capture
 from limbeck.errors import LimbeckError
 from limbeck.mixup import Mixture, capture_mixed
 from limbeck.students import load_model
@@ -36,6 +37,7 @@ class Teacher:
                 "pass the transformers model itself",
             )
         self.dropout = dropout
+        self._capture: Callable[[dict[str, Tensor], Request], Trace] = partial(capture, model)
         self.model = model.train(dropout).requires_grad_(False)
 
     @classmethod
@@ -60,6 +62,11 @@ class Teacher:
         self.model.to(device=device)
         if dtype is not None:
             self.model.to(dtype=dtype)
+        return self
+
+    def compile(self) -> Teacher:
+        """Run its passes as compiled graphs from now on, but for mixed inputs. Returns itself."""
+        self._capture = CompiledCapture(self.model)
         return self
 
     @property
@@ -87,4 +94,4 @@ class Teacher:
         with torch.no_grad():
             if mixture is not None:
                 return capture_mixed(self.model, moved, request, mixture)
-            return capture(self.model, moved, request)
+            return self._capture(moved, request)

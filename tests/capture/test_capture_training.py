@@ -10,7 +10,7 @@ import torch
 from families import BY_NAME, FAMILIES, Family
 from torch import Tensor, nn
 
-from limbeck.capture import Request, Seen, capture
+from limbeck.capture import CompiledCapture, Request, Seen, capture, compiled
 from limbeck.errors import LimbeckError
 
 REQUEST = Request.hidden([1, 3]) | Request.hidden([2], pool="mean") | Request.attention([2])
@@ -130,6 +130,42 @@ def test_a_compiled_model_shows_a_request_it_was_not_compiled_with() -> None:
     trace = capture(model, batch, REQUEST | Request.of_logits())
     for seen in REQUEST.items:
         torch.testing.assert_close(trace[seen], expected[seen])
+
+
+@pytest.fixture
+def traced_backend(monkeypatch) -> None:
+    """Graphs are traced and run as they are: what a compiler makes of them is torch's matter."""
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
+    torch.compiler.reset()
+
+
+@pytest.mark.usefixtures("traced_backend")
+def test_compiled_capture_equals_capture_for_batches_of_any_size() -> None:
+    family = BY_NAME["bert"]
+    model = family.build()
+    whole = Request.hidden([1, 3]) | Request.attention([2]) | Request.of_logits()
+    fast = CompiledCapture(model)
+    batch = family.batch()
+    short = {name: value[:2, :4] for name, value in batch.items() if value.dim() == 2}
+    for request in (whole, Request.hidden([1])):
+        for examples in (batch, batch, short, batch):
+            got, wanted = fast(examples, request), capture(model, examples, request)
+            assert set(got.values) == set(request.items)
+            for seen in request.items:
+                torch.testing.assert_close(got[seen], wanted[seen])
+            assert torch.equal(got.mask(), wanted.mask())
+            assert (got.logits is None) is (wanted.logits is None)
+
+
+@pytest.mark.usefixtures("traced_backend")
+def test_after_four_requests_capture_runs_uncompiled() -> None:
+    family = BY_NAME["bert"]
+    fast, batch = CompiledCapture(family.build()), family.batch()
+    requests = [Request.hidden(range(k + 1)) for k in range(3)]
+    requests += [Request.attention([k + 1]) for k in range(3)]
+    for request in requests + requests:
+        assert set(fast(batch, request).values) == set(request.items)
+    assert [graph is not None for graph in fast._graphs.values()].count(True) <= 4
 
 
 def test_inside_distributed_data_parallel(tmp_path: Path) -> None:

@@ -5,7 +5,17 @@ import pytest
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 
-MAJORITY = {"sst2": 50.0, "mnli": 33.5, "cola": 0.0, "rte": 50.6}
+MAJORITY = {
+    "sst2": 50.0, "cola": 0.0, "mrpc": 74.4, "stsb": 0.0, "qqp": 30.7, "mnli": 33.5, "qnli": 50.2,
+    "rte": 50.6, "wnli": 51.3,
+}  # fmt: skip
+# Of each task: what the deep teacher reaches at least, and by how much two layers stay below it;
+# the scores behind them are in benchmarks/records/pocket_glue.json.
+LEARNED = {
+    "sst2": (90.0, 1.0), "cola": (85.0, 5.0), "mrpc": (88.0, 1.0), "stsb": (58.0, 3.0),
+    "qqp": (80.0, 3.0), "mnli": (85.0, 1.5), "qnli": (79.0, 3.0), "rte": (83.0, 3.0),
+    "wnli": (88.0, 1.5),
+}  # fmt: skip
 
 
 def trained(task, folder, **settings):
@@ -24,11 +34,10 @@ def test_a_few_hundred_steps_beat_the_majority(task, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("task", "floor", "gap"), [("sst2", 90.0, 1.0), ("cola", 85.0, 5.0), ("rte", 83.0, 3.0)]
-)
-def test_a_shallow_model_alone_stays_below_the_deep_teacher(task, floor, gap, tmp_path):
-    # The same epochs and rate for both; scores and margins as in benchmarks/records/pocket_glue.json.
+@pytest.mark.parametrize("task", LEARNED)
+def test_a_shallow_model_alone_stays_below_the_deep_teacher(task, tmp_path):
+    # The same epochs and rate for both.
+    floor, gap = LEARNED[task]
     shallow = {"init": "pocket", "config": {"num_hidden_layers": 2}}
     teacher = trained(task, tmp_path / "teacher", student={"init": "pocket"})
     alone = trained(task, tmp_path / "alone", student=shallow)

@@ -8,6 +8,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from limbeck.capture.compiled import CompiledCapture
 from limbeck.capture.facts import (
     hidden_size,
     is_causal,
@@ -23,6 +24,7 @@ from limbeck.capture.request import Request, Seen
 from limbeck.capture.trace import Mixed, Trace
 
 __all__ = [
+    "CompiledCapture",
     "Mixed",
     "Request",
     "Seen",

@@ -38,6 +38,7 @@ SETTINGS = {
     "precision": "precision",
     "attention": "attention",
     "cache": "cache",
+    "compile": "compile",
 }
 
 _SETTING = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)

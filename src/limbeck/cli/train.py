@@ -34,6 +34,7 @@ MaxSteps = Annotated[int | None, setting("max_steps", TRAINING)]
 Rate = Annotated[float | None, setting("lr", TRAINING)]
 BatchSize = Annotated[int | None, setting("batch_size", TRAINING)]
 Seed = Annotated[int | None, setting("seed", TRAINING)]
+Compile = Annotated[bool | None, setting("compile", TRAINING)]
 Precision = Annotated[str | None, setting("precision", TRAINING)]
 Cache = Annotated[str | None, setting("cache", TRAINING)]
 Attention = Annotated[str | None, setting("attention", TRAINING)]
@@ -72,6 +73,7 @@ def finetune(
     batch_size: BatchSize = None,
     seed: Seed = None,
     precision: Precision = None,
+    compile: Compile = None,
     attention: Attention = None,
 ) -> None:
     """Train a model without a teacher: to make a teacher, or a student to compare with."""
@@ -111,6 +113,7 @@ def distill(
     batch_size: BatchSize = None,
     seed: Seed = None,
     precision: Precision = None,
+    compile: Compile = None,
     attention: Attention = None,
     cache: Cache = None,
 ) -> None:

@@ -7,12 +7,14 @@ of it: its trace comes in as an argument.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from limbeck.capture import Request, Trace, capture
+from limbeck.capture import CompiledCapture, Request, Trace, capture
 from limbeck.kinds import Kind
 from limbeck.mixup import Mixture, capture_mixed
 from limbeck.moment import Moment
@@ -28,6 +30,7 @@ class Distiller(nn.Module):
         student: the model that is trained and shipped.
         objectives: the terms; their projections are trained with the student and never shipped.
         kind: what the student's head answers.
+        compiled: run the student's training passes as compiled graphs, but for mixed inputs.
         compact: in evaluation keep only what scores need (`Kind.answers`), not the logits.
     """
 
@@ -38,12 +41,16 @@ class Distiller(nn.Module):
         *,
         kind: Kind,
         compact: bool = False,
+        compiled: bool = False,
     ) -> None:
         super().__init__()
         self.student = student
         self.objectives = objectives
         self.kind = kind
         self.compact = compact
+        self._capture: Callable[[dict[str, Tensor], Request], Trace] = (
+            CompiledCapture(student) if compiled else partial(capture, student)
+        )
 
     @property
     def config(self) -> Any:
@@ -67,7 +74,7 @@ class Distiller(nn.Module):
             return self._predict(batch)
         request = self.objectives.request("student", moment)
         if mixture is None:
-            student = capture(self.student, batch, request)
+            student = self._capture(batch, request)
         else:
             clean = self.objectives.request("clean", moment)
             student = capture_mixed(self.student, batch, request, mixture, clean)

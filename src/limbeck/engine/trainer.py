@@ -43,6 +43,7 @@ class DistillationTrainer(Trainer):
         curriculum: with `objectives`: when each layer learns.
         mixup: with `objectives`: mix the inputs of both models.
         group_by_length: batch examples of similar length; they need an `input_ids` column.
+        compile: run training passes of student and teacher as compiled graphs.
         compact: hand `compute_metrics` and `predict` what the kind's scores need in place of the
             logits, which are as large as a vocabulary for some kinds.
         **kwargs: as for `Trainer`.
@@ -65,6 +66,7 @@ class DistillationTrainer(Trainer):
         curriculum: CurriculumSpec | None = None,
         mixup: MixupSpec | None = None,
         group_by_length: bool = False,
+        compile: bool = False,
         compact: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -86,7 +88,11 @@ class DistillationTrainer(Trainer):
             torch.manual_seed(args.seed if args is not None else 42)
             shape = self._shape(objectives, kwargs.get("train_dataset"))
             self.objectives = Objectives(objectives, shape, curriculum)
-        distiller = Distiller(model, self.objectives, kind=self.kind, compact=compact)
+        distiller = Distiller(
+            model, self.objectives, kind=self.kind, compact=compact, compiled=compile
+        )
+        if self.teacher is not None and compile:
+            self.teacher.compile()
         super().__init__(distiller, args, **kwargs)
         # The objectives average over a batch themselves; a model that takes `num_items_in_batch`
         # would switch off the division by the accumulation factor.

@@ -168,6 +168,11 @@ class RecipeFields(BaseModel):
         description="attention implementation of both models: auto (the model's own; bf16 on a "
         "processor: the faster by a short measurement), eager, sdpa, …",
     )
+    compile: bool = Field(
+        False,
+        description="compile the training passes of student and teacher (torch.compile): minutes "
+        "first, for long runs on an accelerator",
+    )
     cache: Literal["auto", "always", "never"] = Field(
         "auto",
         description="store what the teacher says of the training rows and read it back in every "

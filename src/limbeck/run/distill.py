@@ -167,6 +167,7 @@ def _train(
         curriculum=recipe.curriculum,
         mixup=recipe.mixup,
         group_by_length=recipe.group_by_length,
+        compile=recipe.compile,
         train_dataset=assembly.rows_of(stage).encoded,
         eval_dataset=assembly.dev,
         compact=True,
