@@ -30,6 +30,7 @@ from transformers import BertConfig, BertForSequenceClassification, Trainer, set
 from limbeck.cache import Ask, CachedTeacher, Store, build
 from limbeck.catalog import names
 from limbeck.engine import DistillationTrainer
+from limbeck.errors import LimbeckError
 from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe
 from limbeck.records import hardware, versions, write_whole
@@ -97,7 +98,7 @@ def cases(methods: list[str], teacher: Teacher) -> list[Case]:
 
 
 def trainer_of(
-    case: Case, student: Any, settings: Any, data: Dataset, *, stored: bool
+    case: Case, student: Any, settings: Any, data: Dataset, *, stored: bool, compile: bool = False
 ) -> DistillationTrainer:
     """As a run makes it."""
     return DistillationTrainer(
@@ -107,6 +108,7 @@ def trainer_of(
         objectives=case.recipe.objectives,
         curriculum=case.recipe.curriculum,
         mixup=case.recipe.mixup,
+        compile=compile,
         train_dataset=data,
     )
 
@@ -142,11 +144,10 @@ def measure(
     whole = model(sizes.teacher_layers, sizes.teacher_width, attention)
     found = []
     for case in cases(methods, Teacher(whole)):
+        settings = arguments(tempfile.gettempdir(), 1, 1, bf16=bf16)
         try:
-            trainer = trainer_of(
-                case, student, arguments("/tmp/x", 1, 1, bf16=bf16), data, stored=False
-            )
-        except Exception as error:
+            trainer = trainer_of(case, student, settings, data, stored=False)
+        except LimbeckError as error:  # attention maps of other numbers of heads
             print(f"{case.name}: left out ({error})", flush=True)
             continue
         found.append((case, trainer.objectives))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tiny_trainers import make, still
 
 import tiny_runs as tiny
 from limbeck.capture import CompiledCapture, compiled
-from tiny_trainers import make, still
 
 
 @pytest.fixture(autouse=True)

@@ -137,6 +137,11 @@ def test_stages_on_the_same_rows_share_a_pass(recipe, tmp_path, store):
     record = stored_run(recipe, tmp_path / "run", method="l-ild").record
     assert record.execution.answers == {"1": "stored", "2": "stored"}
     assert len(store.entries()) == 1
+    # The pass they share counts once, in FLOPs and in seconds.
+    first, second = record.stages
+    assert first.teacher_flops > 0 and second.teacher_flops == 0
+    built = store.entries()[0].about["seconds"]
+    assert record.cost.teacher_seconds >= built
 
 
 @pytest.mark.parametrize(
@@ -167,6 +172,29 @@ def test_auto_decides_by_time_and_room(recipe, tmp_path, monkeypatch, seconds, l
     monkeypatch.setattr(caching, "measure", slow)
     record = distill(recipe(cache_limit=limit), tmp_path / "run", report=False).record
     assert record.execution.answers == {"1": answers}
+
+
+def test_always_refuses_what_is_too_large(recipe, tmp_path, store):
+    with pytest.raises(LimbeckError, match=r"always, but it would take .* cache_limit 1e-06 GiB"):
+        stored_run(recipe, tmp_path / "run", cache_limit=1e-6)
+    assert store.entries() == []
+
+
+@pytest.mark.parametrize("cache", ["auto", "always"])
+def test_a_teacher_beyond_float16_is_asked_live_or_refused(recipe, tmp_path, monkeypatch, cache):
+    large = tiny.knowing_teacher(4)
+    with torch.no_grad():
+        large.bert.encoder.layer[1].output.LayerNorm.weight.fill_(1e6)
+    path = str(tiny.save(large, tmp_path / "large"))
+    monkeypatch.setattr(caching, "_WORTH_SECONDS", -1e9)
+    # A teacher that knows nothing is only warned of; its weights are what matters here.
+    settings = {"teacher": path, "cache": cache}
+    if cache == "always":
+        with pytest.raises(LimbeckError, match="float16"):
+            distill(recipe(**settings), tmp_path / "run", report=False)
+        return
+    record = distill(recipe(**settings), tmp_path / "run", report=False).record
+    assert record.execution.answers == {"1": "live"}
 
 
 def test_one_pass_saves_nothing(recipe, tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 On the way of a training step: stands where the live teacher stands.
 """
 
-from limbeck.cache.build import build
+from limbeck.cache.build import UnstorableError, build
 from limbeck.cache.columns import Ask, Layout
 from limbeck.cache.estimate import Estimate, measure
 from limbeck.cache.fingerprint import fingerprint
@@ -19,6 +19,7 @@ __all__ = [
     "Layout",
     "RememberingTeacher",
     "Store",
+    "UnstorableError",
     "build",
     "default_store",
     "fingerprint",

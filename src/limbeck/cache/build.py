@@ -38,6 +38,10 @@ _LOOKED_AT = 4
 Batches = Iterable[Mapping[str, Tensor]]
 
 
+class UnstorableError(LimbeckError):
+    """The teacher says something that float16 cannot hold."""
+
+
 def build(
     folder: Path,
     teacher: Teacher,
@@ -57,7 +61,7 @@ def build(
         advance: called with the number of examples done since the last call.
 
     Raises:
-        LimbeckError: a value that float16 cannot hold.
+        UnstorableError: a value that float16 cannot hold.
     """
     began = time.perf_counter()
     writer: ArrowWriter | None = None
@@ -166,7 +170,7 @@ class _Pieces:
 
 def _refuse_infinite(parts: list[Tensor], column: Column) -> None:
     if not all(torch.isfinite(part).all() for part in parts):
-        raise LimbeckError(
+        raise UnstorableError(
             f"cache: the teacher's {column.seen or LOGITS} is not finite, or beyond float16, "
             f"which ends at {LARGEST_FLOAT16:.0f}",
             "run with cache=never",

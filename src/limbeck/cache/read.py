@@ -62,6 +62,11 @@ class CachedTeacher(Teacher):
         self._place[rows, 0] = np.repeat(np.arange(len(sizes)), sizes)
         self._place[rows, 1] = np.concatenate([np.arange(size) for size in sizes])
 
+    @property
+    def built_seconds(self) -> float:
+        """What building the entry cost this run."""
+        return float(self.entry.about["seconds"]) if self.fresh else 0.0
+
     def __call__(
         self, batch: Mapping[str, Tensor], request: Request, mixture: Mixture | None = None
     ) -> Trace:

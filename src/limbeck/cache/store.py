@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,8 @@ class Store:
         """The entry of that key, if it is whole; it counts as used now."""
         entry = self._read(self.folder / key)
         if entry is not None:
-            os.utime(entry.path / ABOUT)
+            with suppress(OSError):  # one that others keep may be read without a mark
+                os.utime(entry.path / ABOUT)
         return entry
 
     def entries(self) -> list[Entry]:

@@ -27,6 +27,7 @@ from limbeck.cache import (
     Estimate,
     RememberingTeacher,
     Store,
+    UnstorableError,
     build,
     default_store,
     fingerprint,
@@ -163,17 +164,40 @@ def _answering(
     order = np.argsort(-lengths, kind="stable")
     few = next(_batches(group, order[:: math.ceil(len(order) / _SAMPLE)]))
     estimate = measure(group.teacher, few, group.wanted, lengths, precision=precision)
-    if decided is None and recipe.cache == "auto":
-        against = _against(estimate, group.passes, recipe.cache_limit, store)
-        if against is not None:
-            logger.info("teacher cache: not used, %s", against)
-            return None
+    free_to_choose = decided is None and recipe.cache == "auto"
+    too_large = _too_large(estimate, recipe.cache_limit, store)
+    if free_to_choose and (too_large or estimate.saved(group.passes) < _WORTH_SECONDS):
+        logger.info("teacher cache: not used, %s", too_large or "it saves no time to speak of")
+        return None
+    if too_large:
+        raise LimbeckError(
+            f"cache: always, but {too_large}", "raise cache_limit, make room, or set cache to auto"
+        )
     console.print(
         f"teacher cache: {_size(estimate.bytes)}, one pass of about "
         f"{estimate.teacher_seconds:.0f} s now saves about "
         f"{max(estimate.saved(group.passes), 0):.0f} s",
         highlight=False,
     )
+    try:
+        return _stored(recipe, group, store, key, order, estimate, console)
+    except UnstorableError as reason:
+        if not free_to_choose:
+            raise
+        logger.warning("teacher cache: not used, %s", reason)
+        return None
+
+
+def _stored(
+    recipe: Recipe,
+    group: _Group,
+    store: Store,
+    key: str,
+    order: np.ndarray,
+    estimate: Estimate,
+    console: Console,
+) -> CachedTeacher:
+    """The entry, built by one process while the others wait."""
     with store.lock(key):
         # Another process may have built it while this one waited.
         entry, fresh = store.find(key), 0
@@ -183,11 +207,8 @@ def _answering(
     return CachedTeacher(group.teacher, entry, fresh=fresh)
 
 
-def _against(estimate: Estimate, passes: float, limit: float, store: Store) -> str | None:
-    """What speaks against storing, if anything does."""
-    saved = estimate.saved(passes)
-    if saved < _WORTH_SECONDS:
-        return f"it would save {max(saved, 0):.1f} s"
+def _too_large(estimate: Estimate, limit: float, store: Store) -> str | None:
+    """Why there is no room, if there is none."""
     if estimate.bytes > limit * _GIB:
         return f"it would take {_size(estimate.bytes)}, more than cache_limit {limit:g} GiB"
     free = shutil.disk_usage(_existing(store)).free

@@ -210,7 +210,8 @@ def _finish(
     record.stages = [stage_facts(part, assembly) for part in spent]
     # What earlier starts of this run have spent counts as well.
     before = sum(part.seconds_before for part in spent)
-    record.cost = cost(spent, record.stages, time.perf_counter() - began + before)
+    seconds = time.perf_counter() - began + before
+    record.cost = cost(spent, record.stages, assembly, seconds)
     # Whole or not at all: a student folder that is there is complete.
     part = folder.student.with_name("student.part")
     shutil.rmtree(part, ignore_errors=True)

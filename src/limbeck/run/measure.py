@@ -17,7 +17,6 @@ from limbeck.evaluation import latencies
 from limbeck.recipe import Stage
 from limbeck.records import Cost, ModelFacts, Record, StageFacts, TeacherFacts
 from limbeck.run.assemble import Assembly
-from limbeck.teachers import Teacher
 
 # A backward pass computes two products for each one of the forward pass.
 _TRAINING_OVER_FORWARD = 3
@@ -106,24 +105,31 @@ def stage_facts(spent: Spent, assembly: Assembly) -> StageFacts:
         steps=spent.steps,
         student_examples=spent.examples,
         student_flops=student * spent.examples,
-        teacher_flops=asked * _answered_live(teacher, spent),
+        teacher_flops=asked * _answered_live(spent, assembly),
         seconds=spent.training_seconds,
     )
 
 
-def _answered_live(teacher: Teacher | None, spent: Spent) -> float:
-    """Examples the teacher was run on; those whose answers lay stored cost nothing."""
-    return teacher.fresh if isinstance(teacher, CachedTeacher) else spent.examples
+def _answered_live(spent: Spent, assembly: Assembly) -> float:
+    """Examples the teacher was run on; a pass that stages share counts in the first of them."""
+    stored = assembly.stored.get(spent.stage.number)
+    if not isinstance(stored, CachedTeacher):
+        return spent.examples
+    first = min(number for number, teacher in assembly.stored.items() if teacher is stored)
+    return stored.fresh if first == spent.stage.number else 0
 
 
-def cost(spent: Sequence[Spent], stages: Sequence[StageFacts], total_seconds: float) -> Cost:
+def cost(
+    spent: Sequence[Spent], stages: Sequence[StageFacts], assembly: Assembly, total_seconds: float
+) -> Cost:
     """Seconds and FLOPs of all stages, split into teacher and student."""
     training = sum(part.training_seconds for part in spent)
-    teacher_seconds = sum(part.seconds.get("teacher", 0.0) for part in spent)
+    in_training = sum(part.seconds.get("teacher", 0.0) for part in spent)
+    stored = {id(t): t for t in assembly.stored.values() if isinstance(t, CachedTeacher)}
     return Cost(
         total_seconds=total_seconds,
-        student_seconds=training - teacher_seconds,
-        teacher_seconds=teacher_seconds,
+        student_seconds=training - in_training,
+        teacher_seconds=in_training + sum(t.built_seconds for t in stored.values()),
         evaluation_seconds=sum(part.seconds.get("evaluation", 0.0) for part in spent),
         student_flops=sum(facts.student_flops or 0 for facts in stages),
         teacher_flops=sum(facts.teacher_flops or 0 for facts in stages),
