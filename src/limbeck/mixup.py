@@ -83,14 +83,17 @@ def capture_mixed(
             mask.
 
     Raises:
-        LimbeckError: the batch holds no token ids.
+        LimbeckError: the batch holds no token ids, or a decoder would read what is not mixed.
     """
     if batch.get("input_ids") is None:
         raise LimbeckError(
             "mixup mixes the embeddings of input_ids, and the batch has none",
             "leave mixup out for images",
         )
+    # Made here, so that the clean pass hides the padding of decoder ids as the mixed one does.
+    batch = _with_decoder_input(model, batch)
     if mixture.at == "embedding_output":
+        _refuse_decoder(batch, request)
         unmixed = capture(model, batch, (clean or Request()) | Request(frozenset({_ENTRY})))
         entry = _mixed(unmixed[_ENTRY], mixture)
         trace = capture(model, _with_union_masks(batch, mixture), request, entry=entry)
@@ -104,6 +107,16 @@ def capture_mixed(
 
 def _mixed(values: Tensor, mixture: Mixture) -> Tensor:
     return mix(values, values[mixture.partner], mixture.share)
+
+
+def _refuse_decoder(batch: Mapping[str, Tensor], request: Request) -> None:
+    """Only the main stack's entry is exchanged: a decoder's words would stay as they are."""
+    reads = request.logits or any(seen.stack in ("decoder", "cross") for seen in request.items)
+    if batch.get("decoder_input_ids") is not None and reads:
+        raise LimbeckError(
+            "mixup.at: embedding_output mixes what the encoder reads, and not the decoder's words",
+            "set at: word_embeddings, which mixes both",
+        )
 
 
 def _with_union_masks(batch: Mapping[str, Tensor], mixture: Mixture) -> dict[str, Tensor]:
@@ -124,7 +137,7 @@ def _with_union_masks(batch: Mapping[str, Tensor], mixture: Mixture) -> dict[str
 def _mixed_batch(
     model: PreTrainedModel, batch: Mapping[str, Tensor], mixture: Mixture
 ) -> dict[str, Tensor]:
-    mixed = _with_union_masks(_with_decoder_input(model, batch), mixture)
+    mixed = _with_union_masks(batch, mixture)
     embed = model.get_input_embeddings()
     mixed["inputs_embeds"] = _mixed(embed(mixed.pop("input_ids")), mixture)
     if "decoder_input_ids" in mixed:

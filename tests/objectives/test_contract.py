@@ -16,6 +16,7 @@ import transformers as hf
 from limbeck import catalog
 from limbeck.capture import capture
 from limbeck.errors import LimbeckError
+from limbeck.kinds import KINDS
 from limbeck.mixup import Mixture, capture_mixed
 from limbeck.moment import Moment
 from limbeck.objectives import MappedTerm, ModelShape, Objectives, Shape
@@ -26,6 +27,8 @@ from limbeck.teachers import Teacher
 
 VOCABULARY, PAD, CLASSES = 40, 1, 3
 LENGTHS = (6, 4, 5)
+# Tokens of the answers that an encoder–decoder reads and writes.
+ANSWERS = (2, 3, 1)
 ROWS = 12
 
 # What a recipe needs besides its name; all of them are listed.
@@ -33,13 +36,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     method: {}
     for method in (
         *("alp-kd", "alp-minilmv2", "alp-no", "alp-po", "alp-sparse", "bert-emd", "ckd-no"),
-        *("ckd-po", "codir", "contextual-kd", "cr-ild", "cr-ild-released", "distilbert"),
-        *("emd-ild", "finetune", "internal-kd", "internal-kd-pid", "internal-kd-pid-soft"),
-        *("internal-kd-pid-soft-hard", "internal-kd-sid", "internal-kd-sid-soft"),
-        *("internal-kd-sid-soft-hard", "internal-kd-soft", "internal-kd-soft-cos"),
-        *("internal-kd-soft-kl", "kd", "kd-soft", "l-ild", "l-ild-mixup", "minilm", "minilmv2"),
-        *("pkd-1", "pkd-12", "pkd-6", "pkd-first", "pkd-last", "pkd-released", "pkd-skip"),
-        *("rail-kd-c", "rail-kd-l", "rail-tinybert", "tinybert", "tinybert-released", "u-ild"),
+        *("ckd-po", "codir", "contextual-kd", "cr-ild", "cr-ild-released", "cr-ild-t5"),
+        *("distilbert", "emd-ild", "finetune", "internal-kd", "internal-kd-pid"),
+        *("internal-kd-pid-soft", "internal-kd-pid-soft-hard", "internal-kd-sid"),
+        *("internal-kd-sid-soft", "internal-kd-sid-soft-hard", "internal-kd-soft"),
+        *("internal-kd-soft-cos", "internal-kd-soft-kl", "kd", "kd-soft", "l-ild"),
+        *("l-ild-mixup", "l-ild-t5", "minilm", "minilmv2", "pkd-1", "pkd-12", "pkd-6"),
+        *("pkd-first", "pkd-last", "pkd-released", "pkd-skip", "rail-kd-c", "rail-kd-l"),
+        *("rail-tinybert", "tinybert", "tinybert-released", "u-ild"),
     )
 } | {"pkd": {"objectives.patience.mapping.layers": {1: 4}}}
 
@@ -54,8 +58,20 @@ BY_HEADS = ("attention_kl", "attention_mse")
 
 @functools.cache
 def model(family: str, layers: int, width: int, heads: int, seed: int) -> Any:
-    """A tiny random classifier of a family, in eval mode."""
+    """A tiny random classifier, or text-to-text model, of a family, in eval mode."""
     torch.manual_seed(seed)
+    if family == "t5":
+        config = hf.T5Config(
+            vocab_size=VOCABULARY,
+            pad_token_id=PAD,
+            decoder_start_token_id=PAD,
+            d_model=width,
+            d_kv=width // heads,
+            d_ff=2 * width,
+            num_layers=layers,
+            num_heads=heads,
+        )
+        return hf.T5ForConditionalGeneration(config).eval()
     sizes = {"vocab_size": VOCABULARY, "num_labels": CLASSES, "pad_token_id": PAD}
     sizes |= {"max_position_embeddings": 32, "initializer_range": 0.2}
     if family == "distilbert":
@@ -70,17 +86,26 @@ def model(family: str, layers: int, width: int, heads: int, seed: int) -> Any:
     return hf.BertForSequenceClassification(hf.BertConfig(**sizes)).eval()
 
 
-# (teacher), (student): family, layers, width, heads.
+# (teacher), (student): family, layers, width, heads. By the kind that a recipe names, if any.
 PAIRS = {
-    "RoBERTa to DistilBERT": (("roberta", 12, 8, 2), ("distilbert", 3, 8, 2)),
-    "24 to 6 layers, narrower": (("bert", 24, 12, 2), ("roberta", 6, 8, 2)),
+    None: {
+        "RoBERTa to DistilBERT": (("roberta", 12, 8, 2), ("distilbert", 3, 8, 2)),
+        "24 to 6 layers, narrower": (("bert", 24, 12, 2), ("roberta", 6, 8, 2)),
+    },
+    "text": {
+        "T5 to T5": (("t5", 4, 8, 2), ("t5", 2, 8, 2)),
+        "T5 of 3 heads to one of 2, narrower": (("t5", 6, 12, 3), ("t5", 3, 8, 2)),
+    },
 }
-OTHER_HEADS = (("roberta", 24, 16, 4), ("bert", 6, 8, 2))
+OTHER_HEADS = {
+    None: (("roberta", 24, 16, 4), ("bert", 6, 8, 2)),
+    "text": (("t5", 24, 16, 4), ("t5", 6, 8, 2)),
+}
 
 
 @functools.cache
 def stage_of(method: str, number: int) -> Stage:
-    return Recipe.load(method, **SETTINGS[method]).stages()[number - 1]
+    return Recipe.load(method, **SETTINGS.get(method, {})).stages()[number - 1]
 
 
 class Step:
@@ -93,11 +118,14 @@ class Step:
         self.student = model(*student, seed=1)
         self.teacher = Teacher(model(*teacher, seed=0))
         torch.manual_seed(2)
-        shape = Shape(ModelShape.of(self.student), ModelShape.of(self.teacher.model), rows=ROWS)
+        kind = KINDS[stage.recipe.kind or "sentence"]
+        sides = ModelShape.of(self.student), ModelShape.of(self.teacher.model)
+        shape = Shape(*sides, kind=kind, rows=ROWS)
         terms = {name: s for name, s in stage.recipe.objectives.items() if s.compare not in drop}
         # In eval mode neither the memory nor the masses change from one call to the next.
         self.objectives = Objectives(terms, shape, stage.recipe.curriculum).eval()
         self.mixup = stage.recipe.mixup
+        self.batch = functools.partial(batch, stage.recipe.kind)
         # Without a curriculum one moment says it all.
         places = (0.0, 0.5, 0.95) if stage.recipe.curriculum else (0.5,)
         self.moments = [Moment(seed=3, epoch=1, step=3, progress=p, passes=3 * p) for p in places]
@@ -126,8 +154,11 @@ class Step:
         return [gradient for gradient in gradients if gradient is not None]
 
 
-def batch(tokens: int = max(LENGTHS), examples: int = len(LENGTHS)) -> dict[str, torch.Tensor]:
-    """The first `examples`, padded to `tokens`."""
+def batch(
+    kind: str | None, times: int = 1, examples: int = len(LENGTHS)
+) -> dict[str, torch.Tensor]:
+    """The first `examples`, padded to `times` the longest one's length."""
+    tokens = times * max(LENGTHS)
     generator = torch.Generator().manual_seed(5)
     text = torch.randint(5, VOCABULARY, (len(LENGTHS), max(LENGTHS)), generator=generator)
     ids = torch.full((examples, tokens), PAD)
@@ -135,37 +166,50 @@ def batch(tokens: int = max(LENGTHS), examples: int = len(LENGTHS)) -> dict[str,
     for row, length in enumerate(LENGTHS[:examples]):
         ids[row, :length] = text[row, :length]
         mask[row, :length] = 1
-    labels = torch.tensor([0, 2, 1])[:examples]
+    labels = torch.tensor([0, 2, 1])
+    if kind == "text":
+        labels = torch.full((len(ANSWERS), times * max(ANSWERS)), -100)
+        for row, length in enumerate(ANSWERS):
+            labels[row, :length] = torch.randint(5, VOCABULARY, (length,), generator=generator)
+    labels = labels[:examples]
     index = torch.arange(examples)
     return {"input_ids": ids, "attention_mask": mask, "labels": labels, "index": index}
 
 
+@functools.cache
 def distinct_stages() -> list[tuple[str, int]]:
     """Method and number of every stage; of those with the same terms (soft labels) one."""
     found: dict[str, tuple[str, int]] = {}
+    told = {"objectives", "curriculum", "mixup", "kind"}
     for method in catalog.names():
         for stage in Recipe.load(method, **SETTINGS.get(method, {})).stages():
-            keys = stage.recipe.model_dump(include={"objectives", "curriculum", "mixup"})
+            keys = stage.recipe.model_dump(include=told)
             found.setdefault(repr(keys), (method, stage.number))
     return list(found.values())
 
 
 every_stage = pytest.mark.parametrize(("method", "number"), distinct_stages())
-every_pair = pytest.mark.parametrize("pair", PAIRS)
+on_every_pair = pytest.mark.parametrize(
+    ("method", "number", "pair"),
+    [
+        pytest.param(method, number, pair, id=f"{method}-{number}-{name}")
+        for method, number in distinct_stages()
+        for name, pair in PAIRS[stage_of(method, number).recipe.kind].items()
+    ],
+)
 
 
 def test_every_recipe_is_listed():
     assert sorted(catalog.names()) == sorted(SETTINGS), "list the recipe in SETTINGS above"
 
 
-@every_pair
-@every_stage
+@on_every_pair
 def test_padding_to_twice_the_length_changes_no_term(method, number, pair):
-    step = Step(stage_of(method, number), PAIRS[pair])
+    step = Step(stage_of(method, number), pair)
     seen, unmoved = set(), []
     for moment in step.moments:
         with torch.no_grad():
-            short, long = step(batch(), moment), step(batch(2 * max(LENGTHS)), moment)
+            short, long = step(step.batch(), moment), step(step.batch(2), moment)
         seen |= set(short)
         for name, value in short.items():
             assert value.shape == () and value.isfinite()
@@ -174,14 +218,15 @@ def test_padding_to_twice_the_length_changes_no_term(method, number, pair):
     assert all(unmoved) == ((method, number) not in COUNTS_PADDING)
 
 
-@every_pair
-@every_stage
+@on_every_pair
 def test_a_fully_masked_example_adds_nothing_and_breaks_nothing(method, number, pair):
-    step = Step(stage_of(method, number), PAIRS[pair])
-    masked = batch()
+    step = Step(stage_of(method, number), pair)
+    masked = step.batch()
     masked["attention_mask"][-1] = 0
+    if masked["labels"].dim() == 2:
+        masked["labels"][-1] = -100
     for moment in step.moments:
-        found, without = step(masked, moment), step(batch(examples=2), moment)
+        found, without = step(masked, moment), step(step.batch(examples=2), moment)
         for name, value in found.items():
             assert value.isfinite(), name
             term = step.objectives[name]
@@ -192,15 +237,14 @@ def test_a_fully_masked_example_adds_nothing_and_breaks_nothing(method, number, 
         assert all(gradient.isfinite().all() for gradient in step.gradients(found, moment))
 
 
-@every_pair
-@every_stage
+@on_every_pair
 def test_under_autocast_terms_stay_float32_and_gradients_finite(method, number, pair):
-    step = Step(stage_of(method, number), PAIRS[pair])
+    step = Step(stage_of(method, number), pair)
     for moment in step.moments:
         with torch.autocast("cpu", torch.bfloat16):
-            found = step(batch(), moment)
+            found = step(step.batch(), moment)
         with torch.no_grad():
-            exact = step(batch(), moment)
+            exact = step(step.batch(), moment)
         for name, value in found.items():
             assert value.dtype == torch.float32 and value.isfinite(), name
             # bfloat16 keeps 8 bits, and a dozen layers add up.
@@ -214,10 +258,11 @@ def test_under_autocast_terms_stay_float32_and_gradients_finite(method, number, 
 def test_24_layers_of_4_heads_teach_6_of_2(method, number):
     """RAIL-KD's 24 → 6: all but comparisons of head with head, which name what to use instead."""
     stage = stage_of(method, number)
+    heads_differ = OTHER_HEADS[stage.recipe.kind]
     by_heads = [name for name, s in stage.recipe.objectives.items() if s.compare in BY_HEADS]
     if by_heads:
         with pytest.raises(LimbeckError, match=r"2 attention heads, the teacher 4") as caught:
-            Step(stage, OTHER_HEADS)
+            Step(stage, heads_differ)
         refused = caught.value.problems
         assert [problem.message.split(":")[0] for problem in refused] == [
             f"objectives.{name}" for name in by_heads
@@ -225,9 +270,9 @@ def test_24_layers_of_4_heads_teach_6_of_2(method, number):
         assert all("minilmv2" in problem.fix for problem in refused)
     if stage.recipe.curriculum and by_heads:
         return  # its order names the refused term; cosines alone are internal-kd-soft-cos
-    step = Step(stage, OTHER_HEADS, drop=BY_HEADS)
+    step = Step(stage, heads_differ, drop=BY_HEADS)
     (moment,) = step.moments
-    found = step(batch(), moment)
+    found = step(step.batch(), moment)
     assert len(found) == len(stage.recipe.objectives) - len(by_heads) > 0
     assert all(value.isfinite() for value in found.values())
     assert any(gradient.abs().max() > 0 for gradient in step.gradients(found, moment))

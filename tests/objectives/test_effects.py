@@ -16,12 +16,13 @@ from typing import Any, get_args
 import pytest
 import torch
 import yaml
-from tiny_pairs import GIVEN, batch, bert
+from tiny_pairs import GIVEN, answers, batch, bert, t5
 
 from limbeck import catalog
 from limbeck.capture import Request, Trace, capture
 from limbeck.engine import training_arguments
 from limbeck.errors import LimbeckError
+from limbeck.kinds import KINDS as TASK_KINDS
 from limbeck.mapping import MappingSpec
 from limbeck.mixup import Mixture, capture_mixed, draw
 from limbeck.moment import Moment
@@ -40,6 +41,7 @@ KINDS = sorted(
 OTHER: dict[str, Any] = {
     "weight": 0.123,
     "pool": {"cls": "mean", "mean": "cls"},
+    "stack": "encoder",
     "student_layers": {"1..M-1": "1..M", "1..M": "1..M-1", "M": "M-1", "0..M": "1..M"},
     "teacher_layers": {"1..L": "2..L", "1..L-1": "2..L"},
     "within": "all",
@@ -124,6 +126,8 @@ def changes(raw: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
         for name, spec in SPECS.items():
             fields = {k: v for k, v in place(raw, path).items() if k in spec.model_fields}
             found += [fields | {"compare": name}] if name != value else []
+    elif path == "kind":
+        found = [raw | {"kind": "sentence"}]
     elif key == "kind":
         keys = {k: v for k, v in place(raw, path).items() if k != "layers"}
         found = [
@@ -153,27 +157,29 @@ PAIRS = {"of 6 layers, wider": (6, 12), "of 12, as wide": (12, 8), "of 12, wider
 
 
 @functools.cache
-def models(pair: str) -> tuple[Any, Any]:
-    return bert(4, 8, seed=1), bert(*PAIRS[pair], seed=0)
+def models(kind: str, pair: str) -> tuple[Any, Any]:
+    make = t5 if kind == "text" else bert
+    return make(4, 8, seed=1), make(*PAIRS[pair], seed=0)
 
 
 @functools.cache
-def examples(step: int) -> dict[str, torch.Tensor]:
+def examples(kind: str, step: int) -> dict[str, torch.Tensor]:
     """Other words each time under the same four numbers."""
-    return batch(extra=1, seed=step)
+    made = batch(extra=1, seed=step)
+    return made | {"labels": answers(seed=step)} if kind == "text" else made
 
 
 @functools.cache
-def seen(step: int, pair: str, side: int, asked: Request, clean: Request, mixture: Any) -> Trace:
+def seen(
+    step: int, kind: str, pair: str, side: int, asked: Request, clean: Request, mixture: Any
+) -> Trace:
     """A trace, made once for each thing that is asked."""
-    model = models(pair)[side]
+    model, shown = models(kind, pair)[side], examples(kind, step)
     with torch.no_grad():
         if mixture is None:
-            return capture(model, examples(step), asked)
+            return capture(model, shown, asked)
         partner, share, at = mixture
-        return capture_mixed(
-            model, examples(step), asked, Mixture(torch.tensor(partner), share, at), clean
-        )
+        return capture_mixed(model, shown, asked, Mixture(torch.tensor(partner), share, at), clean)
 
 
 def mixture_of(recipe: Recipe, moment: Moment) -> tuple | None:
@@ -185,10 +191,12 @@ def mixture_of(recipe: Recipe, moment: Moment) -> tuple | None:
 
 def losses(recipe: Recipe, pair: str) -> Any:
     """What some steps of one stage come to on a pair of models, or why they do not."""
-    student, teacher = models(pair)
+    kind = recipe.kind or "sentence"
+    student, teacher = models(kind, pair)
     torch.manual_seed(5)
     try:
-        shape = Shape(ModelShape.of(student), ModelShape.of(teacher), rows=4)
+        sides = ModelShape.of(student), ModelShape.of(teacher)
+        shape = Shape(*sides, kind=TASK_KINDS[kind], rows=4)
         objectives = Objectives(recipe.objectives, shape, recipe.curriculum)
         steps = []
         for moment in MOMENTS:
@@ -196,11 +204,11 @@ def losses(recipe: Recipe, pair: str) -> Any:
             mixture = mixture_of(recipe, moment)
             clean = objectives.request("clean", moment)
             traces = (
-                seen(moment.step, pair, 0, asked["student"], clean, mixture),
-                seen(moment.step, pair, 1, asked["teacher"], Request(), mixture),
+                seen(moment.step, kind, pair, 0, asked["student"], clean, mixture),
+                seen(moment.step, kind, pair, 1, asked["teacher"], Request(), mixture),
             )
             with torch.no_grad():
-                found = objectives(*traces, examples(moment.step), moment)
+                found = objectives(*traces, examples(kind, moment.step), moment)
             objectives.after_step()
             steps.append({n: (objectives.weight(n, moment), v.item()) for n, v in found.items()})
         return {name: tuple(w.shape) for name, w in objectives.named_parameters()}, steps

@@ -17,6 +17,8 @@ from limbeck.teachers import Teacher
 
 VOCABULARY, PAD = 40, 0
 LENGTHS = (7, 5, 3, 6)
+# Tokens of the answers that an encoder–decoder writes.
+ANSWERS = (2, 3, 1, 2)
 CLASSES = 3
 # pkd leaves its map to the user; this one asks little of the models.
 GIVEN: dict[str, dict[str, Any]] = {"pkd": {"objectives.patience.mapping.layers": {1: 4}}}
@@ -38,6 +40,31 @@ def bert(layers: int, width: int, seed: int, classes: int = CLASSES, heads: int 
         initializer_range=0.3,
     )
     return hf.BertForSequenceClassification(config).eval()
+
+
+@functools.cache
+def t5(layers: int, width: int, seed: int, heads: int = 2) -> Any:
+    """A random T5 in eval mode, as deep in both stacks; the same one for the same arguments."""
+    torch.manual_seed(seed)
+    config = hf.T5Config(
+        vocab_size=VOCABULARY,
+        d_model=width,
+        d_kv=width // heads,
+        d_ff=20,
+        num_layers=layers,
+        num_heads=heads,
+        decoder_start_token_id=PAD,
+    )
+    return hf.T5ForConditionalGeneration(config).eval()
+
+
+def answers(extra: int = 0, seed: int = 5) -> torch.Tensor:
+    """Target tokens of the batch's four examples, for a T5: `labels` (B, T), padded with −100."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.full((len(ANSWERS), max(ANSWERS) + extra), -100)
+    for row, length in enumerate(ANSWERS):
+        labels[row, :length] = torch.randint(5, VOCABULARY, (length,), generator=generator)
+    return labels
 
 
 def batch(extra: int = 0, classes: int = CLASSES, seed: int = 5) -> dict[str, torch.Tensor]:

@@ -221,6 +221,29 @@ def test_one_mistake_is_one_problem_under_the_name_the_user_wrote(changes, expec
     assert message.startswith(expected)
 
 
+def test_a_decoder_reads_nothing_where_rows_have_no_answers():
+    """An encoder–decoder's decoder input is made of the answers; its encoder needs none."""
+    decoder, soft = {"stack": "decoder"}, {"compare": "soft_kl"}
+    given = {"first_stage.corpus": {"size": 5}}
+    given |= {"kind": "text", "first_stage.objectives.hidden": HIDDEN | decoder}
+    given |= {"first_stage.objectives.soft": soft}
+    message, other = problems_of(**given)
+    assert message.startswith("first_stage.objectives.hidden: it looks at the decoder")
+    assert "a corpus has none" in message
+    assert "first_stage.objectives.hidden.stack=encoder" in message
+    assert other.startswith("first_stage.objectives.soft: it looks at the decoder")
+    assert "first_stage.objectives.soft=null" in other
+    encoder = {
+        "first_stage.objectives.soft": None,
+        "first_stage.objectives.hidden.stack": "encoder",
+    }
+    assert load(**given | encoder).stages()[0].supplementary
+    # A task's rows have answers; other kinds of model read the text alone.
+    for own in ({"first_stage.task": "mnli"}, {"first_stage.train_rows": 5}):
+        assert load(**given | {"first_stage.corpus": None} | own).first_stage.corpus is None
+    assert load(**given | {"kind": None}).stages()[0].supplementary
+
+
 def test_a_key_without_effect_is_refused():
     (message,) = problems_of(stratified=True)
     assert message.startswith("stratified: all training rows are used")

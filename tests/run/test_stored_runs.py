@@ -25,6 +25,8 @@ STAGES = [
     for stage in Recipe.load(method, **GIVEN.get(method, {})).stages()
     if stage.recipe.needs_teacher
     and stage.recipe.mixup is None
+    # Answers of an encoder–decoder are not stored.
+    and stage.recipe.kind != "text"
     # Padding counts in its first stage, and the teacher's dropout is on.
     and method != "tinybert-released"
 ]

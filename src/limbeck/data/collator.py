@@ -16,6 +16,7 @@ from limbeck.kinds import SENTENCE, Kind
 
 # What evaluation draws with; in training epoch e (from 0) draws with e + 1.
 _EVALUATION_SEED = 0
+_TILE = 8
 
 
 class Collator:
@@ -23,8 +24,9 @@ class Collator:
 
     "labels" come out as int64 class ids or float32 numbers, and only if the rows have them; "index"
     as int64. Other kinds of task bring the labels of theirs: by token, padded with −100, or as
-    positions. `pad_to_multiple_of` rounds the width up, which suits tensor cores. Raises
-    LimbeckError for a tokenizer without a padding token.
+    positions. `pad_to_multiple_of` rounds the width up: by default to 8 where there is an
+    accelerator, whose matrix units work in tiles, and not at all on a processor. Raises LimbeckError
+    for a tokenizer without a padding token.
     """
 
     def __init__(
@@ -42,7 +44,8 @@ class Collator:
             )
         self.kind = kind
         self.tokenizer = tokenizer
-        self.padding = DataCollatorWithPadding(tokenizer, pad_to_multiple_of=pad_to_multiple_of)
+        step = pad_to_multiple_of or (_TILE if torch.accelerator.is_available() else None)
+        self.padding = DataCollatorWithPadding(tokenizer, pad_to_multiple_of=step)
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate the rows of an encoded split, as evaluation reads them."""

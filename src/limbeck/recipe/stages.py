@@ -13,7 +13,7 @@ import numpy as np
 
 from limbeck.data import CorpusSpec
 from limbeck.errors import Problem
-from limbeck.objectives import TermSpec
+from limbeck.objectives import SoftSpec, TermSpec
 from limbeck.recipe.fields import FirstStage, RecipeFields
 
 if TYPE_CHECKING:
@@ -172,6 +172,29 @@ def stage_problems(recipe: RecipeFields) -> list[Problem]:
             )
             for name in _label_terms(first.objectives)
         ]
+        if recipe.kind == "text" and first.corpus is not None:
+            problems += _decoder_problems(first)
+    return problems
+
+
+def _decoder_problems(first: FirstStage) -> list[Problem]:
+    """Terms of a corpus's stage that look at a decoder: its input is made of answers."""
+    problems = []
+    for name, term in first.objectives.items():
+        setting = f"first_stage.objectives.{name}"
+        if getattr(term, "stack", "main") in ("decoder", "cross"):
+            fix = f"compare the encoder: {setting}.stack=encoder; or train on a task's rows"
+        elif isinstance(term, SoftSpec):
+            fix = f"take it out: {setting}=null; or train on a task's rows"
+        else:
+            continue
+        problems.append(
+            Problem(
+                f"{setting}: it looks at the decoder, which reads the answers to this stage's "
+                "rows, and a corpus has none",
+                fix,
+            )
+        )
     return problems
 
 

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck.data import CORPUS, Collator, Task, encode, load_corpus, load_task
 from limbeck.errors import LimbeckError
-from limbeck.kinds import Kind
+from limbeck.kinds import TEXT, Kind
 from limbeck.recipe import Recipe, Stage
 
 
@@ -73,8 +73,9 @@ def stage_rows(stage: Stage, tokenizer: PreTrainedTokenizerBase, *, progress: bo
     else:
         task, rows = load_rows(recipe)
         train = rows["train"]
-        # Masked text is its own label.
-        if stage.supplementary and task.label_column not in task.text_columns:
+        # Masked text is its own label, and a decoder reads the answers.
+        own = task.label_column in task.text_columns or task.kind is TEXT
+        if stage.supplementary and not own:
             train = train.remove_columns(task.label_column)
     encoded, truncated = encode(train, task, tokenizer, recipe.max_length, progress=progress)
     return Rows(encoded, truncated, task.kind)
