@@ -129,8 +129,7 @@ def test_logits_of_every_token_are_stored_by_length(tmp_path):
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-def test_pages_let_go_of_are_read_again(live, tmp_path, monkeypatch):
-    monkeypatch.setattr("limbeck.cache.read._RELEASE_AFTER", 1)
+def test_pages_let_go_of_are_read_again(live, tmp_path):
     teacher = stored(Store(tmp_path), live, EVERYTHING)
     answers = [teacher(batch([0, 1]), EVERYTHING) for _ in range(5)]
     for seen in EVERYTHING.items:

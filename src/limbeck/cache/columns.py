@@ -79,6 +79,11 @@ class Column:
     def _itemsize(self) -> int:
         return np.dtype(self.dtype).itemsize
 
+    def among_padding(self, first: int, tokens: int) -> tuple[slice, ...]:
+        """Where an example's value lies in one as wide as its batch."""
+        own = slice(first, first + tokens)
+        return tuple(own if size is TOKENS else slice(None) for size in self.shape)
+
     def of(self, trace: Trace) -> Tensor:
         """The tensor of a batch, (B, …)."""
         if self.seen is not None:
@@ -161,18 +166,7 @@ def _column(seen: Seen, value: Tensor, exact: bool) -> Column:
 
 def take_tokens(value: Tensor, column: Column, first: int, tokens: int) -> Tensor:
     """One example's value without its padding: `tokens` places from `first` on."""
-    for dimension, size in enumerate(column.shape):
-        if size is TOKENS:
-            value = value.narrow(dimension, first, tokens)
-    return value
-
-
-def put_tokens(into: Tensor, column: Column, value: Tensor, first: int) -> None:
-    """Write one example's value among its padding."""
-    for dimension, size in enumerate(column.shape):
-        if size is TOKENS:
-            into = into.narrow(dimension, first, value.shape[dimension])
-    into.copy_(value)
+    return value[column.among_padding(first, tokens)]
 
 
 def places(mask: Tensor) -> tuple[list[int], list[int]]:

@@ -1,14 +1,15 @@
 """A teacher whose answers lie on disk. Part of `limbeck.cache`.
 
 The table is mapped into memory and read through views: its pages belong to the operating system,
-are shared by all processes, and are not copied but for the rows of a batch. Now and then the process
-lets go of those it has touched, so that they are not counted as its own either.
+are shared by all processes, and are not copied but for the rows of a batch. After each batch the
+process lets go of those it has touched, so that they are not counted as its own either.
 """
 
 from __future__ import annotations
 
 import mmap
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +17,12 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from limbeck.cache.columns import INDEX, LOGITS, Column, Layout, places, put_tokens
+from limbeck.cache.columns import INDEX, LOGITS, Column, Layout, places
 from limbeck.cache.store import Entry
 from limbeck.capture import Request, Trace, token_mask
 from limbeck.errors import LimbeckError
 from limbeck.mixup import Mixture
 from limbeck.teachers import Teacher
-
-# Bytes read between two releases of the pages touched: rare enough to cost nothing.
-_RELEASE_AFTER = 16 * 2**20
 
 
 class CachedTeacher(Teacher):
@@ -46,7 +44,6 @@ class CachedTeacher(Teacher):
         self.fresh = fresh
         layout = Layout.read(entry.about["columns"])
         self._map = _mapped(entry.table)
-        self._touched = 0
         table = pa.ipc.open_stream(pa.py_buffer(self._map)).read_all()
         self._columns = {column.name: column for column in layout.columns}
         self._by_seen = {column.seen: column for column in layout.columns}
@@ -77,13 +74,13 @@ class CachedTeacher(Teacher):
         """
         if mixture is not None:
             raise LimbeckError("cache: mixed inputs are not stored", "run with cache=never")
-        self._release_pages()
         wanted = [self._column_of(seen) for seen in request.items]
         if request.logits:
             wanted.append(self._columns[LOGITS])
         device = batch[INDEX].device
         mask = token_mask(self.model, batch)
         found = self._read(wanted, self._places_of(batch), mask.cpu())
+        self._release_pages()
         values = {name: value.to(device) for name, value in found.items()}
         return Trace(
             values={seen: values[self._by_seen[seen].name] for seen in request.items},
@@ -92,10 +89,10 @@ class CachedTeacher(Teacher):
         )
 
     def _release_pages(self) -> None:
-        if self._touched > _RELEASE_AFTER and hasattr(self._map, "madvise"):
-            # They stay in the system's cache, from where touching them again is cheap.
+        # A row of some kilobytes maps a hundred around it. They stay in the system's cache, from
+        # where touching them again is cheap.
+        if hasattr(self._map, "madvise"):
             self._map.madvise(mmap.MADV_DONTNEED)
-            self._touched = 0
 
     def _column_of(self, seen: object) -> Column:
         try:
@@ -126,22 +123,23 @@ class CachedTeacher(Teacher):
         for column in wanted:
             pieces = self._pieces[column.name]
             stored = [pieces[piece].value(row) for piece, row in where]
-            self._touched += sum(value.nbytes for value in stored)
             if column.fixed:
                 # One copy for all rows, and one more into float32.
                 joined = torch.from_numpy(np.stack(stored)).float()
                 found[column.name] = joined.view(len(stored), *column.sizes(0))
                 continue
-            into = torch.zeros(len(stored), *column.sizes(width))
+            # Widened once, all rows together: numpy widens float16 number by number.
+            into = np.zeros((len(stored), *column.sizes(width)), dtype=column.dtype)
             for row, flat in enumerate(stored):
                 shape = column.sizes(counts[row])
-                if flat.size != np.prod(shape):
+                if flat.size != prod(shape):
                     raise LimbeckError(
                         "cache: an example has another length than when its answers were stored",
                         "remove the entry: limbeck cache clear",
                     )
-                put_tokens(into[row], column, torch.tensor(flat).view(shape), firsts[row])
-            found[column.name] = into
+                own = column.among_padding(firsts[row], counts[row])
+                into[row][own] = flat.reshape(shape)
+            found[column.name] = torch.from_numpy(into).float()
         return found
 
 
