@@ -46,6 +46,13 @@ def test_what_a_killed_build_leaves_is_not_found_and_is_swept(tmp_path):
     assert not part.exists()
 
 
+def test_a_build_that_is_at_work_is_not_swept(tmp_path):
+    store, other = Store(tmp_path), Store(tmp_path)
+    with store.lock("a"), store.writing("a") as folder:
+        other.sweep()
+        assert folder.is_dir()
+
+
 @pytest.mark.parametrize(
     "damage",
     [

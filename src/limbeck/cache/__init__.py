@@ -4,7 +4,7 @@ On the way of a training step: stands where the live teacher stands.
 """
 
 from limbeck.cache.build import UnstorableError, build
-from limbeck.cache.columns import Ask, Layout
+from limbeck.cache.columns import Ask
 from limbeck.cache.estimate import Estimate, measure
 from limbeck.cache.fingerprint import fingerprint
 from limbeck.cache.read import CachedTeacher
@@ -16,7 +16,6 @@ __all__ = [
     "CachedTeacher",
     "Entry",
     "Estimate",
-    "Layout",
     "RememberingTeacher",
     "Store",
     "UnstorableError",

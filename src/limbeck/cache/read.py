@@ -19,7 +19,7 @@ from torch import Tensor
 
 from limbeck.cache.columns import INDEX, LOGITS, Column, Layout, places
 from limbeck.cache.store import Entry
-from limbeck.capture import Request, Trace, token_mask
+from limbeck.capture import Request, Seen, Trace, token_mask
 from limbeck.errors import LimbeckError
 from limbeck.mixup import Mixture
 from limbeck.teachers import Teacher
@@ -45,7 +45,7 @@ class CachedTeacher(Teacher):
         layout = Layout.read(entry.about["columns"])
         self._map = _mapped(entry.table)
         table = pa.ipc.open_stream(pa.py_buffer(self._map)).read_all()
-        self._columns = {column.name: column for column in layout.columns}
+        # The logits are under None.
         self._by_seen = {column.seen: column for column in layout.columns}
         self._pieces = {
             column.name: [_Piece(column, part) for part in table.column(column.name).chunks]
@@ -74,9 +74,8 @@ class CachedTeacher(Teacher):
         """
         if mixture is not None:
             raise LimbeckError("cache: mixed inputs are not stored", "run with cache=never")
-        wanted = [self._column_of(seen) for seen in request.items]
-        if request.logits:
-            wanted.append(self._columns[LOGITS])
+        asked: list[Seen | None] = [*request.items, *([None] if request.logits else [])]
+        wanted = [self._column_of(seen) for seen in asked]
         device = batch[INDEX].device
         mask = token_mask(self.model, batch)
         found = self._read(wanted, self._places_of(batch), mask.cpu())
@@ -94,12 +93,12 @@ class CachedTeacher(Teacher):
         if hasattr(self._map, "madvise"):
             self._map.madvise(mmap.MADV_DONTNEED)
 
-    def _column_of(self, seen: object) -> Column:
+    def _column_of(self, seen: Seen | None) -> Column:
         try:
-            return self._by_seen[seen]  # type: ignore[index]
+            return self._by_seen[seen]
         except KeyError:
             raise LimbeckError(
-                f"cache: {seen} is not stored", "run with cache=never, and report this"
+                f"cache: {seen or LOGITS} is not stored", "run with cache=never, and report this"
             ) from None
 
     def _places_of(self, batch: Mapping[str, Tensor]) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from limbeck.errors import LimbeckError
 
@@ -111,12 +111,14 @@ class Store:
         # First its name, so that an interrupted deletion leaves nothing that looks whole.
         (entry.path / ABOUT).unlink(missing_ok=True)
         shutil.rmtree(entry.path, ignore_errors=True)
-        (self.folder / f"{entry.key}{_LOCK}").unlink(missing_ok=True)
 
     def sweep(self) -> None:
-        """Remove what killed builds left."""
+        """Remove what killed builds left; a build that is at work holds its lock."""
         for part in self.folder.glob(f"*{_PART}"):
-            shutil.rmtree(part, ignore_errors=True)
+            lock = self.lock(part.name.removesuffix(_PART))
+            with suppress(Timeout), lock.acquire(timeout=0):
+                shutil.rmtree(part, ignore_errors=True)
+                Path(lock.lock_file).unlink(missing_ok=True)
 
     def _read(self, path: Path) -> Entry | None:
         try:

@@ -36,10 +36,11 @@ from limbeck.cache import (
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
 from limbeck.kinds import TEXT, kind_of
-from limbeck.objectives import ModelShape, Objectives, Shape
+from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import Execution
 from limbeck.run.assemble import Assembly
+from limbeck.run.terms import objectives_of
 from limbeck.teachers import Teacher
 
 logger = logging.getLogger(__name__)
@@ -101,7 +102,7 @@ def _groups(recipe: Recipe, assembly: Assembly) -> list[_Group]:
         teacher, rows = assembly.teacher_of(stage), assembly.rows_of(stage)
         if teacher is None:
             continue
-        objectives = _objectives(stage, assembly, teacher)
+        objectives = objectives_of(stage, assembly)
         wanted = Ask(objectives.ever("teacher"), objectives.differences("teacher").items)
         reason = _refusal(stage, teacher, objectives)
         if reason is not None and recipe.cache == "always":
@@ -118,17 +119,6 @@ def _groups(recipe: Recipe, assembly: Assembly) -> list[_Group]:
             wanted if known is None else wanted | known.wanted,
         )
     return list(groups.values())
-
-
-def _objectives(stage: Stage, assembly: Assembly, teacher: Teacher) -> Objectives:
-    shape = Shape(
-        ModelShape.of(assembly.student),
-        ModelShape.of(teacher.model),
-        kind=kind_of(assembly.student),
-        rows=1,
-    )
-    with torch.random.fork_rng(devices=[]):
-        return Objectives(stage.recipe.objectives, shape, stage.recipe.curriculum)
 
 
 def _refusal(stage: Stage, teacher: Teacher, objectives: Objectives) -> str | None:

@@ -12,20 +12,18 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from limbeck import preflight
 from limbeck.capture import Trace, capture
-from limbeck.engine.trainer import index_bound
 from limbeck.errors import LimbeckError, Problem
-from limbeck.kinds import kind_of
 from limbeck.mapping import rounding_note
 from limbeck.mixup import capture_mixed, draw
 from limbeck.moment import Moment
-from limbeck.objectives import MappedSpec, ModelShape, Objectives, Shape, SoftSpec
+from limbeck.objectives import MappedSpec, Shape, SoftSpec
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.assemble import Assembly, learns_from_its_teacher
+from limbeck.run.terms import objectives_of, shape_of
 from limbeck.schedules import Ramp
 
 _EXAMPLES = 8
@@ -135,13 +133,8 @@ def _conditions(recipe: Recipe, assembly: Assembly) -> list[Problem]:
 def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.Method | None]:
     """The terms as pre-flight sees them, or the reasons why they cannot be built."""
     recipe, live = stage.recipe, assembly.teacher_of(stage)
-    student = ModelShape.of(assembly.student)
-    teacher = student if live is None else ModelShape.of(live.model)
-    train = assembly.rows_of(stage).encoded
-    shape = Shape(student, teacher, kind=kind_of(assembly.student), rows=index_bound(train))
     try:
-        with torch.random.fork_rng(devices=[]):
-            objectives = Objectives(recipe.objectives, shape, recipe.curriculum)
+        objectives = objectives_of(stage, assembly)
     except LimbeckError as error:
         return error.problems, None
     sides = ("student", "teacher", "clean")
@@ -170,6 +163,7 @@ def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.
             found = objectives(own, seen, batch, moment) | found
         return found
 
+    train = assembly.rows_of(stage).encoded
     few = train.select(range(min(_EXAMPLES, len(train))))
     method = preflight.Method(
         weights={name: _largest(weight) for name, weight in objectives.weights.items()},
@@ -178,7 +172,7 @@ def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.
         batch=assembly.rows_of(stage).collator(assembly.tokenizer)(list(few)),
         modules=(objectives,),
     )
-    return _rounding(recipe, shape), method
+    return _rounding(recipe, shape_of(stage, assembly)), method
 
 
 def _moments(recipe: Recipe) -> tuple[Moment, ...]:
