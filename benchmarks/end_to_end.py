@@ -8,7 +8,9 @@ in one run, from tokenised rows to the last step, without scoring and saving:
 
 - `ours`: `kd` as a limbeck run executes it (bf16 where the processor has it), the teacher's answers stored inside
   the measured time;
-- `plain loop`: the student alone on exactly our batches, in our precision and attention: the floor;
+- `plain loop`: the student alone on exactly our batches, in our precision and attention;
+- `plain loop + teacher`: the same and one length-sorted pass of the teacher over the rows: the floor of any
+  distillation that asks the teacher once;
 - `trainer`: `transformers.Trainer` fine-tuning the student, its default arguments but for the batch size (fp32);
 - `trainer, bf16`: the same in our precision;
 - `textbrewer`: TextBrewer's `GeneralDistiller`, teacher live, padded to the longest, fp32 (its fp16 needs CUDA);
@@ -29,6 +31,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -51,13 +54,21 @@ from limbeck.run import distill
 from limbeck.run.assemble import Assembly, assemble
 from limbeck.run.caching import store_answers
 from limbeck.run.folder import RunFolder
+from limbeck.run.rows import load_rows
 from limbeck.run.settle import settle
 
 RECORD = Path(__file__).parent / "records" / "end_to_end.json"
 READ = ("input_ids", "attention_mask", "token_type_ids", "labels")
 BATCH, LAYERS, LR = 32, 3, 1e-4
 # What ours may take at most of each.
-BARS = {"plain loop": 1.10, "trainer": 0.7, "trainer, bf16": 1.0, "textbrewer": 0.6, "papers": 0.15}
+BARS = {
+    "plain loop": 1.10,
+    "plain loop + teacher": 1.10,
+    "trainer": 0.7,
+    "trainer, bf16": 1.0,
+    "textbrewer": 0.6,
+    "papers": 0.15,
+}
 
 
 def recipe_of(task: str, teacher: Path, args: argparse.Namespace) -> Recipe:
@@ -67,7 +78,7 @@ def recipe_of(task: str, teacher: Path, args: argparse.Namespace) -> Recipe:
         task=task,
         data=args.data,
         teacher=str(teacher),
-        train_rows=args.rows,
+        train_rows=rows_of(task, args),
         epochs=args.epochs,
         batch_size=BATCH,
         lr=LR,
@@ -150,6 +161,21 @@ def plain_loop(recipe: Recipe, execution: Execution) -> tuple[float, float]:
             schedule.step()
             optimizer.zero_grad()
     return time.perf_counter() - began, score(assembly, student)
+
+
+def teacher_pass(recipe: Recipe, execution: Execution) -> float:
+    """Seconds of one pass of the teacher over the training rows, longest first."""
+    assembly = assemble(recipe)
+    model = assembly.live_teacher.model
+    model.set_attn_implementation(execution.attention["teacher"])
+    data = assembly.encoded["train"]
+    order = np.argsort([-len(ids) for ids in data["input_ids"]], kind="stable")
+    loader = DataLoader(data.select(order), 64, collate_fn=assembly.collator)
+    began = time.perf_counter()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, execution.precision == "bf16"):
+        for batch in loader:
+            model(**{name: batch[name] for name in READ if name in batch and name != "labels"})
+    return time.perf_counter() - began
 
 
 def trainer(recipe: Recipe, folder: Path, *, bf16: bool) -> tuple[float, float]:
@@ -250,13 +276,25 @@ def papers(recipe: Recipe, steps: int) -> float:
     return mean(seconds[1:])
 
 
+def rows_of(task: str, args: argparse.Namespace) -> int | None:
+    """How many training rows are drawn; None for all, where there are not more than asked for."""
+    if args.rows is None:
+        return None
+    _, rows = load_rows(Recipe.load("finetune", task=task, data=args.data))
+    return args.rows if args.rows < len(rows["train"]) else None
+
+
 def measure(task: str, args: argparse.Namespace, work: Path) -> dict[str, Any]:
     """Everything about one task."""
-    teacher = work / f"{task}-teacher"
+    teacher = work / f"{task}-teacher-{args.rows or 'all'}"
     settings = {"task": task, "data": args.data, "epochs": 3, "lr": LR, "precision": "auto"}
     distill(
         Recipe.load(
-            "finetune", **settings, train_rows=args.rows, student={"init": args.model}, seed=1
+            "finetune",
+            **settings,
+            train_rows=rows_of(task, args),
+            student={"init": args.model},
+            seed=1,
         ),
         teacher,
         report=False,
@@ -269,6 +307,8 @@ def measure(task: str, args: argparse.Namespace, work: Path) -> dict[str, Any]:
         seconds["ours"], scores["ours"], execution = ours(recipe, folder)
         bf16 = execution.precision == "bf16"
         seconds["plain loop"], scores["plain loop"] = plain_loop(recipe, execution)
+        asked = teacher_pass(recipe, execution)
+        seconds["plain loop + teacher"] = seconds["plain loop"] + asked
         seconds["trainer, bf16"], scores["trainer, bf16"] = trainer(recipe, folder, bf16=bf16)
         seconds["trainer"], scores["trainer"] = trainer(recipe, folder, bf16=False)
         rows = len(assemble(recipe).encoded["train"])

@@ -24,6 +24,7 @@ ORDER = [
     {"objectives"},
     {"students"},
     {"teachers"},
+    {"teams"},
     {"cache"},
     {"data", "execution"},
     {"recipe"},

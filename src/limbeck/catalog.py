@@ -25,6 +25,7 @@ FAMILIES = {
     "internal": "Attention and hidden states, layer by layer",
     "two-stage": "Two stages: intermediate layers, then soft labels",
     "relation": "Relations, contrast and transport",
+    "several": "Several teachers",
 }
 
 HEADER = ("method", "family", "summary", "paper", "formula")

@@ -17,7 +17,7 @@ class Moment:
     """A point of a run: its `seed`; `epoch` and optimisation `step` from 0; `progress` in 0..1.
 
     `passes`: how often the training rows were seen, with fractions. `layers`: the student layers
-    that learn now; None for all of them.
+    that learn now; None for all of them. `teacher`: who teaches now, of several; counted from 0.
     """
 
     seed: int = 0
@@ -26,6 +26,7 @@ class Moment:
     progress: float = 0.0
     passes: float = 0.0
     layers: tuple[int, ...] | None = None
+    teacher: int = 0
 
     def epoch_generator(self, stream: int = 0) -> np.random.Generator:
         """A generator that depends on the seed, the epoch and the `stream` alone."""

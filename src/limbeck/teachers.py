@@ -8,7 +8,7 @@ several processes, optimised or saved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from limbeck.capture import CompiledCapture, Request, Trace, capture
 from limbeck.errors import LimbeckError
 from limbeck.mixup import Mixture, capture_mixed
+from limbeck.moment import Moment
 from limbeck.students import load_model
 
 
@@ -68,6 +69,20 @@ class Teacher:
         """Run its passes as compiled graphs from now on, but for mixed inputs. Returns itself."""
         self._capture = CompiledCapture(self.model)
         return self
+
+    @property
+    def members(self) -> tuple[Teacher, ...]:
+        """A teacher is a team of one (`limbeck.teams`)."""
+        return (self,)
+
+    def at(self, moment: Moment) -> Teacher:
+        """Who answers at a moment: this one."""
+        return self
+
+    def answered_by(self, members: Sequence[Teacher]) -> Teacher:
+        """The one that takes this one's place: it answers from disk, say."""
+        (member,) = members
+        return member
 
     @property
     def config(self) -> PretrainedConfig:

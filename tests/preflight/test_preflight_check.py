@@ -44,7 +44,7 @@ def arguments(task: Task = SST2, **changes):
         "student": student,
         "tokenizer": tokenizer(),
         "max_length": 8,
-        "teacher": TeacherSide(knowing_teacher(), tokenizer()),
+        "teachers": {"teacher": TeacherSide(knowing_teacher(), tokenizer())},
         "method": Method(
             weights={"hard": 1.0},
             requests={"teacher": Request.hidden([2]), "student": Request.of_logits()},
@@ -57,7 +57,7 @@ def arguments(task: Task = SST2, **changes):
 
 def test_nothing_wrong(tmp_path):
     assert check(**arguments(), out=tmp_path / "run") == []
-    assert check(**arguments(teacher=None)) == []
+    assert check(**arguments(teachers={})) == []
 
 
 def test_everything_wrong_at_once(tmp_path):
@@ -65,9 +65,11 @@ def test_everything_wrong_at_once(tmp_path):
     found = check(
         **arguments(
             rows={"train": rows(4, index=[0, 0, 1, 2])},
-            teacher=TeacherSide(
-                model(id2label={0: "positive", 1: "negative"}), tokenizer(WORDS[::-1])
-            ),
+            teachers={
+                "teacher": TeacherSide(
+                    model(id2label={0: "positive", 1: "negative"}), tokenizer(WORDS[::-1])
+                )
+            },
             method=Method(weights={"hard": 0.0}, requests={"teacher": Request.hidden([9])}),
             max_length=99,
         ),
@@ -88,12 +90,12 @@ def test_everything_wrong_at_once(tmp_path):
 def test_unnamed_classes_are_settled_by_the_teachers_answers():
     unnamed = {"id2label": {0: "LABEL_0", 1: "LABEL_1"}}
     right = TeacherSide(knowing_teacher(**unnamed), tokenizer())
-    assert check(**arguments(teacher=right)) == []
+    assert check(**arguments(teachers={"teacher": right})) == []
     swapped = TeacherSide(knowing_teacher(swapped=True, **unnamed), tokenizer())
-    assert "class 0 means 'positive'" in words_of(check(**arguments(teacher=swapped)))
+    assert "class 0 means 'positive'" in words_of(check(**arguments(teachers={"teacher": swapped})))
     ignorant = model(**unnamed)
     nn.init.zeros_(ignorant.classifier.weight)
-    found = words_of(check(**arguments(teacher=TeacherSide(ignorant, tokenizer()))))
+    found = words_of(check(**arguments(teachers={"teacher": TeacherSide(ignorant, tokenizer())})))
     assert "no better than" in found and "have no names" in found
 
 
@@ -101,11 +103,11 @@ def test_a_bad_record_is_believed(tmp_path):
     record = {"schema": 1, "task": "sst2", "scores": {"dev": {"primary": 50.0}}}
     (tmp_path / "record.json").write_text(json.dumps(record))
     teacher = TeacherSide(knowing_teacher(), tokenizer(), tmp_path)
-    assert "50.0 (recorded in" in words_of(check(**arguments(teacher=teacher)))
+    assert "50.0 (recorded in" in words_of(check(**arguments(teachers={"teacher": teacher})))
 
 
 def test_cut_examples_and_other_tokenizers_are_in_the_list():
     found = check(**arguments(), truncated={"train": 3})
     assert "train: 3 of 40 examples" in words_of(found)
     other = TeacherSide(knowing_teacher(), tokenizer(WORDS[::-1]))
-    assert "different vocabularies" in words_of(check(**arguments(teacher=other)))
+    assert "different vocabularies" in words_of(check(**arguments(teachers={"teacher": other})))

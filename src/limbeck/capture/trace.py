@@ -35,7 +35,8 @@ class Trace:
     `values`: hidden states [B, N, d] or pooled [B, d]; probabilities and scores [B, H, Q, K];
     query, key and value [B, H, N, d_head]. `logits`: the head's, if asked for. `masks`: per stack
     [B, N], True for a real token. `outputs`: the model's own output if its head ran. `loss` stays
-    None: labels never reach the model. `mixed`: how the input was mixed, if it was.
+    None: labels never reach the model. `mixed`: how the input was mixed, if it was. `each`
+    [T, B, …]: the logits of each of several teachers that answer together, whose mean `logits` is.
     """
 
     values: dict[Seen, Tensor] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Trace:
     masks: dict[str, Tensor] = field(default_factory=dict)
     outputs: Any = None
     mixed: Mixed | None = None
+    each: Tensor | None = None
 
     def __getitem__(self, seen: Seen) -> Tensor:
         try:

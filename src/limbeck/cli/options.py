@@ -20,6 +20,7 @@ from limbeck.errors import LimbeckError, Problem
 SETTINGS = {
     "method": "method",
     "teacher": "teacher",
+    "teachers": "teachers",
     "student": "student.init",
     "model": "student.init",
     "layers": "student.layers",

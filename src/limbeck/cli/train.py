@@ -96,6 +96,7 @@ def distill(
         str | None, typer.Option(help="The method; 'limbeck methods' lists them.")
     ] = None,
     teacher: Annotated[str | None, setting("teacher", DATA)] = None,
+    teachers: Annotated[list[str] | None, setting("teachers", DATA)] = None,
     task: Task = None,
     data: Data = None,
     out: Out = None,

@@ -35,7 +35,10 @@ class EpochEntries(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Let the terms learn what they learn without gradients."""
-        self.trainer.objectives.after_step()
+        moment = self.trainer.moment_of(state.global_step - 1)
+        self.trainer.objectives.of(moment.teacher).after_step()
+        if (team := self.trainer.drawn) is not None:
+            self.trainer.progress.drawn[team.names[moment.teacher]] += 1
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -48,8 +51,13 @@ class EpochEntries(TrainerCallback):
         if curriculum is not None:
             following = self.trainer.moment_of(state.global_step)
             curriculum.end_epoch(progress.this_epoch.sums(), last, following)
+        whom: dict[str, Any] = {}
+        if (team := self.trainer.drawn) is not None:
+            whom["drawn"] = {name: progress.drawn[name] for name in team.names}
+            whom["chances"] = dict(zip(team.names, team.shares.tolist(), strict=True))
         progress.epochs.append(
-            {
+            whom
+            | {
                 "epoch": last.epoch + 1,
                 "step": state.global_step,
                 "seconds": progress.epoch_clock.stop(),
@@ -59,6 +67,7 @@ class EpochEntries(TrainerCallback):
             }
         )
         progress.this_epoch.clear()
+        progress.drawn.clear()
 
     def on_evaluate(
         self,

@@ -18,7 +18,7 @@ from limbeck.capture import CompiledCapture, Request, Trace, capture
 from limbeck.kinds import Kind
 from limbeck.mixup import Mixture, capture_mixed
 from limbeck.moment import Moment
-from limbeck.objectives import Objectives
+from limbeck.objectives import Objectives, TeamObjectives
 
 _NO_TEACHER = Trace()
 
@@ -31,21 +31,24 @@ class Distiller(nn.Module):
         objectives: the terms; their projections are trained with the student and never shipped.
         kind: what the student's head answers.
         compiled: run the student's training passes as compiled graphs, but for mixed inputs.
+        bandit: what a team of teachers learns about whom to draw; checkpoints carry it.
         compact: in evaluation keep only what scores need (`Kind.answers`), not the logits.
     """
 
     def __init__(
         self,
         student: PreTrainedModel,
-        objectives: Objectives,
+        objectives: Objectives | TeamObjectives,
         *,
         kind: Kind,
         compact: bool = False,
         compiled: bool = False,
+        bandit: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.student = student
         self.objectives = objectives
+        self.bandit = bandit
         self.kind = kind
         self.compact = compact
         self._capture: Callable[[dict[str, Tensor], Request], Trace] = (

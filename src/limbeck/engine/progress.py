@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -159,6 +160,8 @@ class Progress:
     epoch_clock: Clock = field(default_factory=Clock)
     run_clock: Clock = field(default_factory=Clock)
     epochs: list[dict[str, Any]] = field(default_factory=list)
+    drawn: Counter[str] = field(default_factory=Counter)
+    """By teacher, of several, the optimisation steps of this epoch."""
 
     def add(self, terms: dict[str, Tensor], loss: Tensor) -> None:
         """Add one micro-batch's terms and loss."""
@@ -181,6 +184,7 @@ class Progress:
             "epoch_seconds": self.epoch_clock.read(),
             "run_seconds": self.run_clock.read(),
             "epochs": self.epochs,
+            "drawn": dict(self.drawn),
         }
 
     def restore(self, state: dict[str, Any], device: torch.device) -> None:
@@ -191,3 +195,4 @@ class Progress:
         self.epoch_clock.before = state["epoch_seconds"]
         self.run_clock.before = state["run_seconds"]
         self.epochs = list(state["epochs"])
+        self.drawn = Counter(state["drawn"])

@@ -19,16 +19,25 @@ from transformers import PreTrainedModel, Trainer, TrainerState, TrainingArgumen
 from limbeck.capture import Trace
 from limbeck.data import Collator, EpochSampler
 from limbeck.engine import checkpoints
+from limbeck.engine.adaptive import LearnWhomToDraw
 from limbeck.engine.callbacks import EpochEntries, stop_if_not_finite
 from limbeck.engine.distiller import Distiller
 from limbeck.engine.progress import Progress
 from limbeck.errors import LimbeckError
-from limbeck.kinds import kind_of
+from limbeck.kinds import Kind, kind_of
 from limbeck.mixup import Mixture, MixupSpec, draw
 from limbeck.moment import Moment
-from limbeck.objectives import CurriculumSpec, ModelShape, Objectives, Shape, TermSpec
+from limbeck.objectives import (
+    CurriculumSpec,
+    ModelShape,
+    Objectives,
+    Shape,
+    TeamObjectives,
+    TermSpec,
+)
 from limbeck.recipe import Recipe
 from limbeck.teachers import Teacher
+from limbeck.teams import Bandit, Drawn, Team, members_of
 
 
 class DistillationTrainer(Trainer):
@@ -36,12 +45,14 @@ class DistillationTrainer(Trainer):
 
     Args:
         model: the student, any `PreTrainedModel` with a head of one of `limbeck.kinds`.
-        teacher: the model to learn from, or None for plain fine-tuning.
+        teacher: the model to learn from, several of them as a `limbeck.teams.Team`, or None for
+            plain fine-tuning.
         method: a shipped method's name, a recipe file, or a `Recipe`; only its top-level
             objectives, curriculum and mixup are read.
         objectives: the terms themselves, instead of a method.
         curriculum: with `objectives`: when each layer learns.
         mixup: with `objectives`: mix the inputs of both models.
+        holdout: rows on which a team that learns whom to draw sees its progress.
         group_by_length: batch examples of similar length; they need an `input_ids` column.
         compile: run training passes of student and teacher as compiled graphs.
         compact: hand `compute_metrics` and `predict` what the kind's scores need in place of the
@@ -60,11 +71,12 @@ class DistillationTrainer(Trainer):
         model: PreTrainedModel,
         args: TrainingArguments | None = None,
         *,
-        teacher: PreTrainedModel | Teacher | None = None,
+        teacher: PreTrainedModel | Teacher | Team | None = None,
         method: str | Path | Recipe = "kd",
         objectives: dict[str, TermSpec] | None = None,
         curriculum: CurriculumSpec | None = None,
         mixup: MixupSpec | None = None,
+        holdout: Dataset | None = None,
         group_by_length: bool = False,
         compile: bool = False,
         compact: bool = False,
@@ -75,9 +87,7 @@ class DistillationTrainer(Trainer):
         self.progress.run_clock.start()
         self._order: EpochSampler | None = None
         self.group_by_length = group_by_length
-        self.teacher = (
-            teacher if isinstance(teacher, Teacher) or teacher is None else Teacher(teacher)
-        )
+        self.teacher = Teacher(teacher) if isinstance(teacher, PreTrainedModel) else teacher
         if objectives is None:
             recipe = _recipe(method)
             objectives, curriculum, mixup = recipe.objectives, recipe.curriculum, recipe.mixup
@@ -86,10 +96,16 @@ class DistillationTrainer(Trainer):
         # Their learned maps start from the run's seed, whatever drew numbers before.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(args.seed if args is not None else 42)
-            shape = self._shape(objectives, kwargs.get("train_dataset"))
-            self.objectives = Objectives(objectives, shape, curriculum)
+            self.objectives = self._objectives(
+                objectives, curriculum, index_bound(kwargs.get("train_dataset"))
+            )
         distiller = Distiller(
-            model, self.objectives, kind=self.kind, compact=compact, compiled=compile
+            model,
+            self.objectives,
+            kind=self.kind,
+            compact=compact,
+            compiled=compile,
+            bandit=self.bandit,
         )
         if self.teacher is not None and compile:
             self.teacher.compile()
@@ -101,18 +117,38 @@ class DistillationTrainer(Trainer):
         # A NaN must end the run, not be averaged away.
         self.args.logging_nan_inf_filter = False
         self.add_callback(EpochEntries(self))
+        if self.bandit is not None:
+            if holdout is None:
+                raise LimbeckError(
+                    "a team that learns whom to draw needs rows to see its progress on",
+                    "pass holdout=: some rows that are not trained on",
+                )
+            self.add_callback(LearnWhomToDraw(self, self.bandit, holdout))
         if self.teacher is not None:
-            self.teacher.model.to(self.args.device)
+            self.teacher.to(self.args.device)
 
-    def _shape(self, specs: dict[str, TermSpec], rows: Any) -> Shape:
-        student = ModelShape.of(self.student)
+    def _objectives(
+        self, specs: dict[str, TermSpec], curriculum: CurriculumSpec | None, rows: int
+    ) -> Objectives | TeamObjectives:
         if self.teacher is None and any(spec.compare != "hard_label" for spec in specs.values()):
             raise LimbeckError(
                 "this method learns from a teacher, and none is given",
                 "pass teacher=, or use method finetune",
             )
-        teacher = student if self.teacher is None else ModelShape.of(self.teacher.model)
-        return Shape(student=student, teacher=teacher, kind=self.kind, rows=index_bound(rows))
+        return objectives_for(
+            self.student, self.teacher, specs, curriculum, kind=self.kind, rows=rows
+        )
+
+    @property
+    def drawn(self) -> Drawn | None:
+        """The team whose members take turns, if that is who teaches."""
+        return self.teacher if isinstance(self.teacher, Drawn) else None
+
+    @property
+    def bandit(self) -> Bandit | None:
+        """What learns whom to draw, if anything does."""
+        chances = None if self.drawn is None else self.drawn.chances
+        return chances if isinstance(chances, Bandit) else None
 
     # ---- where the run stands ----
 
@@ -126,6 +162,7 @@ class DistillationTrainer(Trainer):
             step=step,
             progress=min(step / steps, 1.0),
             passes=step / per_epoch,
+            teacher=0 if self.drawn is None else self.drawn.pick(self.args.seed, step),
         )
 
     def _steps_per_epoch(self) -> int:
@@ -162,7 +199,10 @@ class DistillationTrainer(Trainer):
         mixture = self._mixture(inputs, moment)
         teacher = self._look_at_teacher(inputs, moment, mixture)
         outputs = model(moment=moment, teacher=teacher, mixture=mixture, **inputs)
-        self.progress.add(outputs["terms"], outputs["loss"])
+        terms = outputs["terms"]
+        if self.drawn is not None:  # also by whose they are
+            terms = terms | {f"loss ({self.drawn.names[moment.teacher]})": outputs["loss"]}
+        self.progress.add(terms, outputs["loss"])
         return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
 
     def _mixture(self, inputs: Mapping[str, Tensor], moment: Moment) -> Mixture | None:
@@ -179,7 +219,7 @@ class DistillationTrainer(Trainer):
             return None
         measured = self.progress.stopwatch.measure("teacher", self.args.device)
         with measured, self.accelerator.autocast():
-            return self.teacher(inputs, request, mixture)
+            return self.teacher.at(moment)(inputs, request, mixture)
 
     # ---- logging ----
 
@@ -270,6 +310,28 @@ class DistillationTrainer(Trainer):
 
     def _load_best_model(self) -> None:
         checkpoints.load_weights(str(self.state.best_model_checkpoint), self.distiller)
+
+
+def objectives_for(
+    student: PreTrainedModel,
+    teacher: Teacher | Team | None,
+    specs: dict[str, TermSpec],
+    curriculum: CurriculumSpec | None,
+    *,
+    kind: Kind,
+    rows: int,
+) -> Objectives | TeamObjectives:
+    """The terms between a student and whoever teaches it.
+
+    Raises:
+        LimbeckError: every term that cannot be built for these models, with its reason.
+    """
+    own = ModelShape.of(student)
+    teachers = [ModelShape.of(member.model) for member in members_of(teacher)] or [own]
+    shapes = [Shape(own, other, kind=kind, rows=rows) for other in teachers]
+    if isinstance(teacher, Team) and teacher.separate:
+        return TeamObjectives(specs, shapes, teacher.names)
+    return Objectives(specs, shapes[0], curriculum)
 
 
 def index_bound(rows: Any) -> int:

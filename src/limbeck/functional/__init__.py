@@ -27,6 +27,7 @@ from limbeck.functional.mixing import mix
 from limbeck.functional.pooling import pool
 from limbeck.functional.ranking import rank_distribution
 from limbeck.functional.relations import relation_kl, relations
+from limbeck.functional.several import error_weighted_cross_entropy, error_weighted_mse
 from limbeck.functional.transport import transport_flow
 
 __all__ = [
@@ -34,6 +35,8 @@ __all__ = [
     "attention_mse",
     "attention_weights",
     "cosine_distance",
+    "error_weighted_cross_entropy",
+    "error_weighted_mse",
     "hidden_mse",
     "info_nce",
     "layer_relation_kl",

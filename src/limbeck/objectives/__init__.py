@@ -14,17 +14,20 @@ from limbeck.objectives.shape import ModelShape, Shape
 from limbeck.objectives.spec import (
     SPECS,
     ConsistencySpec,
+    ErrorWeightedSpec,
     HardSpec,
     LayerSpec,
     MappedSpec,
     SoftSpec,
     TermSpec,
 )
+from limbeck.objectives.team import TeamObjectives
 
 __all__ = [
     "SPECS",
     "ConsistencySpec",
     "CurriculumSpec",
+    "ErrorWeightedSpec",
     "HardLabel",
     "HardSpec",
     "LayerMatch",
@@ -37,5 +40,6 @@ __all__ = [
     "Shape",
     "SoftLabel",
     "SoftSpec",
+    "TeamObjectives",
     "TermSpec",
 ]

@@ -25,11 +25,13 @@ from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
 from limbeck.objectives.hidden import LayerMatch
 from limbeck.objectives.mapped import Mapped
 from limbeck.objectives.predictions import HardLabel, SoftLabel
+from limbeck.objectives.several import ErrorWeighted
 from limbeck.objectives.shape import Shape
 from limbeck.objectives.spec import (
     AttentionSpec,
     ConsistencySpec,
     ContrastSpec,
+    ErrorWeightedSpec,
     HardSpec,
     LayerRelationSpec,
     LayerSpec,
@@ -174,6 +176,10 @@ class Objectives(nn.Module):
         """The weighted sum: the only place where terms are weighted and added."""
         return torch.stack([self.weight(name, moment) * term for name, term in terms.items()]).sum()
 
+    def of(self, teacher: int) -> Objectives:
+        """The terms for one of the teachers: these for all (`TeamObjectives`)."""
+        return self
+
     def after_step(self) -> None:
         """After an optimisation step: what terms learn without gradients."""
         update_masses([part for part in self.modules() if isinstance(part, TransportMapping)])
@@ -204,3 +210,5 @@ def _build(name: str, spec: TermSpec, shape: Shape) -> Objective:
             return Contrast(spec, shape, setting)
         case ConsistencySpec():
             return Consistency(spec, shape, setting)
+        case ErrorWeightedSpec():
+            return ErrorWeighted(spec, shape, setting)

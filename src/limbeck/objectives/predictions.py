@@ -34,7 +34,7 @@ class HardLabel(Objective):
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
     ) -> Tensor:
         """Logits (B, …) against the batch's labels."""
-        return self.kind.hard_label(_present(student.logits), batch)
+        return self.kind.hard_label(present(student.logits), batch)
 
 
 class SoftLabel(Objective):
@@ -57,12 +57,13 @@ class SoftLabel(Objective):
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
     ) -> Tensor:
         """Logits (B, …) of both sides."""
-        logits = _present(student.logits)
-        distance = self.kind.soft_label(logits, _present(teacher.logits), batch, self.rule)
+        logits = present(student.logits)
+        distance = self.kind.soft_label(logits, present(teacher.logits), batch, self.rule)
         return distance / logits.shape[-1] if self.over_classes else distance
 
 
-def _present(logits: Tensor | None) -> Tensor:
+def present(logits: Tensor | None) -> Tensor:
+    """Logits that were asked for; raises LimbeckError if there are none."""
     if logits is None:
         raise LimbeckError("the model gave no logits", "use a model with a task head")
     return logits

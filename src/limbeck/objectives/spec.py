@@ -43,6 +43,13 @@ class SoftSpec(_Term):
     )
 
 
+class ErrorWeightedSpec(_Term):
+    """Every teacher's output distribution, weighted by its error on the example (MT-BERT)."""
+
+    compare: Literal["error_weighted"]
+    temperature: Number = Field(1.0, gt=0, description="divides both sides' logits")
+
+
 class MappedSpec(_Term):
     """What every comparison of mapped layers may say."""
 
@@ -265,6 +272,7 @@ class ConsistencySpec(_Term):
 TermSpec = Annotated[
     HardSpec
     | SoftSpec
+    | ErrorWeightedSpec
     | LayerSpec
     | AttentionSpec
     | RelationSpec

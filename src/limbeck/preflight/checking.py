@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from datasets import Dataset
 from torch import Tensor, nn
@@ -71,30 +72,31 @@ def check(
     student: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
-    teacher: TeacherSide | None = None,
+    teachers: Mapping[str, TeacherSide] = MappingProxyType({}),
     method: Method | None = None,
     truncated: Mapping[str, int] | None = None,
     out: str | Path | None = None,
 ) -> list[Problem]:
     """Everything wrong or suspicious about a run, before its first step, each with its fix.
 
-    `rows`: the loaded splits with text. `tokenizer`: the student's. `truncated`: the counts of
+    `rows`: the loaded splits with text. `tokenizer`: the student's. `teachers`: by what messages
+    call them. `truncated`: the counts of
     `encode`, by split. Weights, gradients, random state and buffers are left as they were.
     """
     method = method or Method()
     problems = check_output(out) if out is not None else []
     in_data = _check_data(task, rows)
-    in_models = _check_models(task, student, tokenizer, max_length, teacher, method)
+    in_models = _check_models(task, student, tokenizer, max_length, teachers, method)
     problems += in_data + in_models + check_weights(method.weights)
     if errors_of(in_data):
         return problems
     problems += check_truncation(task, rows, truncated or {}, tokenizer, max_length)
-    if teacher is not None:
-        texts = task.kind.texts(task, rows["train"][:_SAMPLE_TEXTS])[0]
-        in_tokenizers = check_tokenizers(teacher.tokenizer, tokenizer, texts)
+    texts = task.kind.texts(task, rows["train"][:_SAMPLE_TEXTS])[0]
+    for side, teacher in teachers.items():
+        in_tokenizers = check_tokenizers(teacher.tokenizer, tokenizer, texts, side=side)
         problems += in_tokenizers
         if not errors_of(in_models + in_tokenizers):
-            problems += _check_score(task, rows[task.dev_splits[0]], teacher, max_length)
+            problems += _check_score(task, rows[task.dev_splits[0]], side, teacher, max_length)
     if method.terms is not None and method.batch is not None and not errors_of(problems):
         problems += check_influence(
             method.terms, method.weights, student, method.batch, method.modules
@@ -117,38 +119,39 @@ def _check_models(
     student: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
-    teacher: TeacherSide | None,
+    teachers: Mapping[str, TeacherSide],
     method: Method,
 ) -> list[Problem]:
     sides = {"student": (student, tokenizer)}
-    if teacher is not None:
-        sides["teacher"] = (teacher.model, teacher.tokenizer)
+    sides |= {side: (teacher.model, teacher.tokenizer) for side, teacher in teachers.items()}
     problems = []
     for side, (model, own_tokenizer) in sides.items():
         in_labels = check_labels(side, model.config, task)
         # A teacher's names that merely prove nothing are settled by its answers, in _check_score.
-        problems += errors_of(in_labels) if side == "teacher" else in_labels
+        problems += errors_of(in_labels) if side in teachers else in_labels
         problems += check_vocabulary(side, model, own_tokenizer)
         problems += check_positions(side, model, max_length)
         problems += check_request(side, model, method.requests.get(side, Request()))
     return problems
 
 
-def _check_score(task: Task, dev: Dataset, teacher: TeacherSide, max_length: int) -> list[Problem]:
+def _check_score(
+    task: Task, dev: Dataset, side: str, teacher: TeacherSide, max_length: int
+) -> list[Problem]:
     """The teacher's score, and the order of its classes where their names prove nothing."""
-    names = check_labels("teacher", teacher.model.config, task)
+    names = check_labels(side, teacher.model.config, task)
     labels = dev[task.label_column][:]
     score = recorded_score(teacher.path, task)
     if score is not None and not names:
-        return check_teacher_score(task, score, labels)
+        return check_teacher_score(task, score, labels, side=side)
     try:
         answers = ask_teacher(task, teacher.model, teacher.tokenizer, dev, max_length)
-        order = check_class_order(task, answers)
+        order = check_class_order(task, answers, side=side)
         if order:
             return order
         if score is None:
             score, labels = measured_score(answers), answers.labels
-        found = check_teacher_score(task, score, labels)
+        found = check_teacher_score(task, score, labels, side=side)
     except LimbeckError as error:
         return error.problems
     # Right answers in the data's order say more than names: then the names are not worth a line.

@@ -19,7 +19,9 @@ _IDLE_WITHOUT = {
 }
 
 
-def check_conditions(path: str | Path | None, task: Task, student: Conditions) -> list[Problem]:
+def check_conditions(
+    path: str | Path | None, task: Task, student: Conditions, *, setting: str = "teacher"
+) -> list[Problem]:
     """A teacher of this task whose training rows were under other conditions than the student's."""
     found = teacher_record(path, task)
     if found is None:
@@ -40,7 +42,7 @@ def check_conditions(path: str | Path | None, task: Task, student: Conditions) -
     )
     return [
         Problem(
-            f"teacher: it was trained on {_words(theirs)}, the student is to be on {_words(ours)} "
+            f"{setting}: it was trained on {_words(theirs)}, the student is to be on {_words(ours)} "
             f"({place})",
             f"give a teacher that saw the same rows, or give the student the teacher's: {changes}; "
             "if it is meant so: teacher_rows=any",

@@ -54,6 +54,8 @@ def check_tokenizers(
     teacher: PreTrainedTokenizerBase,
     student: PreTrainedTokenizerBase,
     texts: Sequence[str] = (),
+    *,
+    side: str = "teacher",
 ) -> list[Problem]:
     """Teacher and student tokenizers that would not give the same ids.
 
@@ -70,7 +72,7 @@ def check_tokenizers(
             example = f", for example {moved[0]!r}: {theirs[moved[0]]} and {ours[moved[0]]}"
         problems.append(
             Problem(
-                f"teacher and student have different vocabularies: of {len(theirs)} and "
+                f"{side} and student have different vocabularies: of {len(theirs)} and "
                 f"{len(ours)} tokens {len(shared)} are shared, {len(moved)} of them under another "
                 f"id{example}",
                 "choose a student with the teacher's vocabulary (both read the same ids)",

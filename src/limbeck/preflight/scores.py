@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +94,14 @@ def _read_record(path: Path) -> Mapping | None:
 class Answers:
     """A teacher's predictions [n, outputs] on rows of dev with labels [n], and which rows.
 
-    `primary` is their primary score, 0 to 100.
+    `scores` are all their scores, 0 to 100, and `primary` the one that counts.
     """
 
     predictions: np.ndarray
     labels: Sequence[Any] | np.ndarray
     origin: str
     primary: float = float("nan")
+    scores: Mapping[str, float] = field(default_factory=dict)
 
 
 def ask_teacher(
@@ -134,8 +135,9 @@ def ask_teacher(
         predictions.append(as_array(answers))
     part = "dev" if count == len(dev) else f"{count} rows of dev"
     joined = join(predictions)
-    primary = task.kind.results(task, joined, encoded, chosen, tokenizer).scores["primary"]
-    return Answers(joined, chosen[task.label_column][:], f"measured on {part}", primary)
+    scores = task.kind.results(task, joined, encoded, chosen, tokenizer).scores
+    labels = chosen[task.label_column][:]
+    return Answers(joined, labels, f"measured on {part}", scores["primary"], scores)
 
 
 def measured_score(answers: Answers) -> TeacherScore:
@@ -143,7 +145,7 @@ def measured_score(answers: Answers) -> TeacherScore:
     return TeacherScore(answers.primary, answers.origin)
 
 
-def check_class_order(task: Task, answers: Answers) -> list[Problem]:
+def check_class_order(task: Task, answers: Answers, *, side: str = "teacher") -> list[Problem]:
     """Classes that would fit the labels much better in another order: answers tell, names may not.
 
     The best renaming is the assignment with the most agreements. It is reported when it gains more
@@ -166,7 +168,7 @@ def check_class_order(task: Task, answers: Answers) -> list[Problem]:
     )
     return [
         Problem(
-            f"teacher: its classes are in another order than the data's: {order} "
+            f"{side}: its classes are in another order than the data's: {order} "
             f"(accuracy {100 * renamed:.1f} instead of {100 * now:.1f}, "
             f"{answers.origin})",
             "reorder the rows of its head and id2label, or fine-tune it on this data",
@@ -175,7 +177,7 @@ def check_class_order(task: Task, answers: Answers) -> list[Problem]:
 
 
 def check_teacher_score(
-    task: Task, score: TeacherScore, labels: Sequence[Any] | np.ndarray
+    task: Task, score: TeacherScore, labels: Sequence[Any] | np.ndarray, *, side: str = "teacher"
 ) -> list[Problem]:
     """A teacher no better than always giving one answer, on the rows with these `labels`.
 
@@ -190,7 +192,7 @@ def check_teacher_score(
     verdict = "hardly better" if better else "no better"
     return [
         Problem(
-            f"teacher: its dev score {score.value:.1f} ({score.origin}) is {verdict} than always "
+            f"{side}: its dev score {score.value:.1f} ({score.origin}) is {verdict} than always "
             f"answering {answer!r} ({baseline:.1f}; {task.primary} on {len(labels)} rows)",
             f"fine-tune the teacher on {task.name} first, check the order of its classes, or give "
             "another one",

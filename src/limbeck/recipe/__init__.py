@@ -41,6 +41,11 @@ class Recipe(RecipeFields):
         return any(term.compare != "hard_label" for term in terms)
 
     @property
+    def lead(self) -> str | None:
+        """The teacher whose layers and tokenizer a student may start from: the first of several."""
+        return self.teacher or (self.teachers[0] if self.teachers else None)
+
+    @property
     def conditions(self) -> Conditions:
         """What is done to the training rows before the run."""
         return Conditions(*(getattr(self, key) for key in Conditions._fields))

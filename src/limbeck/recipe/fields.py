@@ -15,6 +15,7 @@ from limbeck.execution import Attention, Precision
 from limbeck.mixup import MixupSpec
 from limbeck.objectives import CurriculumSpec, TermSpec
 from limbeck.schedules import Number
+from limbeck.teams import TeamSpec
 
 
 class StudentSpec(BaseModel):
@@ -93,8 +94,14 @@ class RecipeFields(BaseModel):
     formula: str = Field("", description="the loss, as the paper writes it")
 
     teacher: str | None = Field(
-        None, description="a run folder, a checkpoint's folder or a Hub name"
+        None,
+        description="a run folder, a checkpoint's folder or a Hub name; beside `teachers` the one "
+        "that gives the student its layers and teaches a first stage, the first of them by default",
     )
+    teachers: list[str] | None = Field(
+        None, min_length=1, description="several teachers, each as `teacher`"
+    )
+    team: TeamSpec | None = Field(None, description="how several teachers teach")
     task: str | None = Field(None, description="GLUE task, or a name for your own data")
     data: str = Field("hub", description="hub, a GLUE folder, pocket, or your own file")
     text_columns: list[str] | None = Field(

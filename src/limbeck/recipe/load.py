@@ -24,7 +24,9 @@ from limbeck.objectives import SPECS, CurriculumSpec, LayerSpec
 from limbeck.projections import ProjectSpec
 from limbeck.recipe.fields import FirstStage, RecipeFields, StudentSpec
 from limbeck.recipe.stages import stage_problems
+from limbeck.recipe.team import team_problems
 from limbeck.schedules import Ramp
+from limbeck.teams import TEAMS
 
 
 def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +170,7 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
     if not raw["objectives"]:
         problems.append(Problem("objectives: none are given", "add one, or name a `method`"))
     if recipe is not None:
-        problems += stage_problems(recipe)
+        problems += stage_problems(recipe) + team_problems(recipe)
     if problems:
         raise LimbeckError(problems)
     return recipe
@@ -197,6 +199,8 @@ def _path(place: list[str]) -> str:
     """Where the user wrote it: without the names of union branches, which pydantic puts in."""
     before = place[:1] if place[0] == "first_stage" and len(place) > 1 else []
     place = place[len(before) :]
+    if place[0] == "team":  # the second is its `use`
+        place = place[:1] + [part for part in place[1:] if part not in TEAMS]
     if place[0] != "objectives":
         inside, name = place[1:], before + place[:1]
     else:
@@ -215,6 +219,7 @@ _INSIDE: dict[str, type[BaseModel]] = {
     "weight": Ramp,
     "curriculum": CurriculumSpec,
     "mixup": MixupSpec,
+    **TEAMS,
     **SPECS,
 }
 

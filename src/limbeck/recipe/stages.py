@@ -34,7 +34,7 @@ TRAINING = (
 _ROWS = ("task", "data", "text_columns", "label_column", "train_rows", "corpus", "teacher")
 
 # Terms that look at the label of an example.
-_READ_LABELS = ("hard_label", "info_nce")
+_READ_LABELS = ("hard_label", "info_nce", "error_weighted")
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,8 @@ def _is_supplement(first: FirstStage) -> bool:
 def _rows_of(first: FirstStage, recipe: RecipeFields) -> dict[str, Any]:
     """The first stage's task, rows and teacher."""
     rows: dict[str, Any] = {"teacher": first.teacher or recipe.teacher}
+    if rows["teacher"] is not None:  # one fixed teacher, whoever teaches afterwards
+        rows |= {"teachers": None, "team": None}
     if not _is_supplement(first):
         return rows | {"train_rows": first.train_rows or recipe.train_rows}
     rows |= {

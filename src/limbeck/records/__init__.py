@@ -16,6 +16,8 @@ from limbeck.records.record import (
     Record,
     StageFacts,
     TeacherFacts,
+    TeamFacts,
+    TeamMember,
     finite,
 )
 
@@ -33,6 +35,8 @@ __all__ = [
     "Record",
     "StageFacts",
     "TeacherFacts",
+    "TeamFacts",
+    "TeamMember",
     "finite",
     "hardware",
     "versions",

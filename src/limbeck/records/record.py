@@ -42,6 +42,10 @@ class Epoch(_Part):
     dev: Numbers = Field(default_factory=dict)
     active_layers: dict[str, list[list[int]]] = Field(default_factory=dict)
     """Objective name → (student layer, teacher layer) pairs this epoch."""
+    drawn: dict[str, int] = Field(default_factory=dict)
+    """Teacher, of several that take turns → optimisation steps this epoch."""
+    chances: Numbers = Field(default_factory=dict)
+    """Teacher → its chance to be drawn at the end of this epoch."""
 
 
 class StageFacts(_Part):
@@ -103,6 +107,35 @@ class TeacherFacts(ModelFacts):
     scores: dict[str, Numbers] = Field(default_factory=dict)
 
 
+class TeamMember(_Part):
+    """One of several teachers: its size, its scores and its part in the run."""
+
+    name: str
+    path: str
+    parameters: int | None = None
+    layers: int | None = None
+    hidden_size: int | None = None
+    heads: int | None = None
+    score: float | None = None
+    """On dev, by the `skd-dev` profile, or the task's primary score where that has no column."""
+    student_score: float | None = None
+    """Of a student distilled from this teacher alone, likewise."""
+    share: float | None = None
+    """Chance to be drawn, or weight in the mean, at the start of the run."""
+    drawn: int | None = None
+    """Optimisation steps it taught alone."""
+
+
+class TeamFacts(_Part):
+    """Several teachers, and how they taught."""
+
+    use: str
+    by: str | None = None
+    members: list[TeamMember] = Field(default_factory=list)
+    runs: list[str] = Field(default_factory=list)
+    """Folders of the runs made first: assistants in their order, or a student of each teacher."""
+
+
 class Cost(_Part):
     """Where the run's time (seconds) and FLOPs went."""
 
@@ -160,6 +193,8 @@ class Record(_Part):
     """Split or out-of-domain task → metric → score."""
     student: ModelFacts = Field(default_factory=ModelFacts)
     teacher: TeacherFacts | None = None
+    """Of several the best on dev."""
+    team: TeamFacts | None = None
     cost: Cost = Field(default_factory=Cost)
     _path: Path | None = None
 

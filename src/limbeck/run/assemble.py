@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, DatasetDict
 from transformers import (
-    AutoTokenizer,
     EvalPrediction,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -23,9 +22,18 @@ from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.kinds import Results
 from limbeck.objectives import SoftSpec
 from limbeck.recipe import Recipe, Stage
+from limbeck.run.named import (
+    Named,
+    form_team,
+    lead_model,
+    learns_from_its_teacher,
+    named_teachers,
+    read_tokenizer,
+)
 from limbeck.run.rows import Rows, load_rows, stage_rows
-from limbeck.students import build_student, load_model, resolve_checkpoint
+from limbeck.students import build_student, load_model
 from limbeck.teachers import Teacher
+from limbeck.teams import DrawSpec, Team
 
 
 @dataclass
@@ -36,15 +44,20 @@ class Assembly:
     rows: DatasetDict
     tokenizer: PreTrainedTokenizerBase
     student: PreTrainedModel
-    live_teacher: Teacher | None
-    teacher_tokenizer: PreTrainedTokenizerBase | None
+    live_teacher: Teacher | Team | None
+    named: list[Named] = field(default_factory=list)
+    """The teachers that the recipe names, the one or all of them, in its order."""
+    reference: int = 0
+    """Of `named` the one that a student is held against: of several the best."""
     encoded: dict[str, Dataset] = field(default_factory=dict)
     truncated: dict[str, int] = field(default_factory=dict)
     first_rows: Rows | None = None
     first_teacher: Teacher | None = None
     first_teacher_tokenizer: PreTrainedTokenizerBase | None = None
-    stored: dict[int, Teacher] = field(default_factory=dict)
-    """By number of a stage the teacher whose answers were stored for it."""
+    stored: dict[tuple[int, int], Teacher] = field(default_factory=dict)
+    """By number of a stage and place in its team the teacher whose answers were stored for it."""
+    holdout: Dataset | None = None
+    """Training rows that nobody is trained on: whom to draw is learned on them."""
 
     def rows_of(self, stage: Stage) -> Rows:
         """What a stage trains on."""
@@ -52,23 +65,29 @@ class Assembly:
             return self.first_rows
         return Rows(self.encoded["train"], self.truncated["train"], self.task.kind)
 
-    def teacher_of(self, stage: Stage) -> Teacher | None:
+    def teacher_of(self, stage: Stage) -> Teacher | Team | None:
         """Whom a stage learns from; None if its terms look at no teacher."""
         if not stage.recipe.needs_teacher:
             return None
-        if stage.number in self.stored:
-            return self.stored[stage.number]
+        live = self.live_teacher
         if not stage.last and self.first_teacher is not None:
-            return self.first_teacher
-        if stage.same_rows or self.live_teacher is None:
-            return self.live_teacher
+            live = self.first_teacher
+        if live is None:
+            return None
+        answering = [
+            self.stored.get((stage.number, place)) or self._for_rows(member, stage)
+            for place, member in enumerate(live.members)
+        ]
+        return live.answered_by(answering)
+
+    def _for_rows(self, member: Teacher, stage: Stage) -> Teacher:
         # One that remembers its answers by the rows' numbers would take other rows for its own.
-        return Teacher(self.live_teacher.model, dropout=self.live_teacher.dropout)
+        return member if stage.same_rows else Teacher(member.model, dropout=member.dropout)
 
     @property
     def teacher(self) -> PreTrainedModel | None:
-        """The teacher's model."""
-        return None if self.live_teacher is None else self.live_teacher.model
+        """The model that the student is held against."""
+        return self.named[self.reference].teacher.model if self.named else None
 
     @property
     def dev(self) -> Dataset:
@@ -108,21 +127,22 @@ def assemble(
         raise LimbeckError(problems)
     task, rows = load_rows(recipe)
     _check_selection(recipe, task)
-    teacher = live_teacher or _teacher(recipe, task)
-    student = _student(recipe, task, None if teacher is None else teacher.model)
+    named = named_teachers(recipe, task, live_teacher)
+    student = _student(recipe, task, lead_model(recipe, task, named))
     tokenizer = _tokenizer(recipe, task, recipe.student.init)
     assembly = Assembly(
         task=task,
         rows=rows,
         tokenizer=tokenizer,
         student=student,
-        live_teacher=teacher,
-        teacher_tokenizer=_tokenizer(recipe, task, "teacher") if teacher is not None else None,
+        live_teacher=form_team(recipe, named),
+        named=named,
     )
     tokenise = partial(encode, tokenizer=tokenizer, max_length=recipe.max_length, progress=progress)
     for split in rows:
         if split == "train" or split in task.dev_splits:
             assembly.encoded[split], assembly.truncated[split] = tokenise(rows[split], task)
+    _hold_out(recipe, assembly)
     first = recipe.stages()[0]
     if not first.last:
         _add_first_stage(recipe, first, assembly, progress=progress)
@@ -134,21 +154,37 @@ def _add_first_stage(recipe: Recipe, stage: Stage, assembly: Assembly, *, progre
     if not stage.same_rows:
         assembly.first_rows = stage_rows(stage, assembly.tokenizer, progress=progress)
     path = stage.recipe.teacher
-    if path != recipe.teacher and stage.recipe.needs_teacher:
+    alone = recipe.team is not None and stage.recipe.team is None
+    if (path != recipe.teacher or alone) and stage.recipe.needs_teacher:
+        known = next((one for one in assembly.named if one.path == path), None)
+        if known is not None:
+            assembly.first_teacher = known.teacher
+            return
         # Pretrained encoders teach too, as long as no term asks for their answers.
         answers = any(isinstance(term, SoftSpec) for term in stage.recipe.objectives.values())
         auto = assembly.task.kind.auto
         model = load_model(str(path), head="required" if answers else "optional", auto=auto)
         assembly.first_teacher = Teacher(model, dropout=recipe.teacher_dropout)
-        assembly.first_teacher_tokenizer = _read_tokenizer(str(path))
+        assembly.first_teacher_tokenizer = read_tokenizer(str(path))
 
 
-def learns_from_its_teacher(recipe: Recipe) -> bool:
-    """Whether a stage learns from the run's own teacher: not if the only one that does has another."""
-    return any(
-        stage.recipe.needs_teacher and stage.recipe.teacher == recipe.teacher
-        for stage in recipe.stages()
-    )
+def _hold_out(recipe: Recipe, assembly: Assembly) -> None:
+    """Take rows out of the training split for a team that learns whom to draw."""
+    if not isinstance(recipe.team, DrawSpec) or recipe.team.by != "adaptive":
+        return
+    rows, count = assembly.encoded["train"], recipe.team.holdout or HOLDOUT
+    if count >= len(rows):
+        raise LimbeckError(
+            f"team.holdout: {count} of {len(rows)} training rows",
+            "hold out fewer, or train on more",
+        )
+    order = np.random.default_rng([recipe.seed, count]).permutation(len(rows))
+    assembly.holdout = rows.select(np.sort(order[:count]))
+    assembly.encoded["train"] = rows.select(np.sort(order[count:]))
+
+
+HOLDOUT = 128
+"""Rows held out where `team.holdout` is not given."""
 
 
 def missing(recipe: Recipe) -> list[Problem]:
@@ -156,14 +192,21 @@ def missing(recipe: Recipe) -> list[Problem]:
     problems = []
     if recipe.task is None:
         problems.append(Problem("task: none is given", "add --task mrpc, or task: in the recipe"))
-    if learns_from_its_teacher(recipe) and recipe.teacher is None:
+    if recipe.team is not None and recipe.teachers is None:
+        problems.append(
+            Problem(
+                f"teachers: method {recipe.method} learns from several, and none are given",
+                "add --teachers FOLDER FOLDER …; `limbeck finetune` makes them",
+            )
+        )
+    if recipe.team is None and learns_from_its_teacher(recipe) and recipe.teacher is None:
         problems.append(
             Problem(
                 f"teacher: method {recipe.method} learns from one, and none is given",
                 "add --teacher FOLDER; `limbeck finetune` makes one",
             )
         )
-    if recipe.student.init in ("teacher", "fresh") and recipe.teacher is None:
+    if recipe.student.init in ("teacher", "fresh") and recipe.lead is None:
         problems.append(
             Problem(
                 f"student.init: {recipe.student.init} needs a teacher, and none is given",
@@ -177,18 +220,6 @@ def _check_selection(recipe: Recipe, task: Task) -> None:
     choices = ("primary", *task.metrics)
     if recipe.select_by not in choices:
         raise LimbeckError(unknown("select_by", recipe.select_by, choices))
-
-
-def _teacher(recipe: Recipe, task: Task) -> Teacher | None:
-    if not learns_from_its_teacher(recipe) and recipe.student.init not in ("teacher", "fresh"):
-        return None
-    model = load_model(
-        str(recipe.teacher),
-        regression=task.regression and task.kind.constant,
-        head="required",
-        auto=task.kind.auto,
-    )
-    return Teacher(model, dropout=recipe.teacher_dropout)
 
 
 def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> PreTrainedModel:
@@ -215,9 +246,5 @@ def _tokenizer(recipe: Recipe, task: Task, init: str) -> PreTrainedTokenizerBase
         from limbeck.data import pocket
 
         return pocket.tokenizer_of(task)
-    source = recipe.teacher if init in ("teacher", "fresh") else init
-    return _read_tokenizer(str(source))
-
-
-def _read_tokenizer(source: str) -> PreTrainedTokenizerBase:
-    return AutoTokenizer.from_pretrained(resolve_checkpoint(source), trust_remote_code=False)
+    source = recipe.lead if init in ("teacher", "fresh") else init
+    return read_tokenizer(str(source))

@@ -42,6 +42,7 @@ from limbeck.records import Execution
 from limbeck.run.assemble import Assembly
 from limbeck.run.terms import objectives_of
 from limbeck.teachers import Teacher
+from limbeck.teams import Team
 
 logger = logging.getLogger(__name__)
 
@@ -56,19 +57,45 @@ _GIB = 2**30
 
 
 @dataclass(frozen=True)
-class _Group:
-    """Stages that ask one teacher about the same rows."""
+class _Place:
+    """A teacher's place in a stage: its stage, and its number in the stage's team."""
 
-    stages: tuple[Stage, ...]
+    stage: Stage
+    number: int
+    name: str
+    share: float
+    """The part of the stage's steps for which it is asked."""
+
+    @property
+    def key(self) -> str:
+        """What the record calls it: the stage, and the teacher where there are several."""
+        return f"{self.stage.number}{self.name and f' {self.name}'}"
+
+    def passes(self, rows: int) -> float:
+        """How often training goes through the rows with this teacher."""
+        return self.share * _passes(self.stage.recipe, rows)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Places in which one teacher is asked about the same rows."""
+
+    places: tuple[_Place, ...]
     teacher: Teacher
     rows: Dataset
     collator: Collator
     wanted: Ask
 
     @property
+    def title(self) -> str:
+        """What messages call it."""
+        name = self.places[-1].name
+        return f"teacher cache, {name}" if name else "teacher cache"
+
+    @property
     def passes(self) -> float:
         """How often training goes through the rows."""
-        return sum(_passes(stage.recipe, len(self.rows)) for stage in self.stages)
+        return sum(place.passes(len(self.rows)) for place in self.places)
 
 
 def store_answers(
@@ -84,41 +111,51 @@ def store_answers(
     console = Console(stderr=True, quiet=not show)
     answers = dict(execution.answers)
     for group in _groups(recipe, assembly):
-        numbers = [str(stage.number) for stage in group.stages]
-        before = {answers.get(number) for number in numbers}
+        keys = [place.key for place in group.places]
+        before = {answers.get(key) for key in keys}
         decided: Answers | None = next(
             (found for found in ("stored", "live") if before == {found}), None
         )
         teacher = _answering(recipe, group, decided, console)
-        answers |= dict.fromkeys(numbers, "live" if teacher is None else "stored")
+        answers |= dict.fromkeys(keys, "live" if teacher is None else "stored")
         if teacher is not None:
-            assembly.stored |= {stage.number: teacher for stage in group.stages}
+            assembly.stored |= {
+                (place.stage.number, place.number): teacher for place in group.places
+            }
     return execution.model_copy(update={"answers": answers})
 
 
 def _groups(recipe: Recipe, assembly: Assembly) -> list[_Group]:
     groups: dict[tuple[int, bool], _Group] = {}
     for stage in recipe.stages():
-        teacher, rows = assembly.teacher_of(stage), assembly.rows_of(stage)
-        if teacher is None:
-            continue
-        objectives = objectives_of(stage, assembly)
-        wanted = Ask(objectives.ever("teacher"), objectives.differences("teacher").items)
-        reason = _refusal(stage, teacher, objectives)
-        if reason is not None and recipe.cache == "always":
-            raise LimbeckError(f"cache: always, but {reason}", "set cache to auto or never")
-        if reason is not None or isinstance(teacher, RememberingTeacher):
-            continue
-        key = (id(teacher.model), stage.same_rows)
-        known = groups.get(key)
-        groups[key] = _Group(
-            (*(known.stages if known else ()), stage),
-            teacher,
-            rows.encoded,
-            rows.collator(assembly.tokenizer),
-            wanted if known is None else wanted | known.wanted,
-        )
+        rows, built = assembly.rows_of(stage), None
+        for place, teacher in _places(stage, assembly.teacher_of(stage)):
+            built = built or objectives_of(stage, assembly)
+            objectives = built.of(place.number)
+            wanted = Ask(objectives.ever("teacher"), objectives.differences("teacher").items)
+            reason = _refusal(stage, teacher, objectives)
+            if reason is not None and recipe.cache == "always":
+                raise LimbeckError(f"cache: always, but {reason}", "set cache to auto or never")
+            if reason is not None or isinstance(teacher, RememberingTeacher):
+                continue
+            key = (id(teacher.model), stage.same_rows)
+            known = groups.get(key)
+            groups[key] = _Group(
+                (*(known.places if known else ()), place),
+                teacher,
+                rows.encoded,
+                rows.collator(assembly.tokenizer),
+                wanted if known is None else wanted | known.wanted,
+            )
     return list(groups.values())
+
+
+def _places(stage: Stage, teacher: Teacher | Team | None) -> Iterator[tuple[_Place, Teacher]]:
+    if isinstance(teacher, Team):
+        for number, (name, share) in enumerate(zip(teacher.names, teacher.shares, strict=True)):
+            yield _Place(stage, number, name, float(share)), teacher.members[number]
+    elif teacher is not None:
+        yield _Place(stage, 0, "", 1.0), teacher
 
 
 def _refusal(stage: Stage, teacher: Teacher, objectives: Objectives) -> str | None:
@@ -148,7 +185,7 @@ def _answering(
     key = fingerprint(group.teacher.model, group.rows, group.wanted, precision)
     entry = store.find(key)
     if entry is not None:
-        console.print(f"teacher cache: {_size(entry.bytes)}, found", highlight=False)
+        console.print(f"{group.title}: {_size(entry.bytes)}, found", highlight=False)
         return CachedTeacher(group.teacher, entry)
     lengths = _lengths(group.rows)
     order = np.argsort(-lengths, kind="stable")
@@ -164,7 +201,7 @@ def _answering(
             f"cache: always, but {too_large}", "raise cache_limit, make room, or set cache to auto"
         )
     console.print(
-        f"teacher cache: {_size(estimate.bytes)}, one pass of about "
+        f"{group.title}: {_size(estimate.bytes)}, one pass of about "
         f"{estimate.teacher_seconds:.0f} s now saves about "
         f"{max(estimate.saved(group.passes), 0):.0f} s",
         highlight=False,
@@ -223,9 +260,10 @@ def _make_room(store: Store, needed: int, limit: float) -> None:
 def _build(
     recipe: Recipe, group: _Group, store: Store, key: str, order: np.ndarray, console: Console
 ) -> Entry:
+    place = group.places[-1]
     about = {
-        "teacher": str(group.stages[-1].recipe.teacher),
-        "task": group.stages[-1].recipe.task,
+        "teacher": place.name or str(place.stage.recipe.teacher),
+        "task": place.stage.recipe.task,
         "rows": len(group.rows),
         "precision": recipe.precision,
         "holds": group.wanted.names(),

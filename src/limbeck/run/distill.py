@@ -25,10 +25,11 @@ from limbeck.records import Best, Epoch, Examples, Numbers, Record, hardware, ve
 from limbeck.run.assemble import Assembly, assemble
 from limbeck.run.caching import store_answers
 from limbeck.run.folder import RunFolder, default_folder
-from limbeck.run.measure import Spent, cost, model_facts, stage_facts
+from limbeck.run.measure import Spent, add_draws, cost, model_facts, stage_facts
 from limbeck.run.preflight import inspect_run
 from limbeck.run.report import report_run
 from limbeck.run.settle import settle
+from limbeck.run.teaching import Train, settle_team
 from limbeck.students import load_model
 from limbeck.teachers import Teacher
 
@@ -103,6 +104,7 @@ def distill(
     record.execution = execution
     record.save(folder.path)
     try:
+        record.team = settle_team(given, assembly, folder, _before_run(show))
         record.execution = store_answers(recipe, assembly, execution, show=show)
         record.save(folder.path)
         trainer, spent = _train_all(recipe, assembly, folder, show=show)
@@ -115,6 +117,15 @@ def distill(
         report_run(assembly, record, folder)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
     return Result(folder.path, record)
+
+
+def _before_run(show: bool) -> Train:
+    """Trains what has to be there before a run can start."""
+
+    def train(recipe: Recipe, place: Path) -> Record:
+        return distill(recipe, place, show=show, report=False).record
+
+    return train
 
 
 def _new_record(recipe: Recipe, assembly: Assembly) -> Record:
@@ -163,6 +174,7 @@ def _train(
         assembly.student,
         training_arguments(recipe, folder.checkpoints_of(stage), select=stage.last),
         teacher=assembly.teacher_of(stage),
+        holdout=assembly.holdout,
         objectives=recipe.objectives,
         curriculum=recipe.curriculum,
         mixup=recipe.mixup,
@@ -206,7 +218,8 @@ def _finish(
     best = choose(trainer.progress.epochs, key=lambda entry: entry["dev"][recipe.select_by])
     record.best = Best(epoch=best["epoch"], primary=best["dev"]["primary"])
     record.scores = _predict(assembly, trainer, folder)
-    record.student, record.teacher = model_facts(assembly, recipe.teacher)
+    record.student, record.teacher = model_facts(assembly)
+    add_draws(record)
     record.stages = [stage_facts(part, assembly) for part in spent]
     # What earlier starts of this run have spent counts as well.
     before = sum(part.seconds_before for part in spent)

@@ -49,6 +49,16 @@ class RunFolder:
         """The trainer's checkpoints; gone once the run has finished."""
         return self.path / "checkpoints"
 
+    @property
+    def students(self) -> Path:
+        """Runs that distil a student from each of several teachers alone."""
+        return self.path / "students"
+
+    @property
+    def assistants(self) -> Path:
+        """Runs of a chain from the largest teacher to the student."""
+        return self.path / "assistants"
+
     def checkpoints_of(self, stage: Stage) -> Path:
         """One stage's checkpoints; a first stage's stay until the run has finished."""
         return self.checkpoints if stage.last else self.checkpoints / "first_stage"
@@ -103,7 +113,13 @@ class RunFolder:
         """Remove what an earlier run left here, and nothing else."""
         if not self.recipe.is_file():
             return
-        for path in (self.student, self.checkpoints, self.events):
+        for path in (
+            self.student,
+            self.checkpoints,
+            self.events,
+            self.students,
+            self.assistants,
+        ):
             shutil.rmtree(path, ignore_errors=True)
         for path in (self.predictions, self.report, self.path / RECORD_NAME, self.recipe):
             path.unlink(missing_ok=True)

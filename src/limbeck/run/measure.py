@@ -17,15 +17,18 @@ from limbeck.evaluation import latencies
 from limbeck.recipe import Stage
 from limbeck.records import Cost, ModelFacts, Record, StageFacts, TeacherFacts
 from limbeck.run.assemble import Assembly
+from limbeck.teachers import Teacher
+from limbeck.teams import Drawn, Team, members_of
 
 # A backward pass computes two products for each one of the forward pass.
 _TRAINING_OVER_FORWARD = 3
 
 
-def model_facts(
-    assembly: Assembly, teacher_path: str | None
-) -> tuple[ModelFacts, TeacherFacts | None]:
-    """Size, FLOPs and latency of student and teacher, in turns on one example of mean length."""
+def model_facts(assembly: Assembly) -> tuple[ModelFacts, TeacherFacts | None]:
+    """Size, FLOPs and latency of student and teacher, in turns on one example of mean length.
+
+    Of several teachers the one that students are held against.
+    """
     models: dict[str, PreTrainedModel] = {"student": assembly.student}
     if assembly.teacher is not None:
         models["teacher"] = assembly.teacher
@@ -37,9 +40,16 @@ def model_facts(
     }
     if assembly.teacher is None:
         return facts["student"], None
-    scores = recorded_scores(teacher_path)
+    path = assembly.named[assembly.reference].path
     own = facts["teacher"].model_dump()
-    return facts["student"], TeacherFacts(**own, path=teacher_path, scores=scores)
+    return facts["student"], TeacherFacts(**own, path=path, scores=recorded_scores(path))
+
+
+def add_draws(record: Record) -> None:
+    """How often each of several teachers that take turns taught, from the epochs' counts."""
+    for member in record.team.members if record.team is not None else ():
+        if record.team is not None and record.team.use == "draw":
+            member.drawn = sum(epoch.drawn.get(member.name, 0) for epoch in record.epochs)
 
 
 def recorded_scores(run: str | None) -> dict[str, dict[str, float | None]]:
@@ -80,6 +90,13 @@ class Spent:
             min(state.global_step * batch, (state.epoch or 0) * rows),
         )
 
+    def shares(self, team: Teacher | Team | None) -> list[float]:
+        """The part of all steps in which each teacher was asked."""
+        if not isinstance(team, Drawn):
+            return [1.0] * len(members_of(team))
+        drawn = [sum(e["drawn"].get(name, 0) for e in self.epochs) for name in team.names]
+        return [count / max(sum(drawn), 1) for count in drawn]
+
     @property
     def training_seconds(self) -> float:
         """Of the epochs, dev scores not counted."""
@@ -89,11 +106,9 @@ class Spent:
 def stage_facts(spent: Spent, assembly: Assembly) -> StageFacts:
     """What a stage trained on, and its FLOPs."""
     stage, rows = spent.stage, assembly.rows_of(spent.stage)
-    teacher = assembly.teacher_of(stage)
     # Text of its own has a length of its own; otherwise the run's, that of its facts.
     tokens = max(round(rows.mean_tokens), 1) if not stage.same_rows else assembly.mean_tokens()
     student = _TRAINING_OVER_FORWARD * evaluation.flops_per_example(assembly.student, tokens)
-    asked = 0 if teacher is None else evaluation.flops_per_example(teacher.model, tokens)
     return StageFacts(
         stage=stage.number,
         task=stage.recipe.task if stage.corpus is None else CORPUS.name,
@@ -101,22 +116,40 @@ def stage_facts(spent: Spent, assembly: Assembly) -> StageFacts:
         rows=len(rows.encoded),
         tokens=rows.mean_tokens,
         truncated=rows.truncated,
-        teacher=None if teacher is None else stage.recipe.teacher,
+        teacher=_named(stage),
         steps=spent.steps,
         student_examples=spent.examples,
         student_flops=student * spent.examples,
-        teacher_flops=asked * _answered_live(spent, assembly),
+        teacher_flops=_teacher_flops(spent, assembly, tokens),
         seconds=spent.training_seconds,
     )
 
 
-def _answered_live(spent: Spent, assembly: Assembly) -> float:
-    """Examples the teacher was run on; a pass that stages share counts in the first of them."""
-    stored = assembly.stored.get(spent.stage.number)
+def _named(stage: Stage) -> str | None:
+    if not stage.recipe.needs_teacher:
+        return None
+    several = stage.recipe.teachers if stage.recipe.team is not None else None
+    return ", ".join(several) if several else stage.recipe.teacher
+
+
+def _teacher_flops(spent: Spent, assembly: Assembly, tokens: int) -> float:
+    team = assembly.teacher_of(spent.stage)
+    shares = spent.shares(team)
+    return sum(
+        evaluation.flops_per_example(member.model, tokens)
+        * _answered_live(spent, assembly, place, shares[place])
+        for place, member in enumerate(members_of(team))
+    )
+
+
+def _answered_live(spent: Spent, assembly: Assembly, place: int, share: float) -> float:
+    """Examples a teacher was run on; a pass that stages share counts in the first of them."""
+    own = (spent.stage.number, place)
+    stored = assembly.stored.get(own)
     if not isinstance(stored, CachedTeacher):
-        return spent.examples
-    first = min(number for number, teacher in assembly.stored.items() if teacher is stored)
-    return stored.fresh if first == spent.stage.number else 0
+        return spent.examples * share
+    first = min(key for key, teacher in assembly.stored.items() if teacher is stored)
+    return stored.fresh if first == own else 0
 
 
 def cost(

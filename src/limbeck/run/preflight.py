@@ -6,25 +6,29 @@ Part of `limbeck.run`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
 
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from limbeck import preflight
-from limbeck.capture import Trace, capture
+from limbeck.capture import Request, Trace, capture
 from limbeck.errors import LimbeckError, Problem
 from limbeck.mapping import rounding_note
 from limbeck.mixup import capture_mixed, draw
 from limbeck.moment import Moment
-from limbeck.objectives import MappedSpec, Shape, SoftSpec
+from limbeck.objectives import MappedSpec, SoftSpec
 from limbeck.recipe import Recipe, Stage
-from limbeck.run.assemble import Assembly, learns_from_its_teacher
-from limbeck.run.terms import objectives_of, shape_of
+from limbeck.run.assemble import Assembly
+from limbeck.run.named import learns_from_its_teacher
+from limbeck.run.terms import depths_of, objectives_of
 from limbeck.schedules import Ramp
+from limbeck.teachers import Teacher
+from limbeck.teams import Team
 
 _EXAMPLES = 8
 
@@ -40,17 +44,19 @@ def inspect_run(recipe: Recipe, assembly: Assembly, out: Path, *, show: bool) ->
     for stage in before:
         problems += [_in_stage(stage, problem) for problem in _inspect_stage(stage, assembly)]
     problems += _conditions(recipe, assembly)
-    side = None
-    asked = learns_from_its_teacher(recipe)
-    if asked and assembly.teacher is not None and assembly.teacher_tokenizer:
-        side = preflight.TeacherSide(assembly.teacher, assembly.teacher_tokenizer, recipe.teacher)
+    sides = {}
+    if learns_from_its_teacher(recipe):
+        sides = {
+            one.setting: preflight.TeacherSide(one.teacher.model, one.tokenizer, one.path)
+            for one in assembly.named
+        }
     problems += preflight.check(
         task=assembly.task,
         rows=assembly.rows,
         student=assembly.student,
         tokenizer=assembly.tokenizer,
         max_length=recipe.max_length,
-        teacher=side,
+        teachers=sides,
         method=method,
         truncated=assembly.truncated,
         out=out,
@@ -89,11 +95,9 @@ def _inspect_stage(stage: Stage, assembly: Assembly) -> list[Problem]:
     problems += found
     if method is None or method.terms is None or method.batch is None:
         return problems
-    teacher = assembly.teacher_of(stage)
-    sides = {"student": assembly.student, "teacher": None if teacher is None else teacher.model}
-    for side, model in sides.items():
-        if model is not None:
-            problems += preflight.check_request(side, model, method.requests[side])
+    models = {"student": assembly.student} | _models_of(stage, assembly)
+    for side, model in models.items():
+        problems += preflight.check_request(side, model, method.requests[side])
     problems += preflight.check_weights(method.weights)
     if not preflight.errors_of(problems):
         problems += preflight.check_influence(
@@ -127,7 +131,22 @@ def _conditions(recipe: Recipe, assembly: Assembly) -> list[Problem]:
     """Teacher and student on other rows of one task."""
     if not learns_from_its_teacher(recipe) or recipe.teacher_rows == "any":
         return []
-    return preflight.check_conditions(recipe.teacher, assembly.task, recipe.conditions)
+    return [
+        problem
+        for one in assembly.named
+        for problem in preflight.check_conditions(
+            one.path, assembly.task, recipe.conditions, setting=one.setting
+        )
+    ]
+
+
+def _models_of(stage: Stage, assembly: Assembly) -> dict[str, PreTrainedModel]:
+    """The teachers of a stage by what messages call them."""
+    teacher = assembly.teacher_of(stage)
+    if isinstance(teacher, Team):
+        members = zip(teacher.names, teacher.members, strict=True)
+        return {f"teacher {name}": member.model for name, member in members}
+    return {} if teacher is None else {"teacher": teacher.model}
 
 
 def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.Method | None]:
@@ -137,42 +156,54 @@ def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.
         objectives = objectives_of(stage, assembly)
     except LimbeckError as error:
         return error.problems, None
-    sides = ("student", "teacher", "clean")
-    requests = {
-        side: reduce(or_, (objectives.request(side, moment) for moment in _moments(recipe)))
-        for side in sides
-    }
+    turns = list(_turns(live))
+    moments = [replace(at, teacher=turn) for turn, _ in turns for at in _moments(recipe)]
+
+    def wanted(side: str, turn: int | None = None) -> Request:
+        asked = (at for at in moments if turn in (None, at.teacher))
+        return reduce(or_, (objectives.request(side, at) for at in asked))
 
     def terms(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        first, *_ = _moments(recipe)
+        first, *_ = moments
         mixture = None
         if recipe.mixup is not None:
             device = assembly.student.device
             mixture = draw(recipe.mixup, len(batch["input_ids"]), first, device)
-        seen = live(batch, requests["teacher"], mixture) if live is not None else Trace()
         own = (
-            capture(assembly.student, batch, requests["student"])
+            capture(assembly.student, batch, wanted("student"))
             if mixture is None
-            else capture_mixed(
-                assembly.student, batch, requests["student"], mixture, requests["clean"]
-            )
+            else capture_mixed(assembly.student, batch, wanted("student"), mixture, wanted("clean"))
         )
         found: dict[str, Tensor] = {}
-        for moment in _moments(recipe):
-            # A term is looked at when it is first at work.
-            found = objectives(own, seen, batch, moment) | found
+        for turn, label in turns:
+            asked = replace(first, teacher=turn)
+            seen = (
+                Trace() if live is None else live.at(asked)(batch, wanted("teacher", turn), mixture)
+            )
+            for moment in (at for at in moments if at.teacher == turn):
+                # A term is looked at when it is first at work.
+                now = objectives(own, seen, batch, moment)
+                found = {f"{name}{label}": term for name, term in now.items()} | found
         return found
 
     train = assembly.rows_of(stage).encoded
     few = train.select(range(min(_EXAMPLES, len(train))))
     method = preflight.Method(
-        weights={name: _largest(weight) for name, weight in objectives.weights.items()},
-        requests=requests,
+        weights={
+            f"{name}{label}": _largest(weight)
+            for turn, label in turns
+            for name, weight in objectives.of(turn).weights.items()
+        },
+        requests={"student": wanted("student"), "clean": wanted("clean")}
+        | {
+            side: wanted("teacher", place if len(turns) > 1 else 0)
+            for place, side in enumerate(_models_of(stage, assembly))
+        },
         terms=terms,
         batch=assembly.rows_of(stage).collator(assembly.tokenizer)(list(few)),
         modules=(objectives,),
     )
-    return _rounding(recipe, shape_of(stage, assembly)), method
+    return _rounding(recipe, *depths_of(stage, assembly)), method
 
 
 def _moments(recipe: Recipe) -> tuple[Moment, ...]:
@@ -187,16 +218,22 @@ def _largest(weight: float | Ramp) -> float:
     return max(weight.start, weight.end) if isinstance(weight, Ramp) else weight
 
 
-def _rounding(recipe: Recipe, shape: Shape) -> list[Problem]:
+def _turns(teacher: Teacher | Team | None) -> Iterator[tuple[int, str]]:
+    """Who may be asked alone, and what stands behind a term's name then."""
+    if isinstance(teacher, Team) and teacher.separate:
+        yield from ((turn, f" (teacher {name})") for turn, name in enumerate(teacher.names))
+    else:
+        yield 0, ""
+
+
+def _rounding(recipe: Recipe, student: int, teachers: set[int]) -> list[Problem]:
     """A warning for every uniform map that had to round L/M."""
     notes = []
     for name, spec in recipe.objectives.items():
-        if isinstance(spec, MappedSpec):
-            note = rounding_note(
-                spec.mapping,
-                teacher_depth=shape.teacher.layers,
-                student_depth=shape.student.layers,
-            )
+        if not isinstance(spec, MappedSpec):
+            continue
+        for depth in sorted(teachers):
+            note = rounding_note(spec.mapping, teacher_depth=depth, student_depth=student)
             if note is not None:
                 fix = f"name the layers: objectives.{name}.mapping.kind=explicit"
                 notes.append(Problem(f"objectives.{name}: {note}", fix, "warning"))

@@ -26,8 +26,7 @@ def settle(
     train = assembly.encoded["train"]
     batch = assembly.collator(list(train.select(range(min(recipe.batch_size, len(train))))))
     models = {"student": assembly.student}
-    if assembly.teacher is not None:
-        models["teacher"] = assembly.teacher
+    models |= {one.setting: one.teacher.model for one in assembly.named}
     attention = {
         side: settle_attention(
             model,

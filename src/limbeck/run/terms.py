@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import torch
 
-from limbeck.engine.trainer import index_bound
+from limbeck.engine.trainer import index_bound, objectives_for
 from limbeck.kinds import kind_of
-from limbeck.objectives import ModelShape, Objectives, Shape
+from limbeck.objectives import ModelShape, Objectives, TeamObjectives
 from limbeck.recipe import Stage
 from limbeck.run.assemble import Assembly
+from limbeck.teams import members_of
 
 
-def shape_of(stage: Stage, assembly: Assembly) -> Shape:
-    """Depth and width of the two models that a stage brings together."""
-    student, teacher = ModelShape.of(assembly.student), assembly.teacher_of(stage)
-    return Shape(
-        student,
-        student if teacher is None else ModelShape.of(teacher.model),
-        kind=kind_of(assembly.student),
-        rows=index_bound(assembly.rows_of(stage).encoded),
-    )
+def depths_of(stage: Stage, assembly: Assembly) -> tuple[int, set[int]]:
+    """How many layers the student has, and the teachers of a stage."""
+    teachers = members_of(assembly.teacher_of(stage))
+    depths = {ModelShape.of(teacher.model).layers for teacher in teachers}
+    return ModelShape.of(assembly.student).layers, depths
 
 
-def objectives_of(stage: Stage, assembly: Assembly) -> Objectives:
+def objectives_of(stage: Stage, assembly: Assembly) -> Objectives | TeamObjectives:
     """To look at, not to train: what they learn is drawn without touching the random state.
 
     Raises:
         LimbeckError: every term that cannot be built for these models, with its reason.
     """
     with torch.random.fork_rng(devices=[]):
-        return Objectives(
-            stage.recipe.objectives, shape_of(stage, assembly), stage.recipe.curriculum
+        return objectives_for(
+            assembly.student,
+            assembly.teacher_of(stage),
+            stage.recipe.objectives,
+            stage.recipe.curriculum,
+            kind=kind_of(assembly.student),
+            rows=index_bound(assembly.rows_of(stage).encoded),
         )

@@ -1,0 +1,74 @@
+"""Shows a bandit what each teacher's steps were worth. Part of `limbeck.engine`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from accelerate.utils import broadcast
+from torch import Tensor
+from torch.utils.data import Dataset
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from limbeck.teams import Bandit
+
+if TYPE_CHECKING:
+    from limbeck.engine.trainer import DistillationTrainer
+
+
+class LearnWhomToDraw(TrainerCallback):
+    """After each block of steps: the labels' loss on held-out rows, and what it says of the teacher.
+
+    The state is the bandit's own. Evaluation draws no random numbers, so training goes on as it
+    would have without.
+    """
+
+    def __init__(self, trainer: DistillationTrainer, bandit: Bandit, rows: Dataset) -> None:
+        self.trainer = trainer
+        self.bandit = bandit
+        self.rows = rows
+        self._batches: list[dict[str, Tensor]] | None = None
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Before the very first step: where the student starts."""
+        if state.global_step == 0:
+            self.bandit.begin(self._loss())
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """At the end of a block the teacher is judged."""
+        if self.bandit.ends_block(state.global_step):
+            teacher = self.trainer.moment_of(state.global_step - 1).teacher
+            self.bandit.learn(teacher, self._loss())
+
+    @torch.no_grad()
+    def _loss(self) -> float:
+        trainer, distiller = self.trainer, self.trainer.distiller
+        was_training = distiller.training
+        distiller.eval()
+        total = torch.zeros((), dtype=torch.float32, device=trainer.args.device)
+        for batch in self._prepared():
+            with trainer.accelerator.autocast():
+                loss = distiller(**batch)["loss"]
+            total += loss.float() * len(batch["index"])
+        distiller.train(was_training)
+        # Every process computes it; rounding may differ, and then the draws would.
+        return float(broadcast(total).item()) / len(self.rows)  # type: ignore[arg-type]
+
+    def _prepared(self) -> list[dict[str, Tensor]]:
+        if self._batches is None:
+            trainer, size = self.trainer, self.trainer.args.per_device_eval_batch_size
+            rows: Any = self.rows
+            self._batches = [
+                {
+                    name: value.to(trainer.args.device)
+                    for name, value in trainer.data_collator(
+                        [rows[row] for row in range(start, min(start + size, len(rows)))]
+                    ).items()
+                }
+                for start in range(0, len(rows), size)
+            ]
+        return self._batches

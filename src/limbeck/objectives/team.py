@@ -1,0 +1,85 @@
+"""The terms of a run whose teachers take turns: built for each of them, in its own depth and width.
+
+Part of `limbeck.objectives`. Learned maps are a teacher's own: two teachers' states are not in one
+space, even where they are of one width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Batch
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor, nn
+
+from limbeck.capture import Request, Trace
+from limbeck.errors import LimbeckError, Problem
+from limbeck.moment import Moment
+from limbeck.objectives.curriculum import Curriculum
+from limbeck.objectives.group import Objectives
+from limbeck.objectives.shape import Shape
+from limbeck.objectives.spec import TermSpec
+
+
+class TeamObjectives(nn.Module):
+    """`Objectives` of each teacher; those of the teacher whose step it is are at work.
+
+    Args:
+        specs: the recipe's `objectives:`.
+        shapes: the student with each teacher.
+        names: of the teachers, for messages.
+
+    Raises:
+        LimbeckError: every term that cannot be built for one of the teachers.
+    """
+
+    curriculum: Curriculum | None = None
+
+    def __init__(
+        self, specs: dict[str, TermSpec], shapes: Sequence[Shape], names: Sequence[str]
+    ) -> None:
+        super().__init__()
+        self.names = tuple(names)
+        self.each = nn.ModuleList()
+        problems: list[Problem] = []
+        for name, shape in zip(names, shapes, strict=True):
+            try:
+                self.each.append(Objectives(specs, shape))
+            except LimbeckError as error:
+                problems += [_of_teacher(name, problem) for problem in error.problems]
+        if problems:
+            raise LimbeckError(problems)
+
+    def of(self, teacher: int) -> Objectives:
+        """The terms for one teacher."""
+        found = self.each[teacher]
+        assert isinstance(found, Objectives)
+        return found
+
+    def request(self, side: str, moment: Moment) -> Request:
+        """As `Objectives.request`, for the teacher whose step it is."""
+        return self.of(moment.teacher).request(side, moment)
+
+    def active_layers(self, moment: Moment) -> dict[str, list[list[int]]]:
+        """[student layer, teacher layer] pairs of every term that has layers, by teacher."""
+        return {
+            f"{term} ({name})": pairs
+            for number, name in enumerate(self.names)
+            for term, pairs in self.of(number)
+            .active_layers(replace(moment, teacher=number))
+            .items()
+        }
+
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
+    ) -> dict[str, Tensor]:
+        """The unweighted terms by name, as of the teacher whose step it is."""
+        return self.of(moment.teacher)(student, teacher, batch, moment)
+
+    def total(self, terms: dict[str, Tensor], moment: Moment) -> Tensor:
+        """The weighted sum."""
+        return self.of(moment.teacher).total(terms, moment)
+
+
+def _of_teacher(name: str, problem: Problem) -> Problem:
+    return replace(problem, message=f"{problem.message} (teacher {name})")

@@ -1,0 +1,130 @@
+"""The teachers that a recipe names: loaded, called by short names, formed into a team.
+
+Part of `limbeck.run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.data import Task
+from limbeck.recipe import Recipe
+from limbeck.students import load_model, resolve_checkpoint
+from limbeck.teachers import Teacher
+from limbeck.teams import (
+    Bandit,
+    ChainSpec,
+    Chances,
+    Drawn,
+    DrawSpec,
+    Team,
+    Together,
+    TogetherSpec,
+    shares,
+    short_names,
+)
+
+ALONE = "teacher"
+"""What a teacher is called where there is one."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A teacher that the recipe names.
+
+    `name`: in logs, messages and records. `path`: as the recipe has it.
+    """
+
+    name: str
+    path: str
+    teacher: Teacher
+    tokenizer: PreTrainedTokenizerBase
+
+    @property
+    def setting(self) -> str:
+        """What messages call it."""
+        return ALONE if self.name == ALONE else f"teacher {self.name}"
+
+
+def learns_from_its_teacher(recipe: Recipe) -> bool:
+    """Whether a stage learns from the run's own teacher: not if the only one that does has another."""
+    return any(
+        stage.recipe.needs_teacher and stage.recipe.teacher == recipe.teacher
+        for stage in recipe.stages()
+    )
+
+
+def named_teachers(recipe: Recipe, task: Task, live_teacher: Teacher | None) -> list[Named]:
+    """The teachers, loaded; several are told apart by their names."""
+    if recipe.teachers and recipe.team is not None:
+        paths, names = recipe.teachers, short_names(recipe.teachers)
+    elif learns_from_its_teacher(recipe) or recipe.student.init in ("teacher", "fresh"):
+        paths, names = [str(recipe.teacher)], [ALONE]
+    else:
+        return []
+    return [
+        Named(
+            name,
+            path,
+            live_teacher or Teacher(load_teacher(path, task), dropout=recipe.teacher_dropout),
+            read_tokenizer(path),
+        )
+        for name, path in zip(names, paths, strict=True)
+    ]
+
+
+def load_teacher(path: str, task: Task) -> PreTrainedModel:
+    """A fine-tuned model with the task's head.
+
+    Raises:
+        LimbeckError: it cannot be read, or has no trained head.
+    """
+    return load_model(
+        path,
+        regression=task.regression and task.kind.constant,
+        head="required",
+        auto=task.kind.auto,
+    )
+
+
+def lead_model(recipe: Recipe, task: Task, named: list[Named]) -> PreTrainedModel | None:
+    """The model that gives a student its layers or its configuration, if one does."""
+    if recipe.student.init not in ("teacher", "fresh"):
+        return None
+    known = next((one for one in named if one.path == recipe.lead), None)
+    return load_teacher(str(recipe.lead), task) if known is None else known.teacher.model
+
+
+def form_team(recipe: Recipe, named: list[Named]) -> Teacher | Team | None:
+    """Whoever teaches the run, as its recipe has it; where scores decide, all count alike as yet.
+
+    In a chain it is the smallest, in whose place its distilled form is put later.
+    """
+    members, names = [one.teacher for one in named], [one.name for one in named]
+    match recipe.team:
+        case None:
+            return members[0] if members else None
+        case DrawSpec(by="adaptive") as spec:
+            given = {key: getattr(spec, key) for key in ("block", "explore", "rate")}
+            known = {key: value for key, value in given.items() if value is not None}
+            return Drawn(members, names, Bandit(len(members), **known))
+        case DrawSpec():
+            return Drawn(members, names, Chances(shares("uniform", None, len(members))))
+        case TogetherSpec():
+            return Together(members, names, shares("uniform", None, len(members)).tolist())
+        case ChainSpec():
+            return members[by_capacity(named)[-1]]
+
+
+def by_capacity(named: Sequence[Named]) -> list[int]:
+    """Places of the teachers from the one of most parameters to that of fewest."""
+    sizes = [one.teacher.model.num_parameters() for one in named]
+    return sorted(range(len(named)), key=lambda place: -sizes[place])
+
+
+def read_tokenizer(source: str) -> PreTrainedTokenizerBase:
+    """Of a run, a checkpoint's folder or a Hub name."""
+    return AutoTokenizer.from_pretrained(resolve_checkpoint(source), trust_remote_code=False)

@@ -1,0 +1,199 @@
+"""Several teachers, made ready to teach: ranked by their scores, or chained through assistants.
+
+Part of `limbeck.run`. What has to be trained first are ordinary runs in folders below the run's own
+(or where the recipe says). They are kept, found again, and continued where a stopped run left them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from limbeck.data.profiles import profile_score
+from limbeck.errors import LimbeckError
+from limbeck.evaluation import count_parameters
+from limbeck.objectives import ModelShape
+from limbeck.preflight import ask_teacher, teacher_record
+from limbeck.recipe import Recipe, StudentSpec
+from limbeck.records import Record, TeamFacts, TeamMember
+from limbeck.run.assemble import Assembly
+from limbeck.run.folder import RunFolder
+from limbeck.run.named import Named, by_capacity, load_teacher
+from limbeck.students import resolve_checkpoint
+from limbeck.teachers import Teacher
+from limbeck.teams import ChainSpec, Chances, Drawn, Together, TogetherSpec, shares
+
+# Scores by which teachers are ranked: SKDBERT, Table 10.
+_PROFILE = "skd-dev"
+
+Train = Callable[[Recipe, Path], Record]
+"""Trains what a recipe says into a folder, or finds it there."""
+
+
+def settle_team(
+    recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train
+) -> TeamFacts | None:
+    """Who teaches the run and how much, put into the assembly, and the facts of it; None for one.
+
+    Raises:
+        LimbeckError: a run that has to be made first cannot be.
+    """
+    if recipe.team is None:
+        return None
+    members = [_facts(one) for one in assembly.named]
+    if isinstance(recipe.team, ChainSpec):
+        runs = _chain(recipe, assembly, folder, train)
+        _score_teachers(recipe, assembly, members)
+        return TeamFacts(use="chain", members=members, runs=runs)
+    by = recipe.team.by
+    _score_teachers(recipe, assembly, members)
+    runs = []
+    if by == "student-rank":
+        runs = _students(recipe, assembly, folder, train)
+        for member, run in zip(members, runs, strict=True):
+            member.student_score = _score(assembly.task.name, Record.load(run).scores)
+    if by != "adaptive":
+        ranked = [m.student_score if by == "student-rank" else m.score for m in members]
+        _weigh(assembly, shares(by, ranked, len(members)).tolist())  # type: ignore[arg-type]
+    for member, share in zip(members, _shares(assembly), strict=True):
+        member.share = share
+    named = by if isinstance(by, str) else "given"
+    return TeamFacts(use=recipe.team.use, by=named, members=members, runs=runs)
+
+
+def _facts(one: Named) -> TeamMember:
+    shape = ModelShape.of(one.teacher.model)
+    return TeamMember(
+        name=one.name,
+        path=one.path,
+        parameters=count_parameters(one.teacher.model).total,
+        layers=shape.layers,
+        hidden_size=shape.width,
+        heads=shape.heads,
+    )
+
+
+def _weigh(assembly: Assembly, given: list[float]) -> None:
+    team = assembly.live_teacher
+    if isinstance(team, Drawn):
+        assembly.live_teacher = Drawn(team.members, team.names, Chances(given))
+    elif isinstance(team, Together):
+        assembly.live_teacher = Together(team.members, team.names, given)
+
+
+def _shares(assembly: Assembly) -> list[float]:
+    team = assembly.live_teacher
+    if isinstance(team, Together):
+        return team.weights
+    assert isinstance(team, Drawn)  # a chain has no shares
+    return [float(share) for share in team.shares]
+
+
+# ---- scores ----
+
+
+def _score_teachers(recipe: Recipe, assembly: Assembly, members: list[TeamMember]) -> None:
+    """Each teacher's dev score, from its record or measured; the best is whom students are held to."""
+    for one, member in zip(assembly.named, members, strict=True):
+        member.score = _recorded(one, assembly)
+        if member.score is None:
+            member.score = _measured(one, recipe, assembly)
+    found = [member.score if member.score is not None else float("-inf") for member in members]
+    assembly.reference = found.index(max(found))
+
+
+def _recorded(one: Named, assembly: Assembly) -> float | None:
+    found = teacher_record(one.path, assembly.task)
+    if found is None:
+        return None
+    record, _ = found
+    return _score(assembly.task.name, record.get("scores") or {})
+
+
+def _measured(one: Named, recipe: Recipe, assembly: Assembly) -> float | None:
+    split = assembly.task.dev_splits[0]
+    dev = assembly.rows[split]
+    answers = ask_teacher(
+        assembly.task, one.teacher, one.tokenizer, dev, recipe.max_length, rows=len(dev)
+    )
+    return _score(assembly.task.name, {split: dict(answers.scores)})
+
+
+def _score(task: str, scores: Mapping[str, Mapping[str, float | None]]) -> float | None:
+    """By the profile, or the primary score of a task that it has no column for."""
+    known = {
+        split: {name: value for name, value in found.items() if value is not None}
+        for split, found in scores.items()
+    }
+    found = profile_score(_PROFILE, task, known)
+    return known.get("dev", {}).get("primary") if found is None else found
+
+
+# ---- runs that come first ----
+
+
+def _students(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train) -> list[str]:
+    """A student of each teacher alone: the run's own, but for whom it learns from and how long."""
+    team = recipe.team
+    assert team is not None and not isinstance(team, ChainSpec)
+    place = Path(team.student_runs) if team.student_runs else folder.students
+    runs = []
+    for one in assembly.named:
+        changes: dict[str, Any] = {"method": f"student of {one.name}", "teachers": [one.path]}
+        if team.student_epochs is not None:
+            changes["epochs"] = team.student_epochs
+        runs.append(_made(_alone(recipe, changes), place / _file_name(one.name), train))
+    return runs
+
+
+def _chain(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train) -> list[str]:
+    """From the largest teacher down, each distilled by the one before; the last teaches the run."""
+    order = [assembly.named[place] for place in by_capacity(assembly.named)]
+    teacher, runs = order[0].path, []
+    for number, one in enumerate(order[1:], start=1):
+        changes = {
+            "method": f"assistant {one.name}",
+            "teachers": [teacher],
+            "first_stage": None,
+        } | pretrained_form(one.path)
+        place = folder.assistants / f"{number:02}-{_file_name(one.name)}"
+        runs.append(_made(_alone(recipe, changes), place, train))
+        teacher = runs[-1]
+    model = load_teacher(teacher, assembly.task)
+    assembly.live_teacher = Teacher(model, dropout=recipe.teacher_dropout)
+    return runs
+
+
+def _alone(recipe: Recipe, changes: dict[str, Any]) -> Recipe:
+    """The recipe with one teacher; the student starts where the run's own does."""
+    team = TogetherSpec.model_validate({"use": "together"})
+    return recipe.model_copy(update={"teacher": recipe.lead, "team": team} | changes)
+
+
+def _made(recipe: Recipe, place: Path, train: Train) -> str:
+    train(recipe, place)
+    return str(place)
+
+
+def pretrained_form(path: str) -> dict[str, Any]:
+    """The recipe keys that make a teacher as it was before it was fine-tuned, from its run's record.
+
+    A teacher without a record, or whose origin is gone, starts as it is: fine-tuned.
+    """
+    try:
+        recipe = Record.load(path).recipe
+        spec = StudentSpec.model_validate(recipe["student"])
+        of_another = spec.init in ("teacher", "fresh")
+        lead = recipe.get("teacher") if of_another else None
+        if spec.init != "pocket":
+            resolve_checkpoint(str(lead if of_another else spec.init))
+    except (LimbeckError, KeyError, ValidationError):
+        return {"student": StudentSpec.model_validate({"init": path}), "teacher": None}
+    return {"student": spec, "teacher": lead}
+
+
+def _file_name(name: str) -> str:
+    return name.replace("/", "-")

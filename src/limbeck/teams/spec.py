@@ -1,0 +1,103 @@
+"""What a recipe may say about how several teachers teach. Part of `limbeck.teams`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from limbeck.schedules import Number
+
+Ranking = Literal["uniform", "teacher-rank", "student-rank"]
+
+
+class _Team(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Ranked(_Team):
+    student_runs: str | None = Field(
+        None,
+        description="student-rank: folder of the runs that distil a student from each teacher "
+        "alone, to be shared by several runs; OUT/students by default",
+    )
+    student_epochs: Number | None = Field(
+        None, gt=0, description="student-rank: passes of those runs; as the run's, if left out"
+    )
+
+    @model_validator(mode="after")
+    def _says_what_it_reads(self) -> _Ranked:
+        by = getattr(self, "by", None)
+        idle = [key for key in _Ranked.model_fields if getattr(self, key) is not None]
+        if idle and by != "student-rank":
+            raise ValueError(f"`{'`, `'.join(idle)}`: read with by: student-rank only")
+        return self
+
+
+class DrawSpec(_Ranked):
+    """One teacher drawn for each optimisation step (SKDBERT)."""
+
+    use: Literal["draw"]
+    by: Ranking | Literal["adaptive"] | list[Number] = Field(
+        "uniform",
+        description="chance of each teacher: uniform, by the rank of its dev score or of its "
+        "student's, adaptive (learned in training), or one number a teacher",
+    )
+    holdout: int | None = Field(
+        None, gt=0, description="adaptive: training rows held out to see progress on (128)"
+    )
+    block: int | None = Field(
+        None, gt=0, description="adaptive: optimisation steps that a drawn teacher stays (10)"
+    )
+    explore: Number | None = Field(
+        None, gt=0, le=1, description="adaptive: share of draws that are uniform (0.2)"
+    )
+    rate: Number | None = Field(
+        None, gt=0, description="adaptive: how fast chances follow the progress made (0.1)"
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> DrawSpec:
+        own = ("holdout", "block", "explore", "rate")
+        idle = [key for key in own if getattr(self, key) is not None]
+        if idle and self.by != "adaptive":
+            raise ValueError(f"`{'`, `'.join(idle)}`: read with by: adaptive only")
+        _check_weights(self.by)
+        return self
+
+
+class TogetherSpec(_Ranked):
+    """All teachers answer every step; soft labels are those of their weighted mean (WKD)."""
+
+    use: Literal["together"]
+    by: Ranking | list[Number] = Field(
+        "uniform",
+        description="weight of each teacher in the mean of the logits: uniform, by the rank of its "
+        "dev score or of its student's, or one number a teacher",
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> TogetherSpec:
+        _check_weights(self.by)
+        return self
+
+
+class ChainSpec(_Team):
+    """From the largest to the smallest, each distils the next one; the last one teaches (TAKD)."""
+
+    use: Literal["chain"]
+
+
+TeamSpec = Annotated[DrawSpec | TogetherSpec | ChainSpec, Field(discriminator="use")]
+
+TEAMS: dict[str, type[BaseModel]] = {
+    "draw": DrawSpec,
+    "together": TogetherSpec,
+    "chain": ChainSpec,
+}
+"""What each value of `use` may say."""
+
+
+def _check_weights(by: str | list[float]) -> None:
+    if isinstance(by, list) and (not by or min(by) < 0 or sum(by) <= 0):
+        raise ValueError("by: give one number a teacher, none below 0 and not all 0")
