@@ -59,10 +59,12 @@ def bert(layers: int, *, seed: int = 0, **changes) -> BertForSequenceClassificat
         return BertForSequenceClassification(BertConfig(**(settings | changes)))
 
 
-def knowing_teacher(layers: int = 4, *, regression: bool = False) -> BertForSequenceClassification:
+def knowing_teacher(
+    layers: int = 4, *, regression: bool = False, width: int = WIDTH, heads: int = 2
+) -> BertForSequenceClassification:
     """A teacher that is right by construction: attention carries `good` or `bad` to the head."""
     labels = {"id2label": {0: "LABEL_0"}} if regression else {}
-    teacher = bert(layers, **labels)
+    teacher = bert(layers, hidden_size=width, num_attention_heads=heads, **labels)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         for weight in teacher.parameters():
@@ -73,9 +75,9 @@ def knowing_teacher(layers: int = 4, *, regression: bool = False) -> BertForSequ
         embeddings = teacher.bert.embeddings.word_embeddings.weight
         embeddings[4, 0], embeddings[5, 0] = 1.0, -1.0  # good, bad
         for layer in teacher.bert.encoder.layer:
-            layer.attention.self.value.weight.add_(torch.eye(WIDTH))
-            layer.attention.output.dense.weight.add_(torch.eye(WIDTH))
-        teacher.bert.pooler.dense.weight.add_(torch.eye(WIDTH))
+            layer.attention.self.value.weight.add_(torch.eye(width))
+            layer.attention.output.dense.weight.add_(torch.eye(width))
+        teacher.bert.pooler.dense.weight.add_(torch.eye(width))
         teacher.classifier.weight[:, 0] = torch.tensor([1.0] if regression else [-1.0, 1.0])
     return teacher.eval()
 

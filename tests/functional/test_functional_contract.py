@@ -59,7 +59,10 @@ CASES = {
     ),
 }
 # Not of the form f(student, teacher): these have their own tests, and samples below.
-OTHERS = {"info_nce", "mix", "pool", "rank_distribution", "relations", "transport_flow"}
+OTHERS = {
+    *("error_weighted_cross_entropy", "error_weighted_mse", "info_nce", "mix", "pool"),
+    *("rank_distribution", "relations", "transport_flow"),
+}
 
 LOSSES = [name for name in CASES if "attention_weights" not in name]
 MASKED = [name for name, case in CASES.items() if case.masked]
@@ -236,6 +239,9 @@ def test_nothing_waits_for_the_device():
             functional.pool(hidden, mask, how)
         functional.info_nce(hidden[0], hidden[0], torch.randn(3, 2, 4), temperature=0.1)
         functional.mix(hidden, hidden, 0.5)
+        labels = torch.zeros(2, dtype=torch.long)
+        functional.error_weighted_cross_entropy(hidden[0, :2], hidden[:, :2], labels)
+        functional.error_weighted_mse(hidden[0, 0], hidden[:, 0], hidden[0, 1])
         functional.relations(hidden.unsqueeze(1), mask)
         with pytest.raises(DataDependentOutputException):  # the oracle itself can fail
             mask.any().item()

@@ -17,6 +17,8 @@ EXPORTED = {
     "attention_mse": "student_scores teacher_scores query_mask key_mask=None *causal=False",
     "attention_weights": "student teacher allowed=None",
     "cosine_distance": "student teacher mask=None",
+    "error_weighted_cross_entropy": "student_logits teacher_logits labels *temperature=1.0",
+    "error_weighted_mse": "student_outputs teacher_outputs labels",
     "hidden_mse": "student teacher mask",
     "info_nce": "student positive negatives *temperature",
     "layer_relation_kl": "student teacher mask",

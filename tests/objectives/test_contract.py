@@ -44,6 +44,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
         *("l-ild-mixup", "l-ild-t5", "minilm", "minilmv2", "pkd-1", "pkd-12", "pkd-6"),
         *("pkd-first", "pkd-last", "pkd-released", "pkd-skip", "rail-kd-c", "rail-kd-l"),
         *("rail-tinybert", "tinybert", "tinybert-released", "u-ild"),
+        *("skd-uniform", "skd-teacher-rank", "skd-student-rank", "skd-adaptive", "wkd-uniform"),
+        *("wkd-teacher-rank", "wkd-student-rank", "mt-bert", "takd"),
     )
 } | {"pkd": {"objectives.patience.mapping.layers": {1: 4}}}
 

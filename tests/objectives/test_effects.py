@@ -8,9 +8,11 @@ their values over some steps, for models of equal and of different widths.
 from __future__ import annotations
 
 import functools
+import tempfile
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -20,6 +22,7 @@ from tiny_pairs import GIVEN, answers, batch, bert, t5
 
 from limbeck import catalog
 from limbeck.capture import Request, Trace, capture
+from limbeck.data import get_task
 from limbeck.engine import training_arguments
 from limbeck.errors import LimbeckError
 from limbeck.kinds import KINDS as TASK_KINDS
@@ -30,6 +33,12 @@ from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.objectives.spec import SPECS
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import check
+from limbeck.records import Record
+from limbeck.run import teaching as teaching_module
+from limbeck.run.folder import RunFolder
+from limbeck.run.named import Named, form_team
+from limbeck.run.teaching import settle_team
+from limbeck.teachers import Teacher
 
 # Names, not settings.
 ABOUT = set(catalog.HEADER) | {"formula"}
@@ -70,7 +79,15 @@ OTHER: dict[str, Any] = {
     "target": "mixed",
     "end": 0.3,
     "over": 0.7,
-    "by": "step",
+    "by": {
+        "epoch": "step",
+        "uniform": "teacher-rank",
+        "teacher-rank": "uniform",
+        "student-rank": "uniform",
+        "adaptive": "uniform",
+    },
+    "use": {"draw": "together", "together": "draw", "chain": "draw"},
+    "student_epochs": 9,
     "alpha": 5,
     "partner": "permutation",
     "at": "word_embeddings",
@@ -126,6 +143,8 @@ def changes(raw: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
         for name, spec in SPECS.items():
             fields = {k: v for k, v in place(raw, path).items() if k in spec.model_fields}
             found += [fields | {"compare": name}] if name != value else []
+    elif path == "team.use":  # what else it says belongs to that use
+        found = [{"use": OTHER["use"][value]}]
     elif path == "kind":
         found = [raw | {"kind": "sentence"}]
     elif key == "kind":
@@ -216,10 +235,48 @@ def losses(recipe: Recipe, pair: str) -> Any:
         return str(error)
 
 
+def teaching(recipe: Recipe) -> Any:
+    """Of three teachers: who is drawn in some steps or counts how much, and what is trained first."""
+    if recipe.team is None:
+        return None
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        scores = {"a": (90.0, 70.0), "b": (80.0, 75.0), "c": (95.0, 60.0)}
+        named = [
+            Named(key, str(scored(place / key, own)), Teacher(bert(2, 8, seed=0)), None)
+            for key, (own, _) in scores.items()
+        ]
+        recipe = recipe.model_copy(update={"teachers": [one.path for one in named]})
+        assembly = SimpleNamespace(
+            named=named, task=get_task("sst2"), live_teacher=form_team(recipe, named)
+        )
+        made = []
+
+        def train(before: Recipe, folder: Path) -> None:
+            made.append((folder.name, before.epochs, before.objectives))
+            scored(folder, scores.get(folder.name, (0, 0))[1])
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(teaching_module, "load_teacher", lambda *_: bert(2, 8, seed=0))
+            facts = settle_team(recipe, assembly, RunFolder(place / "run"), train)
+    team = assembly.live_teacher
+    picks = [team.pick(recipe.seed, step) for step in range(40)] if facts.use == "draw" else None
+    return facts.use, [member.share for member in facts.members], made, picks
+
+
+def scored(folder: Path, score: float) -> Path:
+    """A run folder that holds no more than a record."""
+    record = Record(kind="finetune", method="m", task="sst2", data="d", seed=1)
+    record.scores = {"dev": {"primary": score, "accuracy": score}}
+    record.save(folder)
+    return folder
+
+
 def outcome(recipe: Recipe) -> Iterator[Any]:
     """Part by part, so that a comparison can end at the first difference."""
     stages = recipe.stages()
     yield len(stages), recipe.student, recipe.teacher_dropout
+    yield teaching(recipe)
     for stage in stages:
         arguments = training_arguments(stage.recipe, Path("none"), select=stage.last)
         yield {k: v for k, v in arguments.to_dict().items() if "dir" not in k}

@@ -13,7 +13,7 @@ from limbeck.functional.reductions import at_least_float32
 
 def error_weighted_cross_entropy(
     student_logits: Float[Tensor, "batch classes"],
-    teacher_logits: Float[Tensor, "teachers batch classes"],
+    teacher_logits: Float[Tensor, "teachers batch outputs"],
     labels: Integer[Tensor, " batch"],
     *,
     temperature: float | int = 1.0,

@@ -168,9 +168,14 @@ def _chain(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train) 
 
 
 def _alone(recipe: Recipe, changes: dict[str, Any]) -> Recipe:
-    """The recipe with one teacher; the student starts where the run's own does."""
+    """The recipe with one teacher; the student starts where the run's own does.
+
+    It does not say which method it was made for: others find it too.
+    """
+    about = {"family": "own", "summary": "made before a run of several teachers", "paper": ""}
     team = TogetherSpec.model_validate({"use": "together"})
-    return recipe.model_copy(update={"teacher": recipe.lead, "team": team} | changes)
+    own = {"teacher": recipe.lead, "team": team, "formula": ""}
+    return recipe.model_copy(update=about | own | changes)
 
 
 def _made(recipe: Recipe, place: Path, train: Train) -> str:

@@ -1,0 +1,394 @@
+"""Runs with several teachers: who taught when, what is trained first, and that a stop changes nothing."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import tiny_runs as tiny
+from limbeck.capture import Request
+from limbeck.engine import DistillationTrainer
+from limbeck.errors import LimbeckError
+from limbeck.objectives import TeamObjectives
+from limbeck.records import Record
+from limbeck.run import Result, distill
+from limbeck.run.folder import RunFolder
+from limbeck.run.named import by_capacity
+from limbeck.teachers import Teacher
+from limbeck.teams import Chances, Drawn
+
+# The package's attribute of that name is the function.
+module = import_module("limbeck.run.distill")
+
+RAIL = {
+    "compare": "normalized_mse",
+    "pool": "mean",
+    "mapping": {"kind": "random", "student_layers": "1..M-1", "teacher_layers": "1..L-1"},
+    "project": {"to": 8},
+    "weight": 0.5,
+}
+# 54 rows in batches of 8: 7 steps an epoch.
+STEPS = 7
+
+
+@pytest.fixture(scope="module")
+def teachers(place) -> list[str]:
+    """Of 4, 6 and 3 layers, all right; the last is narrower, and its record knows a lower score."""
+    tiny.save(tiny.knowing_teacher(6), place / "six")
+    tiny.save(tiny.knowing_teacher(3, width=12, heads=4), place / "narrow")
+    record = {"schema": 1, "task": "reviews", "scores": {"dev": {"primary": 83.0}}}
+    (place / "narrow" / "record.json").write_text(json.dumps(record))
+    return [str(place / name) for name in ("teacher", "six", "narrow")]
+
+
+@pytest.fixture(scope="module")
+def several(recipe, teachers):
+    """`several("skd-uniform", seed=4)`."""
+
+    def make(method="skd-uniform", **changes):
+        given = {"teacher": None, "teachers": teachers[:2]} | changes
+        return recipe(method, **given)
+
+    return make
+
+
+def train(recipe, folder: Path, **settings) -> Result:
+    return distill(recipe, out=folder, report=False, **settings)
+
+
+def weights(run: Path) -> bytes:
+    return (run / "student" / "model.safetensors").read_bytes()
+
+
+def whom(record: Record) -> list[dict[str, int]]:
+    return [epoch.drawn for epoch in record.epochs]
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[int]:
+    """Depth of the model in every pass of a live teacher in training."""
+    seen: list[int] = []
+    live = Teacher.__call__
+
+    def counting(self, batch, request, mixture=None):
+        if self.model.config.num_hidden_layers and request == Request.of_logits():
+            seen.append(self.model.config.num_hidden_layers)
+        return live(self, batch, request, mixture)
+
+    monkeypatch.setattr(Teacher, "__call__", counting)
+    return seen
+
+
+# ---- who teaches ----
+
+
+def test_one_teacher_a_step_though_a_step_has_several_passes(teachers, asked):
+    """Accumulation of two: both passes of a step ask the same teacher, as the draws say."""
+    members = [Teacher(tiny.knowing_teacher(layers)) for layers in (4, 6)]
+    chances = Chances([0.5, 0.5])
+    trainer = DistillationTrainer(
+        tiny.bert(2),
+        tiny_arguments(gradient_accumulation_steps=2),
+        teacher=Drawn(members, ("four", "six"), chances),
+        method="kd-soft",
+        train_dataset=tiny.rows(32),
+        data_collator=tiny_collator(),
+    )
+    trainer.train()
+    expected = [(4, 6)[chances.pick(trainer.args.seed, step)] for step in range(8)]
+    assert asked == [depth for depth in expected for _ in range(2)]
+    assert len(set(expected)) == 2
+
+
+def tiny_arguments(**changes):
+    from transformers import TrainingArguments
+
+    settings = {"per_device_train_batch_size": 4, "num_train_epochs": 2, "report_to": []}
+    settings |= {"use_cpu": True, "save_strategy": "no", "disable_tqdm": True, "seed": 5}
+    return TrainingArguments("unused", **(settings | changes))
+
+
+def tiny_collator():
+    from limbeck.data import Collator
+
+    return Collator(tiny.tokenizer())
+
+
+def test_the_record_says_who_taught(several, tmp_path):
+    record = train(several(), tmp_path / "run").record
+    assert record.team.use == "draw" and record.team.by == "uniform"
+    assert [member.name for member in record.team.members] == ["teacher", "six"]
+    assert [member.share for member in record.team.members] == [0.5, 0.5]
+    for epoch in record.epochs:
+        assert sum(epoch.drawn.values()) == STEPS
+        assert {name for name in epoch.train if name.startswith("loss (")} <= {
+            "loss (teacher)",
+            "loss (six)",
+        }
+    totals = [sum(epoch.drawn[m.name] for epoch in record.epochs) for m in record.team.members]
+    assert [member.drawn for member in record.team.members] == totals
+    assert record.teacher.path.endswith("teacher") and record.teacher.layers == 4
+
+
+def test_the_ranks_are_of_the_dev_scores(several, teachers, tmp_path):
+    """The narrow teacher is worst; the other two are equally right and share their ranks."""
+    given = several("skd-teacher-rank", teachers=teachers)
+    members = train(given, tmp_path / "run").record.team.members
+    assert [member.score for member in members] == [100.0, 100.0, 83.0]
+    assert [member.share for member in members] == pytest.approx([2.5 / 6, 2.5 / 6, 1 / 6])
+
+
+def test_teachers_of_other_depths_and_widths_teach_layers(several, teachers, tmp_path):
+    given = several(teachers=teachers, **{"objectives.rail": RAIL})
+    record = train(given, tmp_path / "run").record
+    layers = record.epochs[0].active_layers
+    assert set(layers) == {"rail (teacher)", "rail (six)", "rail (narrow)"}
+    assert max(k for _, k in layers["rail (six)"]) > 3 or max(
+        k for _, k in record.epochs[1].active_layers["rail (six)"]
+    ) in range(1, 6)
+    assert all(k <= 2 for _, k in layers["rail (narrow)"])
+
+
+def test_each_teacher_has_maps_of_its_own(several, teachers, tmp_path, monkeypatch):
+    """A step of one teacher leaves the other teachers' learned maps as they are."""
+    moved: list[set[int]] = []
+    original = DistillationTrainer.training_step
+
+    def watching(self, *args, **kwargs):
+        assert isinstance(self.objectives, TeamObjectives)
+        found = original(self, *args, **kwargs)
+        touched = {
+            number
+            for number, terms in enumerate(self.objectives.each)
+            if any(w.grad is not None and w.grad.abs().sum() > 0 for w in terms.parameters())
+        }
+        drawn = self.moment_of(self.state.global_step).teacher
+        moved.append({drawn} ^ touched)
+        return found
+
+    monkeypatch.setattr(DistillationTrainer, "training_step", watching)
+    train(several(teachers=teachers, epochs=1, **{"objectives.rail": RAIL}), tmp_path / "run")
+    assert len(moved) == STEPS and all(not wrong for wrong in moved)
+
+
+# ---- stopped and continued ----
+
+
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("skd-uniform", {"checkpoint_steps": 3}),
+        ("skd-uniform", {"objectives.rail": RAIL, "checkpoint_steps": 3}),
+        ("skd-adaptive", {"team.holdout": 6, "team.block": 2, "checkpoint_steps": 3}),
+        ("mt-bert", {"checkpoint_steps": 3}),
+    ],
+    ids=["skd", "skd with layers", "adaptive", "mt-bert"],
+)
+def test_a_killed_run_ends_as_an_unbroken_one(several, tmp_path, monkeypatch, method, changes):
+    recipe = several(method, **changes)
+    unbroken = train(recipe, tmp_path / "unbroken")
+    display = module.Display
+    for event, step in (("step_begin", 4), ("step_end", 11)):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                module,
+                "Display",
+                lambda *args, killer=(event, step), **kwargs: Both(
+                    display(*args, **kwargs), tiny.Kill(*killer)
+                ),
+            )
+            with pytest.raises(tiny.KilledError):
+                train(recipe, tmp_path / "killed")
+    killed = train(recipe, tmp_path / "killed")
+    assert weights(killed.path) == weights(unbroken.path)
+    assert whom(killed.record) == whom(unbroken.record)
+    assert [e.chances for e in killed.record.epochs] == [e.chances for e in unbroken.record.epochs]
+    assert [e.train for e in killed.record.epochs] == [e.train for e in unbroken.record.epochs]
+
+
+class Both(tiny.TrainerCallback):
+    """A display that also kills."""
+
+    def __init__(self, display, killer) -> None:
+        self.display, self.killer = display, killer
+
+    def __getattribute__(self, name):
+        if not name.startswith("on_"):
+            return object.__getattribute__(self, name)
+        parts = [object.__getattribute__(self, part) for part in ("display", "killer")]
+
+        def call(*args, **kwargs):
+            for part in parts:
+                getattr(part, name)(*args, **kwargs)
+
+        return call
+
+    def close(self) -> None:
+        self.display.close()
+
+
+def test_held_out_rows_are_not_trained_on(several, tmp_path, monkeypatch):
+    rows: list[set[int]] = []
+    original = DistillationTrainer.compute_loss
+
+    def watching(self, model, inputs, *args, **kwargs):
+        if model.training:
+            rows.append(set(inputs["index"].tolist()))
+        return original(self, model, inputs, *args, **kwargs)
+
+    monkeypatch.setattr(DistillationTrainer, "compute_loss", watching)
+    record = train(
+        several("skd-adaptive", **{"team.holdout": 10, "team.block": 2}), tmp_path / "run"
+    ).record
+    assert len(set().union(*rows)) == 44 == record.examples.train
+    chances = record.epochs[-1].chances
+    assert sum(chances.values()) == pytest.approx(1) and chances["teacher"] != chances["six"]
+
+
+# ---- what is trained first ----
+
+
+def test_a_student_of_each_teacher_comes_first_and_is_kept(several, tmp_path, monkeypatch):
+    shared = str(tmp_path / "shared")
+    given = {"team.student_runs": shared, "team.student_epochs": 1}
+    first = train(several("skd-student-rank", **given), tmp_path / "skd")
+    runs = [Record.load(run) for run in first.record.team.runs]
+    assert [Path(run).name for run in first.record.team.runs] == ["teacher", "six"]
+    assert [run.status for run in runs] == ["finished"] * 2
+    assert [len(run.epochs) for run in runs] == [1, 1]
+    scores = [run.scores["dev"]["primary"] for run in runs]
+    assert [member.student_score for member in first.record.team.members] == scores
+    # Each of them is what distilling from that teacher alone comes to.
+    alone = several("kd-soft", teachers=None, teacher=first.record.team.members[1].path, epochs=1)
+    assert weights(train(alone, tmp_path / "alone").path) == weights(Path(shared) / "six")
+    # Another method finds them.
+    before = [run.path.stat().st_mtime_ns for run in runs]
+    second = train(several("wkd-student-rank", **given), tmp_path / "wkd")
+    assert second.record.team.runs == first.record.team.runs
+    assert [run.path.stat().st_mtime_ns for run in runs] == before
+
+
+def test_a_chain_goes_from_the_largest_to_the_student(several, teachers, place, tmp_path):
+    result = train(several("takd", teachers=teachers), tmp_path / "run")
+    runs = [Record.load(run) for run in result.record.team.runs]
+    assert [Path(run).name for run in result.record.team.runs] == ["01-teacher", "02-narrow"]
+    assert [run.recipe["teachers"][0] for run in runs] == [teachers[1], str(runs[0].path.parent)]
+    # The last of them is a teacher like any other.
+    alone = several("kd-soft", teachers=None, teacher=str(runs[1].path.parent))
+    assert weights(train(alone, tmp_path / "alone").path) == weights(result.path)
+
+
+def test_a_broken_chain_goes_on_at_the_broken_link(several, teachers, tmp_path, monkeypatch):
+    recipe = several("takd", teachers=teachers)
+    unbroken = train(recipe, tmp_path / "unbroken")
+    started: list[str] = []
+    original = module._train_all
+
+    def breaking(made, assembly, folder, **kwargs):
+        started.append(folder.path.name)
+        if started == ["01-teacher", "02-narrow"]:
+            raise tiny.KilledError
+        return original(made, assembly, folder, **kwargs)
+
+    monkeypatch.setattr(module, "_train_all", breaking)
+    with pytest.raises(tiny.KilledError):
+        train(recipe, tmp_path / "broken")
+    again = train(recipe, tmp_path / "broken")
+    assert started == ["01-teacher", "02-narrow", "02-narrow", "broken"]
+    assert weights(again.path) == weights(unbroken.path)
+
+
+def test_an_assistant_starts_from_its_pretrained_weights(several, recipe, place, tmp_path):
+    """A teacher that a run made starts again from where that run started."""
+    small = recipe("finetune", **{"student.layers": 2, "epochs": 1})
+    teacher = train(small, tmp_path / "small").path
+    from limbeck.run.teaching import pretrained_form
+
+    form = pretrained_form(str(teacher))
+    assert form["student"].init == str(place / "start") and form["student"].layers == 2
+    assert pretrained_form(str(place / "six"))["student"].init == str(place / "six")
+    record = Record.load(teacher)  # nobody would learn from one that had so little to learn from
+    record.scores["dev"]["primary"] = 100.0
+    record.save(teacher)
+    chain = several("takd", teachers=[str(place / "teacher"), str(teacher)])
+    made = train(chain, tmp_path / "run").record.team.runs
+    assert Record.load(made[0]).recipe["student"]["layers"] == 2
+
+
+def test_first_one_fixed_teacher_then_draws(several, teachers, tmp_path, asked):
+    """SKDBERT §5.4: transformer distillation from one teacher, then soft labels of all."""
+    hidden = {
+        "compare": "hidden_mse",
+        "mapping": {"kind": "last"},
+        "project": {"to": "teacher", "sides": "student"},
+    }
+    first = {"objectives": {"hidden": hidden}, "epochs": 1, "teacher": teachers[2]}
+    record = train(several(first_stage=first), tmp_path / "run").record
+    assert [stage.teacher for stage in record.stages] == [teachers[2], ", ".join(teachers[:2])]
+    assert not record.epochs[0].drawn and sum(record.epochs[1].drawn.values()) == STEPS
+
+
+# ---- stored answers ----
+
+
+@pytest.mark.parametrize("method", ["skd-uniform", "wkd-uniform", "mt-bert"])
+def test_stored_answers_teach_alike(several, tmp_path, monkeypatch, asked, method):
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "store"))
+    live = train(several(method, cache="never"), tmp_path / "live")
+    stored = train(several(method, cache="always"), tmp_path / "stored")
+    assert stored.record.execution.answers == {"1 teacher": "stored", "1 six": "stored"}
+    assert whom(stored.record) == whom(live.record)
+    for one, other in zip(stored.record.epochs, live.record.epochs, strict=True):
+        assert one.train == pytest.approx(other.train, rel=1e-3)
+    del asked[:]
+    again = train(several(method, cache="always", epochs=1), tmp_path / "again")
+    # Only pre-flight looks at the models once their answers lie there.
+    assert len(asked) < STEPS and again.record.cost.teacher_flops == 0
+
+
+# ---- refusals ----
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"method": "kd"}, "kd learns from one"),
+        ({"teachers": None}, "learns from several, and none are given"),
+        ({"team.by": [1, 2, 3]}, "3 numbers for 2 teachers"),
+        ({"team.by": [0, 0]}, "not all 0"),
+        ({"team.block": 3}, "by: adaptive"),
+        ({"team.student_epochs": 3}, "by: student-rank"),
+        ({"method": "wkd-uniform", "objectives.rail": RAIL}, "have none in common"),
+        ({"team.by": "adaptive", "team.holdout": 54}, "54 of 54 training rows"),
+        ({"team.by": "best"}, "team.by: "),
+    ],
+)
+def test_what_makes_no_sense_is_refused(several, tmp_path, changes, words):
+    method = changes.pop("method", "skd-uniform")
+    with pytest.raises(LimbeckError, match=words):
+        train(several(method, **changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_same_teacher_twice_is_refused(several, teachers, tmp_path):
+    with pytest.raises(LimbeckError, match="named twice"):
+        several(teachers=[teachers[0], teachers[0]])
+
+
+def test_a_term_that_one_teacher_cannot_teach_is_refused(several, teachers, tmp_path):
+    heads = {"compare": "attention_kl", "mapping": {"kind": "last"}}
+    with pytest.raises(LimbeckError) as caught:
+        train(several(teachers=teachers, **{"objectives.heads": heads}), tmp_path / "run")
+    assert "teacher narrow" in str(caught.value) and "relation" in str(caught.value)
+    assert not RunFolder(tmp_path / "run").path.exists()
+
+
+def test_capacity_is_counted_in_parameters(teachers):
+    from types import SimpleNamespace
+
+    sizes = (4, 6, 2)
+    named = [SimpleNamespace(teacher=Teacher(tiny.bert(layers))) for layers in sizes]
+    assert by_capacity(named) == [1, 0, 2]
