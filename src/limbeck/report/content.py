@@ -6,15 +6,15 @@ Part of `limbeck.report`: records and a table in, plain strings, numbers and dra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import yaml
 
 from limbeck.records import Record
 from limbeck.report import gather, plots
-from limbeck.report.svg import COLOURS, series_dash, series_marker
+from limbeck.report.sections import Section, legend_entry
+from limbeck.report.team import team_section
 from limbeck.table.facts import FACTS, duration
 from limbeck.table.model import Row, Table
 from limbeck.table.scores import (
@@ -26,18 +26,6 @@ from limbeck.table.scores import (
 
 # More drawings of one kind than this are for a table, not for the eye.
 _MOST_DRAWS = 6
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading, a sentence on how to read it, its drawings, and the legend they share."""
-
-    key: str
-    title: str
-    lead: str
-    drawings: list[str]
-    legend: list[dict[str, Any]] = field(default_factory=list)
-    layout: Literal["", "wide", "small"] = ""
 
 
 class Content:
@@ -73,6 +61,7 @@ class Content:
             self.term_section(),
             similarity_section(similarity or {}),
             self.draw_section(),
+            team_section(self.finished),
             self.cost_section(),
         ]
         return [section for section in candidates if section.drawings]
@@ -171,7 +160,7 @@ class Content:
         lead = "Which teacher layer taught each student layer, epoch by epoch."
         if more:
             lead += f" {more} more in the runs' records."
-        legend = [_legend_entry(f"student layer {slot}", slot - 1) for slot in sorted(slots)]
+        legend = [legend_entry(f"student layer {slot}", slot - 1) for slot in sorted(slots)]
         return Section("draws", "Layers drawn at random", lead, drawings, legend, "small")
 
     def cost_section(self) -> Section:
@@ -187,7 +176,7 @@ class Content:
             if bars:
                 drawings.append(plots.stacks(title, bars, x_label=label, unit=unit))
         parts = ("student", "teacher", "evaluation", "other")
-        legend = [_legend_entry(part, index, patch=True) for index, part in enumerate(parts)]
+        legend = [legend_entry(part, index, patch=True) for index, part in enumerate(parts)]
         lead = "Where a training run's time and arithmetic went; a multiply-add counts as 2 FLOPs."
         return Section("cost", "Cost", lead, drawings, legend)
 
@@ -195,7 +184,7 @@ class Content:
         """One entry a method that finished."""
         alive = {run.method for run in self.finished}
         return [
-            _legend_entry(method, style) for method, style in self.styles.items() if method in alive
+            legend_entry(method, style) for method, style in self.styles.items() if method in alive
         ]
 
     def teacher_level(self, column: str) -> tuple[str, float] | None:
@@ -311,17 +300,6 @@ def _primary_of_teacher(runs: Sequence[Record]) -> tuple[str, float] | None:
         if run.teacher and (value := run.teacher.scores.get("dev", {}).get("primary")) is not None
     }
     return ("teacher", values.pop()) if len(values) == 1 else None
-
-
-def _legend_entry(name: str, style: int, patch: bool = False) -> dict[str, Any]:
-    dash = series_dash(style)
-    return {
-        "name": name,
-        "colour": f"var(--series-{style % COLOURS})",
-        "marker": series_marker(style),
-        "dash": "" if isinstance(dash, str) else " ".join(str(2 * part) for part in dash[1]),
-        "patch": patch,
-    }
 
 
 def _number(value: float | None) -> str:
