@@ -29,12 +29,16 @@ METHODS = ("finetune", "kd", "pkd-skip", "ckd-no", "alp-kd", "rail-kd-l", "rail-
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a study: a name, a method and its settings, and a guess of its cost to order by."""
+    """One run of a study: a name, a method and its settings, and a guess of its cost to order by.
+
+    `label` is what its row is called in tables, where one method has several rows.
+    """
 
     name: str
     method: str
     settings: dict[str, Any] = field(default_factory=dict)
     cost: float = 1.0
+    label: str | None = None
 
 
 def student_cells(
@@ -86,7 +90,9 @@ class Study:
         recipe = Recipe.load(cell.method, **cell.settings)
         result = distill(recipe, self.work / cell.name, report=False, live_teacher=teacher)
         text = (result.path / RECORD_NAME).read_text(encoding="utf-8")
-        portable = json.dumps(self._portable(json.loads(text)), indent=1) + "\n"
+        record = self._portable(json.loads(text))
+        record["method"] = cell.label or record["method"]
+        portable = json.dumps(record, indent=1) + "\n"
         self._record_of(cell).parent.mkdir(parents=True, exist_ok=True)
         write_whole(self._record_of(cell), portable)
         print(f"{cell.name}: {result.scores['dev']['primary']:.2f}", flush=True)

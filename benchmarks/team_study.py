@@ -1,0 +1,142 @@
+"""Many teachers on real SST-2: one drawn a step, together, chained; over teams of other sizes and capacities.
+
+Eight teachers on 10,000 training rows: the pretrained encoder's first 2, 3, 4 and 6 layers, fine-tuned, and four of
+half its width, distilled from the largest. One student, the encoder's first 3 layers. From each teacher alone
+(`kd-soft`), and from all of them by every method of several; SKD over nested teams (SKDBERT, Table 5) and over teams
+of alike and of wide capacity (Table 4); SKD with as many passes as the others, and with the paper's 5/3 of them.
+
+    python benchmarks/team_study.py --model MINILM_DIR --data GLUE_DIR [--work DIR] [--seeds 3]
+
+Resumable, one seed of everything first: `limbeck table benchmarks/records/team_study --baseline 'kd-soft wide-6'`. The
+distributions used (Figure 2) are in the records, under `team`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from study import Cell, Study
+
+COMMON: dict[str, Any] = {
+    "task": "sst2",
+    "batch_size": 32,
+    "lr": 1e-4,
+    "precision": "bf16",
+    "attention": "eager",
+    # Every teacher is asked once for all runs.
+    "cache": "always",
+}
+DEPTHS = (2, 3, 4, 6)
+HALF = {"hidden_size": 192, "num_attention_heads": 6, "intermediate_size": 768}
+TEAM = tuple(f"{width}-{depth}" for width in ("narrow", "wide") for depth in DEPTHS)
+LARGEST = TEAM[-1]
+# Nested, from the largest teacher alone to all, and of alike against wide capacity.
+TEAMS = {
+    "top-2": TEAM[-2:],
+    "top-4": TEAM[-4:],
+    "top-6": TEAM[-6:],
+    "narrow": TEAM[:4],
+    "spread": (TEAM[0], TEAM[3], TEAM[4], TEAM[7]),
+}
+SKD = ("skd-uniform", "skd-teacher-rank", "skd-student-rank", "skd-adaptive")
+TOGETHER = ("wkd-uniform", "wkd-teacher-rank", "wkd-student-rank", "mt-bert")
+PASSES, SKD_PASSES = 1, 5 / 3
+
+
+def teacher_cells(args: argparse.Namespace) -> list[list[Cell]]:
+    """The largest first: it makes the narrow ones."""
+    base = {**COMMON, "data": args.data, "train_rows": args.rows, "seed": 1, "epochs": 3}
+    wide = [
+        Cell(
+            f"teacher-wide-{depth}",
+            "finetune",
+            {**base, "student.init": args.model, "student.layers": depth},
+        )
+        for depth in DEPTHS
+    ]
+    narrow = [
+        Cell(
+            f"teacher-narrow-{depth}",
+            "kd",
+            {
+                **base,
+                "teacher": str(args.work / f"teacher-{LARGEST}"),
+                "student.init": "fresh",
+                "student.layers": depth,
+                "student.config": HALF,
+                "epochs": 4,
+                "lr": 5e-4,
+            },
+        )
+        for depth in DEPTHS
+    ]
+    return [wide, narrow]
+
+
+def student_cells(seed: int, args: argparse.Namespace) -> list[list[Cell]]:
+    """One seed of every comparison, those that others build on first."""
+    base = {
+        **COMMON,
+        "data": args.data,
+        "train_rows": args.rows,
+        "seed": seed,
+        "epochs": PASSES,
+        "student.init": args.model,
+        "student.layers": 3,
+        "student.pick": "first",
+    }
+
+    def folders(team: tuple[str, ...]) -> list[str]:
+        return [str(args.work / f"teacher-{name}") for name in team]
+
+    def several(method: str, team: tuple[str, ...], **changes: Any) -> dict[str, Any]:
+        given = {**base, "teachers": folders(team), **changes}
+        if "student-rank" in method:
+            shared = str(args.work / f"students-s{seed}")
+            given |= {"team.student_runs": shared, "team.student_epochs": PASSES}
+        return given
+
+    def cell(label: str, method: str, settings: dict[str, Any], cost: float = 1.0) -> Cell:
+        return Cell(f"{label.replace(' ', '-')}-s{seed}", method, settings, cost, label)
+
+    alone = [
+        cell(f"kd-soft {name}", "kd-soft", {**base, "teacher": folder})
+        for name, folder in zip(TEAM, folders(TEAM), strict=True)
+    ]
+    everyone = [
+        cell(f"{method} all", method, several(method, TEAM), 1 + ("student" in method))
+        for method in (*SKD, *TOGETHER)
+    ]
+    teams = [
+        cell(f"{method} {name}", method, several(method, team))
+        for name, team in TEAMS.items()
+        for method in ("skd-uniform", "skd-teacher-rank", "wkd-uniform")
+    ]
+    longer = [
+        cell(f"{method} longer", method, several(method, TEAM, epochs=SKD_PASSES)) for method in SKD
+    ]
+    chain = [cell("takd all", "takd", several("takd", TEAM))]
+    return [[cell("finetune", "finetune", base), *alone], everyone, teams, longer, chain]
+
+
+def main() -> None:
+    """Teachers, then one seed of every comparison after the other."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", required=True, help="folder of the pretrained 6-layer encoder")
+    parser.add_argument("--data", required=True, help="GLUE folder")
+    parser.add_argument("--work", type=Path, default=Path("runs/team_study"))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=10_000, help="training rows")
+    args = parser.parse_args()
+    study = Study("team_study", args.work)
+    for cells in teacher_cells(args):
+        study.run(cells)
+    for seed in range(1, args.seeds + 1):
+        for cells in student_cells(seed, args):
+            study.run(cells)
+
+
+if __name__ == "__main__":
+    main()
