@@ -26,6 +26,7 @@ ORDER = [
     {"teachers"},
     {"cache"},
     {"data", "execution"},
+    {"augment"},
     {"recipe"},
     {"preflight"},
     {"engine"},

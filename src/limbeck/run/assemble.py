@@ -18,11 +18,13 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from limbeck.augment import Augmenter
 from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.kinds import Results
 from limbeck.objectives import SoftSpec
 from limbeck.recipe import Recipe, Stage
+from limbeck.run.augmenting import augmented, load_augmenter
 from limbeck.run.rows import Rows, load_rows, stage_rows
 from limbeck.students import build_student, load_model, resolve_checkpoint
 from limbeck.teachers import Teacher
@@ -43,6 +45,8 @@ class Assembly:
     first_rows: Rows | None = None
     first_teacher: Teacher | None = None
     first_teacher_tokenizer: PreTrainedTokenizerBase | None = None
+    augmenter: Augmenter | None = None
+    """What is to make copies of the training rows; None also when they are made."""
     stored: dict[int, Teacher] = field(default_factory=dict)
     """By number of a stage the teacher whose answers were stored for it."""
 
@@ -108,6 +112,7 @@ def assemble(
         raise LimbeckError(problems)
     task, rows = load_rows(recipe)
     _check_selection(recipe, task)
+    augmenter = load_augmenter(recipe, task, rows["train"])
     teacher = live_teacher or _teacher(recipe, task)
     student = _student(recipe, task, None if teacher is None else teacher.model)
     tokenizer = _tokenizer(recipe, task, recipe.student.init)
@@ -118,6 +123,7 @@ def assemble(
         student=student,
         live_teacher=teacher,
         teacher_tokenizer=_tokenizer(recipe, task, "teacher") if teacher is not None else None,
+        augmenter=augmenter,
     )
     tokenise = partial(encode, tokenizer=tokenizer, max_length=recipe.max_length, progress=progress)
     for split in rows:
@@ -127,6 +133,23 @@ def assemble(
     if not first.last:
         _add_first_stage(recipe, first, assembly, progress=progress)
     return assembly
+
+
+def add_copies(recipe: Recipe, assembly: Assembly, *, show: bool = False) -> int:
+    """Put augmented rows in the place of the training rows; returns how many there are more.
+
+    Every stage that trains on these rows has the copies. What a first stage has for itself, another
+    task's text or fewer rows, and the dev splits stay as they are.
+    """
+    augmenter, rows = assembly.augmenter, assembly.rows["train"]
+    if augmenter is None:
+        return 0
+    more = augmented(recipe, augmenter, assembly.task, rows, show=show)
+    assembly.rows["train"], assembly.augmenter = more, None
+    assembly.encoded["train"], assembly.truncated["train"] = encode(
+        more, assembly.task, assembly.tokenizer, recipe.max_length, progress=show
+    )
+    return len(more) - len(rows)
 
 
 def _add_first_stage(recipe: Recipe, stage: Stage, assembly: Assembly, *, progress: bool) -> None:

@@ -22,6 +22,7 @@ from limbeck.mixup import capture_mixed, draw
 from limbeck.moment import Moment
 from limbeck.objectives import MappedSpec, Shape, SoftSpec
 from limbeck.recipe import Recipe, Stage
+from limbeck.recipe.stages import label_terms
 from limbeck.run.assemble import Assembly, learns_from_its_teacher
 from limbeck.run.terms import objectives_of, shape_of
 from limbeck.schedules import Ramp
@@ -39,7 +40,7 @@ def inspect_run(recipe: Recipe, assembly: Assembly, out: Path, *, show: bool) ->
     problems, method = _method(last, assembly)
     for stage in before:
         problems += [_in_stage(stage, problem) for problem in _inspect_stage(stage, assembly)]
-    problems += _conditions(recipe, assembly)
+    problems += _conditions(recipe, assembly) + _inherited_labels(recipe)
     side = None
     asked = learns_from_its_teacher(recipe)
     if asked and assembly.teacher is not None and assembly.teacher_tokenizer:
@@ -128,6 +129,24 @@ def _conditions(recipe: Recipe, assembly: Assembly) -> list[Problem]:
     if not learns_from_its_teacher(recipe) or recipe.teacher_rows == "any":
         return []
     return preflight.check_conditions(recipe.teacher, assembly.task, recipe.conditions)
+
+
+def _inherited_labels(recipe: Recipe) -> list[Problem]:
+    """Terms that will read the labels of copies with other words."""
+    if recipe.augment is None:
+        return []
+    return [
+        Problem(
+            f"{stage.setting}objectives.{name}: a copy has the label of the row it was made from, "
+            "which its other words may contradict",
+            f"learn from the teacher's answers alone, {stage.setting}objectives.{name}=null; or "
+            "accept it",
+            "warning",
+        )
+        for stage in recipe.stages()
+        if stage.same_rows
+        for name in label_terms(stage.recipe.objectives)
+    ]
 
 
 def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.Method | None]:
