@@ -21,10 +21,24 @@ def test_whole_words_are_no_ends_of_words_no_signs_and_no_special_tokens():
 
 
 def test_whole_words_of_a_byte_level_vocabulary_stand_behind_a_space(tmp_path):
-    pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "Ġ", *"goodfilm", "Ġgood", "ing", "Ġ1", "go"]
+    pieces = [
+        "<s>",
+        "<pad>",
+        "</s>",
+        "<unk>",
+        "<mask>",
+        "Ġ",
+        *"goodfilm",
+        "Ġgood",
+        "ing",
+        "Ġ1",
+        "go",
+    ]
     ids = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
     ids |= {"oo": len(ids), "Ġg": len(ids) + 1, "Ġgoo": len(ids) + 2}
-    core = hf.RobertaTokenizer(vocab=ids, merges=[("Ġ", "g"), ("o", "o"), ("Ġg", "oo"), ("Ġgoo", "d")])
+    core = hf.RobertaTokenizer(
+        vocab=ids, merges=[("Ġ", "g"), ("o", "o"), ("Ġg", "oo"), ("Ġgoo", "d")]
+    )
     vocabulary = Vocabulary(core)
     words = {vocabulary.words[i] for i in np.flatnonzero(vocabulary.whole)}
     assert words == {"g", "goo", "good"}  # "ing" and "go" stand behind a space in no text
@@ -89,7 +103,9 @@ def test_scores_of_one_place_are_those_of_the_whole_text(family):
 
 def test_batches_and_padding_change_nothing(monkeypatch):
     model, vocabulary = tiny.model(), Vocabulary(tiny.tokenizer())
-    asked = [Hidden([2, *[5 + (row + i) % 15 for i in range(row % 7 + 1)], 3], 1) for row in range(30)]
+    asked = [
+        Hidden([2, *[5 + (row + i) % 15 for i in range(row % 7 + 1)], 3], 1) for row in range(30)
+    ]
     told = []
     together = best_words(model, vocabulary, asked, 5, precision="fp32", advance=told.append)
     assert sum(told) == 30

@@ -60,8 +60,8 @@ def test_a_file_that_holds_no_vectors_is_refused_by_line(tmp_path, text, said):
 
 
 def test_a_file_that_is_not_there_or_no_text(tmp_path):
-    with pytest.raises(LimbeckError, match="augment.embeddings"):
+    with pytest.raises(LimbeckError, match=r"augment\.embeddings"):
         Vectors.of_file(tmp_path / "none")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(LimbeckError, match="augment.embeddings"):
+    with pytest.raises(LimbeckError, match=r"augment\.embeddings"):
         Vectors.of_file(tmp_path / "binary")

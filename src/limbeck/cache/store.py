@@ -65,6 +65,8 @@ class Store:
     def entries(self) -> list[Entry]:
         """All whole entries, the last used first."""
         paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        # A build that has only to be renamed looks whole already.
+        paths = (path for path in paths if path.suffix != _PART)
         found = [entry for entry in map(self._read, paths) if entry is not None]
         return sorted(found, key=lambda entry: entry.used, reverse=True)
 
