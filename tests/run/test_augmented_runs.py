@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 import tiny_runs as tiny
 from limbeck.augment import rows as augment_rows
-from limbeck.cache import Store
+from limbeck.cache import RememberingTeacher, Store
 from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
 from limbeck.records import Record
@@ -21,6 +21,7 @@ from limbeck.report import write_report
 from limbeck.run import distill
 from limbeck.run.assemble import assemble
 from limbeck.table.comparability import comparability_notes
+from limbeck.teachers import Teacher
 
 MASK = "[MASK]"
 
@@ -114,6 +115,15 @@ def test_answers_about_copies_are_stored_like_any_other(more, tmp_path):
     for name, weight in weights(live).items():
         torch.testing.assert_close(weights(stored)[name], weight, rtol=1e-3, atol=1e-5)
         assert torch.equal(weights(again)[name], weights(stored)[name])
+
+
+def test_a_teacher_that_remembers_other_copies_is_asked_anew(more, place, tmp_path):
+    live = distill(more(cache="never"), tmp_path / "live", report=False)
+    shared = RememberingTeacher(Teacher.load(place / "teacher"))
+    for seed, name in ((7, "other"), (0, "same")):
+        own = more(**{"augment.seed": seed})
+        shown = distill(own, tmp_path / name, report=False, live_teacher=shared)
+    assert all(torch.equal(weights(live)[name], w) for name, w in weights(shown).items())
 
 
 def test_a_first_stage_on_the_same_rows_has_the_copies_and_one_of_its_own_has_not(more, tmp_path):

@@ -41,7 +41,7 @@ class Vectors:
             for word, ids in zip(known, pieces, strict=True)
             if ids and tokenizer.unk_token_id not in ids
         ]
-        embedding = model.get_input_embeddings().weight.detach().float().cpu()
+        embedding: Tensor = model.get_input_embeddings().state_dict()["weight"].float().cpu()
         means = [embedding[ids].mean(0) for _, ids in kept]
         matrix = torch.stack(means) if means else embedding[:0]
         return cls([word for word, _ in kept], _of_length_one(matrix))
@@ -91,7 +91,7 @@ def pieces_of(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[
     if not words:
         return []
     spaced = [f" {word}" for word in words]
-    return tokenizer(spaced, add_special_tokens=False, verbose=False)["input_ids"]  # type: ignore[return-value]
+    return tokenizer(spaced, add_special_tokens=False, verbose=False)["input_ids"]
 
 
 def check_file(path: str | Path) -> None:

@@ -19,6 +19,7 @@ from transformers import (
 )
 
 from limbeck.augment import Augmenter
+from limbeck.cache import RememberingTeacher
 from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.kinds import Results
@@ -146,6 +147,9 @@ def add_copies(recipe: Recipe, assembly: Assembly, *, show: bool = False) -> int
         return 0
     more = augmented(recipe, augmenter, assembly.task, rows, show=show)
     assembly.rows["train"], assembly.augmenter = more, None
+    if isinstance(assembly.live_teacher, RememberingTeacher):
+        # Other runs' copies, which it may have seen, have the same numbers.
+        assembly.live_teacher = Teacher(assembly.live_teacher.model)
     assembly.encoded["train"], assembly.truncated["train"] = encode(
         more, assembly.task, assembly.tokenizer, recipe.max_length, progress=show
     )

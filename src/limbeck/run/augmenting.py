@@ -122,7 +122,7 @@ def _made(
         "precision": recipe.precision,
     }
     store.sweep()
-    augmenter.model.to(device())
+    augmenter.model.to(device=device())
     with store.writing(key) as folder:
         with bars(console) as watch:
             build_copies(folder, augmenter, rows, task.text_columns, about=about, watch=watch)
