@@ -43,7 +43,7 @@ def test_whole_words_of_a_byte_level_vocabulary_stand_behind_a_space(tmp_path):
     words = {vocabulary.words[i] for i in np.flatnonzero(vocabulary.whole)}
     assert words == {"g", "goo", "good"}  # "ing" and "go" stand behind a space in no text
     (encoding,) = vocabulary.encode(["good good(good"], 20)
-    found = [vocabulary.hidden(encoding, word) for word in words_of("good good(good", "all")]
+    found = vocabulary.hidden(encoding, words_of("good good(good", "all"))
     # The first word is read like any other; the last is no word behind a space.
     assert [one is not None for one in found] == [True, True, False]
 
@@ -56,8 +56,8 @@ def test_candidates_are_the_pipelines_best_words(count):
     asked, texts = [], []
     for text in tiny.TEXTS:
         (encoding,) = vocabulary.encode([text], 40)
-        for word in words_of(text, "all"):
-            one = vocabulary.hidden(encoding, word)
+        words = words_of(text, "all")
+        for word, one in zip(words, vocabulary.hidden(encoding, words), strict=True):
             if one is not None:
                 asked.append(one)
                 texts.append(f"{text[: word.start]}[MASK]{text[word.end :]}")
@@ -72,7 +72,9 @@ def test_words_of_several_pieces_and_unknown_ones_are_not_hidden():
     vocabulary = Vocabulary(tiny.tokenizer())
     text = "slowly it 1999 dullest good"
     (encoding,) = vocabulary.encode([text], 40)
-    found = {word.text: vocabulary.hidden(encoding, word) for word in words_of(text, "all")}
+    words = words_of(text, "all")
+    hidden = vocabulary.hidden(encoding, words)
+    found = {word.text: one for word, one in zip(words, hidden, strict=True)}
     assert {word for word, one in found.items() if one is not None} == {"good"}
     assert found["good"].ids[found["good"].place] == tiny.PIECES.index("good")
 
@@ -80,7 +82,7 @@ def test_words_of_several_pieces_and_unknown_ones_are_not_hidden():
 def test_words_behind_the_longest_input_are_not_hidden():
     vocabulary = Vocabulary(tiny.tokenizer())
     (encoding,) = vocabulary.encode(["good film slow plot"], 4)
-    found = [vocabulary.hidden(encoding, word) for word in words_of("good film slow plot", "all")]
+    found = vocabulary.hidden(encoding, words_of("good film slow plot", "all"))
     assert [one is not None for one in found] == [True, True, False, False]
 
 
@@ -104,7 +106,8 @@ def test_scores_of_one_place_are_those_of_the_whole_text(family):
 def test_batches_and_padding_change_nothing(monkeypatch):
     model, vocabulary = tiny.model(), Vocabulary(tiny.tokenizer())
     asked = [
-        Hidden([2, *[5 + (row + i) % 15 for i in range(row % 7 + 1)], 3], 1) for row in range(30)
+        Hidden(np.array([2, *[5 + (row + i) % 15 for i in range(row % 7 + 1)], 3]), 1)
+        for row in range(30)
     ]
     told = []
     together = best_words(model, vocabulary, asked, 5, precision="fp32", advance=told.append)

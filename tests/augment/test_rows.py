@@ -7,7 +7,7 @@ import pytest
 import tiny_language as tiny
 
 from limbeck.augment import Augmenter, AugmentSpec, build_copies, read_copies, with_copies
-from limbeck.augment.candidates import candidates
+from limbeck.augment.candidates import find_candidates
 from limbeck.augment.words import words_of
 from limbeck.cache import Store
 from limbeck.cache.store import TABLE
@@ -93,22 +93,22 @@ def test_pairs_change_in_both_texts(tmp_path):
 
 def test_every_text_and_word_is_looked_at_once():
     told = []
-    texts = dict.fromkeys(tiny.TEXTS + tiny.TEXTS)
     spec = AugmentSpec(model="unused", words="all")
-    found = candidates(
-        texts, spec, tiny.model(), tiny.tokenizer(), longest=30, precision="fp32",
+    found = find_candidates(
+        tiny.TEXTS + tiny.TEXTS, spec, tiny.model(), tiny.tokenizer(), longest=30, precision="fp32",
         watch=lambda what, total: (told.append((what, total)), lambda done: None)[1],
     )  # fmt: skip
     # The words of one piece, counted by hand: 5, 7, 1, 1, 5, 3 and 4.
     assert told == [("words hidden", 26)]
-    for text, slots in found.items():
+    for text in tiny.TEXTS:
+        slots = found[text]
         words = words_of(text, "all")
         assert [(slot.start, slot.end) for slot in slots] == [(w.start, w.end) for w in words]
 
 
 def test_candidates_come_from_the_model_for_one_piece_and_from_vectors_for_several(tmp_path):
     spec = AugmentSpec(model="unused", candidates=3, embeddings=str(_vectors(tmp_path)))
-    found = candidates(
+    found = find_candidates(
         ["slowly good stars", "plot"],
         spec,
         tiny.model(),

@@ -6,18 +6,23 @@ Part of `limbeck.augment`. A text that stands in several rows is looked at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
 
+import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.augment.copies import Slot
 from limbeck.augment.masked import Hidden, Vocabulary, best_words
 from limbeck.augment.spec import AugmentSpec
 from limbeck.augment.vectors import Vectors
-from limbeck.augment.words import Word, words_of
+from limbeck.augment.words import words_of
 
 # Texts tokenised at once.
 _CHUNK = 1000
 Watch = Callable[[str, int], Callable[[int], None]]
+# In place of a number: the word was not hidden.
+_NONE = -1
 
 
 def unwatched(what: str, total: int) -> Callable[[int], None]:
@@ -25,7 +30,39 @@ def unwatched(what: str, total: int) -> Callable[[int], None]:
     return lambda done: None
 
 
-def candidates(
+@dataclass(frozen=True)
+class Candidates:
+    """What may stand for the words of some texts.
+
+    Attributes:
+        which: which words may change.
+        numbers: by text the number of each of these words among those that were hidden, or −1.
+        best: token ids (hidden words, candidates), the best first.
+        names: the words of the token ids.
+        nearest: by word in lower case the words of the nearest vectors.
+    """
+
+    which: Literal["content", "all"]
+    numbers: dict[str, list[int]]
+    best: np.ndarray
+    names: list[str]
+    nearest: dict[str, list[str]]
+
+    def __getitem__(self, text: str) -> list[Slot]:
+        """The words of a text that may change, from left to right, with their candidates."""
+        words = words_of(text, self.which)
+        return [
+            Slot(word.start, word.end, self._choices(word.text, number))
+            for word, number in zip(words, self.numbers[text], strict=True)
+        ]
+
+    def _choices(self, word: str, number: int) -> list[str]:
+        if number == _NONE:
+            return self.nearest.get(word.lower(), [])
+        return [self.names[token] for token in self.best[number].tolist()]
+
+
+def find_candidates(
     texts: Iterable[str],
     spec: AugmentSpec,
     model: PreTrainedModel,
@@ -34,66 +71,48 @@ def candidates(
     longest: int,
     precision: str,
     watch: Watch = unwatched,
-) -> dict[str, list[Slot]]:
-    """By text its words that may change and their candidates, the best first.
+) -> Candidates:
+    """Ask for every word of every text once.
 
-    A word that is one token gets those of the masked language model. The others, also those behind
-    the `longest` tokens that the model reads, get the words with the nearest vectors, or none.
+    A word that is one token gets the words that the masked language model would put there. The
+    others, also those behind the `longest` tokens that the model reads, get the words with the
+    nearest vectors, or none.
 
     Args:
         watch: called with what is counted and the total, gives what is told of progress.
     """
     vocabulary = Vocabulary(tokenizer)
-    words = {text: words_of(text, spec.words) for text in texts}
-    hidden, numbers = _hidden(words, vocabulary, longest)
+    hidden, numbers = _hidden(list(dict.fromkeys(texts)), spec, vocabulary, longest)
     advance = watch("words hidden", len(hidden))
     best = best_words(
         model, vocabulary, hidden, spec.candidates, precision=precision, advance=advance
     )
-    others = {
-        word.text
-        for text, own in words.items()
-        for word in own
-        if (text, word.start) not in numbers
-    }
-    nearest = _vectors(spec, model, tokenizer, words).nearest(others, spec.candidates)
-
-    def choices(text: str, word: Word) -> list[str]:
-        number = numbers.get((text, word.start))
-        if number is None:
-            return nearest.get(word.text.lower(), [])
-        return [vocabulary.words[token] for token in best[number].tolist()]
-
-    return {
-        text: [Slot(word.start, word.end, choices(text, word)) for word in own]
-        for text, own in words.items()
-    }
+    words, others = set(), set()
+    for text, own in numbers.items():
+        for word, number in zip(words_of(text, spec.words), own, strict=True):
+            words.add(word.text.lower())
+            if number == _NONE:
+                others.add(word.text.lower())
+    vectors = (
+        Vectors.of_model(model, tokenizer, words)
+        if spec.embeddings is None
+        else Vectors.of_file(spec.embeddings)
+    )
+    nearest = vectors.nearest(others, spec.candidates)
+    return Candidates(spec.words, numbers, best, vocabulary.words, nearest)
 
 
 def _hidden(
-    words: dict[str, list[Word]], vocabulary: Vocabulary, longest: int
-) -> tuple[list[Hidden], dict[tuple[str, int], int]]:
-    """The words to hide, and by (text, start) the number of each."""
+    texts: list[str], spec: AugmentSpec, vocabulary: Vocabulary, longest: int
+) -> tuple[list[Hidden], dict[str, list[int]]]:
+    """The words to hide, and by text the number of each of its words among them."""
     hidden: list[Hidden] = []
-    numbers: dict[tuple[str, int], int] = {}
-    texts = list(words)
+    numbers: dict[str, list[int]] = {}
     for first in range(0, len(texts), _CHUNK):
         chunk = texts[first : first + _CHUNK]
         for text, encoding in zip(chunk, vocabulary.encode(chunk, longest), strict=True):
-            for word in words[text]:
-                one = vocabulary.hidden(encoding, word)
-                if one is not None:
-                    numbers[text, word.start] = len(hidden)
-                    hidden.append(one)
+            numbers[text] = own = []
+            for one in vocabulary.hidden(encoding, words_of(text, spec.words)):
+                own.append(_NONE if one is None else len(hidden))
+                hidden += [] if one is None else [one]
     return hidden, numbers
-
-
-def _vectors(
-    spec: AugmentSpec,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    words: dict[str, list[Word]],
-) -> Vectors:
-    if spec.embeddings is not None:
-        return Vectors.of_file(spec.embeddings)
-    return Vectors.of_model(model, tokenizer, {w.text for own in words.values() for w in own})

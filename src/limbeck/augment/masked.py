@@ -25,7 +25,7 @@ _TOKENS, _ROWS = 8192, 256
 class Hidden(NamedTuple):
     """One word to hide: the token ids of its text, and which of them is the word."""
 
-    ids: Sequence[int]
+    ids: np.ndarray
     place: int
 
 
@@ -53,12 +53,15 @@ class Vocabulary:
         encoded = self.tokenizer(spaced, truncation=True, max_length=longest, verbose=False)
         return encoded.encodings or []
 
-    def hidden(self, encoding: Any, word: Word) -> Hidden | None:
-        """The word in its encoded text, if it is one token there and that is a whole word."""
-        place = encoding.char_to_token(word.start + 1)  # behind the space
-        if place is None or place != encoding.char_to_token(word.end):
-            return None
-        return Hidden(encoding.ids, place) if self.whole[encoding.ids[place]] else None
+    def hidden(self, encoding: Any, words: Sequence[Word]) -> list[Hidden | None]:
+        """Each word of an encoded text, if it is one token there and that is a whole word."""
+        ids = np.array(encoding.ids, dtype=np.int32)
+        found: list[Hidden | None] = []
+        for word in words:
+            place = encoding.char_to_token(word.start + 1)  # behind the space
+            one = place is not None and place == encoding.char_to_token(word.end)
+            found.append(Hidden(ids, place) if one and self.whole[ids[place]] else None)
+        return found
 
 
 def best_words(

@@ -22,7 +22,7 @@ from datasets.arrow_writer import ArrowWriter
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.augment.candidates import Watch, candidates, unwatched
+from limbeck.augment.candidates import Watch, find_candidates, unwatched
 from limbeck.augment.copies import copies_of
 from limbeck.augment.spec import AugmentSpec
 from limbeck.cache import Entry, add_model, library_versions
@@ -80,13 +80,12 @@ def build_copies(
     Args:
         columns: the text columns; each of them is changed in every copy.
         about: what the entry says of itself beside its size.
-        watch: as for `candidates`.
+        watch: as for `find_candidates`.
     """
     began = time.perf_counter()
     texts = [rows[column][:] for column in columns]
-    distinct = list(dict.fromkeys(text for column in texts for text in column))
-    slots = candidates(
-        distinct,
+    slots = find_candidates(
+        (text for column in texts for text in column),
         augmenter.spec,
         augmenter.model,
         augmenter.tokenizer,

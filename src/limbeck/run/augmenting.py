@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from datasets import Dataset, Value
+from datasets import Dataset
 from rich.console import Console
 from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
@@ -39,7 +39,8 @@ def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter | Non
     spec = recipe.augment
     if spec is None:
         return None
-    text = all(rows.features[column] == Value("string") for column in task.text_columns)
+    types = [getattr(rows.features[column], "dtype", None) for column in task.text_columns]
+    text = all(dtype in ("string", "large_string") for dtype in types)
     if not (task.kind.has_classes and text):
         raise LimbeckError(
             f"augment: task {task.name!r} is of kind {task.kind.name}, and only texts with one "
