@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 import tiny_language as tiny
+import transformers as hf
 
 from limbeck.augment import Augmenter, AugmentSpec, build_copies, read_copies, with_copies
 from limbeck.augment.candidates import find_candidates
@@ -153,9 +154,17 @@ def test_the_key_follows_from_rows_model_tokenizer_and_vectors(tmp_path):
         path.write_text(text, encoding="utf-8")
         keys.append(augmenter(embeddings=str(path)).key(rows, ONE))
     assert len(set(keys)) == len(keys)
-    # Where the model and the file lie changes nothing.
-    again = AugmentSpec(model="elsewhere", embeddings=str(path.rename(tmp_path / "moved.txt")))
-    assert Augmenter(again, one.model, one.tokenizer, 30).key(rows, ONE) == keys[-1]
+
+
+def test_where_the_model_and_the_vectors_lie_changes_no_key(tmp_path):
+    vectors, found = _vectors(tmp_path), set()
+    for name in ("here", "there"):
+        tiny.model().save_pretrained(tmp_path / name)
+        model = hf.AutoModelForMaskedLM.from_pretrained(tmp_path / name)
+        vectors = vectors.rename(tmp_path / f"{name}.txt")
+        spec = AugmentSpec(model=name, embeddings=str(vectors))
+        found.add(Augmenter(spec, model, tiny.tokenizer(), 30).key(tiny.rows(), ONE))
+    assert len(found) == 1
 
 
 def test_a_build_that_fails_leaves_nothing(tmp_path, monkeypatch):

@@ -39,7 +39,9 @@ def library_versions() -> list[str]:
 def add_model(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
     """Add what a model of any kind answers by: class, configuration and weights."""
     digest.update(type(model).__name__.encode())
-    digest.update(model.config.to_json_string(use_diff=False).encode())
+    config = json.loads(model.config.to_json_string(use_diff=False))
+    config.pop("_name_or_path", None)  # a moved folder holds the same model
+    digest.update(json.dumps(config, sort_keys=True).encode())
     for name, weight in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
         flat = weight.detach().cpu().contiguous().flatten()
