@@ -33,11 +33,11 @@ def test_each_row_has_its_copies_with_its_label_and_numbers_of_their_own(tmp_pat
     entry = made(Store(tmp_path), augmenter(copies=4, words="all"), rows)
     copies = read_copies(entry)
     assert entry.about["rows"] == len(copies) > len(rows)
-    both = with_copies(rows, copies, entry.key)
+    both = with_copies(rows, copies, 100, entry.key)
     assert both.features == rows.features and both.column_names == rows.column_names
     assert both[: len(rows)] == rows[:]
     assert len(set(both["index"])) == len(both) == len(rows) + len(copies)
-    assert min(both["index"][len(rows) :]) > max(rows["index"])
+    assert both["index"][len(rows) :] == list(range(100, 100 + len(copies)))
     for made_row, place in zip(list(both)[len(rows) :], copies["row"].to_pylist(), strict=True):
         original = rows[place]
         assert made_row["label"] == original["label"]
@@ -54,7 +54,7 @@ def test_labels_are_those_the_rows_have_when_copies_are_read(tmp_path):
     other = rows.map(lambda row: {"label": 1 - row["label"]})
     assert one.key(other, ONE) == entry.key
     copies = read_copies(entry)
-    pair = [with_copies(some, copies, entry.key)["label"][:] for some in (rows, other)]
+    pair = [with_copies(some, copies, 100, entry.key)["label"][:] for some in (rows, other)]
     assert [1 - label for label in pair[0]] == pair[1]
 
 
@@ -83,7 +83,7 @@ def _vectors(folder):
 def test_pairs_change_in_both_texts(tmp_path):
     rows = tiny.rows(tiny.TEXTS, tiny.TEXTS[::-1])
     entry = made(Store(tmp_path), augmenter(copies=5, words="all", probability=1.0), rows, TWO)
-    both = with_copies(rows, read_copies(entry), entry.key)
+    both = with_copies(rows, read_copies(entry), 100, entry.key)
     changed = {"sentence1": 0, "sentence2": 0}
     for copy, made_row in zip(read_copies(entry).to_pylist(), list(both)[len(rows) :], strict=True):
         for column in TWO:
@@ -184,5 +184,5 @@ def test_rows_without_words_have_no_copies(tmp_path):
     entry = made(Store(tmp_path), augmenter(), rows)
     copies = read_copies(entry)
     assert len(copies) == 0 and isinstance(copies, pa.Table)
-    assert with_copies(rows, copies, entry.key)[:] == rows[:]
+    assert with_copies(rows, copies, 100, entry.key)[:] == rows[:]
     assert (entry.path / TABLE).stat().st_size == entry.bytes

@@ -19,7 +19,7 @@ from limbeck.errors import LimbeckError
 from limbeck.records import Record
 from limbeck.report import write_report
 from limbeck.run import distill
-from limbeck.run.assemble import assemble
+from limbeck.run.assemble import add_copies, assemble
 from limbeck.table.comparability import comparability_notes
 from limbeck.teachers import Teacher
 
@@ -194,6 +194,19 @@ def test_tables_and_reports_tell_rows_with_copies_from_rows_without(more, recipe
     assert any(f"training rows {rows.train}, {rows.augmented} of them copies" in n for n in notes)
     write_report(records, tmp_path / "report.html", title="both")
     assert "of them copies" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_rows_that_are_held_out_have_no_copies_and_keep_their_numbers(more):
+    recipe = more()
+    assembly = assemble(recipe)
+    every = assembly.encoded["train"]
+    held = every["index"][::3]
+    assembly.encoded["train"] = every.select([i for i in range(len(every)) if i % 3])
+    added = add_copies(recipe, assembly)
+    numbers = assembly.encoded["train"]["index"][:]
+    assert not set(numbers) & set(held)
+    assert len(numbers) == len(set(numbers)) == len(every) - len(held) + added
+    assert 0 < added <= 3 * (len(every) - len(held))
 
 
 # Refusals, before any work

@@ -133,16 +133,17 @@ def read_copies(entry: Entry) -> pa.Table:
     return pa.ipc.open_stream(pa.memory_map(str(entry.table))).read_all()
 
 
-def with_copies(rows: Dataset, copies: pa.Table, key: str) -> Dataset:
+def with_copies(rows: Dataset, copies: pa.Table, first: int, key: str) -> Dataset:
     """The rows, then their copies: each with its row's label, and a number (`index`) of its own.
 
     Args:
+        first: the number of the first copy, above all others.
         key: what the copies were found by; the rows that come out are told from others by it.
     """
     table: pa.Table = rows.with_format("arrow")[:]
     changed = {*copies.column_names, _INDEX}
     inherited = table.drop_columns([name for name in table.column_names if name in changed])
-    numbers = int(np.max(rows[_INDEX][:])) + 1 + np.arange(len(copies))
+    numbers = first + np.arange(len(copies))
     made = inherited.take(copies[_ROW])
     for name in changed & {*table.column_names}:
         made = made.append_column(name, pa.array(numbers) if name == _INDEX else copies[name])
@@ -150,5 +151,5 @@ def with_copies(rows: Dataset, copies: pa.Table, key: str) -> Dataset:
     return Dataset(
         pa.concat_tables([table, made]),
         info=DatasetInfo(features=rows.features),
-        fingerprint=Hasher.hash([rows._fingerprint, key]),
+        fingerprint=Hasher.hash([rows._fingerprint, first, key]),
     )

@@ -19,7 +19,6 @@ from transformers import (
 )
 
 from limbeck.augment import Augmenter
-from limbeck.cache import RememberingTeacher
 from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.kinds import Results
@@ -47,7 +46,9 @@ class Assembly:
     first_teacher: Teacher | None = None
     first_teacher_tokenizer: PreTrainedTokenizerBase | None = None
     augmenter: Augmenter | None = None
-    """What is to make copies of the training rows; None also when they are made."""
+    """What is to make copies of the training rows."""
+    copied: bool = False
+    """Whether the training rows have copies behind them."""
     stored: dict[int, Teacher] = field(default_factory=dict)
     """By number of a stage the teacher whose answers were stored for it."""
 
@@ -65,7 +66,8 @@ class Assembly:
             return self.stored[stage.number]
         if not stage.last and self.first_teacher is not None:
             return self.first_teacher
-        if stage.same_rows or self.live_teacher is None:
+        known_rows = stage.same_rows and not self.copied
+        if known_rows or self.live_teacher is None:
             return self.live_teacher
         # One that remembers its answers by the rows' numbers would take other rows for its own.
         return Teacher(self.live_teacher.model, dropout=self.live_teacher.dropout)
@@ -142,18 +144,20 @@ def add_copies(recipe: Recipe, assembly: Assembly, *, show: bool = False) -> int
     Every stage that trains on these rows has the copies. What a first stage has for itself, another
     task's text or fewer rows, and the dev splits stay as they are.
     """
-    augmenter, rows = assembly.augmenter, assembly.rows["train"]
-    if augmenter is None:
+    if assembly.augmenter is None:
         return 0
-    more = augmented(recipe, augmenter, assembly.task, rows, show=show)
-    assembly.rows["train"], assembly.augmenter = more, None
-    if isinstance(assembly.live_teacher, RememberingTeacher):
-        # Other runs' copies, which it may have seen, have the same numbers.
-        assembly.live_teacher = Teacher(assembly.live_teacher.model)
+    all_rows, before = assembly.rows["train"], assembly.encoded["train"]
+    numbers, trained = all_rows["index"][:], set(before["index"][:])
+    # Some rows may have been held out of training: no copies of them, and none with their numbers.
+    rows = all_rows.select([place for place, number in enumerate(numbers) if number in trained])
+    more = augmented(
+        recipe, assembly.augmenter, assembly.task, rows, first=max(numbers) + 1, show=show
+    )
+    assembly.rows["train"], assembly.augmenter, assembly.copied = more, None, True
     assembly.encoded["train"], assembly.truncated["train"] = encode(
         more, assembly.task, assembly.tokenizer, recipe.max_length, progress=show
     )
-    return len(more) - len(rows)
+    return len(more) - len(before)
 
 
 def _add_first_stage(recipe: Recipe, stage: Stage, assembly: Assembly, *, progress: bool) -> None:

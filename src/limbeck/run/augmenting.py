@@ -84,9 +84,12 @@ def _model(spec: AugmentSpec) -> PreTrainedModel:
 
 
 def augmented(
-    recipe: Recipe, augmenter: Augmenter, task: Task, rows: Dataset, *, show: bool
+    recipe: Recipe, augmenter: Augmenter, task: Task, rows: Dataset, *, first: int, show: bool
 ) -> Dataset:
     """The training rows and their copies, from the store, or made and stored there.
+
+    Args:
+        first: the number (`index`) of the first copy.
 
     Raises:
         LimbeckError: the folder of stored answers and copies cannot be written.
@@ -104,7 +107,7 @@ def augmented(
         f"augmentation: {len(copies)} copies of {len(rows)} rows, {size(entry.bytes)}",
         highlight=False,
     )
-    return with_copies(rows, copies, key)
+    return with_copies(rows, copies, first, key)
 
 
 def _made(
