@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from datasets import Dataset
 from rich.console import Console
+from torch import nn
 from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from limbeck import preflight
@@ -126,7 +127,8 @@ def _made(
         "precision": recipe.precision,
     }
     store.sweep()
-    augmenter.model.to(device=device())
+    model: nn.Module = augmenter.model
+    model.to(device())
     with store.writing(key) as folder:
         with bars(console) as watch:
             build_copies(folder, augmenter, rows, task.text_columns, about=about, watch=watch)
