@@ -27,6 +27,7 @@ ORDER = [
     {"teams"},
     {"cache"},
     {"data", "execution"},
+    {"augment"},
     {"recipe"},
     {"preflight"},
     {"engine"},

@@ -46,6 +46,15 @@ def test_what_a_killed_build_leaves_is_not_found_and_is_swept(tmp_path):
     assert not part.exists()
 
 
+def test_a_build_is_no_entry_before_it_has_its_name(tmp_path):
+    store = Store(tmp_path)
+    with store.writing("a") as folder:
+        (folder / TABLE).write_bytes(b"all of it")
+        describe(folder, {})
+        assert store.entries() == [] and store.make_room(100, limit=50) == []
+    assert [entry.key for entry in store.entries()] == ["a"]
+
+
 def test_a_build_that_is_at_work_is_not_swept(tmp_path):
     store, other = Store(tmp_path), Store(tmp_path)
     with store.lock("a"), store.writing("a") as folder:

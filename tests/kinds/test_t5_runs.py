@@ -262,3 +262,11 @@ def test_a_decoder_reads_the_answers_of_the_supplements_own_rows(supplement):
     labels = assembly.rows_of(stage).encoded["labels"]
     words = {assembly.tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in labels}
     assert words == {"cat", "rome"}
+
+
+def test_rows_read_as_text_have_copies_with_other_words(settings, place, tmp_path):
+    language = place["masked"][1]  # random, but whole
+    own = {"augment.model": str(language), "augment.copies": 2, "augment.words": "all"}
+    recipe = Recipe.load("finetune", **settings("text", epochs=1, **own))
+    examples = distill(recipe, out=tmp_path / "run", report=False).record.examples
+    assert examples.train == 35 + examples.augmented and examples.augmented > 35

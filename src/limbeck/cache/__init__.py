@@ -1,4 +1,4 @@
-"""What a teacher says of the training rows, computed once: kept in memory or on disk.
+"""What is computed once about the training rows: a teacher's answers, kept in memory or on disk.
 
 On the way of a training step: stands where the live teacher stands.
 """
@@ -6,7 +6,7 @@ On the way of a training step: stands where the live teacher stands.
 from limbeck.cache.build import UnstorableError, build
 from limbeck.cache.columns import Ask
 from limbeck.cache.estimate import Estimate, measure
-from limbeck.cache.fingerprint import fingerprint
+from limbeck.cache.fingerprint import add_model, fingerprint, library_versions
 from limbeck.cache.read import CachedTeacher
 from limbeck.cache.remembering import RememberingTeacher
 from limbeck.cache.store import Entry, Store, default_store
@@ -19,8 +19,10 @@ __all__ = [
     "RememberingTeacher",
     "Store",
     "UnstorableError",
+    "add_model",
     "build",
     "default_store",
     "fingerprint",
+    "library_versions",
     "measure",
 ]

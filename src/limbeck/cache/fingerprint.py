@@ -24,16 +24,24 @@ _UNREAD = frozenset({"labels", "label", "start_positions", "end_positions"})
 def fingerprint(model: PreTrainedModel, rows: Dataset, wanted: Ask, precision: str) -> str:
     """A key of teacher weights and configuration, tokenised rows, request, precision, libraries."""
     digest = hashlib.blake2b(digest_size=16)
-    versions = [metadata.version(name) for name in _LIBRARIES]
-    digest.update(json.dumps([_FORMAT, precision, versions, wanted.names()]).encode())
-    _add_model(digest, model)
+    about = [_FORMAT, precision, library_versions(), wanted.names()]
+    digest.update(json.dumps(about).encode())
+    add_model(digest, model)
     _add_rows(digest, rows)
     return digest.hexdigest()
 
 
-def _add_model(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
+def library_versions() -> list[str]:
+    """Those that a model's answers depend on."""
+    return [metadata.version(name) for name in _LIBRARIES]
+
+
+def add_model(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
+    """Add what a model of any kind answers by: class, configuration and weights."""
     digest.update(type(model).__name__.encode())
-    digest.update(model.config.to_json_string(use_diff=False).encode())
+    config = json.loads(model.config.to_json_string(use_diff=False))
+    config.pop("_name_or_path", None)  # a moved folder holds the same model
+    digest.update(json.dumps(config, sort_keys=True).encode())
     for name, weight in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
         flat = weight.detach().cpu().contiguous().flatten()

@@ -23,8 +23,9 @@ from limbeck.teachers import Teacher
 class RememberingTeacher(Teacher):
     """A `Teacher` with a memory, keyed by the batch's `index` column.
 
-    Right only while an example's tokens stay the same: not with augmentation or MixUp. Values are
-    those of the batch in which an example was first seen; padding changes them by rounding only.
+    Right only while an example's tokens stay the same: not with MixUp, nor for runs whose augmented
+    rows differ. Values are those of the batch in which an example was first seen; padding changes
+    them by rounding only.
 
     Args:
         teacher: the live teacher.

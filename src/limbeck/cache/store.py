@@ -1,4 +1,4 @@
-"""The folder of all stored answers: entries by key, a size cap, least recently used out first.
+"""The folder of all that is stored, answers and copies: entries by key, a size cap, least recently used out first.
 
 Part of `limbeck.cache`. An entry is a folder that appears whole, by a rename; what a killed build
 leaves has another name and is swept by the next one. `LIMBECK_CACHE` names the folder.
@@ -29,7 +29,7 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True)
 class Entry:
-    """One stored pass of a teacher over some rows."""
+    """One stored pass of a model over some rows."""
 
     path: Path
     about: dict[str, Any]
@@ -65,6 +65,8 @@ class Store:
     def entries(self) -> list[Entry]:
         """All whole entries, the last used first."""
         paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        # A build that has only to be renamed looks whole already.
+        paths = (path for path in paths if path.suffix != _PART)
         found = [entry for entry in map(self._read, paths) if entry is not None]
         return sorted(found, key=lambda entry: entry.used, reverse=True)
 
@@ -90,8 +92,8 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LimbeckError(
-                f"{self.folder}: cannot make the folder of the teacher cache ({error.strerror})",
-                f"name another by {FOLDER_VARIABLE}, or run with cache=never",
+                f"{self.folder}: cannot make the folder of what is stored ({error.strerror})",
+                f"name another by {FOLDER_VARIABLE}; without augment, cache=never needs none",
             ) from None
         return FileLock(self.folder / f"{key}{_LOCK}")
 

@@ -1,4 +1,4 @@
-"""`limbeck cache list` and `clear`: what teachers' stored answers take, and getting rid of them.
+"""`limbeck cache list` and `clear`: what stored answers and copies take, and getting rid of them.
 
 Last on the way of a training step.
 """
@@ -14,7 +14,10 @@ from rich.table import Table
 from limbeck.cli.console import output
 from limbeck.errors import LimbeckError
 
-cache = typer.Typer(help="What teachers said of training rows, stored.", no_args_is_help=True)
+cache = typer.Typer(
+    help="What is stored of training rows: teachers' answers, and copies with other words.",
+    no_args_is_help=True,
+)
 
 # A key is told by its beginning.
 _SHOWN = 8
@@ -30,17 +33,19 @@ def list_entries() -> None:
     if not entries:
         output().print(f"nothing is stored in {store.folder}", markup=False, soft_wrap=True)
         return
-    table = Table(title=f"Teacher cache: {store.folder}")
-    for heading in ("key", "teacher", "task", "rows", "precision", "GiB", "last used"):
+    table = Table(title=f"Stored: {store.folder}")
+    for heading in ("key", "content", "model", "task", "rows", "precision", "GiB", "last used"):
         table.add_column(heading, justify="right" if heading in ("rows", "GiB") else "left")
     for entry in entries:
         about = entry.about
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
-        words = [str(about.get(name, "?")) for name in ("teacher", "task", "rows", "precision")]
+        own = {"content": "answers", "model": about.get("teacher", "?")} | about
+        shown = ("content", "model", "task", "rows", "precision")
+        words = [str(own.get(name, "?")) for name in shown]
         table.add_row(entry.key[:_SHOWN], *words, f"{entry.bytes / 2**30:.3f}", used)
     table.add_section()
     total = sum(entry.bytes for entry in entries) / 2**30
-    table.add_row("all", "", "", "", "", f"{total:.3f}", "")
+    table.add_row("all", "", "", "", "", "", f"{total:.3f}", "")
     output().print(table)
 
 

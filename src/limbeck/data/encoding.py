@@ -43,7 +43,7 @@ def encode(
         return task.kind.encode(task, tokenizer, max_length, rows)
 
     how = (task.name, task.kind.name, task.text_columns, task.labels)
-    recipe = (dataset._fingerprint, how, _description(tokenizer), max_length)
+    recipe = (dataset._fingerprint, how, describe_tokenizer(tokenizer), max_length)
     with progress_bars(progress):
         encoded = dataset.map(
             tokenize,
@@ -62,7 +62,7 @@ def encode(
     return encoded, truncated
 
 
-def _description(tokenizer: PreTrainedTokenizerBase) -> str:
+def describe_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
     """What decides the token ids, without the last call's truncation that a tokenizer carries."""
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     backend["truncation"] = backend["padding"] = None

@@ -14,6 +14,7 @@ from limbeck.preflight.models import (
     check_request,
     check_tokenizers,
     check_vocabulary,
+    positions_of,
 )
 from limbeck.preflight.output import check_output
 from limbeck.preflight.scores import (
@@ -54,6 +55,7 @@ __all__ = [
     "constant_baseline",
     "errors_of",
     "measured_score",
+    "positions_of",
     "recorded_score",
     "render",
     "show",

@@ -151,20 +151,8 @@ def check_vocabulary(
 
 def check_positions(side: str, model: PreTrainedModel, max_length: int) -> list[Problem]:
     """A length limit beyond the positions a model has (error) or was trained on (warning)."""
-    positions = getattr(model.config, "max_position_embeddings", None)
-    if not isinstance(positions, int) or positions <= 0:
-        return []
-    table = next(
-        (
-            module
-            for name, module in model.named_modules()
-            if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITION_TABLES
-        ),
-        None,
-    )
-    if table is not None and table.padding_idx is not None:
-        positions -= table.padding_idx + 1  # RoBERTa counts positions from behind the padding id
-    if max_length <= positions:
+    table, positions = _position_table(model), positions_of(model)
+    if positions is None or max_length <= positions:
         return []
     return [
         Problem(
@@ -174,6 +162,28 @@ def check_positions(side: str, model: PreTrainedModel, max_length: int) -> list[
             "warning" if table is None else "error",
         )
     ]
+
+
+def positions_of(model: PreTrainedModel) -> int | None:
+    """How many tokens a model can read; None where its configuration names no limit."""
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if not isinstance(positions, int) or positions <= 0:
+        return None
+    table = _position_table(model)
+    if table is not None and table.padding_idx is not None:
+        positions -= table.padding_idx + 1  # RoBERTa counts positions from behind the padding id
+    return positions
+
+
+def _position_table(model: PreTrainedModel) -> nn.Embedding | None:
+    return next(
+        (
+            module
+            for name, module in model.named_modules()
+            if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITION_TABLES
+        ),
+        None,
+    )
 
 
 def check_labels(side: str, config: PretrainedConfig, task: Task) -> list[Problem]:

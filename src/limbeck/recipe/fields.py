@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from limbeck.augment import AugmentSpec
 from limbeck.data import CorpusSpec
 from limbeck.execution import Attention, Precision
 from limbeck.mixup import MixupSpec
@@ -126,6 +127,9 @@ class RecipeFields(BaseModel):
         0.0, ge=0, lt=1, description="share of training rows that get another class, drawn"
     )
     label_noise_seed: int = Field(0, ge=0, description="seed that draws the noise")
+    augment: AugmentSpec | None = Field(
+        None, description="add copies of the training rows with other words (TinyBERT)"
+    )
     teacher_rows: Literal["same", "any"] = Field(
         "same",
         description="same: say so if the teacher was trained on other rows of the task than these; "

@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from limbeck import catalog
+from limbeck.augment import AugmentSpec
 from limbeck.data import CorpusSpec
 from limbeck.data.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER
 from limbeck.data.pocket.vocabulary import MAX_LENGTH
@@ -220,6 +221,7 @@ _INSIDE: dict[str, type[BaseModel]] = {
     "curriculum": CurriculumSpec,
     "mixup": MixupSpec,
     **TEAMS,
+    "augment": AugmentSpec,
     **SPECS,
 }
 

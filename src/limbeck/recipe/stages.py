@@ -172,7 +172,7 @@ def stage_problems(recipe: RecipeFields) -> list[Problem]:
                 f"trains on {'a corpus' if first.corpus else 'the text of another task'}",
                 f"take it out: first_stage.objectives.{name}=null",
             )
-            for name in _label_terms(first.objectives)
+            for name in label_terms(first.objectives)
         ]
         if recipe.kind == "text" and first.corpus is not None:
             problems += _decoder_problems(first)
@@ -237,7 +237,8 @@ def _draws_rows(recipe: RecipeFields) -> bool:
     return recipe.train_rows is not None or (first is not None and first.train_rows is not None)
 
 
-def _label_terms(terms: dict[str, TermSpec]) -> list[str]:
+def label_terms(terms: dict[str, TermSpec]) -> list[str]:
+    """Names of the terms that look at the label of an example."""
     return [name for name, term in terms.items() if term.compare in _READ_LABELS]
 
 

@@ -157,6 +157,8 @@ class Examples(_Part):
     truncated: dict[str, int] = Field(default_factory=dict)
     relabelled: int = 0
     """Training rows that were given another class (`label_noise`)."""
+    augmented: int = 0
+    """Of the training rows those that are copies of others (`augment`)."""
 
 
 class Execution(_Part):

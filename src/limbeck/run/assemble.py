@@ -17,11 +17,13 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from limbeck.augment import Augmenter
 from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.kinds import Results
 from limbeck.objectives import SoftSpec
 from limbeck.recipe import Recipe, Stage
+from limbeck.run.augmenting import augmented, load_augmenter
 from limbeck.run.named import (
     Named,
     form_team,
@@ -54,6 +56,10 @@ class Assembly:
     first_rows: Rows | None = None
     first_teacher: Teacher | None = None
     first_teacher_tokenizer: PreTrainedTokenizerBase | None = None
+    augmenter: Augmenter | None = None
+    """What is to make copies of the training rows."""
+    copied: bool = False
+    """Whether the training rows have copies behind them."""
     stored: dict[tuple[int, int], Teacher] = field(default_factory=dict)
     """By number of a stage and place in its team the teacher whose answers were stored for it."""
     holdout: Dataset | None = None
@@ -82,7 +88,8 @@ class Assembly:
 
     def _for_rows(self, member: Teacher, stage: Stage) -> Teacher:
         # One that remembers its answers by the rows' numbers would take other rows for its own.
-        return member if stage.same_rows else Teacher(member.model, dropout=member.dropout)
+        known_rows = stage.same_rows and not self.copied
+        return member if known_rows else Teacher(member.model, dropout=member.dropout)
 
     @property
     def teacher(self) -> PreTrainedModel | None:
@@ -127,6 +134,7 @@ def assemble(
         raise LimbeckError(problems)
     task, rows = load_rows(recipe)
     _check_selection(recipe, task)
+    augmenter = load_augmenter(recipe, task, rows["train"])
     named = named_teachers(recipe, task, live_teacher)
     student = _student(recipe, task, lead_model(recipe, task, named))
     tokenizer = _tokenizer(recipe, task, recipe.student.init)
@@ -137,6 +145,7 @@ def assemble(
         student=student,
         live_teacher=form_team(recipe, named),
         named=named,
+        augmenter=augmenter,
     )
     tokenise = partial(encode, tokenizer=tokenizer, max_length=recipe.max_length, progress=progress)
     for split in rows:
@@ -147,6 +156,28 @@ def assemble(
     if not first.last:
         _add_first_stage(recipe, first, assembly, progress=progress)
     return assembly
+
+
+def add_copies(recipe: Recipe, assembly: Assembly, *, show: bool = False) -> int:
+    """Put augmented rows in the place of the training rows; returns how many there are more.
+
+    Every stage that trains on these rows has the copies. What a first stage has for itself, another
+    task's text or fewer rows, and the dev splits stay as they are.
+    """
+    if assembly.augmenter is None:
+        return 0
+    all_rows, before = assembly.rows["train"], assembly.encoded["train"]
+    numbers, trained = all_rows["index"][:], set(before["index"][:])
+    # Some rows may have been held out of training: no copies of them, and none with their numbers.
+    rows = all_rows.select([place for place, number in enumerate(numbers) if number in trained])
+    more = augmented(
+        recipe, assembly.augmenter, assembly.task, rows, first=max(numbers) + 1, show=show
+    )
+    assembly.rows["train"], assembly.augmenter, assembly.copied = more, None, True
+    assembly.encoded["train"], assembly.truncated["train"] = encode(
+        more, assembly.task, assembly.tokenizer, recipe.max_length, progress=show
+    )
+    return len(more) - len(before)
 
 
 def _add_first_stage(recipe: Recipe, stage: Stage, assembly: Assembly, *, progress: bool) -> None:

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from datasets import Dataset
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from limbeck.cache import (
@@ -40,6 +37,7 @@ from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import Execution
 from limbeck.run.assemble import Assembly
+from limbeck.run.passes import bars, device, size
 from limbeck.run.terms import objectives_of
 from limbeck.teachers import Teacher
 from limbeck.teams import Team
@@ -181,11 +179,11 @@ def _answering(
     if recipe.cache == "never" or decided == "live":
         return None
     store, precision = default_store(), recipe.precision
-    group.teacher.to(_device())
+    group.teacher.to(device())
     key = fingerprint(group.teacher.model, group.rows, group.wanted, precision)
     entry = store.find(key)
     if entry is not None:
-        console.print(f"{group.title}: {_size(entry.bytes)}, found", highlight=False)
+        console.print(f"{group.title}: {size(entry.bytes)}, found", highlight=False)
         return CachedTeacher(group.teacher, entry)
     lengths = _lengths(group.rows)
     order = np.argsort(-lengths, kind="stable")
@@ -201,7 +199,7 @@ def _answering(
             f"cache: always, but {too_large}", "raise cache_limit, make room, or set cache to auto"
         )
     console.print(
-        f"{group.title}: {_size(estimate.bytes)}, one pass of about "
+        f"{group.title}: {size(estimate.bytes)}, one pass of about "
         f"{estimate.teacher_seconds:.0f} s now saves about "
         f"{max(estimate.saved(group.passes), 0):.0f} s",
         highlight=False,
@@ -237,10 +235,10 @@ def _stored(
 def _too_large(estimate: Estimate, limit: float, store: Store) -> str | None:
     """Why there is no room, if there is none."""
     if estimate.bytes > limit * _GIB:
-        return f"it would take {_size(estimate.bytes)}, more than cache_limit {limit:g} GiB"
+        return f"it would take {size(estimate.bytes)}, more than cache_limit {limit:g} GiB"
     free = shutil.disk_usage(_existing(store)).free
     if estimate.bytes > free / 2:
-        return f"it would take {_size(estimate.bytes)} of {_size(free)} free"
+        return f"it would take {size(estimate.bytes)} of {size(free)} free"
     return None
 
 
@@ -254,7 +252,7 @@ def _existing(store: Store) -> str:
 def _make_room(store: Store, needed: int, limit: float) -> None:
     store.sweep()
     for entry in store.make_room(needed, int(limit * _GIB)):
-        logger.info("teacher cache: removed %s (%s)", entry.key, _size(entry.bytes))
+        logger.info("teacher cache: removed %s (%s)", entry.key, size(entry.bytes))
 
 
 def _build(
@@ -268,17 +266,7 @@ def _build(
         "precision": recipe.precision,
         "holds": group.wanted.names(),
     }
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with store.writing(key) as folder, bar:
-        shown = bar.add_task("teacher", total=len(order))
+    with store.writing(key) as folder, bars(console) as watch:
         build(
             folder,
             group.teacher,
@@ -286,7 +274,7 @@ def _build(
             group.wanted,
             precision=recipe.precision,
             about=about,
-            advance=lambda examples: bar.advance(shown, examples),
+            advance=watch("teacher", len(order)),
         )
     entry = store.find(key)
     assert entry is not None  # just renamed into its place
@@ -301,14 +289,6 @@ def _batches(group: _Group, order: np.ndarray) -> Iterator[dict[str, Tensor]]:
         yield {name: value.to(device) for name, value in group.collator(rows).items()}
 
 
-def _device() -> torch.device:
-    """Where the Trainer is going to put the teacher."""
-    accelerator = torch.accelerator.current_accelerator()
-    if accelerator is None:
-        return torch.device("cpu")
-    return torch.device(accelerator.type, int(os.environ.get("LOCAL_RANK", "0")))
-
-
 def _lengths(rows: Dataset) -> np.ndarray:
     return np.array([len(ids) for ids in rows["input_ids"]])
 
@@ -317,7 +297,3 @@ def _passes(recipe: Recipe, rows: int) -> float:
     if recipe.max_steps is None:
         return recipe.epochs
     return recipe.max_steps * recipe.batch_size * recipe.accumulation / rows
-
-
-def _size(count: float) -> str:
-    return f"{count / _GIB:.2f} GiB" if count >= _GIB / 10 else f"{count / 2**20:.1f} MiB"

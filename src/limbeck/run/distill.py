@@ -22,7 +22,7 @@ from limbeck.engine.display import Display
 from limbeck.kinds import LOWER_IS_BETTER
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import Best, Epoch, Examples, Numbers, Record, hardware, versions, write_whole
-from limbeck.run.assemble import Assembly, assemble
+from limbeck.run.assemble import Assembly, add_copies, assemble
 from limbeck.run.caching import store_answers
 from limbeck.run.folder import RunFolder, default_folder
 from limbeck.run.measure import Spent, add_draws, cost, model_facts, stage_facts
@@ -104,6 +104,7 @@ def distill(
     record.execution = execution
     record.save(folder.path)
     try:
+        _add_copies(recipe, assembly, record.examples, show=show)
         record.team = settle_team(given, assembly, folder, _before_run(show))
         record.execution = store_answers(recipe, assembly, execution, show=show)
         record.save(folder.path)
@@ -145,6 +146,12 @@ def _new_record(recipe: Recipe, assembly: Assembly) -> Record:
             relabelled=recipe.conditions.relabelled(len(assembly.encoded["train"])),
         ),
     )
+
+
+def _add_copies(recipe: Recipe, assembly: Assembly, examples: Examples, *, show: bool) -> None:
+    examples.augmented = add_copies(recipe, assembly, show=show)
+    examples.train = len(assembly.encoded["train"])
+    examples.truncated = assembly.truncated
 
 
 def _train_all(

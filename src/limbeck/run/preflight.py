@@ -23,6 +23,7 @@ from limbeck.mixup import capture_mixed, draw
 from limbeck.moment import Moment
 from limbeck.objectives import MappedSpec, SoftSpec
 from limbeck.recipe import Recipe, Stage
+from limbeck.recipe.stages import label_terms
 from limbeck.run.assemble import Assembly
 from limbeck.run.named import learns_from_its_teacher
 from limbeck.run.terms import depths_of, objectives_of
@@ -43,7 +44,7 @@ def inspect_run(recipe: Recipe, assembly: Assembly, out: Path, *, show: bool) ->
     problems, method = _method(last, assembly)
     for stage in before:
         problems += [_in_stage(stage, problem) for problem in _inspect_stage(stage, assembly)]
-    problems += _conditions(recipe, assembly)
+    problems += _conditions(recipe, assembly) + _inherited_labels(recipe)
     sides = {}
     if learns_from_its_teacher(recipe):
         sides = {
@@ -147,6 +148,24 @@ def _models_of(stage: Stage, assembly: Assembly) -> dict[str, PreTrainedModel]:
         members = zip(teacher.names, teacher.members, strict=True)
         return {f"teacher {name}": member.model for name, member in members}
     return {} if teacher is None else {"teacher": teacher.model}
+
+
+def _inherited_labels(recipe: Recipe) -> list[Problem]:
+    """Terms that will read the labels of copies with other words."""
+    if recipe.augment is None:
+        return []
+    return [
+        Problem(
+            f"{stage.setting}objectives.{name}: a copy has the label of the row it was made from, "
+            "which its other words may contradict",
+            f"learn from the teacher's answers alone, {stage.setting}objectives.{name}=null; or "
+            "accept it",
+            "warning",
+        )
+        for stage in recipe.stages()
+        if stage.same_rows
+        for name in label_terms(stage.recipe.objectives)
+    ]
 
 
 def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.Method | None]:

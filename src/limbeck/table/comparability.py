@@ -50,9 +50,14 @@ def _short(path: str) -> str:
     return parts[-2] if len(parts) > 1 and parts[-1] == "student" else parts[-1]
 
 
+def _rows(record: Record) -> Any:
+    count, copies = record.examples.train, record.examples.augmented
+    return f"{count}, {copies} of them copies" if copies else count
+
+
 # What runs in one column should share, and how a record says it.
 _SHARED: dict[str, Callable[[Record], Any]] = {
-    "training rows": lambda record: record.examples.train,
+    "training rows": _rows,
     "label noise": lambda record: f"{100 * (record.recipe.get('label_noise') or 0):g} %",
     "dev rows": lambda record: record.examples.dev,
     "epochs": _epochs,

@@ -1,0 +1,32 @@
+"""What a recipe may say about augmentation. Part of `limbeck.augment`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from limbeck.schedules import Number
+
+
+class AugmentSpec(BaseModel):
+    """How the training rows are multiplied."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = Field(
+        description="masked language model that proposes words: a run folder, a checkpoint's "
+        "folder or a Hub name"
+    )
+    copies: int = Field(20, gt=0, description="copies drawn of each training row, beside the row")
+    probability: Number = Field(0.4, gt=0, le=1, description="chance of each word to be replaced")
+    candidates: int = Field(15, gt=0, description="words to draw a replacement from")
+    words: Literal["content", "all"] = Field(
+        "content", description="which words may change: all, or all but English function words"
+    )
+    embeddings: str | None = Field(
+        None,
+        description="text file of word vectors (GloVe's format) for words of several pieces; left "
+        "out, the model's own vectors of the words of the training rows",
+    )
+    seed: int = Field(0, ge=0, description="seed of the draws")

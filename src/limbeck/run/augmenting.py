@@ -1,0 +1,140 @@
+"""Copies of the training rows with other words: what makes them, and the rows with them.
+
+Part of `limbeck.run`. What cannot be augmented is refused while a run is assembled; the copies are
+made, or found where an earlier run stored them, when everything else has been checked.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from datasets import Dataset
+from rich.console import Console
+from torch import nn
+from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
+
+from limbeck import preflight
+from limbeck.augment import Augmenter, AugmentSpec, build_copies, read_copies, with_copies
+from limbeck.augment.vectors import check_file
+from limbeck.cache import Entry, Store, default_store
+from limbeck.cache.store import TABLE
+from limbeck.data import Task
+from limbeck.errors import LimbeckError, Problem
+from limbeck.recipe import Recipe
+from limbeck.run.passes import bars, device, size
+from limbeck.students import load_model, resolve_checkpoint
+
+logger = logging.getLogger(__name__)
+
+_GIB = 2**30
+
+
+def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter | None:
+    """What makes copies of these training rows; None if the recipe asks for none.
+
+    Raises:
+        LimbeckError: rows that are not text with one label, or a checkpoint that is no trained
+            masked language model or has no tokenizer for it.
+    """
+    spec = recipe.augment
+    if spec is None:
+        return None
+    types = [getattr(rows.features[column], "dtype", None) for column in task.text_columns]
+    text = all(dtype in ("string", "large_string") for dtype in types)
+    if not (task.kind.has_classes and text):
+        raise LimbeckError(
+            f"augment: task {task.name!r} is of kind {task.kind.name}, and only texts with one "
+            "class or number each keep their label when words change",
+            "leave augment out",
+        )
+    if spec.embeddings is not None:
+        check_file(spec.embeddings)
+    model = _model(spec)
+    tokenizer = AutoTokenizer.from_pretrained(
+        resolve_checkpoint(spec.model), trust_remote_code=False
+    )
+    problems = preflight.check_vocabulary("augment.model", model, tokenizer)
+    if not tokenizer.is_fast or tokenizer.mask_token_id is None:
+        problems.append(
+            Problem(
+                f"augment.model: {type(tokenizer).__name__} "
+                + ("has no mask token" if tokenizer.is_fast else "is not a fast tokenizer"),
+                "use a masked language model that was saved with its tokenizer.json",
+            )
+        )
+    if preflight.errors_of(problems):
+        raise LimbeckError(problems)
+    # Words behind it are rarely read by the student either.
+    longest = min(recipe.max_length, preflight.positions_of(model) or recipe.max_length)
+    return Augmenter(spec, model, tokenizer, longest)
+
+
+def _model(spec: AugmentSpec) -> PreTrainedModel:
+    try:
+        return load_model(spec.model, head="required", auto=AutoModelForMaskedLM)
+    except LimbeckError as error:
+        raise LimbeckError(
+            Problem(
+                f"augment.model: {problem.message}",
+                f"{problem.fix}; a masked language model is needed here, and "
+                "`limbeck finetune --kind masked --data TEXT.txt` trains one",
+            )
+            for problem in error.problems
+        ) from error
+
+
+def augmented(
+    recipe: Recipe, augmenter: Augmenter, task: Task, rows: Dataset, *, first: int, show: bool
+) -> Dataset:
+    """The training rows and their copies, from the store, or made and stored there.
+
+    Args:
+        first: the number (`index`) of the first copy.
+
+    Raises:
+        LimbeckError: the folder of stored answers and copies cannot be written.
+    """
+    console = Console(stderr=True, quiet=not show)
+    augmenter = replace(augmenter, precision=recipe.precision)
+    store, key = default_store(), augmenter.key(rows, task.text_columns)
+    entry = store.find(key)
+    if entry is None:
+        with store.lock(key):
+            # Another process may have made them while this one waited.
+            entry = store.find(key) or _made(recipe, augmenter, task, rows, store, key, console)
+    copies = read_copies(entry)
+    console.print(
+        f"augmentation: {len(copies)} copies of {len(rows)} rows, {size(entry.bytes)}",
+        highlight=False,
+    )
+    return with_copies(rows, copies, first, key)
+
+
+def _made(
+    recipe: Recipe,
+    augmenter: Augmenter,
+    task: Task,
+    rows: Dataset,
+    store: Store,
+    key: str,
+    console: Console,
+) -> Entry:
+    about = {
+        "content": "copies",
+        "model": augmenter.spec.model,
+        "task": recipe.task,
+        "precision": recipe.precision,
+    }
+    store.sweep()
+    model: nn.Module = augmenter.model
+    model.to(device())
+    with store.writing(key) as folder:
+        with bars(console) as watch:
+            build_copies(folder, augmenter, rows, task.text_columns, about=about, watch=watch)
+        limit = int(recipe.cache_limit * _GIB)
+        for entry in store.make_room((folder / TABLE).stat().st_size, limit):
+            logger.info("cache: removed %s (%s)", entry.key, size(entry.bytes))
+    found = store.find(key)
+    assert found is not None  # just renamed into its place
+    return found

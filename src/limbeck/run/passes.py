@@ -1,0 +1,53 @@
+"""A pass of a model over rows, before training: where it runs, and what is shown of it.
+
+Part of `limbeck.run`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+_GIB = 2**30
+
+
+def device() -> torch.device:
+    """Where the Trainer is going to put its models."""
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None:
+        return torch.device("cpu")
+    return torch.device(accelerator.type, int(os.environ.get("LOCAL_RANK", "0")))
+
+
+@contextmanager
+def bars(console: Console) -> Iterator[Callable[[str, int], Callable[[int], None]]]:
+    """`watch(what, total)` adds a bar with the time left, and gives what is told of progress.
+
+    They are gone with the block; nothing is shown where the console is no terminal.
+    """
+    shown = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+    def watch(what: str, total: int) -> Callable[[int], None]:
+        bar = shown.add_task(what, total=total)
+        return lambda done: shown.advance(bar, done)
+
+    with shown:
+        yield watch
+
+
+def size(count: float) -> str:
+    """Bytes, as a user reads them."""
+    return f"{count / _GIB:.2f} GiB" if count >= _GIB / 10 else f"{count / 2**20:.1f} MiB"

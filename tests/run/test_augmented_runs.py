@@ -1,0 +1,244 @@
+"""Whole runs on augmented rows: what trains on them, what they cost once, what is refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformers as hf
+from safetensors.torch import load_file
+
+import tiny_runs as tiny
+from limbeck.augment import rows as augment_rows
+from limbeck.cache import RememberingTeacher, Store
+from limbeck.engine import DistillationTrainer
+from limbeck.errors import LimbeckError
+from limbeck.records import Record
+from limbeck.report import write_report
+from limbeck.run import distill
+from limbeck.run.assemble import add_copies, assemble
+from limbeck.table.comparability import comparability_notes
+from limbeck.teachers import Teacher
+
+MASK = "[MASK]"
+
+
+@pytest.fixture(scope="module")
+def language(place) -> Path:
+    """A masked language model with the run's vocabulary and a token to hide words by."""
+    folder = place / "language"
+    tokenizer = tiny.tokenizer()
+    tokenizer.add_special_tokens({"mask_token": MASK})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        config = tiny.bert(1, vocab_size=len(tokenizer), initializer_range=0.5).config
+        hf.BertForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def more(recipe, language):
+    """`more("kd")`: a recipe that augments its rows."""
+
+    def make(method="kd-soft", **changes):
+        own = {"augment.model": str(language), "augment.copies": 3, "augment.words": "all"}
+        return recipe(method, **(own | changes))
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def store(monkeypatch, tmp_path) -> Store:
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "store"))
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[int]:
+    """Words hidden by every pass of a masked language model."""
+    seen: list[int] = []
+    module = sys.modules["limbeck.augment.candidates"]
+    real = module.best_words
+
+    def counting(model, vocabulary, hidden, *rest, **named):
+        seen.append(len(hidden))
+        return real(model, vocabulary, hidden, *rest, **named)
+
+    monkeypatch.setattr(module, "best_words", counting)
+    return seen
+
+
+def weights(run) -> dict[str, torch.Tensor]:
+    return load_file(run.path / "student" / "model.safetensors")
+
+
+def test_a_run_trains_on_rows_and_copies_and_says_so(more, tmp_path, asked, store):
+    run = distill(more(), tmp_path / "run")
+    examples = run.record.examples
+    plain = 54  # of 60 rows a tenth is the dev split
+    assert examples.train == plain + examples.augmented and plain < examples.augmented <= 3 * plain
+    assert examples.dev == 6
+    assert run.record.stages[0].rows == examples.train
+    assert run.record.cost.student_examples == 2 * examples.train  # two epochs
+    (entry,) = store.entries()
+    assert entry.about["content"] == "copies" and entry.about["rows"] == examples.augmented
+    assert Record.load(run.path).examples == examples
+    assert len(asked) == 1 and asked[0] > 20
+
+
+def test_copies_are_made_once_for_every_seed_and_method(more, tmp_path, asked, store):
+    first = distill(more(seed=1), tmp_path / "one", report=False)
+    second = distill(more("rail-kd-l", seed=2), tmp_path / "two", report=False)
+    assert len(asked) == 1 and len(store.entries()) == 1
+    assert first.record.examples == second.record.examples
+
+
+def test_the_same_command_gives_the_same_student(more, tmp_path, store):
+    first = distill(more(), tmp_path / "one", report=False)
+    for entry in store.entries():
+        store.remove(entry)
+    second = distill(more(), tmp_path / "two", report=False)
+    assert first.scores == second.scores
+    assert all(torch.equal(weights(first)[name], w) for name, w in weights(second).items())
+
+
+def test_answers_about_copies_are_stored_like_any_other(more, tmp_path):
+    live = distill(more(cache="never"), tmp_path / "live", report=False)
+    stored = distill(more(cache="always"), tmp_path / "stored", report=False)
+    again = distill(more(cache="always"), tmp_path / "again", report=False)
+    assert stored.record.execution.answers == {"1": "stored"}
+    assert again.record.cost.teacher_flops == 0 < stored.record.cost.teacher_flops
+    for name, weight in weights(live).items():
+        torch.testing.assert_close(weights(stored)[name], weight, rtol=1e-3, atol=1e-5)
+        assert torch.equal(weights(again)[name], weights(stored)[name])
+
+
+def test_a_teacher_that_remembers_other_copies_is_asked_anew(more, place, tmp_path):
+    live = distill(more(cache="never"), tmp_path / "live", report=False)
+    shared = RememberingTeacher(Teacher.load(place / "teacher"))
+    for seed, name in ((7, "other"), (0, "same")):
+        own = more(**{"augment.seed": seed})
+        shown = distill(own, tmp_path / name, report=False, live_teacher=shared)
+    assert all(torch.equal(weights(live)[name], w) for name, w in weights(shown).items())
+
+
+def test_a_first_stage_on_the_same_rows_has_the_copies_and_one_of_its_own_has_not(more, tmp_path):
+    both = distill(more("l-ild", epochs=1), tmp_path / "both", report=False).record
+    assert [stage.rows for stage in both.stages] == [both.examples.train] * 2
+    own = more("l-ild", epochs=1, **{"first_stage.train_rows": 20})
+    assert [s.rows for s in distill(own, tmp_path / "own", report=False).record.stages] == [
+        20,
+        both.examples.train,
+    ]
+
+
+def test_a_killed_run_goes_on_with_the_same_copies(more, tmp_path, monkeypatch, asked):
+    straight = distill(more(), tmp_path / "straight", report=False)
+    recipe = more(checkpoint_steps=4)
+    original = DistillationTrainer.__init__
+
+    def dying(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        self.add_callback(tiny.Kill("step_begin", 9))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DistillationTrainer, "__init__", dying)
+        with pytest.raises(tiny.KilledError):
+            distill(recipe, tmp_path / "killed", report=False)
+    resumed = distill(recipe, tmp_path / "killed", report=False)
+    assert all(torch.equal(weights(straight)[name], w) for name, w in weights(resumed).items())
+    assert len(asked) == 1
+
+
+def test_a_build_that_is_killed_leaves_nothing_and_the_next_one_starts_anew(
+    more, tmp_path, monkeypatch, store
+):
+    def killed(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(augment_rows, "copies_of", killed)
+        with pytest.raises(KeyboardInterrupt):
+            distill(more(), tmp_path / "run", report=False)
+    assert store.entries() == [] and not list(store.folder.glob("*.part"))
+    assert distill(more(), tmp_path / "run", report=False).record.examples.augmented > 0
+
+
+def test_room_is_made_for_copies(more, tmp_path, store):
+    distill(more(), tmp_path / "one", report=False)
+    distill(more(cache_limit=1e-9, **{"augment.seed": 5}), tmp_path / "two", report=False)
+    (entry,) = store.entries()
+    assert entry.about["content"] == "copies"
+
+
+def test_terms_that_read_labels_are_named_before_the_run(more, tmp_path, capsys):
+    distill(more("kd"), tmp_path / "kd", show=True, report=False)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "objectives.hard: a copy has the label" in said
+    assert "copies of 54 rows" in said
+    distill(more("kd-soft"), tmp_path / "soft", show=True, report=False)
+    assert "a copy has the label" not in capsys.readouterr().err
+
+
+def test_tables_and_reports_tell_rows_with_copies_from_rows_without(more, recipe, tmp_path):
+    records = [
+        distill(own, tmp_path / name, report=False).record
+        for name, own in (("more", more("kd", epochs=1)), ("plain", recipe("kd-soft", epochs=1)))
+    ]
+    notes = comparability_notes(records)
+    rows = records[0].examples
+    assert any(f"training rows {rows.train}, {rows.augmented} of them copies" in n for n in notes)
+    write_report(records, tmp_path / "report.html", title="both")
+    assert "of them copies" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_rows_that_are_held_out_have_no_copies_and_keep_their_numbers(more):
+    recipe = more()
+    assembly = assemble(recipe)
+    every = assembly.encoded["train"]
+    held = every["index"][::3]
+    assembly.encoded["train"] = every.select([i for i in range(len(every)) if i % 3])
+    added = add_copies(recipe, assembly)
+    numbers = assembly.encoded["train"]["index"][:]
+    assert not set(numbers) & set(held)
+    assert len(numbers) == len(set(numbers)) == len(every) - len(held) + added
+    assert 0 < added <= 3 * (len(every) - len(held))
+
+
+# Refusals, before any work
+
+
+def refused(recipe) -> str:
+    with pytest.raises(LimbeckError) as caught:
+        assemble(recipe)
+    assert all(problem.fix for problem in caught.value.problems)
+    return str(caught.value)
+
+
+def test_a_checkpoint_without_a_trained_head_is_refused(more, place):
+    said = refused(more(**{"augment.model": str(place / "teacher")}))
+    assert "augment.model" in said and "--kind masked" in said
+    assert "no such folder" in refused(more(**{"augment.model": str(place / "none" / "at all")}))
+
+
+def test_a_tokenizer_without_a_mask_token_is_refused(more, language, tmp_path):
+    hf.AutoModelForMaskedLM.from_pretrained(language).save_pretrained(tmp_path / "model")
+    tiny.tokenizer().save_pretrained(tmp_path / "model")
+    assert "no mask token" in refused(more(**{"augment.model": str(tmp_path / "model")}))
+
+
+def test_a_missing_file_of_vectors_is_refused(more, tmp_path):
+    assert "augment.embeddings" in refused(more(**{"augment.embeddings": str(tmp_path / "none")}))
+
+
+def test_rows_of_other_kinds_are_refused(more, tmp_path):
+    path = tmp_path / "tags.jsonl"
+    lines = [{"tokens": ["good", "film"], "tags": ["O", "B-X"]}] * 20
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    own = {"kind": "tokens", "text_columns": ["tokens"], "label_column": "tags"}
+    said = refused(more(data=str(path), **own))
+    assert "augment: task" in said and "kind tokens" in said
