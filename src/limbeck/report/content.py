@@ -14,7 +14,7 @@ import yaml
 from limbeck.records import Record
 from limbeck.report import gather, plots
 from limbeck.report.sections import Section, legend_entry
-from limbeck.report.team import team_section
+from limbeck.report.teachers import team_section
 from limbeck.table.facts import FACTS, duration
 from limbeck.table.model import Row, Table
 from limbeck.table.scores import (
