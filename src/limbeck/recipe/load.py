@@ -25,6 +25,7 @@ from limbeck.projections import ProjectSpec
 from limbeck.recipe.fields import FirstStage, RecipeFields, StudentSpec
 from limbeck.recipe.stages import stage_problems
 from limbeck.schedules import Ramp
+from limbeck.students import starts_random
 
 
 def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def _drop_removed_terms(stage: Any) -> None:
 def _fill_pocket(raw: dict[str, Any]) -> None:
     """Pocket data bring training settings known to work on them; whatever the user sets wins."""
     student = raw.get("student")
-    from_scratch = isinstance(student, dict) and student.get("init") == "pocket"
+    from_scratch = isinstance(student, dict) and starts_random(student.get("init"))
     known = pocket_settings(raw.get("task"), kind=raw.get("kind"), from_scratch=from_scratch)
     known["max_length"] = MAX_LENGTH
     if raw.get("data") == "pocket":

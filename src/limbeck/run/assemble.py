@@ -7,16 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 from datasets import Dataset, DatasetDict
-from transformers import (
-    AutoTokenizer,
-    EvalPrediction,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem, unknown
@@ -24,7 +18,8 @@ from limbeck.kinds import Results
 from limbeck.objectives import SoftSpec
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.rows import Rows, load_rows, stage_rows
-from limbeck.students import build_student, load_model, resolve_checkpoint
+from limbeck.run.start import Start, start_of
+from limbeck.students import build_student, load_model, read_tokenizer
 from limbeck.teachers import Teacher
 
 
@@ -109,15 +104,16 @@ def assemble(
     task, rows = load_rows(recipe)
     _check_selection(recipe, task)
     teacher = live_teacher or _teacher(recipe, task)
-    student = _student(recipe, task, None if teacher is None else teacher.model)
-    tokenizer = _tokenizer(recipe, task, recipe.student.init)
+    start = start_of(recipe, task)
+    student = _student(recipe, task, start, None if teacher is None else teacher.model)
+    tokenizer = start.tokenizer
     assembly = Assembly(
         task=task,
         rows=rows,
         tokenizer=tokenizer,
         student=student,
         live_teacher=teacher,
-        teacher_tokenizer=_tokenizer(recipe, task, "teacher") if teacher is not None else None,
+        teacher_tokenizer=read_tokenizer(str(recipe.teacher)) if teacher is not None else None,
     )
     tokenise = partial(encode, tokenizer=tokenizer, max_length=recipe.max_length, progress=progress)
     for split in rows:
@@ -140,7 +136,7 @@ def _add_first_stage(recipe: Recipe, stage: Stage, assembly: Assembly, *, progre
         auto = assembly.task.kind.auto
         model = load_model(str(path), head="required" if answers else "optional", auto=auto)
         assembly.first_teacher = Teacher(model, dropout=recipe.teacher_dropout)
-        assembly.first_teacher_tokenizer = _read_tokenizer(str(path))
+        assembly.first_teacher_tokenizer = read_tokenizer(str(path))
 
 
 def learns_from_its_teacher(recipe: Recipe) -> bool:
@@ -191,15 +187,12 @@ def _teacher(recipe: Recipe, task: Task) -> Teacher | None:
     return Teacher(model, dropout=recipe.teacher_dropout)
 
 
-def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> PreTrainedModel:
+def _student(
+    recipe: Recipe, task: Task, start: Start, teacher: PreTrainedModel | None
+) -> PreTrainedModel:
     spec = recipe.student
-    init: Any = spec.init
-    if init == "pocket":
-        from limbeck.data import pocket
-
-        init = pocket.config_of(task)
     return build_student(
-        init,
+        start.init,
         task=task,
         layers=spec.layers,
         pick=spec.pick,
@@ -208,16 +201,3 @@ def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> Pre
         seed=recipe.seed,
         kind=task.kind,
     )
-
-
-def _tokenizer(recipe: Recipe, task: Task, init: str) -> PreTrainedTokenizerBase:
-    if init == "pocket":
-        from limbeck.data import pocket
-
-        return pocket.tokenizer_of(task)
-    source = recipe.teacher if init in ("teacher", "fresh") else init
-    return _read_tokenizer(str(source))
-
-
-def _read_tokenizer(source: str) -> PreTrainedTokenizerBase:
-    return AutoTokenizer.from_pretrained(resolve_checkpoint(source), trust_remote_code=False)
