@@ -5,5 +5,6 @@ After everything else on the way of a training step; only the command line comes
 
 from limbeck.run.distill import Result, distill
 from limbeck.run.evaluate import evaluate
+from limbeck.run.grid import Member, train_grid
 
-__all__ = ["Result", "distill", "evaluate"]
+__all__ = ["Member", "Result", "distill", "evaluate", "train_grid"]

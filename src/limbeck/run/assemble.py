@@ -102,11 +102,7 @@ def assemble(
     if problems:
         raise LimbeckError(problems)
     task, rows = load_rows(recipe)
-    _check_selection(recipe, task)
-    teacher = live_teacher or _teacher(recipe, task)
-    start = start_of(recipe, task)
-    student = _student(recipe, task, start, None if teacher is None else teacher.model)
-    tokenizer = start.tokenizer
+    teacher, student, tokenizer = build_models(recipe, task, live_teacher)
     assembly = Assembly(
         task=task,
         rows=rows,
@@ -123,6 +119,21 @@ def assemble(
     if not first.last:
         _add_first_stage(recipe, first, assembly, progress=progress)
     return assembly
+
+
+def build_models(
+    recipe: Recipe, task: Task, live_teacher: Teacher | None = None
+) -> tuple[Teacher | None, PreTrainedModel, PreTrainedTokenizerBase]:
+    """The teacher, if there is one, the student and the student's tokenizer.
+
+    Raises:
+        LimbeckError: as `assemble`, but for the rows.
+    """
+    _check_selection(recipe, task)
+    teacher = live_teacher or _teacher(recipe, task)
+    start = start_of(recipe, task)
+    student = _student(recipe, task, start, None if teacher is None else teacher.model)
+    return teacher, student, start.tokenizer
 
 
 def _add_first_stage(recipe: Recipe, stage: Stage, assembly: Assembly, *, progress: bool) -> None:
