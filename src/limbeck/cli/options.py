@@ -73,17 +73,19 @@ def _repeat_names(arguments: Sequence[str], lists: set[str]) -> Iterator[str]:
     for argument in arguments:
         if argument in lists:
             current, has_value = argument, False
-        elif (
-            argument.startswith("-")
-            or is_recipe_file(argument)
-            or (is_setting(argument) and current not in TAKES_SETTINGS)
-        ):
+        elif _ends_list(argument, current):
             current = None
         elif current is not None:
             if has_value:
                 yield current
             has_value = True
         yield argument
+
+
+def _ends_list(argument: str, option: str | None) -> bool:
+    if is_setting(argument):
+        return option not in TAKES_SETTINGS
+    return argument.startswith("-") or is_recipe_file(argument)
 
 
 def is_setting(argument: str) -> bool:

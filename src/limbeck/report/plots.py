@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from limbeck.report.svg import (
@@ -150,29 +151,7 @@ def heat_map(title: str, matrix: np.ndarray, measure: str = "similarity") -> str
     width = min(8.5, max(4.2, 0.9 + 0.34 * columns))
     panel = Panel(title, alt, width, max(1.7, 1.0 + 0.34 * rows), grid="none")
     with panel as axes:
-        low = min(0.0, float(np.nanmin(matrix)))
-        axes.pcolormesh(
-            np.arange(columns + 1) + 0.5,
-            np.arange(rows + 1) + 0.5,
-            matrix,
-            cmap="cividis",
-            vmin=low,
-            vmax=1,
-            edgecolor=PAPER,
-            linewidth=0.8,
-        )
-        for row, column in np.ndindex(rows, columns):
-            value = float(matrix[row, column])
-            light = value > low + 0.55 * (1 - low)
-            axes.text(
-                column + 1,
-                row + 1,
-                _short(value),
-                ha="center",
-                va="center",
-                fontsize=7.5,
-                color="#111111" if light else "#ffffff",
-            )
+        value_cells(axes, matrix, low=min(0.0, float(np.nanmin(matrix))), high=1.0)
         axes.set_xticks(range(1, columns + 1))
         axes.set_yticks(range(1, rows + 1))
         axes.tick_params(length=0)
@@ -180,6 +159,36 @@ def heat_map(title: str, matrix: np.ndarray, measure: str = "similarity") -> str
             axes.spines[side].set_visible(False)
         axes.set(xlabel="teacher layer", ylabel="student layer")
     return panel.svg
+
+
+def value_cells(axes: Axes, matrix: np.ndarray, *, low: float, high: float) -> None:
+    """A cell for each value of a matrix, coloured from `low` to `high`, the value written in.
+
+    Rows and columns are at 1, 2, …; what is not finite is left without colour.
+    """
+    rows, columns = matrix.shape
+    axes.pcolormesh(
+        np.arange(columns + 1) + 0.5,
+        np.arange(rows + 1) + 0.5,
+        np.ma.masked_invalid(matrix),
+        cmap="cividis",
+        vmin=low,
+        vmax=high,
+        edgecolor=PAPER,
+        linewidth=0.8,
+    )
+    for row, column in np.ndindex(rows, columns):
+        value = float(matrix[row, column])
+        light = value > low + 0.55 * (high - low)
+        axes.text(
+            column + 1,
+            row + 1,
+            _short(value),
+            ha="center",
+            va="center",
+            fontsize=7.5,
+            color=MUTED if not np.isfinite(value) else "#111111" if light else "#ffffff",
+        )
 
 
 def active_layers(

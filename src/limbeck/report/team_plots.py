@@ -1,0 +1,119 @@
+"""The drawings of a team: who differs from whom, what each adds, how sure each is.
+
+Part of `limbeck.report`, beside `plots`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from limbeck.analysis import Calibration
+from limbeck.report.plots import value_cells
+from limbeck.report.svg import INK, MUTED, Panel, series_colour
+
+
+def pair_map(
+    title: str, names: Sequence[str], matrix: np.ndarray, *, measure: str, diagonal: bool = False
+) -> str:
+    """A symmetric matrix (k, k) of `names`, the first at the top, each value written in.
+
+    Without `diagonal` a member's value with itself, which says nothing, is left out.
+    """
+    matrix = np.array(matrix, dtype=float)
+    if not diagonal:
+        np.fill_diagonal(matrix, np.nan)
+    said = "; ".join(
+        f"{names[row]} and {names[column]} {matrix[row, column]:.3g}"
+        for row, column in zip(*np.triu_indices(len(names), k=1), strict=True)
+    )
+    count = len(names)
+    side = 0.42 * count
+    longest = 0.075 * max(map(len, names))
+    panel = Panel(title, f"{title}, {measure}: {said}.", 0.9 + longest + side, 1.0 + side, "none")
+    with panel as axes:
+        value_cells(
+            axes, matrix, low=float(min(np.nanmin(matrix, initial=0), 0)), high=_top(matrix)
+        )
+        axes.set_xticks(range(1, count + 1))
+        axes.set_yticks(
+            range(1, count + 1), [f"{name}  {row}" for row, name in enumerate(names, start=1)]
+        )
+        axes.invert_yaxis()
+        axes.tick_params(length=0, labelcolor=INK)
+        for edge in ("left", "bottom"):
+            axes.spines[edge].set_visible(False)
+    return panel.svg
+
+
+def additions(title: str, names: Sequence[str], adds: np.ndarray, *, x_label: str) -> str:
+    """A bar a member, from the top: to the right what the team gains by it, to the left loses."""
+    said = "; ".join(f"{name} {value:+.2f}" for name, value in zip(names, adds, strict=True))
+    panel = Panel(title, f"{title}, {x_label}: {said}.", 5.6, 1.0 + 0.3 * len(names), grid="x")
+    with panel as axes:
+        colours = [series_colour(2 if value >= 0 else 1) for value in adds]
+        axes.barh(range(len(names)), adds, height=0.6, color=colours)
+        axes.axvline(0, color=MUTED, linewidth=1)
+        for row, value in enumerate(adds):
+            axes.annotate(
+                f"{value:+.2f}".replace("-", "−"),
+                (value, row),
+                xytext=(4 if value >= 0 else -4, 0),
+                textcoords="offset points",
+                ha="left" if value >= 0 else "right",
+                va="center",
+                color=INK,
+                fontsize=8,
+            )
+        axes.set_yticks(range(len(names)), names)
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.spines["left"].set_visible(False)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.margins(x=0.18)
+        axes.set_xlabel(x_label)
+    return panel.svg
+
+
+def reliability(title: str, found: Calibration) -> str:
+    """Accuracy by confidence, over bins; the fuller a bin, the darker its bar."""
+    full = [part for part in found.bins if part.count]
+    said = "; ".join(
+        f"{part.confidence:.0%} sure, {part.accuracy:.0%} right ({part.count})" for part in full
+    )
+    panel = Panel(title, f"{title}. Accuracy by confidence: {said}.", 3.0, 2.7)
+    with panel as axes:
+        most = max(part.count for part in full)
+        for part in full:
+            axes.bar(
+                (part.low + part.high) / 2,
+                part.accuracy,
+                width=0.92 * (part.high - part.low),
+                color=series_colour(0),
+                alpha=0.2 + 0.8 * (part.count / most) ** 0.5,
+            )
+            axes.plot(
+                [part.confidence - 0.02, part.confidence + 0.02],
+                [part.confidence] * 2,
+                color=series_colour(1),
+                linewidth=2.2,
+                solid_capstyle="butt",
+            )
+        # The largest of C probabilities is at least 1 / C, so bins below are always empty.
+        lowest = min(part.low for part in full)
+        axes.plot([lowest, 1], [lowest, 1], color=MUTED, linestyle=(0, (4, 3)), linewidth=1)
+        axes.set_xlim(lowest, 1)
+        axes.set_ylim(0, 1)
+        axes.annotate(
+            f"error {100 * found.error:.1f} %",
+            (0.04, 0.92),
+            xycoords="axes fraction",
+            color=INK,
+            fontsize=8.5,
+        )
+        axes.set(xlabel="confidence", ylabel="accuracy")
+    return panel.svg
+
+
+def _top(matrix: np.ndarray) -> float:
+    return float(np.nanmax(matrix, initial=0)) or 1.0
