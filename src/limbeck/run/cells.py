@@ -34,8 +34,8 @@ def cells_of(
 
     Args:
         models: what `student.init` may be, or a team's name (`TEAMS`), also as `paper:random`.
-        axes: recipe key → its values. What has one value is the same in all cells and does not
-            show in their names.
+        axes: recipe key → its values. A setting with one value is the same in all cells and does
+            not show in their names.
 
     Raises:
         LimbeckError: nothing in it, an axis without values, or cells of the same name.
@@ -61,15 +61,16 @@ def cells_of(
         )
     if problems:
         raise LimbeckError(problems)
-    shown = {
-        key: len(values) > 1 or (key == MODEL and bool(models)) for key, values in axes.items()
-    }
-    labels = _labels([key for key in axes if shown[key]])
+    # Models that are named show always, so that grids of one folder can be added to.
+    named = [MODEL] if models else []
+    varied = [key for key, values in axes.items() if len(values) > 1 or key in named]
+    varied = varied or list(axes)[:1]
+    labels = _labels(varied)
     found = []
     for values in itertools.product(*axes.values()):
         settings = dict(zip(axes, values, strict=True))
-        parts = [labels[key] + _text(value) for key, value in settings.items() if shown[key]]
-        found.append(Cell("_".join(parts) or "only", settings))
+        parts = [labels[key] + _text(settings[key]) for key in varied]
+        found.append(Cell("_".join(parts), settings))
     twice = [name for name, count in Counter(cell.name for cell in found).items() if count > 1]
     if twice:
         raise LimbeckError(

@@ -44,8 +44,9 @@ def start_of(recipe: Recipe, task: Task) -> Start:
         return Start(pocket.config_of(task), _read(given) or pocket.tokenizer_of(task))
     named = named_model(init)
     if named is None:
-        source = recipe.teacher if init in ("teacher", "fresh") else init
-        return Start(init, _read(given) or read_tokenizer(str(source)))
+        source = str(recipe.teacher if init in ("teacher", "fresh") else init)
+        read_config(source)  # What is wrong with a model says more than its missing tokenizer.
+        return Start(init, _read(given) or read_tokenizer(source))
     if named.family == "pocket":
         shape = {"layers": named.layers, "width": named.width, "heads": named.heads}
         return Start(pocket.config_of(task, **shape), _read(given) or pocket.tokenizer_of(task))
