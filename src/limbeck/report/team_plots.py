@@ -5,6 +5,7 @@ Part of `limbeck.report`, beside `plots`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,8 +26,8 @@ def pair_map(
     if not diagonal:
         np.fill_diagonal(matrix, np.nan)
     said = "; ".join(
-        f"{names[row]} and {names[column]} {matrix[row, column]:.3g}"
-        for row, column in zip(*np.triu_indices(len(names), k=1), strict=True)
+        f"{first} and {second} {matrix[row, column]:.3g}"
+        for (row, first), (column, second) in itertools.combinations(enumerate(names), 2)
     )
     count = len(names)
     side = 0.42 * count

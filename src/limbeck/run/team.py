@@ -154,7 +154,6 @@ def _answers(
     encoded, _ = encode(rows, task, tokenizer, candidate.max_length)
     lengths = [len(ids) for ids in encoded["input_ids"]]
     given = answers_of(model, encoded, Collator(tokenizer, kind=task.kind))
-    model.to("cpu")
     return given, max(round(float(np.mean(lengths))), 1)
 
 
