@@ -5,7 +5,7 @@ Part of `limbeck.report`; which runs go into which drawing is decided in `conten
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -161,7 +161,22 @@ def heat_map(title: str, matrix: np.ndarray, measure: str = "similarity") -> str
     return panel.svg
 
 
-def value_cells(axes: Axes, matrix: np.ndarray, *, low: float, high: float) -> None:
+def short(value: float) -> str:
+    """Two decimals without the nought before the point; a dash for what is not finite."""
+    if not np.isfinite(value):
+        return "–"
+    text = f"{value:.2f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def value_cells(
+    axes: Axes,
+    matrix: np.ndarray,
+    *,
+    low: float,
+    high: float,
+    text: Callable[[float], str] = short,
+) -> None:
     """A cell for each value of a matrix, coloured from `low` to `high`, the value written in.
 
     Rows and columns are at 1, 2, …; what is not finite is left without colour.
@@ -183,7 +198,7 @@ def value_cells(axes: Axes, matrix: np.ndarray, *, low: float, high: float) -> N
         axes.text(
             column + 1,
             row + 1,
-            _short(value),
+            text(value),
             ha="center",
             va="center",
             fontsize=7.5,
@@ -268,10 +283,3 @@ def stacks(title: str, bars: Sequence[Stack], *, x_label: str, unit: str) -> str
         axes.set_xlim(left=0)
         axes.set_xlabel(x_label)
     return panel.svg
-
-
-def _short(value: float) -> str:
-    if not np.isfinite(value):
-        return "–"
-    text = f"{value:.2f}"
-    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text

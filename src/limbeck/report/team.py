@@ -55,35 +55,49 @@ def _additions(team: Team) -> Section:
         f"The score of all members together ({found.together:.1f}) less that of all but one. A "
         "member to the left of zero can be left out of a team that answers with its mean."
     )
-    drawing = additions(
-        "What each member adds", found.names, found.adds, x_label="points of the team's score"
-    )
+    drawing = additions(found.names, found.adds, x_label="points of the team's score")
     return Section("adds", "What each member adds", lead, [drawing], layout="wide")
+
+
+# Of each measure of pairs its title, what it is, and whether it is a share to show in percent.
+_PAIRS = {
+    "disagreement": ("Disagreement", "Disagreement: % of examples answered differently.", True),
+    "double_fault": ("Both wrong", "Both wrong: % of examples.", True),
+    "q_statistic": (
+        "Q statistic",
+        "Q (Yule): 1 where two err on the same examples, 0 where they err independently, below 0 "
+        "where they err on different ones.",
+        False,
+    ),
+}
+_NUMBER_PAIRS = {
+    "disagreement": ("Disagreement", "Disagreement: 100 · (1 − correlation).", True),
+    "difference": ("Difference", "Difference: mean absolute distance of two answers.", False),
+}
+# Maps of more members than this stand below each other, or their numbers cannot be read.
+_MOST_BESIDE = 9
 
 
 def _pairs(team: Team) -> Section:
     found = team.diversity
-    named = {
-        "disagreement": ("Disagreement", "share of examples the two answer differently", False),
-        "double_fault": ("Both wrong", "share of examples both have wrong; diagonal: one", True),
-        "q_statistic": ("Q statistic", "1: err on the same examples, 0: independently", False),
+    maps = {
+        key: said
+        for key, said in (_PAIRS if team.calibrations else _NUMBER_PAIRS).items()
+        if np.isfinite(_others(found.pairs[key])).any()
     }
-    if "difference" in found.pairs:
-        named = {
-            "disagreement": ("Disagreement", "1 − correlation of the two outputs", False),
-            "difference": ("Difference", "mean absolute difference of the two outputs", False),
-        }
     drawings = [
-        pair_map(title, found.names, found.pairs[key], measure=measure, diagonal=diagonal)
-        for key, (title, measure, diagonal) in named.items()
-        if np.isfinite(found.pairs[key]).any()
+        pair_map(title, found.names, found.pairs[key], percent=percent)
+        for key, (title, _, percent) in maps.items()
     ]
-    lead = (
-        "Members that answer alike teach alike. "
-        + "; ".join(f"{title.lower()}: {measure}" for title, measure, _ in named.values())
-        + "."
+    lead = " ".join(
+        ["Members that answer alike teach alike.", *(said for _, said, _ in maps.values())]
     )
-    return Section("pairs", "Who differs from whom", lead, drawings)
+    layout = "wide" if len(found.names) > _MOST_BESIDE else ""
+    return Section("pairs", "Who differs from whom", lead, drawings, layout=layout)
+
+
+def _others(matrix: np.ndarray) -> np.ndarray:
+    return matrix[~np.eye(len(matrix), dtype=bool)]
 
 
 def _reliability(team: Team) -> Section:

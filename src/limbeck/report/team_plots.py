@@ -11,20 +11,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from limbeck.analysis import Calibration
-from limbeck.report.plots import value_cells
+from limbeck.report.plots import short, value_cells
 from limbeck.report.svg import INK, MUTED, Panel, series_colour
 
 
-def pair_map(
-    title: str, names: Sequence[str], matrix: np.ndarray, *, measure: str, diagonal: bool = False
-) -> str:
+def pair_map(title: str, names: Sequence[str], matrix: np.ndarray, *, percent: bool) -> str:
     """A symmetric matrix (k, k) of `names`, the first at the top, each value written in.
 
-    Without `diagonal` a member's value with itself, which says nothing, is left out.
+    The diagonal, which says nothing of a pair, is left out; `percent` writes 100 times the value.
     """
     matrix = np.array(matrix, dtype=float)
-    if not diagonal:
-        np.fill_diagonal(matrix, np.nan)
+    np.fill_diagonal(matrix, np.nan)
     said = "; ".join(
         f"{first} and {second} {matrix[row, column]:.3g}"
         for (row, first), (column, second) in itertools.combinations(enumerate(names), 2)
@@ -32,10 +29,13 @@ def pair_map(
     count = len(names)
     side = 0.42 * count
     longest = 0.075 * max(map(len, names))
-    panel = Panel(title, f"{title}, {measure}: {said}.", 0.9 + longest + side, 1.0 + side, "none")
+    panel = Panel(title, f"{title}: {said}.", 0.9 + longest + side, 1.0 + side, "none")
     with panel as axes:
+        low, high = float(np.nanmin(matrix)), float(np.nanmax(matrix))
+        # Equal values are neither low nor high.
+        room = (high - low) * 0.02 or 0.5
         value_cells(
-            axes, matrix, low=float(min(np.nanmin(matrix, initial=0), 0)), high=_top(matrix)
+            axes, matrix, low=low - room, high=high + room, text=_percent if percent else _plain
         )
         axes.set_xticks(range(1, count + 1))
         axes.set_yticks(
@@ -48,10 +48,10 @@ def pair_map(
     return panel.svg
 
 
-def additions(title: str, names: Sequence[str], adds: np.ndarray, *, x_label: str) -> str:
+def additions(names: Sequence[str], adds: np.ndarray, *, x_label: str) -> str:
     """A bar a member, from the top: to the right what the team gains by it, to the left loses."""
     said = "; ".join(f"{name} {value:+.2f}" for name, value in zip(names, adds, strict=True))
-    panel = Panel(title, f"{title}, {x_label}: {said}.", 5.6, 1.0 + 0.3 * len(names), grid="x")
+    panel = Panel("", f"{x_label}: {said}.", 5.6, 0.8 + 0.3 * len(names), grid="x")
     with panel as axes:
         colours = [series_colour(2 if value >= 0 else 1) for value in adds]
         axes.barh(range(len(names)), adds, height=0.6, color=colours)
@@ -116,5 +116,9 @@ def reliability(title: str, found: Calibration) -> str:
     return panel.svg
 
 
-def _top(matrix: np.ndarray) -> float:
-    return float(np.nanmax(matrix, initial=0)) or 1.0
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}" if np.isfinite(value) else ""
+
+
+def _plain(value: float) -> str:
+    return short(value) if np.isfinite(value) else ""
