@@ -92,8 +92,8 @@ def _pairs(team: Team) -> Section:
     lead = " ".join(
         ["Members that answer alike teach alike.", *(said for _, said, _ in maps.values())]
     )
-    layout = "wide" if len(found.names) > _MOST_BESIDE else ""
-    return Section("pairs", "Who differs from whom", lead, drawings, layout=layout)
+    many = len(found.names) > _MOST_BESIDE
+    return Section("pairs", "Who differs from whom", lead, drawings, layout="wide" if many else "")
 
 
 def _others(matrix: np.ndarray) -> np.ndarray:
