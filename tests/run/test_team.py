@@ -127,6 +127,13 @@ def test_runs_that_disagree_are_refused(team, tmp_path) -> None:
     assert "--task" in caught.value.problems[0].fix
 
 
+def test_runs_of_a_folder_come_by_the_numbers_in_their_names(team, tmp_path) -> None:
+    for name in ("bert-10-8", "bert-8-8", "bert-8-16", "a"):
+        shutil.copytree(team / "start_seed-1", tmp_path / name)
+    names = look_at_team([tmp_path]).team.diversity.names
+    assert names == ("a", "bert-8-8", "bert-8-16", "bert-10-8")
+
+
 @pytest.mark.parametrize(
     ("members", "given", "said"),
     [

@@ -6,6 +6,7 @@ Part of `limbeck.run`.
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -166,7 +167,7 @@ def _expand(member: str) -> Iterator[_Candidate]:
             raise LimbeckError(f"run {folder} is {record.status}", "finish it first")
         yield _Candidate(str(folder), Recipe.model_validate(record.recipe))
         return
-    runs = sorted(folder.glob(f"*/{RECORD_NAME}")) if folder.is_dir() else []
+    runs = sorted(folder.glob(f"*/{RECORD_NAME}"), key=_by_number) if folder.is_dir() else []
     if not runs or (folder / "config.json").is_file():
         yield _Candidate(member, None)
         return
@@ -176,6 +177,12 @@ def _expand(member: str) -> Iterator[_Candidate]:
             yield _Candidate(str(path.parent), Recipe.model_validate(record.recipe))
         else:
             log.warning("team: %s is %s and left out", path.parent, record.status)
+
+
+def _by_number(path: Path) -> list[tuple[int, str]]:
+    """Numbers in a name count as numbers: bert-8 stands before bert-10."""
+    parts = re.findall(r"\d+|\D+", path.parent.name)
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
 def _settings(candidates: Sequence[_Candidate], given: dict[str, Any]) -> dict[str, Any]:
