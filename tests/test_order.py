@@ -130,6 +130,8 @@ def test_public_names() -> None:
         "distill",
         "evaluate",
         "functional",
+        "look_at_team",
+        "train_grid",
     ]
     assert dir(limbeck) == limbeck.__all__
     for name in limbeck.__all__:

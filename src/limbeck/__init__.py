@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from limbeck.recipe import Recipe
     from limbeck.run.distill import Result, distill
     from limbeck.run.evaluate import evaluate
+    from limbeck.run.grid import train_grid
+    from limbeck.run.team import look_at_team
 
 __all__ = [
     "DistillationTrainer",
@@ -31,6 +33,8 @@ __all__ = [
     "distill",
     "evaluate",
     "functional",
+    "look_at_team",
+    "train_grid",
 ]
 
 _HOMES = {
@@ -43,6 +47,8 @@ _HOMES = {
     "Trace": "limbeck.capture",
     "distill": "limbeck.run",
     "evaluate": "limbeck.run",
+    "look_at_team": "limbeck.run",
+    "train_grid": "limbeck.run",
 }
 # Public as they are; calling the package `limbeck.capture` calls its function of that name.
 _PACKAGES = ("capture", "functional")

@@ -21,6 +21,7 @@ from limbeck.cli.options import ManyValues
 from limbeck.cli.quickstart import quickstart
 from limbeck.cli.quiet import silence_libraries
 from limbeck.cli.table import table
+from limbeck.cli.team import team
 from limbeck.cli.train import distill, finetune
 from limbeck.errors import LimbeckError, Problem
 
@@ -90,6 +91,7 @@ app.command(cls=ManyValues)(finetune)
 app.command(cls=ManyValues)(distill)
 app.command(cls=ManyValues)(evaluate)
 app.command(cls=ManyValues)(table)
+app.command(cls=ManyValues)(team)
 app.add_typer(cache, name="cache")
 
 

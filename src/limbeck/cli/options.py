@@ -42,6 +42,9 @@ SETTINGS = {
     "compile": "compile",
 }
 
+# List options whose values may themselves be settings: they end at the next option only.
+TAKES_SETTINGS = frozenset({"--grid"})
+
 _SETTING = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
 # YAML 1.1 reads 1e-4 as a word, because it has no dot.
 _SCIENTIFIC = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
@@ -50,7 +53,8 @@ _SCIENTIFIC = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 class ManyValues(TyperCommand):
     """A command whose list options take their values side by side: `--text-columns first second`.
 
-    The list ends at the next option, at a `key=value` argument and at a recipe file (`*.yaml`).
+    The list ends at the next option, at a recipe file (`*.yaml`) and, unless the option takes them
+    (`TAKES_SETTINGS`), at a `key=value` argument.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -70,13 +74,19 @@ def _repeat_names(arguments: Sequence[str], lists: set[str]) -> Iterator[str]:
     for argument in arguments:
         if argument in lists:
             current, has_value = argument, False
-        elif argument.startswith("-") or is_setting(argument) or is_recipe_file(argument):
+        elif _ends_list(argument, current):
             current = None
         elif current is not None:
             if has_value:
                 yield current
             has_value = True
         yield argument
+
+
+def _ends_list(argument: str, option: str | None) -> bool:
+    if is_setting(argument):
+        return option not in TAKES_SETTINGS
+    return argument.startswith("-") or is_recipe_file(argument)
 
 
 def is_setting(argument: str) -> bool:
@@ -128,10 +138,41 @@ def parse_settings(arguments: Sequence[str]) -> dict[str, Any]:
 
 def parse_value(text: str) -> Any:
     """One value in YAML; `1e-4` is a number here, although YAML 1.1 takes it for a word."""
-    value = yaml.safe_load(text)
+    return _number(yaml.safe_load(text))
+
+
+def _number(value: Any) -> Any:
     if isinstance(value, str) and _SCIENTIFIC.fullmatch(value):
         return float(value)
     return value
+
+
+def parse_axes(arguments: Sequence[str]) -> dict[str, list[Any]]:
+    """`key=v1,v2` arguments as key → values; each value is YAML: `student.layers=3,[2,4,6]`.
+
+    Raises:
+        LimbeckError: values that are no YAML, keys given twice.
+    """
+    axes: dict[str, list[Any]] = {}
+    problems = []
+    for argument in arguments:
+        key, _, text = argument.partition("=")
+        if key in axes:
+            problems.append(Problem(f"grid: {key} is given twice", f"write {key}=FIRST,SECOND"))
+        try:
+            values = yaml.safe_load(f"[{text}]")
+        except yaml.YAMLError:
+            problems.append(
+                Problem(
+                    f"grid: the values of {argument!r} cannot be read",
+                    f"separate YAML values by commas, as in {key}=1,2",
+                )
+            )
+            continue
+        axes[key] = [_number(value) for value in values]
+    if problems:
+        raise LimbeckError(problems)
+    return axes
 
 
 def merge(flags: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limbeck.cli.console import output, show_scores
+from limbeck.cli.grid import run_grid
 from limbeck.cli.help import setting
 from limbeck.cli.options import flags_given, is_recipe_file, is_setting, merge
 from limbeck.errors import LimbeckError
@@ -48,6 +49,15 @@ Out = Annotated[
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace another recipe's run that lies in --out.")
 ]
+Grid = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MODEL… KEY=V1,V2…",
+        help="Train a team, a run folder each in --out: models (shapes, folders, Hub names; paper "
+        "and pocket are teams), settings with several values, and all their combinations.",
+        rich_help_panel=STUDENT,
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Any recipe setting, for example student.layers=3."),
@@ -57,6 +67,7 @@ Settings = Annotated[
 def finetune(
     settings: Settings = None,
     model: Annotated[str | None, setting("model", STUDENT)] = None,
+    grid: Grid = None,
     task: Task = None,
     data: Data = None,
     out: Out = None,
@@ -76,12 +87,15 @@ def finetune(
     compile: Compile = None,
     attention: Attention = None,
 ) -> None:
-    """Train a model without a teacher: to make a teacher, or a student to compare with."""
+    """Train a model without a teacher: a teacher, a team of them, a student to compare with."""
     flags = flags_given(locals())
     given = merge(flags, settings or [])
     if given.pop("method", "finetune") != "finetune":
         raise LimbeckError("limbeck finetune has one method", "use limbeck distill for the others")
-    run_recipe("finetune", given, out, overwrite)
+    if grid:
+        run_grid(grid, given, out, overwrite)
+    else:
+        run_recipe("finetune", given, out, overwrite)
 
 
 def distill(

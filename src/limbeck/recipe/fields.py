@@ -26,8 +26,14 @@ class StudentSpec(BaseModel):
 
     init: str = Field(
         "teacher",
-        description="teacher (its layers), a checkpoint's folder or Hub name, pocket, or fresh "
-        "(the teacher's configuration, random weights)",
+        description="teacher (its layers), a checkpoint's folder or Hub name, a shape "
+        "(bert-8-128-2 from the Hub, bert-8-128-2:random, pocket, pocket-4-32-2), or fresh (the "
+        "teacher's configuration, random weights)",
+    )
+    tokenizer: str | None = Field(
+        None,
+        description="a folder or Hub name; by default the one of `init`'s weights, and for a shape "
+        "with random weights the data's own (pocket) or BERT's",
     )
     layers: int | list[int] | dict[str, int | list[int]] | None = Field(
         None,

@@ -27,7 +27,8 @@ from limbeck.recipe.fields import FirstStage, RecipeFields, StudentSpec
 from limbeck.recipe.stages import stage_problems
 from limbeck.recipe.team import team_problems
 from limbeck.schedules import Ramp
-from limbeck.teams import TEAMS
+from limbeck.students import starts_random
+from limbeck.teams import USES
 
 
 def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def _drop_removed_terms(stage: Any) -> None:
 def _fill_pocket(raw: dict[str, Any]) -> None:
     """Pocket data bring training settings known to work on them; whatever the user sets wins."""
     student = raw.get("student")
-    from_scratch = isinstance(student, dict) and student.get("init") == "pocket"
+    from_scratch = isinstance(student, dict) and starts_random(student.get("init"))
     known = pocket_settings(raw.get("task"), kind=raw.get("kind"), from_scratch=from_scratch)
     known["max_length"] = MAX_LENGTH
     if raw.get("data") == "pocket":
@@ -201,7 +202,7 @@ def _path(place: list[str]) -> str:
     before = place[:1] if place[0] == "first_stage" and len(place) > 1 else []
     place = place[len(before) :]
     if place[0] == "team":  # the second is its `use`
-        place = place[:1] + [part for part in place[1:] if part not in TEAMS]
+        place = place[:1] + [part for part in place[1:] if part not in USES]
     if place[0] != "objectives":
         inside, name = place[1:], before + place[:1]
     else:
@@ -220,7 +221,7 @@ _INSIDE: dict[str, type[BaseModel]] = {
     "weight": Ramp,
     "curriculum": CurriculumSpec,
     "mixup": MixupSpec,
-    **TEAMS,
+    **USES,
     "augment": AugmentSpec,
     **SPECS,
 }

@@ -1,8 +1,9 @@
-"""One self-contained HTML page that shows a run or a study: tables, curves, layers, cost.
+"""One self-contained HTML page that shows a run, a study or a team: tables, curves, layers, cost.
 
-Last on the way of a training step but the command line; reads records only.
+Last on the way of a training step but the command line; reads records and what was measured only.
 """
 
 from limbeck.report.page import write_report
+from limbeck.report.team import team_sections, write_team_page
 
-__all__ = ["write_report"]
+__all__ = ["team_sections", "write_report", "write_team_page"]

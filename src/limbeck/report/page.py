@@ -1,8 +1,4 @@
-"""Filling the template and writing the page.
-
-Part of `limbeck.report`. The page carries its style and drawings inside and asks the network for
-nothing, so it can be mailed, archived and opened anywhere.
-"""
+"""The page of one run or of several. Part of `limbeck.report`."""
 
 from __future__ import annotations
 
@@ -10,26 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
-from limbeck.records import Record, write_whole
+from limbeck.records import Record
 from limbeck.report.content import Content
+from limbeck.report.filling import fill, write_page
 from limbeck.table import build_table
 from limbeck.table.grid import grid
 from limbeck.table.teachers import split_teachers
 
-# The drawings' marker shapes, centred on (17, 6), for the legends.
-_SHAPES = {
-    "o": "M13.4 6a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0-7.2 0z",
-    "s": "M13.8 2.8h6.4v6.4h-6.4z",
-    "D": "M17 1.8l4.2 4.2l-4.2 4.2l-4.2-4.2z",
-    "^": "M17 1.8l4.2 7.6h-8.4z",
-    "v": "M17 10.2l4.2-7.6h-8.4z",
-    "P": "M15.6 2h2.8v2.6h2.6v2.8h-2.6v2.6h-2.8v-2.6h-2.6v-2.8h2.6z",
-    "X": "M14 1.8l3 2.6l3-2.6l1.2 1.2l-2.6 3l2.6 3l-1.2 1.2l-3-2.6l-3 2.6l-1.2-1.2l2.6-3l-2.6-3z",
-    "*": "M17 1.2l1.4 3.2l3.4 .3l-2.6 2.3l.8 3.4l-3-1.8l-3 1.8l.8-3.4l-2.6-2.3l3.4-.3z",
-}
 _FACTS = ("layers", "parameters", "flops", "latency", "kept")
 REPORT_NAME = "report.html"
 
@@ -60,14 +44,8 @@ def write_report(
     _, students = split_teachers(records, profile)
     content = Content(records, students, table)
     sections = content.sections(similarity)
-    environment = Environment(
-        loader=PackageLoader("limbeck.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    page = environment.get_template("report.html.j2").render(
+    page = fill(
+        "report.html.j2",
         title=title,
         subtitle=_subtitle(records, table.profile),
         cards=content.cards(),
@@ -77,12 +55,8 @@ def write_report(
         runs=content.runs(),
         recipes=content.recipes(),
         surroundings=content.surroundings(),
-        marker=_marker,
     )
-    path = Path(out_path)
-    path = path / REPORT_NAME if path.is_dir() or not path.suffix else path
-    write_whole(path, page)
-    return path
+    return write_page(page, out_path, REPORT_NAME)
 
 
 def _subtitle(records: Sequence[Record], profile: str) -> str:
@@ -94,7 +68,3 @@ def _subtitle(records: Sequence[Record], profile: str) -> str:
     runs = "1 run" if len(records) == 1 else f"{len(records)} runs"
     sources = sorted({record.data for record in records})
     return f"{runs} ({', '.join(said)}) · data: {', '.join(sources)} · profile {profile}"
-
-
-def _marker(shape: str, colour: str) -> Markup:
-    return Markup('<path d="{}" fill="{}"/>').format(_SHAPES[shape], colour)

@@ -5,10 +5,11 @@ Part of `limbeck.report`; which runs go into which drawing is decided in `conten
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from limbeck.report.svg import (
@@ -150,29 +151,7 @@ def heat_map(title: str, matrix: np.ndarray, measure: str = "similarity") -> str
     width = min(8.5, max(4.2, 0.9 + 0.34 * columns))
     panel = Panel(title, alt, width, max(1.7, 1.0 + 0.34 * rows), grid="none")
     with panel as axes:
-        low = min(0.0, float(np.nanmin(matrix)))
-        axes.pcolormesh(
-            np.arange(columns + 1) + 0.5,
-            np.arange(rows + 1) + 0.5,
-            matrix,
-            cmap="cividis",
-            vmin=low,
-            vmax=1,
-            edgecolor=PAPER,
-            linewidth=0.8,
-        )
-        for row, column in np.ndindex(rows, columns):
-            value = float(matrix[row, column])
-            light = value > low + 0.55 * (1 - low)
-            axes.text(
-                column + 1,
-                row + 1,
-                _short(value),
-                ha="center",
-                va="center",
-                fontsize=7.5,
-                color="#111111" if light else "#ffffff",
-            )
+        value_cells(axes, matrix, low=min(0.0, float(np.nanmin(matrix))), high=1.0)
         axes.set_xticks(range(1, columns + 1))
         axes.set_yticks(range(1, rows + 1))
         axes.tick_params(length=0)
@@ -180,6 +159,51 @@ def heat_map(title: str, matrix: np.ndarray, measure: str = "similarity") -> str
             axes.spines[side].set_visible(False)
         axes.set(xlabel="teacher layer", ylabel="student layer")
     return panel.svg
+
+
+def short(value: float) -> str:
+    """Two decimals without the nought before the point; a dash for what is not finite."""
+    if not np.isfinite(value):
+        return "–"
+    text = f"{value:.2f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def value_cells(
+    axes: Axes,
+    matrix: np.ndarray,
+    *,
+    low: float,
+    high: float,
+    text: Callable[[float], str] = short,
+) -> None:
+    """A cell for each value of a matrix, coloured from `low` to `high`, the value written in.
+
+    Rows and columns are at 1, 2, …; what is not finite is left without colour.
+    """
+    rows, columns = matrix.shape
+    axes.pcolormesh(
+        np.arange(columns + 1) + 0.5,
+        np.arange(rows + 1) + 0.5,
+        np.ma.masked_invalid(matrix),
+        cmap="cividis",
+        vmin=low,
+        vmax=high,
+        edgecolor=PAPER,
+        linewidth=0.8,
+    )
+    for row, column in np.ndindex(rows, columns):
+        value = float(matrix[row, column])
+        light = value > low + 0.55 * (high - low)
+        axes.text(
+            column + 1,
+            row + 1,
+            text(value),
+            ha="center",
+            va="center",
+            fontsize=7.5,
+            color=MUTED if not np.isfinite(value) else "#111111" if light else "#ffffff",
+        )
 
 
 def active_layers(
@@ -259,10 +283,3 @@ def stacks(title: str, bars: Sequence[Stack], *, x_label: str, unit: str) -> str
         axes.set_xlim(left=0)
         axes.set_xlabel(x_label)
     return panel.svg
-
-
-def _short(value: float) -> str:
-    if not np.isfinite(value):
-        return "–"
-    text = f"{value:.2f}"
-    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text

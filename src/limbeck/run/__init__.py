@@ -5,5 +5,15 @@ After everything else on the way of a training step; only the command line comes
 
 from limbeck.run.distill import Result, distill
 from limbeck.run.evaluate import evaluate
+from limbeck.run.grid import Member, train_grid
+from limbeck.run.team import TeamLook, look_at_team
 
-__all__ = ["Result", "distill", "evaluate"]
+__all__ = [
+    "Member",
+    "Result",
+    "TeamLook",
+    "distill",
+    "evaluate",
+    "look_at_team",
+    "train_grid",
+]

@@ -7,15 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 from datasets import Dataset, DatasetDict
-from transformers import (
-    EvalPrediction,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.augment import Augmenter
 from limbeck.data import Collator, Task, encode
@@ -30,10 +25,10 @@ from limbeck.run.named import (
     lead_model,
     learns_from_its_teacher,
     named_teachers,
-    read_tokenizer,
 )
 from limbeck.run.rows import Rows, load_rows, stage_rows
-from limbeck.students import build_student, load_model
+from limbeck.run.start import Start, start_of
+from limbeck.students import build_student, load_model, read_tokenizer
 from limbeck.teachers import Teacher
 from limbeck.teams import DrawSpec, Team
 
@@ -133,11 +128,8 @@ def assemble(
     if problems:
         raise LimbeckError(problems)
     task, rows = load_rows(recipe)
-    _check_selection(recipe, task)
     augmenter = load_augmenter(recipe, task, rows["train"])
-    named = named_teachers(recipe, task, live_teacher)
-    student = _student(recipe, task, lead_model(recipe, task, named))
-    tokenizer = _tokenizer(recipe, task, recipe.student.init)
+    named, student, tokenizer = build_models(recipe, task, live_teacher)
     assembly = Assembly(
         task=task,
         rows=rows,
@@ -178,6 +170,21 @@ def add_copies(recipe: Recipe, assembly: Assembly, *, show: bool = False) -> int
         more, assembly.task, assembly.tokenizer, recipe.max_length, progress=show
     )
     return len(more) - len(before)
+
+
+def build_models(
+    recipe: Recipe, task: Task, live_teacher: Teacher | None = None
+) -> tuple[list[Named], PreTrainedModel, PreTrainedTokenizerBase]:
+    """The teachers that the recipe names, the student and the student's tokenizer.
+
+    Raises:
+        LimbeckError: as `assemble`, but for the rows.
+    """
+    _check_selection(recipe, task)
+    named = named_teachers(recipe, task, live_teacher)
+    start = start_of(recipe, task)
+    student = _student(recipe, task, start, lead_model(recipe, task, named))
+    return named, student, start.tokenizer
 
 
 def _add_first_stage(recipe: Recipe, stage: Stage, assembly: Assembly, *, progress: bool) -> None:
@@ -253,15 +260,12 @@ def _check_selection(recipe: Recipe, task: Task) -> None:
         raise LimbeckError(unknown("select_by", recipe.select_by, choices))
 
 
-def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> PreTrainedModel:
+def _student(
+    recipe: Recipe, task: Task, start: Start, teacher: PreTrainedModel | None
+) -> PreTrainedModel:
     spec = recipe.student
-    init: Any = spec.init
-    if init == "pocket":
-        from limbeck.data import pocket
-
-        init = pocket.config_of(task)
     return build_student(
-        init,
+        start.init,
         task=task,
         layers=spec.layers,
         pick=spec.pick,
@@ -270,12 +274,3 @@ def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> Pre
         seed=recipe.seed,
         kind=task.kind,
     )
-
-
-def _tokenizer(recipe: Recipe, task: Task, init: str) -> PreTrainedTokenizerBase:
-    if init == "pocket":
-        from limbeck.data import pocket
-
-        return pocket.tokenizer_of(task)
-    source = recipe.lead if init in ("teacher", "fresh") else init
-    return read_tokenizer(str(source))

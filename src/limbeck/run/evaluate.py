@@ -8,21 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import torch
-from datasets import Dataset
-from transformers import AutoTokenizer, PreTrainedModel
+from transformers import AutoTokenizer
 
-from limbeck.capture import Request, capture
 from limbeck.data import TASKS, Collator, Task, as_kind, encode, get_task, load_task, project
 from limbeck.errors import LimbeckError, unknown
-from limbeck.kinds import as_array, join
 from limbeck.recipe import Recipe
 from limbeck.records import Numbers, Record
+from limbeck.run.answering import answers_of
 from limbeck.run.folder import RunFolder
 from limbeck.students import load_model
-
-_BATCH = 64
 
 
 def evaluate(
@@ -72,7 +66,7 @@ def evaluate(
             f"split {chosen!r} of {target.name} has no labels", "score another split"
         )
     model = load_model(folder.student, auto=source.kind.auto)
-    answers = _answers(model, encoded, Collator(tokenizer, kind=target.kind))
+    answers = answers_of(model, encoded, Collator(tokenizer, kind=target.kind))
     answers = answers if own else project(answers, source, target)
     results = target.kind.results(target, answers, encoded, rows[chosen], tokenizer)
     scores: Numbers = dict(results.scores)
@@ -100,17 +94,3 @@ def _name(target: Task, split: str, *, own: bool) -> str:
     return (
         target.name if (split,) == target.evaluation_splits([split]) else f"{target.name}:{split}"
     )
-
-
-def _answers(model: PreTrainedModel, encoded: Dataset, collate: Collator) -> np.ndarray:
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    model.eval().to(device or "cpu")
-    found = []
-    with torch.no_grad():
-        for start in range(0, len(encoded), _BATCH):
-            rows = encoded.select(range(start, min(start + _BATCH, len(encoded))))
-            batch = {name: value.to(model.device) for name, value in collate(list(rows)).items()}
-            logits = capture(model, batch, Request.of_logits()).logits
-            assert logits is not None
-            found.append(as_array(collate.kind.answers(model, batch, logits)))
-    return join(found)

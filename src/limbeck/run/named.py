@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.data import Task
 from limbeck.recipe import Recipe
-from limbeck.students import load_model, resolve_checkpoint
+from limbeck.students import load_model, read_tokenizer
 from limbeck.teachers import Teacher
 from limbeck.teams import (
     Bandit,
@@ -123,8 +123,3 @@ def by_capacity(named: Sequence[Named]) -> list[int]:
     """Places of the teachers from the one of most parameters to that of fewest."""
     sizes = [one.teacher.model.num_parameters() for one in named]
     return sorted(range(len(named)), key=lambda place: -sizes[place])
-
-
-def read_tokenizer(source: str) -> PreTrainedTokenizerBase:
-    """Of a run, a checkpoint's folder or a Hub name."""
-    return AutoTokenizer.from_pretrained(resolve_checkpoint(source), trust_remote_code=False)

@@ -1,25 +1,42 @@
 """Students: where their layers, weights, configuration and labels come from.
 
 On the way of a training step: before it. `build_student` makes every kind of student, `load_model`
-reads a whole pretrained model, `pick_layers` turns a rule into layer numbers.
+reads a whole pretrained model, `pick_layers` turns a rule into layer numbers, `named_model` a shape's
+name into a model.
 """
 
 from limbeck.students.building import Labelled, Layers, build_student
 from limbeck.students.checkpoints import load_model, read_config, resolve_checkpoint
 from limbeck.students.configuration import generic_labels, labels_agree, labels_of, plain_label
+from limbeck.students.named import (
+    BERT_VOCABULARY,
+    RANDOM,
+    TEAMS,
+    NamedModel,
+    named_model,
+    starts_random,
+)
 from limbeck.students.picking import PICKS, pick_layers
+from limbeck.students.tokenizers import read_tokenizer
 
 __all__ = [
+    "BERT_VOCABULARY",
     "PICKS",
+    "RANDOM",
+    "TEAMS",
     "Labelled",
     "Layers",
+    "NamedModel",
     "build_student",
     "generic_labels",
     "labels_agree",
     "labels_of",
     "load_model",
+    "named_model",
     "pick_layers",
     "plain_label",
     "read_config",
+    "read_tokenizer",
     "resolve_checkpoint",
+    "starts_random",
 ]

@@ -90,7 +90,7 @@ class ChainSpec(_Team):
 
 TeamSpec = Annotated[DrawSpec | TogetherSpec | ChainSpec, Field(discriminator="use")]
 
-TEAMS: dict[str, type[BaseModel]] = {
+USES: dict[str, type[BaseModel]] = {
     "draw": DrawSpec,
     "together": TogetherSpec,
     "chain": ChainSpec,

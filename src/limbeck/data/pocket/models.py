@@ -29,12 +29,28 @@ def tokenizer_of(task: Task) -> PreTrainedTokenizerFast:
     return text_tokenizer() if task.kind is TEXT else tokenizer()
 
 
-def config_of(task: Task) -> PretrainedConfig:
-    """The configuration of the deep small teacher of the task."""
+def config_of(
+    task: Task, *, layers: int | None = None, width: int | None = None, heads: int | None = None
+) -> PretrainedConfig:
+    """The configuration of the deep small teacher of the task, or in another shape.
+
+    An encoder-decoder's `layers` are its encoder's. Feed-forward layers stay as wide as they are
+    in proportion.
+    """
     if task.kind is TEXT:
-        return text_config()
+        changes = {"num_layers": layers, "d_model": width, "num_heads": heads}
+        if width is not None and heads is not None:
+            changes |= {"d_ff": 2 * width, "d_kv": width // heads}
+        return text_config(**_given(changes))
+    changes = {"num_hidden_layers": layers, "hidden_size": width, "num_attention_heads": heads}
+    if width is not None:
+        changes |= {"intermediate_size": 3 * width // 2}
     # A vocabulary needs no labels; two are what transformers gives a head by itself.
-    return teacher_config(len(task.kind.head_labels(task) or ("", "")))
+    return teacher_config(len(task.kind.head_labels(task) or ("", "")), **_given(changes))
+
+
+def _given(changes: dict[str, int | None]) -> dict[str, int]:
+    return {key: value for key, value in changes.items() if value is not None}
 
 
 def text_vocabulary() -> dict[str, int]:

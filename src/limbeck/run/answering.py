@@ -1,0 +1,29 @@
+"""A finished model's answers to an encoded split, row by row. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel
+
+from limbeck.capture import Request, capture
+from limbeck.data import Collator
+from limbeck.kinds import as_array, join
+
+_BATCH = 64
+
+
+def answers_of(model: PreTrainedModel, encoded: Dataset, collate: Collator) -> np.ndarray:
+    """What the kind keeps of each example, in the split's order; on an accelerator if there is one."""
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    model.eval().to(device or "cpu")
+    found = []
+    with torch.no_grad():
+        for start in range(0, len(encoded), _BATCH):
+            rows = encoded.select(range(start, min(start + _BATCH, len(encoded))))
+            batch = {name: value.to(model.device) for name, value in collate(list(rows)).items()}
+            logits = capture(model, batch, Request.of_logits()).logits
+            assert logits is not None
+            found.append(as_array(collate.kind.answers(model, batch, logits)))
+    return join(found)
