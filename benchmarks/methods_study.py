@@ -60,7 +60,15 @@ PARTS = {
 
 def compared(part: Part) -> tuple[str, ...]:
     """The methods of a part, those without a teacher's layers first."""
-    return part.methods or tuple(name for name in names() if name not in NOT_COMPARED)
+    return part.methods or tuple(
+        name
+        for name in names()
+        if name not in NOT_COMPARED and _reads_sentences_of_one_teacher(Recipe.load(name))
+    )
+
+
+def _reads_sentences_of_one_teacher(recipe: Recipe) -> bool:
+    return recipe.kind is None and recipe.team is None
 
 
 def teacher_cell(name: str, part: Part, model: str, data: str) -> Cell:

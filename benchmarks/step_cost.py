@@ -44,6 +44,12 @@ BAR = 1.05
 LEFT_OUT = ("finetune", "pkd", "pkd-1", "pkd-6", "pkd-12")
 
 
+def compared() -> list[str]:
+    """All methods of one teacher for classification."""
+    found = (Recipe.load(name) for name in names() if name not in LEFT_OUT)
+    return [recipe.method for recipe in found if recipe.kind is None and recipe.team is None]
+
+
 class Sizes(NamedTuple):
     """Layers and width of both models."""
 
@@ -224,7 +230,7 @@ def main() -> None:
     parser.add_argument("--fp32", action="store_true", help="fp32 in place of bf16")
     parser.add_argument("--shapes", type=int, default=len(SHAPES), help="how many of the shapes")
     args = parser.parse_args()
-    everything = args.methods or [name for name in names() if name not in LEFT_OUT]
+    everything = args.methods or compared()
     console = Console(width=110)
     precision = "fp32" if args.fp32 else "bf16"
     shapes = {}

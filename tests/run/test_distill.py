@@ -14,7 +14,8 @@ import tiny_runs as tiny
 from limbeck.data import load_task
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
-from limbeck.run import distill
+from limbeck.records import Record
+from limbeck.run import distill, evaluate
 from limbeck.run.folder import default_folder
 from limbeck.run.rows import load_rows
 from limbeck.teachers import Teacher
@@ -48,6 +49,7 @@ def test_the_record_says_everything(finished, place, recipe):
         "dev": 6,
         "truncated": {"train": 0, "dev": 0},
         "relabelled": 0,
+        "augmented": 0,
     }
     epochs = record["epochs"]
     assert [(e["stage"], e["epoch"], e["step"]) for e in epochs] == [(1, 1, 7), (1, 2, 14)]
@@ -200,3 +202,14 @@ def test_a_run_without_a_place_gets_one(layers, name, recipe):
 def test_a_recipe_may_be_named(place, tmp_path, no_training):
     with pytest.raises(LimbeckError, match="learns from one"):
         distill("kd", out=tmp_path / "run", task="mrpc", data=str(place / "reviews.csv"))
+
+
+def test_evaluate_scores_the_run_on_the_rows_it_was_not_trained_on(copied, finished, place):
+    """A single own file holds both; given as other data, the file is scored as a whole."""
+    recorded = finished.record.scores["dev"]
+    assert evaluate(copied) == pytest.approx(recorded)
+    assert Record.load(copied).scores["dev"] == pytest.approx(recorded)
+    whole = evaluate(
+        copied, data=str(place / "reviews.csv"), text_columns=["review"], label_column="verdict"
+    )
+    assert whole["accuracy"] != pytest.approx(recorded["accuracy"])

@@ -54,7 +54,8 @@ def evaluate(
         text_columns=text_columns or (recipe.text_columns if own else None),
         label_column=label_column or (recipe.label_column if own else None),
         kind=recipe.kind if own or recipe.kind == "text" else None,
-        for_training=False,
+        # The split that the run drew from a single file of its own is drawn again the same way.
+        for_training=own and data is None,
     )
     chosen = split or (target.evaluation_splits(rows) or tuple(rows))[0]
     if chosen not in rows:
