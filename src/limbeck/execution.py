@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from limbeck.agreement import agreed
 from limbeck.capture import Request, capture
 from limbeck.errors import LimbeckError
 
@@ -79,7 +80,7 @@ def settle_attention(
     for name in (own, "eager"):
         _give(model, name, setting)
         seconds[name] = _fastest(lambda: _pass(model, few))
-    chosen = "eager" if seconds["eager"] < _WORTH_IT * seconds[own] else own
+    chosen = agreed("eager" if seconds["eager"] < _WORTH_IT * seconds[own] else own)
     _give(model, chosen, setting)
     return chosen
 

@@ -17,6 +17,7 @@ from datasets import Dataset
 from rich.console import Console
 from torch import Tensor
 
+from limbeck.agreement import agreed
 from limbeck.cache import (
     Ask,
     CachedTeacher,
@@ -182,7 +183,7 @@ def _answering(
     group.teacher.to(device())
     key = fingerprint(group.teacher.model, group.rows, group.wanted, precision)
     entry = store.find(key)
-    if entry is not None:
+    if agreed(entry is not None) and entry is not None:
         console.print(f"{group.title}: {size(entry.bytes)}, found", highlight=False)
         return CachedTeacher(group.teacher, entry)
     lengths = _lengths(group.rows)
@@ -191,7 +192,9 @@ def _answering(
     estimate = measure(group.teacher, few, group.wanted, lengths, precision=precision)
     free_to_choose = decided is None and recipe.cache == "auto"
     too_large = _too_large(estimate, recipe.cache_limit, store)
-    if free_to_choose and (too_large or estimate.saved(group.passes) < _WORTH_SECONDS):
+    saves = estimate.saved(group.passes) >= _WORTH_SECONDS
+    too_large, saves = agreed((too_large, saves))
+    if free_to_choose and (too_large or not saves):
         logger.info("teacher cache: not used, %s", too_large or "it saves no time to speak of")
         return None
     if too_large:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from limbeck.agreement import agreed
 from limbeck.errors import LimbeckError
 from limbeck.execution import settle_attention, settle_precision
 from limbeck.recipe import Recipe
@@ -21,7 +22,8 @@ def settle(
     Raises:
         LimbeckError: an attention implementation that a model or the machine does not have.
     """
-    before = Execution() if anew else _before(folder)
+    # The first process may have written its record before another one reads it.
+    before = agreed(Execution() if anew else _before(folder))
     precision = before.precision or settle_precision(recipe.precision)
     train = assembly.encoded["train"]
     batch = assembly.collator(list(train.select(range(min(recipe.batch_size, len(train))))))
