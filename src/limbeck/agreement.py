@@ -19,10 +19,29 @@ T = TypeVar("T")
 
 def agreed(own: T) -> T:
     """The first process's value, in every process; every one has to call it. Alone: one's own."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if _alone():
         return own
-    # As the Trainer's arguments do it later, which then find it done.
-    PartialState(cpu=not torch.accelerator.is_available())
+    _processes()
     box = [own]
     broadcast_object_list(box)
     return box[0]
+
+
+def is_first() -> bool:
+    """Whether this process is the one that writes a run's files."""
+    return _alone() or _processes().is_main_process
+
+
+def wait_for_all() -> None:
+    """Go on when every process has come here."""
+    if not _alone():
+        _processes().wait_for_everyone()
+
+
+def _alone() -> bool:
+    return int(os.environ.get("WORLD_SIZE", "1")) == 1
+
+
+def _processes() -> PartialState:
+    # As the Trainer's arguments do it later, which then find it done.
+    return PartialState(cpu=not torch.accelerator.is_available())

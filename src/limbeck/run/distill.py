@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from transformers import PrinterCallback, set_seed
 
+from limbeck.agreement import agreed, is_first, wait_for_all
 from limbeck.engine import DistillationTrainer, Patience, tensorboard, training_arguments
 from limbeck.engine.callbacks import CheckpointEvery
 from limbeck.engine.display import Display
@@ -87,9 +88,10 @@ def distill(
     if not isinstance(recipe, Recipe):
         recipe = Recipe.load(recipe, **overrides)
     folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
-    done = folder.finished(recipe, overwrite=overwrite)
+    done = agreed(folder.finished(recipe, overwrite=overwrite))
     if done is not None:
-        shutil.rmtree(folder.checkpoints, ignore_errors=True)
+        if is_first():
+            shutil.rmtree(folder.checkpoints, ignore_errors=True)
         return Result(folder.path, done)
     began = time.perf_counter()
     set_seed(recipe.seed)
@@ -97,27 +99,36 @@ def distill(
     given = recipe
     recipe, execution = settle(given, assembly, folder, anew=overwrite)
     inspect_run(recipe, assembly, folder.path, show=show)
-    if overwrite:
+    if overwrite and is_first():
         folder.clear()
-    folder.begin(given)
+    wait_for_all()
+    if is_first():
+        folder.begin(given)
     record = _new_record(given, assembly)
     record.execution = execution
-    record.save(folder.path)
+    _save(record, folder)
     try:
         _add_copies(recipe, assembly, record.examples, show=show)
         record.team = settle_team(given, assembly, folder, _before_run(show))
         record.execution = store_answers(recipe, assembly, execution, show=show)
-        record.save(folder.path)
+        _save(record, folder)
         trainer, spent = _train_all(recipe, assembly, folder, show=show)
         _finish(recipe, assembly, folder, trainer, record, spent, began)
     except Exception as error:
         record.fail(error)
-        record.save(folder.path)
+        _save(record, folder)
         raise
-    if report:
-        report_run(assembly, record, folder)
-    shutil.rmtree(folder.checkpoints, ignore_errors=True)
+    if is_first():
+        if report:
+            report_run(assembly, record, folder)
+        shutil.rmtree(folder.checkpoints, ignore_errors=True)
+    wait_for_all()
     return Result(folder.path, record)
+
+
+def _save(record: Record, folder: RunFolder) -> None:
+    if is_first():
+        record.save(folder.path)
 
 
 def _before_run(show: bool) -> Train:
@@ -232,14 +243,21 @@ def _finish(
     before = sum(part.seconds_before for part in spent)
     seconds = time.perf_counter() - began + before
     record.cost = cost(spent, record.stages, assembly, seconds)
-    # Whole or not at all: a student folder that is there is complete.
+    record.status = "finished"
+    wait_for_all()
+    if is_first():
+        _ship(trainer, folder)
+    _save(record, folder)
+    wait_for_all()
+
+
+def _ship(trainer: DistillationTrainer, folder: RunFolder) -> None:
+    """Write the student, whole or not at all: a student folder that is there is complete."""
     part = folder.student.with_name("student.part")
     shutil.rmtree(part, ignore_errors=True)
     trainer.save_model(str(part))
     shutil.rmtree(folder.student, ignore_errors=True)
     part.rename(folder.student)
-    record.status = "finished"
-    record.save(folder.path)
 
 
 def _predict(
@@ -255,5 +273,6 @@ def _predict(
         output = trainer.predict(dataset)
         found = assembly.results(split, np.asarray(output.predictions))
         scores[split], answers[split] = dict(found.scores), found.answers
-    write_whole(folder.predictions, json.dumps(answers))
+    if is_first():
+        write_whole(folder.predictions, json.dumps(answers))
     return scores

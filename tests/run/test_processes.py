@@ -1,0 +1,88 @@
+"""Whole runs in two processes: one of them writes, both decide and draw alike, and the student is the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+import tiny_runs as tiny
+from limbeck.recipe import Recipe
+from limbeck.run import distill
+
+TESTS = Path(__file__).parent.parent
+WORKER = """
+import sys
+from pathlib import Path
+from test_processes import run
+run(Path(sys.argv[1]), sys.argv[2], batch=4)
+import torch
+torch.distributed.destroy_process_group()
+"""
+METHODS = {
+    # Whole batches in either number of processes.
+    "kd": {"cache": "always", "train_rows": 48},
+    "skd-adaptive": {"team.holdout": 6, "team.block": 2},
+}
+
+
+def run(place: Path, method: str, batch: int) -> None:
+    teachers = [str(place / name) for name in ("four", "six")]
+    who = {"teacher": teachers[0]} if method == "kd" else {"teachers": teachers}
+    settings = {
+        "task": "reviews",
+        "data": str(place / "reviews.csv"),
+        "text_columns": ["review"],
+        "label_column": "verdict",
+        "student.init": str(place / "start"),
+        "epochs": 2,
+        "batch_size": batch,
+        "max_length": 24,
+        "lr": 1e-3,
+        "max_grad_norm": 1e9,
+        # Short sentences beside long ones: whose batch is whose must not matter.
+        "group_by_length": False,
+        "seed": 3,
+    }
+    recipe = Recipe.load(method, **(settings | who | METHODS[method]))
+    distill(recipe, place / f"{method}-{batch}", report=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_two_processes_make_what_one_makes(tmp_path, method, monkeypatch):
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "store"))
+    for name, layers in (("four", 4), ("six", 6)):
+        tiny.save(tiny.knowing_teacher(layers), tmp_path / name)
+    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    tiny.save(tiny.bert(3, **still), tmp_path / "start")
+    tiny.write_csv(tmp_path / "reviews.csv", 60)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    shared["PYTHONPATH"] = os.pathsep.join([str(TESTS), str(TESTS / "run")])
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(tmp_path), method],
+            env=os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    assert [worker.wait(timeout=600) for worker in workers] == [0, 0]
+    run(tmp_path, method, batch=8)
+    both, alone = (tmp_path / f"{method}-{batch}" for batch in (4, 8))
+    records = [json.loads((folder / "record.json").read_text()) for folder in (both, alone)]
+    assert [record["status"] for record in records] == ["finished"] * 2
+    assert records[0]["execution"] == records[1]["execution"]
+    for ours, theirs in zip(records[0]["epochs"], records[1]["epochs"], strict=True):
+        assert ours["drawn"] == theirs["drawn"]
+    weights = [load_file(folder / "student" / "model.safetensors") for folder in (both, alone)]
+    assert_close(weights[0], weights[1], rtol=1e-3, atol=1e-5)
