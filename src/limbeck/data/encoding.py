@@ -30,8 +30,9 @@ def encode(
 
     The result has the tokenizer's columns (of images `pixel_values`, as bytes), "index", and what
     the task's kind makes of its labels where the split has them: "labels" (int64, or float32 for
-    regression) of a class, a list of them by token, or "start_positions" and "end_positions". `progress` shows a bar. The fingerprint
-    depends on the rows, the task, the tokenizer and `max_length` alone, so a rerun finds its cache.
+    regression) of a class, a list of them by token, or "start_positions" and "end_positions".
+    `progress` shows a bar. The fingerprint depends on the rows, the task, the tokenizer and
+    `max_length` alone, so a rerun finds its cache.
 
     Raises LimbeckError for missing columns, an empty split, a tokenizer that is not a fast one, or
     a `max_length` that leaves no room for text.
@@ -61,9 +62,7 @@ def encode(
     return encoded, truncated
 
 
-def _check(
-    dataset: Dataset, task: Task, tokenizer: Processor, max_length: int
-) -> None:
+def _check(dataset: Dataset, task: Task, tokenizer: Processor, max_length: int) -> None:
     problems = []
     missing = [c for c in (*task.text_columns, "index") if c not in dataset.column_names]
     if missing:

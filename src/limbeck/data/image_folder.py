@@ -68,7 +68,8 @@ def _folders(path: Path) -> dict[str, Path]:
                 f"{path} has several {split} folders: {', '.join(f.name for f in there)}",
                 "keep one of them",
             )
-        found |= {split: folder for folder in there}
+        if there:
+            found[split] = there[0]
     if not found:
         return {"train": path}
     if "train" not in found:

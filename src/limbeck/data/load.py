@@ -21,7 +21,6 @@ from limbeck.data.tasks import TASKS, Task, as_kind, get_task
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.kinds import IMAGE, SENTENCE, Kind, get_kind
 
-
 DIGITS = "digits"
 """The data source, and the name of the one task it holds."""
 

@@ -9,7 +9,7 @@ classification task without classes; tasks whose answer is another thing say so 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class Pictures:
     """
 
     side: int = 32
-    normalisation: Normalisation = Normalisation()
+    normalisation: Normalisation = field(default_factory=Normalisation)
     flip: bool = False
 
 
@@ -68,7 +68,7 @@ class Task:
     hub: HubSource | None = None
     test_is_labelled: bool = False
     kind: Kind = SENTENCE
-    pictures: Pictures = Pictures()
+    pictures: Pictures = field(default_factory=Pictures)
     dev_is_test: bool = False
 
     @property
@@ -268,9 +268,7 @@ def _images() -> Iterable[Task]:
     )  # fmt: skip
 
 
-TASKS: dict[str, Task] = {
-    task.name: task for task in (*_all_tasks(), *_beyond_glue(), *_images())
-}
+TASKS: dict[str, Task] = {task.name: task for task in (*_all_tasks(), *_beyond_glue(), *_images())}
 
 # MNLI's three classes fold into SciTail's two; the other pairs differ in their names alone.
 _PROJECTIONS: dict[tuple[str, str], dict[str, str]] = {

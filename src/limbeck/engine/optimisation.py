@@ -57,7 +57,7 @@ class Optimisation:
         falls = [round(share * steps) for share in self.milestones]
 
         def factor(step: int) -> float:
-            rising = min((step + 1) / (warmup + 1), 1.0)
+            rising = min(step / warmup, 1.0) if warmup else 1.0
             return rising * self.decay ** sum(step >= fall for fall in falls)
 
         return LambdaLR(optimizer, factor)

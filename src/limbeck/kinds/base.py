@@ -103,9 +103,7 @@ class Kind(ABC):
         """The `datasets` types of the text columns and the label column of a loaded split."""
 
     @abstractmethod
-    def encode(
-        self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows
-    ) -> Rows:
+    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
         """What a batch is made of, labels, and the column `CUT`, of some rows (which hold `index`).
 
         Rows without the label column come out without labels.

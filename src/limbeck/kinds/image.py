@@ -41,6 +41,7 @@ class ImageReading(Reading):
     """Images, by an image processor; kept as bytes until a batch is made."""
 
     name = "images"
+    noun = "picture"
 
     def load(self, source: str) -> Processor:
         """A checkpoint's image processor."""
@@ -127,9 +128,7 @@ class Image(Classes):
         """An image holds none."""
         return []
 
-    def encode(
-        self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows
-    ) -> Rows:
+    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
         """Each image as bytes at the processor's size, not yet normalised.
 
         Raises LimbeckError for a picture that cannot be opened.

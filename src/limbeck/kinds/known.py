@@ -18,7 +18,9 @@ from limbeck.kinds.text import TEXT
 from limbeck.kinds.tokens import TOKENS
 from limbeck.vision import CifarNetForImageClassification
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (SENTENCE, TOKENS, SPANS, MASKED, TEXT, IMAGE)}
+KINDS: dict[str, Kind] = {
+    kind.name: kind for kind in (SENTENCE, TOKENS, SPANS, MASKED, TEXT, IMAGE)
+}
 
 # Which classes of transformers are heads of which kind.
 _HEADS: dict[str, Mapping[str, Any]] = {

@@ -20,10 +20,13 @@ from limbeck.errors import LimbeckError, Problem
 Processor = Any
 """What makes a model's input and is saved beside it: a tokenizer, or an image processor."""
 
+
 class Reading(ABC):
     """One form of input. Stateless; there is one object of each."""
 
     name: ClassVar[str]
+    noun: ClassVar[str]
+    """What a row holds."""
 
     @abstractmethod
     def load(self, source: str) -> Processor:
@@ -72,6 +75,7 @@ class TextReading(Reading):
     """Text, by a tokenizer."""
 
     name = "text"
+    noun = "text"
 
     def load(self, source: str) -> Processor:
         """A checkpoint's tokenizer."""

@@ -26,9 +26,7 @@ class Sentence(Classes):
             task.label_column: label
         }
 
-    def encode(
-        self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows
-    ) -> Rows:
+    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
         """Pairs are cut token by token from the longer of the two texts."""
         texts = self.texts(task, rows)
         encoded = tokenizer(*texts, truncation=True, max_length=max_length, padding=False)

@@ -27,8 +27,8 @@ from limbeck.kinds.base import (
     TaskLike,
     truncated,
 )
-from limbeck.kinds.labelled import LabelledPositions
 from limbeck.kinds.classes import constant_class
+from limbeck.kinds.labelled import LabelledPositions
 from limbeck.kinds.sentence import SENTENCE
 from limbeck.kinds.tokens import padded_labels
 

@@ -12,20 +12,16 @@ from pathlib import Path
 
 from datasets import Dataset
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from limbeck.capture import Request
 from limbeck.data import Task
 from limbeck.errors import LimbeckError, Problem
+from limbeck.kinds import Processor
 from limbeck.preflight.data import check_columns, check_ids, check_truncation, check_values
 from limbeck.preflight.influence import Terms, check_influence, check_weights
-from limbeck.preflight.models import (
-    check_labels,
-    check_positions,
-    check_request,
-    check_tokenizers,
-    check_vocabulary,
-)
+from limbeck.preflight.inputs import INPUT_CHECKS
+from limbeck.preflight.models import check_labels, check_request
 from limbeck.preflight.output import check_output
 from limbeck.preflight.scores import (
     ask_teacher,
@@ -36,15 +32,13 @@ from limbeck.preflight.scores import (
 )
 from limbeck.preflight.showing import errors_of
 
-_SAMPLE_TEXTS = 64
-
 
 @dataclass(frozen=True)
 class TeacherSide:
     """The teacher as pre-flight sees it. `path` is where a record of its scores may lie."""
 
     model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Processor
     path: str | Path | None = None
 
 
@@ -69,7 +63,7 @@ def check(
     task: Task,
     rows: Mapping[str, Dataset],
     student: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Processor,
     max_length: int,
     teacher: TeacherSide | None = None,
     method: Method | None = None,
@@ -78,7 +72,7 @@ def check(
 ) -> list[Problem]:
     """Everything wrong or suspicious about a run, before its first step, each with its fix.
 
-    `rows`: the loaded splits with text. `tokenizer`: the student's. `truncated`: the counts of
+    `rows`: the loaded splits. `tokenizer`: the student's, of images its image processor. `truncated`: the counts of
     `encode`, by split. Weights, gradients, random state and buffers are left as they were.
     """
     method = method or Method()
@@ -90,8 +84,8 @@ def check(
         return problems
     problems += check_truncation(task, rows, truncated or {}, tokenizer, max_length)
     if teacher is not None:
-        texts = task.kind.texts(task, rows["train"][:_SAMPLE_TEXTS])[0]
-        in_tokenizers = check_tokenizers(teacher.tokenizer, tokenizer, texts)
+        checks = INPUT_CHECKS[task.kind.reads.name]
+        in_tokenizers = checks.processors(task, rows["train"], teacher.tokenizer, tokenizer)
         problems += in_tokenizers
         if not errors_of(in_models + in_tokenizers):
             problems += _check_score(task, rows[task.dev_splits[0]], teacher, max_length)
@@ -115,7 +109,7 @@ def _check_data(task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
 def _check_models(
     task: Task,
     student: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Processor,
     max_length: int,
     teacher: TeacherSide | None,
     method: Method,
@@ -128,8 +122,8 @@ def _check_models(
         in_labels = check_labels(side, model.config, task)
         # A teacher's names that merely prove nothing are settled by its answers, in _check_score.
         problems += errors_of(in_labels) if side == "teacher" else in_labels
-        problems += check_vocabulary(side, model, own_tokenizer)
-        problems += check_positions(side, model, max_length)
+        checks = INPUT_CHECKS[task.kind.reads.name]
+        problems += checks.model(side, model, own_tokenizer, max_length)
         problems += check_request(side, model, method.requests.get(side, Request()))
     return problems
 

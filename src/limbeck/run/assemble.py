@@ -11,21 +11,18 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset, DatasetDict
-from transformers import (
-    AutoTokenizer,
-    EvalPrediction,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import EvalPrediction, PreTrainedModel
 
 from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.kinds import Results
+from limbeck.evaluation import Pixels, Size
+from limbeck.kinds import IMAGE, Processor, Results
 from limbeck.objectives import SoftSpec
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.rows import Rows, load_rows, stage_rows
 from limbeck.students import build_student, load_model, resolve_checkpoint
 from limbeck.teachers import Teacher
+from limbeck.vision import SHAPES, configuration_of, image_processor, side_of, with_side
 
 
 @dataclass
@@ -34,15 +31,16 @@ class Assembly:
 
     task: Task
     rows: DatasetDict
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Processor
+    """Of images the image processor."""
     student: PreTrainedModel
     live_teacher: Teacher | None
-    teacher_tokenizer: PreTrainedTokenizerBase | None
+    teacher_tokenizer: Processor | None
     encoded: dict[str, Dataset] = field(default_factory=dict)
     truncated: dict[str, int] = field(default_factory=dict)
     first_rows: Rows | None = None
     first_teacher: Teacher | None = None
-    first_teacher_tokenizer: PreTrainedTokenizerBase | None = None
+    first_teacher_tokenizer: Processor | None = None
     stored: dict[int, Teacher] = field(default_factory=dict)
     """By number of a stage the teacher whose answers were stored for it."""
 
@@ -90,9 +88,12 @@ class Assembly:
             self.task, answers, self.encoded[split], self.rows[split], self.tokenizer
         )
 
-    def mean_tokens(self) -> int:
-        """Mean length of a dev example, the length FLOPs and latency are measured at."""
-        return max(round(float(np.mean([len(ids) for ids in self.dev["input_ids"]]))), 1)
+    def example_size(self) -> Size:
+        """What FLOPs and latency are measured at: mean tokens of a dev example, or image size."""
+        lengths = self.task.kind.reads.lengths(self.dev)
+        if lengths is None:
+            return Pixels(*side_of(self.tokenizer))
+        return max(round(float(np.mean(lengths))), 1)
 
 
 def assemble(
@@ -108,9 +109,10 @@ def assemble(
         raise LimbeckError(problems)
     task, rows = load_rows(recipe)
     _check_selection(recipe, task)
+    _check_start(recipe, task)
     teacher = live_teacher or _teacher(recipe, task)
-    student = _student(recipe, task, None if teacher is None else teacher.model)
     tokenizer = _tokenizer(recipe, task, recipe.student.init)
+    student = _student(recipe, task, tokenizer, None if teacher is None else teacher.model)
     assembly = Assembly(
         task=task,
         rows=rows,
@@ -140,7 +142,8 @@ def _add_first_stage(recipe: Recipe, stage: Stage, assembly: Assembly, *, progre
         auto = assembly.task.kind.auto
         model = load_model(str(path), head="required" if answers else "optional", auto=auto)
         assembly.first_teacher = Teacher(model, dropout=recipe.teacher_dropout)
-        assembly.first_teacher_tokenizer = _read_tokenizer(str(path))
+        reads = assembly.task.kind.reads
+        assembly.first_teacher_tokenizer = reads.load(resolve_checkpoint(str(path)))
 
 
 def learns_from_its_teacher(recipe: Recipe) -> bool:
@@ -179,6 +182,19 @@ def _check_selection(recipe: Recipe, task: Task) -> None:
         raise LimbeckError(unknown("select_by", recipe.select_by, choices))
 
 
+def _check_start(recipe: Recipe, task: Task) -> None:
+    """Raise for a student of its own name that reads something else than the task's rows."""
+    init = recipe.student.init
+    named = {"pocket": "text"} | dict.fromkeys(SHAPES, IMAGE.reads.name)
+    if init in named and named[init] != task.kind.reads.name:
+        raise LimbeckError(
+            f"student.init: {init} reads {named[init]}, and the rows of {task.name} are "
+            f"{task.kind.reads.name}",
+            "start from a checkpoint that reads them, or from one of "
+            f"{', '.join(name for name, reads in named.items() if reads == task.kind.reads.name)}",
+        )
+
+
 def _teacher(recipe: Recipe, task: Task) -> Teacher | None:
     if not learns_from_its_teacher(recipe) and recipe.student.init not in ("teacher", "fresh"):
         return None
@@ -191,13 +207,17 @@ def _teacher(recipe: Recipe, task: Task) -> Teacher | None:
     return Teacher(model, dropout=recipe.teacher_dropout)
 
 
-def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> PreTrainedModel:
+def _student(
+    recipe: Recipe, task: Task, tokenizer: Processor, teacher: PreTrainedModel | None
+) -> PreTrainedModel:
     spec = recipe.student
     init: Any = spec.init
     if init == "pocket":
         from limbeck.data import pocket
 
         init = pocket.config_of(task)
+    elif init in SHAPES:
+        init = configuration_of(init, image_size=side_of(tokenizer)[0])
     return build_student(
         init,
         task=task,
@@ -210,14 +230,18 @@ def _student(recipe: Recipe, task: Task, teacher: PreTrainedModel | None) -> Pre
     )
 
 
-def _tokenizer(recipe: Recipe, task: Task, init: str) -> PreTrainedTokenizerBase:
+def _tokenizer(recipe: Recipe, task: Task, init: str) -> Processor:
+    """What makes the input of a model that starts from `init`; a named net reads as its teacher."""
     if init == "pocket":
         from limbeck.data import pocket
 
         return pocket.tokenizer_of(task)
-    source = recipe.teacher if init in ("teacher", "fresh") else init
-    return _read_tokenizer(str(source))
-
-
-def _read_tokenizer(source: str) -> PreTrainedTokenizerBase:
-    return AutoTokenizer.from_pretrained(resolve_checkpoint(source), trust_remote_code=False)
+    net = init in SHAPES
+    if net and recipe.teacher is None:
+        processor: Processor = image_processor(task.pictures.side, task.pictures.normalisation)
+    else:
+        source = recipe.teacher if net or init in ("teacher", "fresh") else init
+        processor = task.kind.reads.load(resolve_checkpoint(str(source)))
+    if recipe.images is not None and recipe.images.size is not None:
+        processor = with_side(processor, recipe.images.size)
+    return processor

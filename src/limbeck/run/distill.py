@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 from transformers import PrinterCallback, set_seed
 
-from limbeck.engine import DistillationTrainer, Patience, tensorboard, training_arguments
+from limbeck.engine import (
+    DistillationTrainer,
+    Optimisation,
+    Patience,
+    tensorboard,
+    training_arguments,
+)
 from limbeck.engine.callbacks import CheckpointEvery
 from limbeck.engine.display import Display
 from limbeck.kinds import LOWER_IS_BETTER
@@ -173,6 +179,7 @@ def _train(
         compact=True,
         data_collator=assembly.rows_of(stage).collator(assembly.tokenizer),
         processing_class=assembly.tokenizer,
+        optimisation=Optimisation.of(recipe),
         compute_metrics=assembly.compute_metrics,
         callbacks=[display],
     )
@@ -205,6 +212,8 @@ def _finish(
     choose = min if recipe.select_by in LOWER_IS_BETTER else max
     best = choose(trainer.progress.epochs, key=lambda entry: entry["dev"][recipe.select_by])
     record.best = Best(epoch=best["epoch"], primary=best["dev"]["primary"])
+    last = trainer.progress.epochs[-1]
+    record.last = Best(epoch=last["epoch"], primary=last["dev"].get("primary"))
     record.scores = _predict(assembly, trainer, folder)
     record.student, record.teacher = model_facts(assembly, recipe.teacher)
     record.stages = [stage_facts(part, assembly) for part in spent]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedModel
 
 from limbeck.capture import Request, capture
 from limbeck.data import TASKS, Collator, Task, as_kind, encode, get_task, load_task, project
@@ -65,7 +65,7 @@ def evaluate(
     chosen = split or (target.evaluation_splits(rows) or tuple(rows))[0]
     if chosen not in rows:
         raise LimbeckError(unknown("split", chosen, list(rows)))
-    tokenizer = AutoTokenizer.from_pretrained(folder.student, trust_remote_code=False)
+    tokenizer = target.kind.reads.load(str(folder.student))
     encoded, _ = encode(rows[chosen], target, tokenizer, recipe.max_length)
     if target.label_column not in rows[chosen].column_names:
         raise LimbeckError(

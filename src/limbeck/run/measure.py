@@ -29,10 +29,10 @@ def model_facts(
     models: dict[str, PreTrainedModel] = {"student": assembly.student}
     if assembly.teacher is not None:
         models["teacher"] = assembly.teacher
-    tokens = assembly.mean_tokens()
-    times = latencies(models, tokens, batch_size=1)
+    size = assembly.example_size()
+    times = latencies(models, size, batch_size=1)
     facts = {
-        name: evaluation.model_facts(model, tokens, latency_ms=times[name])
+        name: evaluation.model_facts(model, size, latency_ms=times[name])
         for name, model in models.items()
     }
     if assembly.teacher is None:
@@ -91,15 +91,17 @@ def stage_facts(spent: Spent, assembly: Assembly) -> StageFacts:
     stage, rows = spent.stage, assembly.rows_of(spent.stage)
     teacher = assembly.teacher_of(stage)
     # Text of its own has a length of its own; otherwise the run's, that of its facts.
-    tokens = max(round(rows.mean_tokens), 1) if not stage.same_rows else assembly.mean_tokens()
-    student = _TRAINING_OVER_FORWARD * evaluation.flops_per_example(assembly.student, tokens)
-    asked = 0 if teacher is None else evaluation.flops_per_example(teacher.model, tokens)
+    size, tokens = assembly.example_size(), rows.mean_tokens
+    if tokens is not None and not stage.same_rows:
+        size = max(round(tokens), 1)
+    student = _TRAINING_OVER_FORWARD * evaluation.flops_per_example(assembly.student, size)
+    asked = 0 if teacher is None else evaluation.flops_per_example(teacher.model, size)
     return StageFacts(
         stage=stage.number,
         task=stage.recipe.task if stage.corpus is None else CORPUS.name,
         data=stage.recipe.data if stage.corpus is None else stage.corpus.source,
         rows=len(rows.encoded),
-        tokens=rows.mean_tokens,
+        tokens=tokens,
         truncated=rows.truncated,
         teacher=None if teacher is None else stage.recipe.teacher,
         steps=spent.steps,

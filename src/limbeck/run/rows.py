@@ -5,7 +5,7 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict
@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck.data import CORPUS, Collator, Task, encode, load_corpus, load_task
 from limbeck.errors import LimbeckError
-from limbeck.kinds import TEXT, Kind
-from limbeck.recipe import Recipe, Stage
+from limbeck.kinds import TEXT, Image, Kind, Processor
+from limbeck.recipe import ImageSpec, Recipe, Stage
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,15 @@ class Rows:
     truncated: int
     kind: Kind
 
-    def collator(self, tokenizer: PreTrainedTokenizerBase) -> Collator:
+    def collator(self, tokenizer: Processor) -> Collator:
         """Makes batches of these rows."""
         return Collator(tokenizer, kind=self.kind)
 
     @property
-    def mean_tokens(self) -> float:
-        """Mean length of an example."""
+    def mean_tokens(self) -> float | None:
+        """Mean length of an example; None of images."""
+        if "input_ids" not in self.encoded.column_names:
+            return None
         ids = self.encoded.with_format("arrow")[:]["input_ids"]
         return float(pc.mean(pc.list_value_length(ids)).as_py())
 
@@ -57,7 +59,18 @@ def load_rows(recipe: Recipe) -> tuple[Task, DatasetDict]:
             "training needs both",
         )
     rows["train"] = recipe.conditions.apply(rows["train"], task)
-    return task, rows
+    return _viewed(task, recipe), rows
+
+
+def _viewed(task: Task, recipe: Recipe) -> Task:
+    """A task of images with the views that training has of them."""
+    if not isinstance(task.kind, Image):
+        if recipe.images is not None:
+            raise LimbeckError(f"images: the task {task.name!r} has none", "leave images out")
+        return task
+    given = recipe.images or ImageSpec.model_validate({})
+    flip = task.pictures.flip if given.flip is None else given.flip
+    return replace(task, kind=task.kind.viewed(given.crop, flip))
 
 
 def stage_rows(stage: Stage, tokenizer: PreTrainedTokenizerBase, *, progress: bool = False) -> Rows:

@@ -19,6 +19,7 @@ from limbeck.vision.pixels import (
     read_processor,
     side_of,
     to_bytes,
+    with_side,
 )
 from limbeck.vision.shapes import SHAPES, configuration_of
 
@@ -38,6 +39,7 @@ __all__ = [
     "shift_and_mirror",
     "side_of",
     "to_bytes",
+    "with_side",
 ]
 
 AutoConfig.register(CifarNetConfig.model_type, CifarNetConfig, exist_ok=True)

@@ -57,7 +57,9 @@ class CifarNetConfig(PreTrainedConfig):
         if len(self.widths) != _GROUPS + 1:
             raise ValueError(f"widths {self.widths}: give the stem's and three groups'")
         if self.depth <= self._beside or (self.depth - self._beside) % (2 * _GROUPS):
-            raise ValueError(f"depth {self.depth} of {self.block} blocks is not 6n + {self._beside}")
+            raise ValueError(
+                f"depth {self.depth} of {self.block} blocks is not 6n + {self._beside}"
+            )
 
     @property
     def blocks(self) -> int:
@@ -124,7 +126,6 @@ class _CifarNetPreTrainedModel(PreTrainedModel):
     base_model_prefix = "cifar_net"
     main_input_name = "pixel_values"
     input_modalities = ("image",)
-    _no_split_modules = ["_BasicBlock", "_PreactivatedBlock"]  # noqa: RUF012 (transformers' own form)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -139,9 +140,10 @@ class _CifarNetPreTrainedModel(PreTrainedModel):
         elif isinstance(module, nn.BatchNorm2d):
             init.ones_(module.weight)
             init.zeros_(module.bias)
-            init.zeros_(module.running_mean)
-            init.ones_(module.running_var)
-            init.zeros_(module.num_batches_tracked)
+            statistics = (module.running_mean, module.running_var, module.num_batches_tracked)
+            for statistic, fill in zip(statistics, (0, 1, 0), strict=True):
+                assert statistic is not None  # they are tracked
+                init.constant_(statistic, fill)
 
 
 class CifarNetModel(_CifarNetPreTrainedModel):
@@ -185,7 +187,7 @@ class CifarNetForImageClassification(_CifarNetPreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels
         self.cifar_net = CifarNetModel(config)
-        self.classifier = nn.Linear(config.widths[-1], config.num_labels)
+        self.classifier = nn.Linear(config.widths[-1], int(config.num_labels or 0))
         self.post_init()
 
     def forward(

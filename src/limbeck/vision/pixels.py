@@ -77,13 +77,24 @@ def opened(picture: Mapping[str, Any]) -> Image.Image:
     Raises LimbeckError for what is no picture.
     """
     try:
-        with Image.open(BytesIO(picture["bytes"]) if picture["bytes"] else picture["path"]) as image:
+        with Image.open(
+            BytesIO(picture["bytes"]) if picture["bytes"] else picture["path"]
+        ) as image:
             return ImageOps.exif_transpose(image.convert("RGB") if image.mode == "P" else image)
     except (OSError, SyntaxError, ValueError, TypeError) as error:
         raise LimbeckError(
             f"the picture {picture['path'] or 'in a row'} cannot be opened: {error}",
             "remove it, or save it again as PNG or JPEG",
         ) from error
+
+
+def with_side(processor: Any, side: int) -> Any:
+    """A copy of a processor that makes square images of `side` pixels."""
+    changed = type(processor).from_dict(processor.to_dict())
+    changed.size = type(changed.size)(height=side, width=side)
+    if getattr(changed, "do_center_crop", False):
+        changed.crop_size = type(changed.size)(height=side, width=side)
+    return changed
 
 
 def pixels_of(images: Sequence[Image.Image], processor: Any) -> np.ndarray:
