@@ -125,7 +125,7 @@ class _CifarNetPreTrainedModel(PreTrainedModel):
     config_class = CifarNetConfig
     base_model_prefix = "cifar_net"
     main_input_name = "pixel_values"
-    input_modalities = ("image",)
+    input_modalities = "image"
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
