@@ -37,7 +37,9 @@ def pictures() -> list[Image.Image]:
         image_processor(16, NORMALISATION),
         ConvNextImageProcessorPil(size={"shortest_edge": 24}),
         ConvNextImageProcessorPil(size={"shortest_edge": 24}, do_normalize=False),
-        ConvNextImageProcessorPil(size={"shortest_edge": 24}, do_rescale=False, image_mean=[9.0] * 3),
+        ConvNextImageProcessorPil(
+            size={"shortest_edge": 24}, do_rescale=False, image_mean=[9.0] * 3
+        ),
     ],
     ids=["vit", "convnext", "unnormalised", "unscaled"],
 )

@@ -1,22 +1,25 @@
 """`--data DIR` of pictures: a folder a class, in `train`, and `dev` (validation) or `test` if there are any.
 
-A source of the data stage. The files are found by the datasets library's own reader of such folders
-and opened when they are encoded.
+A source of the data stage. Files are opened when they are encoded. The datasets library's own reader
+of such folders takes brackets in their names for patterns, and copies into its cache.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from datasets import ClassLabel, Dataset, DatasetDict, load_dataset
+from datasets import Dataset, DatasetDict
+from PIL import Image
 
-from limbeck.data.bars import progress_bars
 from limbeck.data.cifar import read_cifar
 from limbeck.data.folder import contents
 from limbeck.data.splits import check_splits, make_split, with_held_out_dev, with_test_as_dev
 from limbeck.data.tasks import Task, image_metrics
 from limbeck.errors import LimbeckError
 from limbeck.kinds import IMAGE
+
+_Found = dict[str, list[Path]]
+"""Class name → its pictures."""
 
 _SPLITS = {
     "train": ("train",),
@@ -80,47 +83,42 @@ def _folders(path: Path) -> dict[str, Path]:
     return found
 
 
-def _read(folder: Path) -> Dataset:
-    """Pictures and their class names as the datasets library finds them."""
-    try:
-        with progress_bars(False):
-            # A split of its own name, so that folders named like splits inside are classes.
-            rows = load_dataset(
-                "imagefolder", data_files={"train": str(folder / "*" / "*")}, split="train"
-            )
-    # The builder raises many kinds, which change between its releases; all mean "not had".
-    except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+def _read(folder: Path) -> _Found:
+    """Every class's pictures, in alphabetical order; a class of none is no class."""
+    suffixes = Image.registered_extensions()
+    classes: _Found = {}
+    for home in sorted(child for child in folder.iterdir() if child.is_dir()):
+        files = sorted(f for f in home.iterdir() if f.suffix.lower() in suffixes)
+        if files:
+            classes[home.name] = files
+    if len(classes) < 2:
         raise LimbeckError(
-            f"no pictures can be read from {folder}, which holds {', '.join(contents(folder))}: "
-            f"{reason}",
-            f"expected {folder}/CLASS/*.png (or .jpg, …), a folder a class",
-        ) from error
-    if not isinstance(rows.features.get("label"), ClassLabel):
-        raise LimbeckError(
-            f"{folder} holds pictures of a single class, or of none",
-            f"expected {folder}/CLASS/*.png with a folder for each of two classes or more",
+            f"{folder} holds pictures of {len(classes)} classes; in it: "
+            f"{', '.join(contents(folder))}",
+            f"expected {folder}/CLASS/*.png (or .jpg, …), with two classes or more",
         )
-    return rows
+    return classes
 
 
-def _new_task(name: str, train: Dataset) -> Task:
-    labels = tuple(train.features["label"].names)
+def _new_task(name: str, train: _Found) -> Task:
+    labels = tuple(train)
     return Task(name, name, ("image",), labels, image_metrics(len(labels)), "accuracy", kind=IMAGE)
 
 
-def _split(task: Task, rows: Dataset, path: Path) -> Dataset:
-    names = rows.features["label"].names
-    strange = sorted(set(names) - set(task.labels))
+def _split(task: Task, found: _Found, path: Path) -> Dataset:
+    strange = sorted(found.keys() - set(task.labels))
     if strange:
         raise LimbeckError(
             f"{path}: the class {strange[0]!r} is none of the task's",
             f"classes: {', '.join(task.labels[:20])}",
         )
-    table = rows.with_format("arrow")[:]
-    ids = [task.labels.index(name) for name in names]
-    labels = [ids[label] for label in table.column("label").to_pylist()]
-    return make_split(task, {task.text_columns[0]: table.column("image").to_pylist()}, labels)
+    pictures = [
+        ({"bytes": None, "path": str(file)}, task.labels.index(name))
+        for name, files in found.items()
+        for file in files
+    ]
+    images, labels = zip(*pictures, strict=True)
+    return make_split(task, {task.text_columns[0]: list(images)}, list(labels))
 
 
 def _with_dev(task: Task, splits: DatasetDict, seed: int) -> DatasetDict:
