@@ -7,6 +7,7 @@ model must be able to read what its processor makes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import asdict, is_dataclass
 
 from datasets import Dataset
 from transformers import PreTrainedModel
@@ -111,8 +112,9 @@ def _plain(value: object) -> object:
     """Settings in one form: some processors hold lists, some tuples."""
     if isinstance(value, list | tuple):
         return list(value)
-    items = getattr(value, "items", None)
-    return {k: v for k, v in items() if v is not None} if callable(items) else value
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
 
 
 INPUT_CHECKS: dict[str, InputChecks] = {"text": _TextChecks(), "images": _ImageChecks()}
