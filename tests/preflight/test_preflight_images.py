@@ -23,7 +23,11 @@ def test_models_and_processors_that_fit():
 @pytest.mark.parametrize(
     ("model", "said", "fix"),
     [
-        (sets.vit(1), "made for images of 8 × 8 pixels, and they are read at 16 × 16", "images.size=8"),
+        (
+            sets.vit(1),
+            "made for images of 8 × 8 pixels, and they are read at 16 × 16",
+            "images.size=8",
+        ),
         (sets.vit(1, image_size=16, num_channels=1), "images of 1 channels", "coloured"),
     ],
     ids=["size", "channels"],
@@ -38,7 +42,10 @@ def test_a_model_that_cannot_read_the_pictures(model, said, fix):
     ("other", "said"),
     [
         (processor(16), "size {'height': 8, 'width': 8} and {'height': 16, 'width': 16}"),
-        (processor(8, Normalisation((0.1, 0.2, 0.3))), "image_mean [0.5, 0.5, 0.5] and [0.1, 0.2, 0.3]"),
+        (
+            processor(8, Normalisation((0.1, 0.2, 0.3))),
+            "image_mean [0.5, 0.5, 0.5] and [0.1, 0.2, 0.3]",
+        ),
     ],
     ids=["size", "mean"],
 )

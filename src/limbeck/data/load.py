@@ -69,7 +69,7 @@ def load_task(
             f"data source {text!r}: there is no such file or folder",
             "choices: hub, hub:DIR, pocket, digits, a folder in GLUE's layout, or a file of your own",
         )
-    known = TASKS.get(name) if name is not None else None
+    known = _known(name, text_columns, label_column)
     wanted = get_kind(kind) if kind is not None else known.kind if known is not None else SENTENCE
     try:
         columns = (text_columns, label_column)
@@ -79,6 +79,15 @@ def load_task(
         raise LimbeckError(
             f"data source {text!r}: {error.strerror or error}", "check the permissions of its files"
         ) from error
+
+
+def _known(
+    name: str | None, text_columns: Sequence[str] | None, label_column: str | None
+) -> Task | None:
+    """The known task of that name; a table with named columns is no set of pictures."""
+    task = TASKS.get(name) if name is not None else None
+    columns = bool(text_columns) or label_column is not None
+    return None if task is not None and task.kind is IMAGE and columns else task
 
 
 def _from_path(
@@ -91,7 +100,7 @@ def _from_path(
 ) -> tuple[Task, DatasetDict]:
     """Released files of a known task, or the user's own."""
     text_columns, label_column = columns
-    known = TASKS.get(name) if name is not None else None
+    known = _known(name, text_columns, label_column)
     if known is not None:
         as_kind(known, kind.name)  # refuses a known task of another kind
     if kind is IMAGE:
