@@ -308,6 +308,9 @@ def test_refusals_name_what_does_not_fit(net, vit, tmp_path):
     grey = sets.save(sets.vit(1, num_channels=1), tmp_path / "grey")
     message = refused(recipe(**{"student.init": str(grey)}), tmp_path / "one")
     assert "images of 1 channels" in message
+    corpus = {"first_stage.corpus": {"source": "pocket", "size": 9}}
+    message = refused(recipe("tinybert", **size | {"images.size": 8}, **corpus), tmp_path / "words")
+    assert "the rows of corpus are text, and the models read images" in message
     mixed = recipe("kd", teacher=str(net.path), **{"student.init": "resnet-8", "mixup.alpha": 1,
                                                    "objectives.hard": None})  # fmt: skip
     assert "leave mixup out for images" in refused(mixed, tmp_path / "mixed")

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from transformers import AutoImageProcessor, ConvNextImageProcessorPil
+from transformers import AutoImageProcessor, CLIPImageProcessorPil, ConvNextImageProcessorPil
 
 from limbeck.errors import LimbeckError
 from limbeck.vision import (
     Normalisation,
     image_processor,
+    makes_one_size,
     normalised,
     opened,
     pixels_of,
@@ -67,6 +68,15 @@ def test_another_size_leaves_the_first_alone():
     after = with_side(before, 32)
     assert (side_of(before), side_of(after)) == ((8, 8), (32, 32))
     assert list(after.image_std) == [0.5, 0.6, 0.7]
+    cropping = ConvNextImageProcessorPil(size={"shortest_edge": 24})
+    assert side_of(with_side(cropping, 32)) == (32, 32)
+
+
+def test_whether_all_pictures_come_out_alike():
+    edge = CLIPImageProcessorPil(size={"shortest_edge": 24}, do_center_crop=False)
+    assert makes_one_size(image_processor(8))
+    assert makes_one_size(ConvNextImageProcessorPil(size={"shortest_edge": 24}))
+    assert not makes_one_size(edge)
 
 
 def test_grey_paletted_and_turned_pictures_are_opened(tmp_path):

@@ -24,6 +24,7 @@ from limbeck.kinds.classes import Classes
 from limbeck.kinds.reading import Processor, Reading
 from limbeck.vision import (
     CHANNELS,
+    makes_one_size,
     normalised,
     opened,
     read_processor,
@@ -59,8 +60,16 @@ class ImageReading(Reading):
         return str(processor.to_json_string())
 
     def problems(self, processor: Processor, max_length: int, columns: int) -> list[Problem]:
-        """Nothing stands against an image."""
-        return []
+        """A processor whose images differ in size, so that they cannot be stacked."""
+        if makes_one_size(processor):
+            return []
+        return [
+            Problem(
+                f"{type(processor).__name__} makes images of different sizes of different pictures",
+                "set do_resize with a height and a width, or do_center_crop, in "
+                "preprocessor_config.json",
+            )
+        ]
 
     def check(self, processor: Processor) -> None:
         """All images are of one size."""

@@ -134,7 +134,9 @@ def assemble(
 def _add_first_stage(recipe: Recipe, stage: Stage, assembly: Assembly, *, progress: bool) -> None:
     """Rows and teacher of a first stage that has its own."""
     if not stage.same_rows:
-        assembly.first_rows = stage_rows(stage, assembly.tokenizer, progress=progress)
+        assembly.first_rows = stage_rows(
+            stage, assembly.tokenizer, assembly.task.kind.reads, progress=progress
+        )
     path = stage.recipe.teacher
     if path != recipe.teacher and stage.recipe.needs_teacher:
         # Pretrained encoders teach too, as long as no term asks for their answers.

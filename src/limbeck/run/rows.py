@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict
-from transformers import PreTrainedTokenizerBase
 
 from limbeck.data import CORPUS, Collator, Task, encode, load_corpus, load_task
 from limbeck.errors import LimbeckError
-from limbeck.kinds import TEXT, Image, Kind, Processor
+from limbeck.kinds import TEXT, Image, Kind, Processor, Reading
 from limbeck.recipe import ImageSpec, Recipe, Stage
 
 
@@ -73,18 +72,23 @@ def _viewed(task: Task, recipe: Recipe) -> Task:
     return replace(task, kind=task.kind.viewed(given.crop, flip))
 
 
-def stage_rows(stage: Stage, tokenizer: PreTrainedTokenizerBase, *, progress: bool = False) -> Rows:
+def stage_rows(
+    stage: Stage, tokenizer: Processor, reads: Reading, *, progress: bool = False
+) -> Rows:
     """The training rows of a stage that has its own; a supplement's come without labels.
 
     Raises:
-        LimbeckError: as `load_rows` and `load_corpus`.
+        LimbeckError: as `load_rows` and `load_corpus`; rows of another form of input than the
+            models read.
     """
     recipe = stage.recipe
     if stage.corpus is not None:
         task = CORPUS
+        _need(task, reads)
         train = load_corpus(stage.corpus, tokenizer, recipe.max_length, progress=progress)
     else:
         task, rows = load_rows(recipe)
+        _need(task, reads)
         train = rows["train"]
         # Masked text is its own label, and a decoder reads the answers.
         own = task.label_column in task.text_columns or task.kind is TEXT
@@ -92,3 +96,12 @@ def stage_rows(stage: Stage, tokenizer: PreTrainedTokenizerBase, *, progress: bo
             train = train.remove_columns(task.label_column)
     encoded, truncated = encode(train, task, tokenizer, recipe.max_length, progress=progress)
     return Rows(encoded, truncated, task.kind)
+
+
+def _need(task: Task, reads: Reading) -> None:
+    if task.kind.reads is not reads:
+        raise LimbeckError(
+            f"first_stage: the rows of {task.name} are {task.kind.reads.name}, and the models read "
+            f"{reads.name}",
+            "give the first stage a task that the models can read, or leave it out",
+        )

@@ -88,12 +88,20 @@ def opened(picture: Mapping[str, Any]) -> Image.Image:
         ) from error
 
 
+def makes_one_size(processor: Any) -> bool:
+    """Whether pictures of all sizes come out at one."""
+    shapes = [(64, 64), (48, 80), (80, 48)]
+    return len({pixels_of([Image.new("RGB", shape)], processor).shape for shape in shapes}) == 1
+
+
 def with_side(processor: Any, side: int) -> Any:
     """A copy of a processor that makes square images of `side` pixels."""
     changed = type(processor).from_dict(processor.to_dict())
-    changed.size = type(changed.size)(height=side, width=side)
+    square = {"height": side, "width": side}
+    by_edge = getattr(changed.size, "shortest_edge", None) is not None
+    changed.size = type(changed.size)(**({"shortest_edge": side} if by_edge else square))
     if getattr(changed, "do_center_crop", False):
-        changed.crop_size = type(changed.size)(height=side, width=side)
+        changed.crop_size = type(changed.size)(**square)
     return changed
 
 
