@@ -16,7 +16,7 @@ SOURCE = Path(limbeck.__file__).parent
 ORDER = [
     {"agreement", "errors", "moment"},
     {"catalog", "recipes"},
-    {"functional"},
+    {"functional", "vision"},
     {"capture"},
     {"kinds"},
     {"schedules"},

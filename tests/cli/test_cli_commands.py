@@ -42,7 +42,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
     recipe, run, quickstart = (
         ModuleType(f"limbeck.{name}") for name in ("recipe", "run", "quickstart")
     )
-    result = SimpleNamespace(scores={"dev": {"accuracy": 70.125}}, path=Path("runs/it"))
+    epochs = SimpleNamespace(
+        best=SimpleNamespace(epoch=2, primary=70.125), last=SimpleNamespace(epoch=3, primary=69.5)
+    )
+    result = SimpleNamespace(
+        scores={"dev": {"accuracy": 70.125}}, path=Path("runs/it"), record=epochs
+    )
     recipe.Recipe = SimpleNamespace(load=noting("load", "the recipe"))
     run.distill = noting("distill", result)
     run.evaluate = noting("evaluate", {"accuracy": 61.0, "f1": None})
@@ -105,6 +110,7 @@ def test_distill_by_method_and_flags(calls: list) -> None:
         {"out": Path("S"), "overwrite": False, "show": True},
     )
     assert "accuracy 70.1" in ended.output
+    assert "best 70.12 (epoch 2), last 69.50 (epoch 3)" in ended.output
     assert str(Path("runs/it")) in ended.output
 
 

@@ -121,7 +121,7 @@ def test_the_real_coordinates_are_asked_for(monkeypatch):
         raise ConnectionError("no route\nto the Hub")
 
     monkeypatch.setattr("limbeck.data.hub.load_dataset", refuse)
-    for name in TASKS.keys() - {"mlm"}:
+    for name in TASKS.keys() - {"mlm", "digits"}:
         with pytest.raises(LimbeckError, match=r"ConnectionError: no route\n.*--data DIR"):
             load_task(name, "hub")
     assert sorted(asked) == sorted(
@@ -135,6 +135,8 @@ def test_the_real_coordinates_are_asked_for(monkeypatch):
             ("stanfordnlp/imdb", "plain_text"),
             ("eriktks/conll2003", "conll2003", ("revision", "refs/convert/parquet")),
             ("rajpurkar/squad", "plain_text"),
+            ("uoft-cs/cifar10", "plain_text"),
+            ("uoft-cs/cifar100", "cifar100"),
         ]
     )
     with pytest.raises(LimbeckError, match="'mlm' is not on the Hub"):

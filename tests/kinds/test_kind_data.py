@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from transformers import DataCollatorWithPadding
 
 from limbeck.data import TASKS, Collator, Task, as_kind, encode
 from limbeck.data.splits import make_split
@@ -174,7 +175,7 @@ def test_words_are_hidden_by_seed_epoch_and_index_alone():
     encoded, _ = encode(rows, MLM, tiny.tokenizer(), 16)
     collate = Collator(tiny.tokenizer(), kind=MASKED)
     whole = collate(list(encoded))
-    original = collate.padding(
+    original = DataCollatorWithPadding(tiny.tokenizer())(
         [{k: r[k] for k in ("input_ids", "attention_mask")} for r in encoded]
     )
     for row, found in enumerate(hidden(whole)):

@@ -27,7 +27,7 @@ from limbeck.augment.copies import copies_of
 from limbeck.augment.spec import AugmentSpec
 from limbeck.cache import Entry, add_model, library_versions
 from limbeck.cache.store import TABLE, describe
-from limbeck.data.encoding import describe_tokenizer
+from limbeck.kinds import TEXT_READING
 
 _FORMAT = 1
 _ROW, _INDEX = "row", "index"
@@ -56,7 +56,7 @@ class Augmenter:
         settings = self.spec.model_dump(mode="json", exclude={"model", "embeddings"})
         how = [_FORMAT, "copies", settings, self.longest, self.precision, library_versions()]
         digest.update(json.dumps(how).encode())
-        digest.update(describe_tokenizer(self.tokenizer).encode())
+        digest.update(TEXT_READING.describe(self.tokenizer).encode())
         add_model(digest, self.model)
         for column in (_INDEX, *columns):
             digest.update(json.dumps([column, rows[column][:]]).encode())

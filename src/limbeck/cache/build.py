@@ -27,7 +27,7 @@ from limbeck.cache.columns import (
     to_storage,
 )
 from limbeck.cache.store import TABLE, describe
-from limbeck.capture import Request, Trace
+from limbeck.capture import Request, Trace, token_mask
 from limbeck.errors import LimbeckError
 from limbeck.teachers import Teacher
 
@@ -93,7 +93,10 @@ def ask(teacher: Teacher, batch: Mapping[str, Tensor], request: Request, precisi
     """The live teacher's answers as a run of this precision would get them."""
     device = teacher.device.type
     with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
-        return teacher(batch, request)
+        trace = teacher(batch, request)
+    if "main" not in trace.masks:  # of images whose layers nobody looks at
+        trace.masks["main"] = token_mask(teacher.model, batch)
+    return trace
 
 
 class _Pieces:

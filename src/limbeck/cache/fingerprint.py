@@ -54,6 +54,11 @@ def _add_rows(digest: hashlib.blake2b, rows: Dataset) -> None:
     for name in sorted(set(table.column_names) - _UNREAD):
         digest.update(name.encode())
         column = table.column(name)
+        if pa.types.is_binary(column.type):
+            digest.update(pc.binary_length(column).to_numpy().tobytes())
+            for value in column:
+                digest.update(value.as_buffer())
+            continue
         while pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
             digest.update(pc.list_value_length(column).to_numpy().tobytes())
             column = pc.list_flatten(column)

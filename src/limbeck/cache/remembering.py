@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from limbeck.capture import Request, Seen, Trace, number_of_layers, token_mask
+from limbeck.capture import Request, Seen, Trace, number_of_layers, stack_names, token_mask
 from limbeck.errors import LimbeckError
 from limbeck.kinds import kind_of
 from limbeck.mixup import Mixture
@@ -35,7 +35,8 @@ class RememberingTeacher(Teacher):
 
     def __init__(self, teacher: Teacher, pools: tuple[str, ...] = ("cls", "mean")) -> None:
         super().__init__(teacher.model)
-        layers = range(1, number_of_layers(teacher.model) + 1)
+        depth = number_of_layers(teacher.model) if stack_names(teacher.model) else 0
+        layers = range(1, depth + 1)
         self.whole = Request.of_logits()
         for pool in pools:
             self.whole = self.whole | Request.hidden(layers, pool=pool)  # type: ignore[arg-type]

@@ -94,16 +94,27 @@ def _record(
 
 def token_mask(model: PreTrainedModel, batch: Mapping[str, Tensor], stack: str = "main") -> Tensor:
     """Which tokens of a batch are real, [B, N] boolean; all of them for images, class token
-    included.
+    included. A net without layers over tokens makes one of an image.
 
     Raises:
         LimbeckError: a stack this model does not have, or a mask that is not [B, N].
     """
+    anatomy = anatomy_of(model)
+    if not anatomy.stacks:
+        examples = batch[model.main_input_name]
+        return torch.ones(len(examples), 1, dtype=torch.bool, device=examples.device)
     found = stack_of(model, stack)
-    mask = _text_mask(anatomy_of(model).stacks, stack, batch)
+    mask = _text_mask(anatomy.stacks, stack, batch)
     if mask is None:
-        with torch.no_grad():
-            mask = capture(model, batch, Request.hidden([0])).mask(found.name)
+        examples = batch[model.main_input_name]
+        size = tuple(examples.shape[1:])
+        if size not in anatomy.tokens:
+            one = {name: value[:1] for name, value in batch.items()}
+            with torch.no_grad():
+                trace = capture(model, one, Request.hidden([0]))
+            anatomy.tokens[size] = trace.mask(found.name).shape[1]
+        shape = (len(examples), anatomy.tokens[size])
+        mask = torch.ones(shape, dtype=torch.bool, device=examples.device)
     return mask
 
 

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from limbeck.capture import attention
 from limbeck.capture.request import Request, Seen
-from limbeck.capture.stacks import Anatomy, Stack, anatomy_of, known_anatomy
+from limbeck.capture.stacks import Anatomy, Stack, absent_stack, anatomy_of, known_anatomy
 from limbeck.errors import LimbeckError, Problem
 
 # Requests vary from step to step where layers are drawn at random; plans are small, their number
@@ -119,7 +119,9 @@ def _make_plan(model: PreTrainedModel, anatomy: Anatomy, request: Request) -> Pl
     encoder_only = not request.logits and all(
         part.stack is anatomy.stacks["main"] for part in parts
     )
-    runnable = {type(model), type(model.base_model), type(anatomy.stacks["main"].owner)}
+    runnable = {type(model), type(model.base_model)}
+    if anatomy.stacks:
+        runnable.add(type(anatomy.stacks["main"].owner))
     arguments = {kind: frozenset(inspect.signature(kind.forward).parameters) for kind in runnable}
     return Plan(request.logits, tuple(parts), anatomy.stacks, encoder_only, arguments)
 
@@ -165,8 +167,7 @@ def _problems(model: PreTrainedModel, anatomy: Anatomy, seen: Seen) -> list[Prob
     """What stands between this model and this item."""
     name = type(model).__name__
     if seen.stack not in anatomy.stacks:
-        there = ", ".join(anatomy.stacks)
-        return [Problem(f"{name} has no stack {seen.stack!r}", f"choices: {there}")]
+        return [absent_stack(model, anatomy, seen.stack)]
     stack, cross = anatomy.stacks[seen.stack], seen.stack == "cross"
     last, first = len(stack.modules), 0 if seen.what == "hidden" else 1
     if seen.layer > last:

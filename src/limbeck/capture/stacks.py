@@ -18,7 +18,7 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, Problem
 
 # Models that collect hidden states by hand may add a final norm to the last one, so a shortened
 # run would give a different last entry. These were read and do not.
@@ -94,10 +94,15 @@ class Stack:
 
 @dataclass(eq=False)
 class Anatomy:
-    """The stacks of one model by the names a request uses, and the plans made for it so far."""
+    """The stacks of one model by the names a request uses, and the plans made for it so far.
+
+    Without stacks there is nothing to see of a model but its answers. `tokens`: by size of an image
+    how many it becomes.
+    """
 
     stacks: dict[str, Stack]
     plans: dict[Any, Any] = field(default_factory=dict)
+    tokens: dict[tuple[int, ...], int] = field(default_factory=dict)
 
 
 # By id, taken out when the model is freed: torch.compile guards an entry of a plain dictionary
@@ -135,18 +140,32 @@ def stack_of(model: PreTrainedModel, name: str = "main") -> Stack:
     Raises:
         LimbeckError: the model has no such stack; the message lists those it has.
     """
-    stacks = anatomy_of(model).stacks
-    if name not in stacks:
-        raise LimbeckError(
-            f"{type(model).__name__} has no stack {name!r}", f"choices: {', '.join(stacks)}"
-        )
-    return stacks[name]
+    anatomy = anatomy_of(model)
+    if name not in anatomy.stacks:
+        raise LimbeckError(absent_stack(model, anatomy, name))
+    return anatomy.stacks[name]
+
+
+def absent_stack(model: PreTrainedModel, anatomy: Anatomy, name: str) -> Problem:
+    """That a model has no stack of that name, and which it has."""
+    kind = type(model).__name__
+    if anatomy.stacks:
+        return Problem(f"{kind} has no stack {name!r}", f"choices: {', '.join(anatomy.stacks)}")
+    return Problem(
+        f"{kind} has no stack of layers over tokens: of a convolutional or pyramid net only the "
+        "answers (logits) can be seen",
+        "compare the answers (method kd or kd-soft), or take models such as ViT",
+    )
 
 
 def _explore(model: PreTrainedModel) -> Anatomy:
     found = [_build_stack(model, *place) for place in _find_lists(model)]
     if not found:
         found = _shared_stacks(model)
+    if model.main_input_name == "pixel_values":
+        found = [stack for stack in found if _has_token_layers(stack)]
+        if not found:
+            return Anatomy({})
     if not found:
         raise LimbeckError(
             f"no layers found in {type(model).__name__}: nothing declares which modules they are, "
@@ -166,6 +185,13 @@ def _explore(model: PreTrainedModel) -> Anatomy:
         f"{type(model).__name__} holds several stacks: {', '.join(s.layers_name for s in found)}",
         "capture the part that is meant, for example model.vision_model",
     )
+
+
+def _has_token_layers(stack: Stack) -> bool:
+    """Whether all layers have one width and one number of heads: not the stages of Swin or ConvNeXt."""
+    config = stack.owner.config
+    sizes = (getattr(config, name, None) for name in ("hidden_size", "num_attention_heads"))
+    return all(isinstance(size, int) for size in sizes)
 
 
 def refuse_wrapped(model: nn.Module) -> None:

@@ -181,4 +181,16 @@ def show_result(result: Result) -> None:
     """Print the final scores by split and the folder that holds them."""
     for split, scores in result.scores.items():
         show_scores(scores, title=f"{split}:")
+    best, last = result.record.best, result.record.last
+    if (
+        best is not None
+        and last is not None
+        and best.primary is not None
+        and last.primary is not None
+    ):
+        output().print(
+            f"dev by epoch: best {best.primary:.2f} (epoch {best.epoch}), "
+            f"last {last.primary:.2f} (epoch {last.epoch})",
+            highlight=False,
+        )
     output().print(f"written to {result.path}", markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""From encoded examples to one batch, as wide as its longest example.
+"""From encoded examples to one batch: of text as wide as its longest example.
 
 The last step of the data stage; what it returns is what capture feeds to both models.
 """
@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
 
-from limbeck.errors import LimbeckError
-from limbeck.kinds import SENTENCE, Kind
+from limbeck.kinds import SENTENCE, Kind, Processor
 
 # What evaluation draws with; in training epoch e (from 0) draws with e + 1.
 _EVALUATION_SEED = 0
@@ -20,32 +18,27 @@ _TILE = 8
 
 
 class Collator:
-    """Pads encoded rows and stacks them: `Collator(tokenizer)(rows)` → tensors.
+    """Stacks encoded rows, text padded: `Collator(tokenizer)(rows)` → tensors.
 
     "labels" come out as int64 class ids or float32 numbers, and only if the rows have them; "index"
     as int64. Other kinds of task bring the labels of theirs: by token, padded with −100, or as
-    positions. `pad_to_multiple_of` rounds the width up: by default to 8 where there is an
-    accelerator, whose matrix units work in tiles, and not at all on a processor. Raises LimbeckError
-    for a tokenizer without a padding token.
+    positions. `pad_to_multiple_of` rounds the width of text up: by default to 8 where there is an
+    accelerator, whose matrix units work in tiles, and not at all on a processor. `tokenizer` is an
+    image processor where the kind reads images. Raises LimbeckError for a tokenizer without a
+    padding token.
     """
 
     def __init__(
         self,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: Processor,
         pad_to_multiple_of: int | None = None,
         *,
         kind: Kind = SENTENCE,
     ) -> None:
-        if tokenizer.pad_token is None:
-            raise LimbeckError(
-                f"{type(tokenizer).__name__} has no padding token, so a batch cannot be made",
-                "set one, say tokenizer.pad_token = tokenizer.eos_token, and the model's "
-                "config.pad_token_id with it",
-            )
         self.kind = kind
         self.tokenizer = tokenizer
-        step = pad_to_multiple_of or (_TILE if torch.accelerator.is_available() else None)
-        self.padding = DataCollatorWithPadding(tokenizer, pad_to_multiple_of=step)
+        self.step = pad_to_multiple_of or (_TILE if torch.accelerator.is_available() else None)
+        kind.reads.check(tokenizer)
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate the rows of an encoded split, as evaluation reads them."""
@@ -53,9 +46,9 @@ class Collator:
             {name: value for name, value in row.items() if name not in self.kind.scoring_columns}
             for row in rows
         ]
-        width = self._width(kept)
+        width = self.kind.reads.width(kept, self.step)
         labels = self.kind.pad_labels(kept, self.tokenizer, width)
-        batch = dict(self.padding(kept)) | labels
+        batch = self.kind.reads.stack(kept, self.tokenizer, self.step) | labels
         if "labels" in batch and batch["labels"].is_floating_point():
             batch["labels"] = batch["labels"].to(torch.float32)
         return self.kind.draw(batch, self.tokenizer, _EVALUATION_SEED, 0)
@@ -63,12 +56,7 @@ class Collator:
     def for_epoch(self, batch: dict[str, Any], *, seed: int, epoch: int) -> dict[str, Any]:
         """The batch as training reads it in an epoch, counted from 0.
 
-        Only masked text differs: other words are hidden each time, as a function of (seed, epoch,
-        index) alone.
+        Masked text hides other words each time, and images are cropped and mirrored anew, as a
+        function of (seed, epoch, index) alone.
         """
         return self.kind.draw(batch, self.tokenizer, seed, epoch + 1)
-
-    def _width(self, rows: Sequence[Mapping[str, Any]]) -> int:
-        longest = max(len(row["input_ids"]) for row in rows)
-        step = self.padding.pad_to_multiple_of or 1
-        return -(-longest // step) * step

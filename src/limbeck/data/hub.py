@@ -13,7 +13,12 @@ import numpy as np
 from datasets import ClassLabel, Dataset, DatasetDict, load_dataset
 
 from limbeck.data.bars import progress_bars
-from limbeck.data.splits import check_splits, make_split, with_held_out_dev
+from limbeck.data.splits import (
+    check_splits,
+    make_split,
+    with_held_out_dev,
+    with_test_as_dev,
+)
 from limbeck.data.tasks import HubSource, Task
 from limbeck.errors import LimbeckError
 
@@ -61,6 +66,7 @@ def read_hub(
         train = splits["train"]
         texts = {column: train[column][:] for column in task.text_columns}
         splits |= with_held_out_dev(task, texts, train[task.label_column][:], seed)
+    splits = with_test_as_dev(task, splits)
     check_splits(task, splits, origin, for_training=for_training)
     return splits
 

@@ -10,14 +10,19 @@ from pathlib import Path
 
 from datasets import DatasetDict
 
+from limbeck.data.digits import read_digits
 from limbeck.data.folder import contents, expected_files, read_folder, task_folders
 from limbeck.data.hub import read_hub
+from limbeck.data.image_folder import read_images
 from limbeck.data.own import has_own_files, read_own
 from limbeck.data.own_kinds import read_own_kind
 from limbeck.data.splits import check_splits
 from limbeck.data.tasks import TASKS, Task, as_kind, get_task
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.kinds import SENTENCE, Kind, get_kind
+from limbeck.kinds import IMAGE, SENTENCE, Kind, get_kind
+
+DIGITS = "digits"
+"""The data source, and the name of the one task it holds."""
 
 
 def load_task(
@@ -38,6 +43,8 @@ def load_task(
 
     - "hub": the Hugging Face Hub, or "hub:DIR" for a copy of the task's repository;
     - "pocket": the generated tasks that come with limbeck;
+    - "digits": scikit-learn's handwritten digits;
+    - a folder of pictures, for a known task of images or with `kind="image"`;
     - a folder in GLUE's layout, either of all tasks or the task's own;
     - a file, or a folder with a train file, of the user's own. Then `text_columns` and
       `label_column` name its columns, and `name` may be any name or None.
@@ -51,16 +58,18 @@ def load_task(
     LimbeckError for an unknown task, a missing or damaged source, and columns that do not fit.
     """
     text = str(source)
-    if text == "pocket" or text == "hub" or text.startswith("hub:"):
+    if text == DIGITS:
+        name = name or DIGITS
+    if text in (DIGITS, "pocket", "hub") or text.startswith("hub:"):
         task, splits = _named(name, text, text_columns, label_column, seed, for_training, progress)
         return as_kind(task, kind), splits
     path = Path(source).expanduser()
     if not path.exists():
         raise LimbeckError(
             f"data source {text!r}: there is no such file or folder",
-            "choices: hub, hub:DIR, pocket, a folder in GLUE's layout, or a file of your own",
+            "choices: hub, hub:DIR, pocket, digits, a folder in GLUE's layout, or a file of your own",
         )
-    known = TASKS.get(name) if name is not None else None
+    known = _known(name, text_columns, label_column)
     wanted = get_kind(kind) if kind is not None else known.kind if known is not None else SENTENCE
     try:
         columns = (text_columns, label_column)
@@ -70,6 +79,15 @@ def load_task(
         raise LimbeckError(
             f"data source {text!r}: {error.strerror or error}", "check the permissions of its files"
         ) from error
+
+
+def _known(
+    name: str | None, text_columns: Sequence[str] | None, label_column: str | None
+) -> Task | None:
+    """The known task of that name; a table with named columns is no set of pictures."""
+    task = TASKS.get(name) if name is not None else None
+    columns = bool(text_columns) or label_column is not None
+    return None if task is not None and task.kind is IMAGE and columns else task
 
 
 def _from_path(
@@ -82,9 +100,15 @@ def _from_path(
 ) -> tuple[Task, DatasetDict]:
     """Released files of a known task, or the user's own."""
     text_columns, label_column = columns
-    known = TASKS.get(name) if name is not None else None
+    known = _known(name, text_columns, label_column)
     if known is not None:
         as_kind(known, kind.name)  # refuses a known task of another kind
+    if kind is IMAGE:
+        if text_columns or label_column is not None:
+            raise LimbeckError(
+                "text_columns, label_column: a folder of pictures has no columns", "leave them out"
+            )
+        return read_images(name, path, known=known, seed=seed, for_training=for_training)
     if not kind.has_classes:
         return read_own_kind(
             name,
@@ -133,6 +157,12 @@ def _named(
             f"data source {source!r} has its own columns; text and label columns cannot be named",
             "leave text_columns and label_column out, or name a file of your own as data",
         )
+    if source == DIGITS:
+        if task.name != DIGITS:
+            raise LimbeckError(
+                f"data source {DIGITS} holds the task {DIGITS}, not {name!r}", "leave task out"
+            )
+        return task, read_digits(task)
     if source != "pocket":
         root = Path(source.removeprefix("hub:")).expanduser() if source != "hub" else None
         if root is not None and not root.is_dir():

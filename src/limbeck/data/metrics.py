@@ -1,4 +1,4 @@
-"""What a score is: GLUE's five metrics, on a scale of 0 to 100.
+"""What a score is: GLUE's five metrics and top-5 accuracy, on a scale of 0 to 100.
 
 Read by `tasks` (a task names its metrics), so by evaluation, records and tables. A student that has
 collapsed to one answer is a result like any other: its correlation is 0, not NaN and not a warning.
@@ -58,6 +58,19 @@ METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "pearson": pearson,
     "spearman": spearman,
 }
+
+
+def top5(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Share of rows whose class is among the five likeliest, of predictions [n, classes].
+
+    Of classes with equal predictions the one of the lower id counts as likelier.
+    """
+    likeliest = np.argsort(-predictions, axis=1, kind="stable")[:, :5]
+    return 100.0 * float((likeliest == labels[:, None]).any(axis=1).mean())
+
+
+RANKED_METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {"top5": top5}
+"""Metrics that look at all of a row's predictions [n, classes], not at the class they come to."""
 
 
 def mean_of(expression: str, scores: Mapping[str, float]) -> float:

@@ -1,4 +1,4 @@
-"""What a task is: nine GLUE tasks and three out-of-domain sets, their columns, labels and scores.
+"""What a task is: nine GLUE tasks, three out-of-domain sets and images, their columns, labels and scores.
 
 The data stage of a training step starts here. Whatever the source of the rows, the columns, the
 class order and the metrics are the ones written below: they follow the Hugging Face Hub's copy of
@@ -9,13 +9,15 @@ classification task without classes; tasks whose answer is another thing say so 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from limbeck.data.metrics import METRICS, mean_of
+from limbeck.data.cifar_names import CIFAR10, CIFAR100
+from limbeck.data.metrics import METRICS, RANKED_METRICS, mean_of
 from limbeck.errors import LimbeckError, unknown
-from limbeck.kinds import MASKED, SENTENCE, SPANS, TOKENS, Kind, get_kind
+from limbeck.kinds import IMAGE, MASKED, SENTENCE, SPANS, TOKENS, Kind, get_kind
+from limbeck.vision import Normalisation
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,28 @@ class HubSource:
 
 
 @dataclass(frozen=True)
+class Pictures:
+    """What is known of a task's images.
+
+    `side`: height and width in pixels, where no checkpoint's image processor says otherwise.
+    `flip`: whether a mirror image is of the same class.
+    """
+
+    side: int = 32
+    normalisation: Normalisation = field(default_factory=Normalisation)
+    flip: bool = False
+
+
+@dataclass(frozen=True)
 class Task:
-    """One task: text in, a class or a number out.
+    """One task: text or an image in, a class or a number out.
 
     `labels` holds the class names in id order, none for regression. `primary` is the score that
     selects checkpoints: a metric, or metrics joined by "+" for their mean. `out_of_domain` names
     the task a student of this one is also scored on, `label_column` the column every loaded split
-    carries its class id or number in, `kind` what the answer is (`limbeck.kinds`).
+    carries its class id or number in, `kind` what the answer is (`limbeck.kinds`). `text_columns` of
+    an image task is the image's column. `dev_is_test`: the published test split is what every epoch
+    is scored on, as the papers of that task do.
     """
 
     name: str
@@ -51,6 +68,8 @@ class Task:
     hub: HubSource | None = None
     test_is_labelled: bool = False
     kind: Kind = SENTENCE
+    pictures: Pictures = field(default_factory=Pictures)
+    dev_is_test: bool = False
 
     @property
     def regression(self) -> bool:
@@ -88,7 +107,12 @@ class Task:
         else:
             predicted = predictions.argmax(axis=1)
             labels = labels.astype(np.int64)
-        scores = {name: METRICS[name](predicted, labels) for name in self.metrics}
+        scores = {
+            name: METRICS[name](predicted, labels)
+            if name in METRICS
+            else RANKED_METRICS[name](predictions, labels)
+            for name in self.metrics
+        }
         return scores | {"primary": mean_of(self.primary, scores)}
 
     def _check(self, predictions: np.ndarray, labels: np.ndarray) -> None:
@@ -117,7 +141,8 @@ def as_kind(task: Task, kind: str | None) -> Task:
     if kind is None or kind == task.kind.name:
         return task
     wanted = get_kind(kind)
-    if not (task.kind.has_classes and wanted.has_classes):
+    same_input = task.kind.reads is wanted.reads
+    if not (task.kind.has_classes and wanted.has_classes and same_input):
         raise LimbeckError(
             f"kind: task {task.name!r} is of kind {task.kind.name}, not {kind}",
             "leave kind out; classification tasks can also be read as kind text",
@@ -216,7 +241,34 @@ def _beyond_glue() -> Iterable[Task]:
     )  # fmt: skip
 
 
-TASKS: dict[str, Task] = {task.name: task for task in (*_all_tasks(), *_beyond_glue())}
+def image_metrics(classes: int) -> tuple[str, ...]:
+    """Accuracy, and top-5 accuracy where it can be missed."""
+    return ("accuracy", "top5") if classes > 5 else ("accuracy",)
+
+
+def _images() -> Iterable[Task]:
+    # Means and deviations of the training images.
+    yield Task(
+        "cifar100", "CIFAR-100", ("image",), CIFAR100, image_metrics(100), "accuracy", kind=IMAGE,
+        hub=HubSource("uoft-cs/cifar100", "cifar100", ("img",), "fine_label"), dev_is_test=True,
+        pictures=Pictures(
+            32, Normalisation((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)), flip=True
+        ),
+    )  # fmt: skip
+    yield Task(
+        "cifar10", "CIFAR-10", ("image",), CIFAR10, image_metrics(10), "accuracy", kind=IMAGE,
+        hub=HubSource("uoft-cs/cifar10", "plain_text", ("img",)), dev_is_test=True,
+        pictures=Pictures(
+            32, Normalisation((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)), flip=True
+        ),
+    )  # fmt: skip
+    yield Task(
+        "digits", "Digits", ("image",), tuple("0123456789"), image_metrics(10), "accuracy",
+        kind=IMAGE, pictures=Pictures(8),
+    )  # fmt: skip
+
+
+TASKS: dict[str, Task] = {task.name: task for task in (*_all_tasks(), *_beyond_glue(), *_images())}
 
 # MNLI's three classes fold into SciTail's two; the other pairs differ in their names alone.
 _PROJECTIONS: dict[tuple[str, str], dict[str, str]] = {

@@ -31,7 +31,8 @@ def training_arguments(
         learning_rate=recipe.lr,
         weight_decay=recipe.weight_decay,
         warmup_steps=recipe.warmup,
-        lr_scheduler_type=recipe.lr_schedule,
+        # A rate in steps is `Optimisation`'s.
+        lr_scheduler_type="constant" if recipe.lr_schedule == "step" else recipe.lr_schedule,
         max_grad_norm=recipe.max_grad_norm,
         bf16=recipe.precision == "bf16",
         # bf16 on a processor has to be asked for by this name.

@@ -22,6 +22,7 @@ from limbeck.engine import checkpoints
 from limbeck.engine.adaptive import LearnWhomToDraw
 from limbeck.engine.callbacks import EpochEntries, stop_if_not_finite
 from limbeck.engine.distiller import Distiller
+from limbeck.engine.optimisation import Optimisation
 from limbeck.engine.progress import Progress
 from limbeck.errors import LimbeckError
 from limbeck.kinds import Kind, kind_of
@@ -53,10 +54,11 @@ class DistillationTrainer(Trainer):
         curriculum: with `objectives`: when each layer learns.
         mixup: with `objectives`: mix the inputs of both models.
         holdout: rows on which a team that learns whom to draw sees its progress.
-        group_by_length: batch examples of similar length; they need an `input_ids` column.
+        group_by_length: batch examples of similar length; text needs an `input_ids` column.
         compile: run training passes of student and teacher as compiled graphs.
         compact: hand `compute_metrics` and `predict` what the kind's scores need in place of the
             logits, which are as large as a vocabulary for some kinds.
+        optimisation: optimiser and schedule where the Trainer's own arguments do not reach.
         **kwargs: as for `Trainer`.
 
     `trainer.student` is the student; `save_model` writes it by `save_pretrained`. Checkpoints also
@@ -80,6 +82,7 @@ class DistillationTrainer(Trainer):
         group_by_length: bool = False,
         compile: bool = False,
         compact: bool = False,
+        optimisation: Optimisation | None = None,
         **kwargs: Any,
     ) -> None:
         self.student = model
@@ -109,6 +112,9 @@ class DistillationTrainer(Trainer):
         )
         if self.teacher is not None and compile:
             self.teacher.compile()
+        self.optimisation = optimisation or Optimisation()
+        if args is not None and "optimizer_cls_and_kwargs" not in kwargs:
+            kwargs["optimizer_cls_and_kwargs"] = self.optimisation.optimizer(args.learning_rate)
         super().__init__(distiller, args, **kwargs)
         # The objectives average over a batch themselves; a model that takes `num_items_in_batch`
         # would switch off the division by the accumulation factor.
@@ -193,7 +199,7 @@ class DistillationTrainer(Trainer):
             outputs = model(**inputs)
             return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
         moment = self.moment_of(self.state.global_step)
-        # A collator of limbeck's hides other words of masked text in every epoch.
+        # A collator of limbeck's hides other words, or shows other views, in every epoch.
         if isinstance(self.data_collator, Collator):
             inputs = self.data_collator.for_epoch(inputs, seed=moment.seed, epoch=moment.epoch)
         mixture = self._mixture(inputs, moment)
@@ -252,7 +258,7 @@ class DistillationTrainer(Trainer):
         self._order = EpochSampler(
             dataset,
             self.args.seed,
-            lengths=_lengths(dataset) if self.group_by_length else None,
+            lengths=self.kind.reads.lengths(dataset) if self.group_by_length else None,
             batch_size=self.args.train_batch_size * self.args.gradient_accumulation_steps,
         )
         return self._order
@@ -260,6 +266,26 @@ class DistillationTrainer(Trainer):
     def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler | None:
         rows = cast(Sized, eval_dataset)
         return SequentialSampler(rows) if self.args.world_size <= 1 else None
+
+    # ---- the optimiser ----
+
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """Which weights decay: under SGD all of them, otherwise no bias and no normalisation."""
+        if self.optimisation.decays_all:
+            return [name for name, _ in model.named_parameters()]
+        return super().get_decay_parameter_names(model)
+
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
+    ) -> Any:
+        """The Trainer's own, or one that falls in steps."""
+        if self.lr_scheduler is None and self.optimisation.milestones:
+            self.lr_scheduler = self.optimisation.schedule(
+                optimizer or self.optimizer,
+                warmup=self.args.get_warmup_steps(num_training_steps),
+                steps=num_training_steps,
+            )
+        return super().create_scheduler(num_training_steps, optimizer)
 
     # ---- checkpoints and the shipped student ----
 
@@ -279,7 +305,7 @@ class DistillationTrainer(Trainer):
             checkpoints.load_weights(best, self.distiller)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Write the student, and its tokenizer, by `save_pretrained`.
+        """Write the student, and its tokenizer or image processor, by `save_pretrained`.
 
         Inside a checkpoint: the whole wrapper and the progress.
         """
@@ -339,15 +365,6 @@ def index_bound(rows: Any) -> int:
     if "index" not in (getattr(rows, "column_names", None) or ()) or not len(rows):
         return 0
     return max(rows["index"]) + 1
-
-
-def _lengths(dataset: Any) -> list[int]:
-    if "input_ids" not in getattr(dataset, "column_names", ()):
-        raise LimbeckError(
-            "group_by_length: the training examples have no input_ids column to measure",
-            "pass a tokenised datasets.Dataset, or leave group_by_length out",
-        )
-    return [len(row) for row in dataset["input_ids"]]
 
 
 def _recipe(method: str | Path | Recipe) -> Recipe:

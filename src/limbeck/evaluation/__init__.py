@@ -13,6 +13,8 @@ from limbeck.evaluation.compare import (
 from limbeck.evaluation.facts import model_facts
 from limbeck.evaluation.measure import (
     ParameterCount,
+    Pixels,
+    Size,
     count_parameters,
     flops_per_example,
     latencies,
@@ -23,6 +25,8 @@ from limbeck.evaluation.measure import (
 __all__ = [
     "Comparison",
     "ParameterCount",
+    "Pixels",
+    "Size",
     "count_parameters",
     "flops_per_example",
     "holm",

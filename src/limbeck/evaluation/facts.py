@@ -8,26 +8,29 @@ from __future__ import annotations
 
 from transformers import PreTrainedModel
 
-from limbeck.capture import hidden_size, number_of_heads, number_of_layers
-from limbeck.evaluation.measure import count_parameters, flops_per_example
+from limbeck.capture import hidden_size, number_of_heads, number_of_layers, stack_names
+from limbeck.evaluation.measure import Size, count_parameters, flops_per_example
 from limbeck.records import Latency, ModelFacts
 
 
 def model_facts(
-    model: PreTrainedModel, tokens: int, *, latency_ms: Latency | None = None
+    model: PreTrainedModel, tokens: Size, *, latency_ms: Latency | None = None
 ) -> ModelFacts:
-    """Parameters, layers, width, heads and the FLOPs of one example of `tokens` tokens.
+    """Parameters, layers, width, heads and the FLOPs of one example of that size.
+
+    A net without layers over tokens has no number of layers, width and heads here.
 
     Latency is passed in, because models that are compared have to be timed in turns
     (`measure.latencies`). Raises LimbeckError when the model cannot read that many tokens.
     """
     count = count_parameters(model)
+    inside = bool(stack_names(model))
     return ModelFacts(
         parameters=count.total,
         embedding_parameters=count.embedding,
-        layers=number_of_layers(model),
-        hidden_size=hidden_size(model),
-        heads=number_of_heads(model),
+        layers=number_of_layers(model) if inside else None,
+        hidden_size=hidden_size(model) if inside else None,
+        heads=number_of_heads(model) if inside else None,
         flops_per_example=flops_per_example(model, tokens),
         latency_ms=latency_ms,
     )

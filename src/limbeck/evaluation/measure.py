@@ -22,6 +22,17 @@ from limbeck.errors import LimbeckError
 from limbeck.records import Latency
 
 
+class Pixels(NamedTuple):
+    """Size of an image."""
+
+    height: int
+    width: int
+
+
+Size = int | Pixels
+"""Of one example: tokens of a text, or pixels of an image."""
+
+
 class ParameterCount(NamedTuple):
     """Numbers of parameters; a tensor shared by several modules counts once."""
 
@@ -46,21 +57,23 @@ def count_parameters(model: nn.Module) -> ParameterCount:
 
 
 def random_inputs(
-    model: PreTrainedModel, tokens: int, batch_size: int = 1, seed: int = 0
+    model: PreTrainedModel, tokens: Size, batch_size: int = 1, seed: int = 0
 ) -> dict[str, Tensor]:
     """A batch that the model's config alone makes possible: ids and mask (B, N), or pixels.
 
     Every row has `tokens` real tokens. An end-of-sequence id, where the config names one, stands
     last and nowhere else, as the classification heads of T5 and BART demand. Models that generate
-    with an encoder and a decoder get one target token. Vision models ignore `tokens`.
+    with an encoder and a decoder get one target token. Vision models read an image of that size, or
+    of their configuration's where `tokens` is a number.
     """
     generator = torch.Generator().manual_seed(seed)
     config = model.config.get_text_config() if _reads_text(model) else model.config
     if not _reads_text(model):
-        size = config.image_size
+        size = tokens if isinstance(tokens, Pixels) else config.image_size
         height, width = (size, size) if isinstance(size, int) else size
         pixels = torch.randn(batch_size, config.num_channels, height, width, generator=generator)
         return {model.main_input_name: pixels.to(model.device, model.dtype)}
+    assert isinstance(tokens, int)
     end = getattr(config, "eos_token_id", None)
     end = end[0] if isinstance(end, list | tuple) else end
     usable = torch.arange(config.vocab_size)
@@ -77,8 +90,8 @@ def random_inputs(
     return {name: tensor.to(model.device) for name, tensor in batch.items()}
 
 
-def flops_per_example(model: PreTrainedModel, tokens: int) -> int:
-    """FLOPs of one forward pass over one example of `tokens` tokens; a multiply-add counts 2.
+def flops_per_example(model: PreTrainedModel, tokens: Size) -> int:
+    """FLOPs of one forward pass over one example of that size; a multiply-add counts 2.
 
     Matrix products and convolutions are counted, attention's two products included and in full
     also where a causal mask makes half of them idle; element-wise work is not. Raises LimbeckError
@@ -95,7 +108,7 @@ def flops_per_example(model: PreTrainedModel, tokens: int) -> int:
 
 def latency(
     model: PreTrainedModel,
-    tokens: int,
+    tokens: Size,
     batch_size: int = 1,
     *,
     repeats: int = 30,
@@ -111,7 +124,7 @@ def latency(
 
 def latencies(
     models: Mapping[str, PreTrainedModel],
-    tokens: int,
+    tokens: Size,
     batch_size: int = 1,
     *,
     repeats: int = 30,
@@ -140,7 +153,7 @@ def latencies(
             median=statistics.median(values),
             spread=_quartile_distance(values),
             batch_size=batch_size,
-            tokens=tokens,
+            tokens=tokens if isinstance(tokens, int) else None,
             repeats=repeats,
             threads=torch.get_num_threads(),
             device=str(models[name].device),
@@ -150,7 +163,7 @@ def latencies(
 
 
 def _timed(
-    model: PreTrainedModel, inputs: dict[str, Tensor], tokens: int, clock: Callable[[], float]
+    model: PreTrainedModel, inputs: dict[str, Tensor], tokens: Size, clock: Callable[[], float]
 ) -> float:
     _finish(model.device)
     start = clock()
@@ -159,12 +172,12 @@ def _timed(
     return clock() - start
 
 
-def _forward(model: PreTrainedModel, inputs: dict[str, Tensor], tokens: int) -> None:
+def _forward(model: PreTrainedModel, inputs: dict[str, Tensor], tokens: Size) -> None:
     try:
         model(**inputs)
     except (IndexError, RuntimeError) as error:
         limit = getattr(model.config, "max_position_embeddings", None)
-        if limit is None or tokens <= limit - 2:
+        if limit is None or not isinstance(tokens, int) or tokens <= limit - 2:
             raise
         raise LimbeckError(
             f"{type(model).__name__} cannot read {tokens} tokens (it has {limit} positions): "

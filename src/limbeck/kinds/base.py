@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError
 from limbeck.kinds.positions import SoftRule
+from limbeck.kinds.reading import TEXT_READING, Processor, Reading
 
 Rows = dict[str, list[Any]]
 Batch = Mapping[str, Tensor]
@@ -85,10 +86,15 @@ class Kind(ABC):
     """Whether each row is of one class (or has one number)."""
     constant: ClassVar[bool] = False
     """Whether a model answers the same about an example in every epoch, with one row of logits."""
-    redrawn: ClassVar[bool] = False
-    """Whether a model reads other tokens of an example in every epoch."""
+    reads: ClassVar[Reading] = TEXT_READING
+    """What an example is before it is a batch: text, or an image."""
     scoring_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of an encoded split that only `results` reads: they never reach a batch."""
+
+    @property
+    def redrawn(self) -> str:
+        """What of an example is another in every epoch of training, in words; "" for nothing."""
+        return ""
 
     # ---- rows ----
 
@@ -97,10 +103,8 @@ class Kind(ABC):
         """The `datasets` types of the text columns and the label column of a loaded split."""
 
     @abstractmethod
-    def encode(
-        self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
-    ) -> Rows:
-        """Token ids and labels of some rows (which hold `index`), and the column `CUT`.
+    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
+        """What a batch is made of, labels, and the column `CUT`, of some rows (which hold `index`).
 
         Rows without the label column come out without labels.
         """
@@ -116,15 +120,18 @@ class Kind(ABC):
     # ---- batches ----
 
     def pad_labels(
-        self, rows: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, width: int
+        self, rows: list[dict[str, Any]], tokenizer: Processor, width: int
     ) -> dict[str, Tensor]:
         """The columns that no tokenizer pads, taken out of `rows`, as tensors `width` wide."""
         return {}
 
     def draw(
-        self, batch: dict[str, Tensor], tokenizer: PreTrainedTokenizerBase, seed: int, epoch: int
+        self, batch: dict[str, Tensor], tokenizer: Processor, seed: int, epoch: int
     ) -> dict[str, Tensor]:
-        """The batch as it looks in an epoch of training; a function of its arguments alone."""
+        """The batch as it looks in an epoch: training counts from 1, 0 is evaluation.
+
+        A function of its arguments alone.
+        """
         return batch
 
     # ---- losses ----
@@ -154,7 +161,7 @@ class Kind(ABC):
         answers: np.ndarray,
         encoded: Dataset,
         rows: Dataset,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: Processor,
     ) -> Results:
         """Scores of all answers to the encoded split; `rows` is the split before encoding."""
 

@@ -10,19 +10,25 @@ from transformers.models.auto import modeling_auto
 
 from limbeck.errors import LimbeckError, unknown
 from limbeck.kinds.base import Kind
+from limbeck.kinds.image import IMAGE
 from limbeck.kinds.masked import MASKED
 from limbeck.kinds.sentence import SENTENCE
 from limbeck.kinds.spans import SPANS
 from limbeck.kinds.text import TEXT
 from limbeck.kinds.tokens import TOKENS
+from limbeck.vision import CifarNetForImageClassification
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (SENTENCE, TOKENS, SPANS, MASKED, TEXT)}
+KINDS: dict[str, Kind] = {
+    kind.name: kind for kind in (SENTENCE, TOKENS, SPANS, MASKED, TEXT, IMAGE)
+}
 
 # Which classes of transformers are heads of which kind.
 _HEADS: dict[str, Mapping[str, Any]] = {
     "tokens": modeling_auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES,
     "spans": modeling_auto.MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES,
     "masked": modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    "image": modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES
+    | {"cifar_net": CifarNetForImageClassification.__name__},
     "text": modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
 }
 
@@ -35,7 +41,7 @@ def get_kind(name: str) -> Kind:
 
 
 def kind_of(model: PreTrainedModel) -> Kind:
-    """The kind of a model's head; classification, also of images, where it is none of the others.
+    """The kind of a model's head; sentence classification where it is none of the others.
 
     Raises:
         LimbeckError: a multi-label head, which no method here defines.

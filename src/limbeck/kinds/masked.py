@@ -43,7 +43,11 @@ class Masked(LabelledPositions):
     name = "masked"
     summary = "words hidden from a text; scored by the share found, and perplexity"
     auto = AutoModelForMaskedLM
-    redrawn = True
+
+    @property
+    def redrawn(self) -> str:
+        """The hidden words."""
+        return f"the words hidden from a text ({self.name})"
 
     def features(self, task: TaskLike) -> dict[str, Any]:
         """Text alone: it is its own label."""

@@ -27,8 +27,9 @@ from limbeck.kinds.base import (
     TaskLike,
     truncated,
 )
+from limbeck.kinds.classes import constant_class
 from limbeck.kinds.labelled import LabelledPositions
-from limbeck.kinds.sentence import SENTENCE, constant_class
+from limbeck.kinds.sentence import SENTENCE
 from limbeck.kinds.tokens import padded_labels
 
 # Longer than any class name of GLUE; a batch with longer targets generates as far as they go.

@@ -189,8 +189,22 @@ def _refused_name(name: str) -> Problem:
     return Problem(f"objectives.{name}: a term cannot have this name", "choose another")
 
 
+def _need_layers(setting: str, shape: Shape) -> None:
+    """Raise LimbeckError for a term that looks inside a net whose inside cannot be looked at."""
+    without = [side for side in ("student", "teacher") if getattr(shape, side).layers == 0]
+    if without:
+        raise LimbeckError(
+            f"{setting}: it compares layers, and the {' and the '.join(without)} "
+            f"{'has' if len(without) == 1 else 'have'} no layers over tokens, as a convolutional "
+            "net has none",
+            "compare the answers (method kd or kd-soft), or take models such as ViT",
+        )
+
+
 def _build(name: str, spec: TermSpec, shape: Shape) -> Objective:
     setting = f"objectives.{name}"
+    if not isinstance(spec, HardSpec | SoftSpec | ErrorWeightedSpec):
+        _need_layers(setting, shape)
     match spec:
         case HardSpec():
             return HardLabel(spec, shape)

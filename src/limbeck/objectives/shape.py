@@ -23,7 +23,10 @@ from limbeck.kinds import SENTENCE, Kind
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Depth, width and attention heads of one model's main stack, and of each by name."""
+    """Depth, width and attention heads of one model's main stack, and of each by name.
+
+    All 0 of a net that has no layers over tokens, such as a convolutional one.
+    """
 
     layers: int
     width: int
@@ -35,6 +38,8 @@ class ModelShape:
     def of(cls, model: PreTrainedModel) -> ModelShape:
         """Read off a model."""
         stacks = {name: cls._stack_of(model, name) for name in stack_names(model)}
+        if not stacks:
+            return cls(0, 0, 0)
         main = stacks["main"]
         return cls(main.layers, main.width, main.heads, main.causal, stacks)
 

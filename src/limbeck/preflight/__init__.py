@@ -8,6 +8,7 @@ from limbeck.preflight.checking import Method, TeacherSide, check
 from limbeck.preflight.conditions import check_conditions
 from limbeck.preflight.data import check_columns, check_ids, check_truncation, check_values
 from limbeck.preflight.influence import check_influence, check_weights
+from limbeck.preflight.inputs import INPUT_CHECKS
 from limbeck.preflight.models import (
     check_labels,
     check_positions,
@@ -31,6 +32,7 @@ from limbeck.preflight.scores import (
 from limbeck.preflight.showing import errors_of, render, show
 
 __all__ = [
+    "INPUT_CHECKS",
     "Answers",
     "Method",
     "TeacherScore",

@@ -13,20 +13,16 @@ from types import MappingProxyType
 
 from datasets import Dataset
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from limbeck.capture import Request
 from limbeck.data import Task
 from limbeck.errors import LimbeckError, Problem
+from limbeck.kinds import Processor
 from limbeck.preflight.data import check_columns, check_ids, check_truncation, check_values
 from limbeck.preflight.influence import Terms, check_influence, check_weights
-from limbeck.preflight.models import (
-    check_labels,
-    check_positions,
-    check_request,
-    check_tokenizers,
-    check_vocabulary,
-)
+from limbeck.preflight.inputs import INPUT_CHECKS
+from limbeck.preflight.models import check_labels, check_request
 from limbeck.preflight.output import check_output
 from limbeck.preflight.scores import (
     ask_teacher,
@@ -37,15 +33,13 @@ from limbeck.preflight.scores import (
 )
 from limbeck.preflight.showing import errors_of
 
-_SAMPLE_TEXTS = 64
-
 
 @dataclass(frozen=True)
 class TeacherSide:
     """The teacher as pre-flight sees it. `path` is where a record of its scores may lie."""
 
     model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Processor
     path: str | Path | None = None
 
 
@@ -70,7 +64,7 @@ def check(
     task: Task,
     rows: Mapping[str, Dataset],
     student: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Processor,
     max_length: int,
     teachers: Mapping[str, TeacherSide] = MappingProxyType({}),
     method: Method | None = None,
@@ -79,8 +73,8 @@ def check(
 ) -> list[Problem]:
     """Everything wrong or suspicious about a run, before its first step, each with its fix.
 
-    `rows`: the loaded splits with text. `tokenizer`: the student's. `teachers`: by what messages
-    call them. `truncated`: the counts of
+    `rows`: the loaded splits. `tokenizer`: the student's, of images its image processor.
+    `teachers`: by what messages call them. `truncated`: the counts of
     `encode`, by split. Weights, gradients, random state and buffers are left as they were.
     """
     method = method or Method()
@@ -91,9 +85,11 @@ def check(
     if errors_of(in_data):
         return problems
     problems += check_truncation(task, rows, truncated or {}, tokenizer, max_length)
-    texts = task.kind.texts(task, rows["train"][:_SAMPLE_TEXTS])[0]
+    checks = INPUT_CHECKS[task.kind.reads.name]
     for side, teacher in teachers.items():
-        in_tokenizers = check_tokenizers(teacher.tokenizer, tokenizer, texts, side=side)
+        in_tokenizers = checks.processors(
+            task, rows["train"], teacher.tokenizer, tokenizer, side=side
+        )
         problems += in_tokenizers
         if not errors_of(in_models + in_tokenizers):
             problems += _check_score(task, rows[task.dev_splits[0]], side, teacher, max_length)
@@ -117,7 +113,7 @@ def _check_data(task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
 def _check_models(
     task: Task,
     student: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Processor,
     max_length: int,
     teachers: Mapping[str, TeacherSide],
     method: Method,
@@ -129,8 +125,8 @@ def _check_models(
         in_labels = check_labels(side, model.config, task)
         # A teacher's names that merely prove nothing are settled by its answers, in _check_score.
         problems += errors_of(in_labels) if side in teachers else in_labels
-        problems += check_vocabulary(side, model, own_tokenizer)
-        problems += check_positions(side, model, max_length)
+        checks = INPUT_CHECKS[task.kind.reads.name]
+        problems += checks.model(side, model, own_tokenizer, max_length)
         problems += check_request(side, model, method.requests.get(side, Request()))
     return problems
 

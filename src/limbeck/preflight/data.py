@@ -49,14 +49,14 @@ def check_columns(task: Task, rows: Mapping[str, Dataset], needed: Sequence[str]
 
 
 def check_values(task: Task, split: str, dataset: Dataset) -> list[Problem]:
-    """Rows without text or without a label the task knows."""
+    """Rows without text (or picture) or without a label the task knows."""
     problems = []
     for column in task.text_columns:
-        blank = sum(1 for text in dataset[column][:] if not _holds_text(text))
+        blank = sum(1 for value in dataset[column][:] if task.kind.reads.is_blank(value))
         if blank:
             problems.append(
                 Problem(
-                    f"{split}: {blank} of {len(dataset)} rows have no text in {column!r}",
+                    f"{split}: {blank} of {len(dataset)} rows have no {task.kind.reads.noun} in {column!r}",
                     "remove those rows, or check text_columns",
                     "warning",
                 )
@@ -97,13 +97,6 @@ def check_values(task: Task, split: str, dataset: Dataset) -> list[Problem]:
             )
         )
     return problems
-
-
-def _holds_text(value: object) -> bool:
-    """Whether a text, or a list of words, says anything."""
-    return any(
-        isinstance(t, str) and t.strip() for t in (value if isinstance(value, list) else [value])
-    )
 
 
 def check_ids(split: str, dataset: Dataset, column: str = "index") -> list[Problem]:

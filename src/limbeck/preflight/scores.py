@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from datasets import Dataset
 from scipy.optimize import linear_sum_assignment
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from limbeck.capture import Request
 from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem
-from limbeck.kinds import as_array, join
+from limbeck.kinds import Processor, as_array, join
 from limbeck.teachers import Teacher
 
 _SAMPLE = 512
@@ -107,7 +107,7 @@ class Answers:
 def ask_teacher(
     task: Task,
     teacher: PreTrainedModel | Teacher,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Processor,
     dev: Dataset,
     max_length: int,
     *,

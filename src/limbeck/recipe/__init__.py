@@ -13,14 +13,15 @@ import yaml
 
 from limbeck.catalog import available, find
 from limbeck.data import TASKS, Conditions
-from limbeck.recipe.fields import FirstStage, RecipeFields, StudentSpec
+from limbeck.recipe.fields import FirstStage, ImageSpec, StudentSpec
 from limbeck.recipe.load import check, read_raw
+from limbeck.recipe.optimisation import OptimisationKeys
 from limbeck.recipe.stages import Stage, stages_of
 
-__all__ = ["FirstStage", "Recipe", "Stage", "StudentSpec", "available", "find"]
+__all__ = ["FirstStage", "ImageSpec", "Recipe", "Stage", "StudentSpec", "available", "find"]
 
 
-class Recipe(RecipeFields):
+class Recipe(OptimisationKeys):
     """A checked recipe. `Recipe.load("rail-kd-l", teacher="runs/t", task="mrpc")`."""
 
     @classmethod

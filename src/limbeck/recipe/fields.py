@@ -27,8 +27,8 @@ class StudentSpec(BaseModel):
     init: str = Field(
         "teacher",
         description="teacher (its layers), a checkpoint's folder or Hub name, a shape "
-        "(bert-8-128-2 from the Hub, bert-8-128-2:random, pocket, pocket-4-32-2), or fresh (the "
-        "teacher's configuration, random weights)",
+        "(bert-8-128-2 from the Hub, bert-8-128-2:random, pocket, pocket-4-32-2; for images "
+        "resnet-20, resnet-8x4, wrn-40-2, …), or fresh (the teacher's configuration, random weights)",
     )
     tokenizer: str | None = Field(
         None,
@@ -48,7 +48,30 @@ class StudentSpec(BaseModel):
     )
 
 
-LrSchedule = Literal["linear", "cosine", "constant_with_warmup"]
+class ImageSpec(BaseModel):
+    """How pictures are read, in training and everywhere else."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    size: int | None = Field(
+        None,
+        gt=3,
+        description="height and width in pixels; the checkpoint's, or the task's, if left out",
+    )
+    crop: int | None = Field(
+        None,
+        ge=0,
+        description="training: cut a random window out of the image with a black border of so many "
+        "pixels; an eighth of its height if left out; 0: none",
+    )
+    flip: bool | None = Field(
+        None,
+        description="training: mirror every other image; if left out, where the task is known to "
+        "bear it (CIFAR)",
+    )
+
+
+LrSchedule = Literal["linear", "cosine", "constant_with_warmup", "step"]
 
 
 class FirstStage(BaseModel):
@@ -70,7 +93,7 @@ class FirstStage(BaseModel):
     accumulation: int | None = Field(None, gt=0, description="forward passes of one step")
     lr_schedule: LrSchedule | None = Field(None, description="course of the learning rate")
     warmup: float | None = Field(None, ge=0, lt=1, description="share of steps with a rising rate")
-    weight_decay: float | None = Field(None, ge=0, description="AdamW's decoupled weight decay")
+    weight_decay: float | None = Field(None, ge=0, description="decay of the weights")
 
     task: str | None = Field(
         None, description="supplementary task: this stage reads its text and ignores its labels"
@@ -110,18 +133,24 @@ class RecipeFields(BaseModel):
     )
     team: TeamSpec | None = Field(None, description="how several teachers teach")
     task: str | None = Field(None, description="GLUE task, or a name for your own data")
-    data: str = Field("hub", description="hub, a GLUE folder, pocket, or your own file")
+    data: str = Field(
+        "hub",
+        description="hub, a GLUE folder, pocket, digits, or your own file or folder of images",
+    )
     text_columns: list[str] | None = Field(
         None, description="your own data: one or two text columns"
     )
     label_column: str | None = Field(None, description="your own data: the label's column")
-    kind: Literal["sentence", "tokens", "spans", "masked", "text"] | None = Field(
+    kind: Literal["sentence", "tokens", "spans", "masked", "text", "image"] | None = Field(
         None,
         description="what is answered: sentence (a class or number, the default for your own data), "
         "tokens (a tag for each word), spans (part of a context), masked (hidden words), text "
-        "(classes as generated words)",
+        "(classes as generated words), image (a class for a picture)",
     )
     max_length: int = Field(128, gt=2, description="longest input, in tokens")
+    images: ImageSpec | None = Field(
+        None, description="size of images, and how training crops and mirrors them"
+    )
     train_rows: int | None = Field(
         None, gt=0, description="use N training rows, drawn with train_rows_seed"
     )
@@ -164,17 +193,36 @@ class RecipeFields(BaseModel):
     max_steps: int | None = Field(
         None, gt=0, description="optimisation steps at most; overrides epochs"
     )
-    lr: Number = Field(5e-5, gt=0, description="peak learning rate of AdamW")
+    optimizer: Literal["adamw", "sgd"] = Field("adamw", description="what makes a step")
+    lr: Number = Field(5e-5, gt=0, description="peak learning rate")
     batch_size: int = Field(32, gt=0, description="examples in a forward pass")
     accumulation: int = Field(
         1, gt=0, description="forward passes whose gradients make one optimisation step"
     )
-    weight_decay: float = Field(0.0, ge=0, description="AdamW's decoupled weight decay")
+    weight_decay: float = Field(
+        0.0,
+        ge=0,
+        description="AdamW: decoupled, of weights that are no bias or normalisation; sgd: of all",
+    )
+    momentum: float | None = Field(
+        None, ge=0, lt=1, description="sgd: share of the last step kept; .9 if left out"
+    )
+    nesterov: bool = Field(False, description="sgd: Nesterov's momentum")
     warmup: float = Field(0.1, ge=0, lt=1, description="share of steps with a rising rate")
     lr_schedule: LrSchedule = Field(
         "linear", description="course of the learning rate after warm-up"
     )
-    max_grad_norm: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
+    lr_milestones: list[Number] | None = Field(
+        None,
+        description="step: after which epochs, or (below 1) shares of the run, the rate falls; "
+        "[5/8, 3/4, 7/8] if left out",
+    )
+    lr_decay: Number | None = Field(
+        None, gt=0, lt=1, description="step: what the rate is multiplied by; .1 if left out"
+    )
+    max_grad_norm: float = Field(
+        1.0, ge=0, description="gradients are clipped to this norm; 0: not at all"
+    )
     precision: Precision = Field(
         "fp32",
         description="type of matrix products: fp32, bf16, or auto (bf16 where the device has it); "

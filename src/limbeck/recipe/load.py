@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from limbeck import catalog
 from limbeck.augment import AugmentSpec
 from limbeck.data import CorpusSpec
+from limbeck.data.load import DIGITS
 from limbeck.data.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER
 from limbeck.data.pocket.vocabulary import MAX_LENGTH
 from limbeck.errors import LimbeckError, Problem, unknown
@@ -23,12 +24,14 @@ from limbeck.mapping import MappingSpec
 from limbeck.mixup import MixupSpec
 from limbeck.objectives import SPECS, CurriculumSpec, LayerSpec
 from limbeck.projections import ProjectSpec
-from limbeck.recipe.fields import FirstStage, RecipeFields, StudentSpec
+from limbeck.recipe.fields import FirstStage, ImageSpec, RecipeFields, StudentSpec
+from limbeck.recipe.optimisation import optimisation_problems
 from limbeck.recipe.stages import stage_problems
 from limbeck.recipe.team import team_problems
 from limbeck.schedules import Ramp
 from limbeck.students import starts_random
 from limbeck.teams import USES
+from limbeck.vision import SHAPES
 
 
 def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, Any]:
@@ -51,6 +54,7 @@ def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, A
         _set(raw, key, value)
     raw = {key: value for key, value in raw.items() if value is not None}
     _fill_pocket(raw)
+    _fill_images(raw)
     raw.setdefault("objectives", {})
     _drop_removed_terms(raw)
     _drop_removed_terms(raw.get("first_stage"))
@@ -73,6 +77,30 @@ def _fill_pocket(raw: dict[str, Any]) -> None:
     if raw.get("data") == "pocket":
         for key, value in known.items():
             raw.setdefault(key, value)
+
+
+def _fill_images(raw: dict[str, Any]) -> None:
+    """Named nets bring the settings they are published with; whatever else is set wins."""
+    if raw.get("data") == DIGITS:
+        raw.setdefault("task", DIGITS)
+    student = raw.get("student")
+    if isinstance(student, dict) and student.get("init") in SHAPES:
+        epochs = {"epochs": _SMALL_SET_EPOCHS} if raw.get("data") == DIGITS else {}
+        stepped = {} if "lr_schedule" in raw else {"lr_schedule": "step", "warmup": 0.0}
+        for key, value in (_NET_SETTINGS | epochs | stepped).items():
+            raw.setdefault(key, value)
+
+
+# SKDBERT's Appendix B, after CRD.
+_NET_SETTINGS: dict[str, Any] = {
+    "optimizer": "sgd",
+    "lr": 0.05,
+    "weight_decay": 5e-4,
+    "batch_size": 64,
+    "epochs": 240,
+    "max_grad_norm": 0.0,
+}
+_SMALL_SET_EPOCHS = 30
 
 
 def _for_pocket(base: dict[str, Any], own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -173,6 +201,7 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
         problems.append(Problem("objectives: none are given", "add one, or name a `method`"))
     if recipe is not None:
         problems += stage_problems(recipe) + team_problems(recipe)
+        problems += optimisation_problems(recipe)
     if problems:
         raise LimbeckError(problems)
     return recipe
@@ -223,6 +252,7 @@ _INSIDE: dict[str, type[BaseModel]] = {
     "mixup": MixupSpec,
     **USES,
     "augment": AugmentSpec,
+    "images": ImageSpec,
     **SPECS,
 }
 

@@ -69,7 +69,7 @@ class StageFacts(_Part):
 
 
 class Best(_Part):
-    """The epoch of the last stage whose weights were kept, and its primary dev score."""
+    """An epoch of the last stage, and its primary dev score."""
 
     epoch: int
     primary: float | None = None
@@ -191,6 +191,9 @@ class Record(_Part):
     epochs: list[Epoch] = Field(default_factory=list)
     stages: list[StageFacts] = Field(default_factory=list)
     best: Best | None = None
+    """The epoch whose weights were kept."""
+    last: Best | None = None
+    """The epoch the run ended with."""
     scores: dict[str, Numbers] = Field(default_factory=dict)
     """Split or out-of-domain task → metric → score."""
     student: ModelFacts = Field(default_factory=ModelFacts)

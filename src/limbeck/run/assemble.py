@@ -10,12 +10,13 @@ from functools import partial
 
 import numpy as np
 from datasets import Dataset, DatasetDict
-from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import EvalPrediction, PreTrainedModel
 
 from limbeck.augment import Augmenter
 from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.kinds import Results
+from limbeck.evaluation import Pixels, Size
+from limbeck.kinds import Processor, Results
 from limbeck.objectives import SoftSpec
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.augmenting import augmented, load_augmenter
@@ -27,10 +28,11 @@ from limbeck.run.named import (
     named_teachers,
 )
 from limbeck.run.rows import Rows, load_rows, stage_rows
-from limbeck.run.start import Start, start_of
-from limbeck.students import build_student, load_model, read_tokenizer
+from limbeck.run.start import Start, processor_of, start_of
+from limbeck.students import build_student, load_model
 from limbeck.teachers import Teacher
 from limbeck.teams import DrawSpec, Team
+from limbeck.vision import side_of
 
 
 @dataclass
@@ -39,7 +41,8 @@ class Assembly:
 
     task: Task
     rows: DatasetDict
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Processor
+    """Of images the image processor."""
     student: PreTrainedModel
     live_teacher: Teacher | Team | None
     named: list[Named] = field(default_factory=list)
@@ -50,7 +53,7 @@ class Assembly:
     truncated: dict[str, int] = field(default_factory=dict)
     first_rows: Rows | None = None
     first_teacher: Teacher | None = None
-    first_teacher_tokenizer: PreTrainedTokenizerBase | None = None
+    first_teacher_tokenizer: Processor | None = None
     augmenter: Augmenter | None = None
     """What is to make copies of the training rows."""
     copied: bool = False
@@ -111,9 +114,12 @@ class Assembly:
             self.task, answers, self.encoded[split], self.rows[split], self.tokenizer
         )
 
-    def mean_tokens(self) -> int:
-        """Mean length of a dev example, the length FLOPs and latency are measured at."""
-        return max(round(float(np.mean([len(ids) for ids in self.dev["input_ids"]]))), 1)
+    def example_size(self) -> Size:
+        """What FLOPs and latency are measured at: mean tokens of a dev example, or image size."""
+        lengths = self.task.kind.reads.lengths(self.dev)
+        if lengths is None:
+            return Pixels(*side_of(self.tokenizer))
+        return max(round(float(np.mean(lengths))), 1)
 
 
 def assemble(
@@ -174,8 +180,8 @@ def add_copies(recipe: Recipe, assembly: Assembly, *, show: bool = False) -> int
 
 def build_models(
     recipe: Recipe, task: Task, live_teacher: Teacher | None = None
-) -> tuple[list[Named], PreTrainedModel, PreTrainedTokenizerBase]:
-    """The teachers that the recipe names, the student and the student's tokenizer.
+) -> tuple[list[Named], PreTrainedModel, Processor]:
+    """The teachers that the recipe names, the student and what makes its input.
 
     Raises:
         LimbeckError: as `assemble`, but for the rows.
@@ -190,7 +196,9 @@ def build_models(
 def _add_first_stage(recipe: Recipe, stage: Stage, assembly: Assembly, *, progress: bool) -> None:
     """Rows and teacher of a first stage that has its own."""
     if not stage.same_rows:
-        assembly.first_rows = stage_rows(stage, assembly.tokenizer, progress=progress)
+        assembly.first_rows = stage_rows(
+            stage, assembly.tokenizer, assembly.task.kind.reads, progress=progress
+        )
     path = stage.recipe.teacher
     alone = recipe.team is not None and stage.recipe.team is None
     if (path != recipe.teacher or alone) and stage.recipe.needs_teacher:
@@ -203,7 +211,7 @@ def _add_first_stage(recipe: Recipe, stage: Stage, assembly: Assembly, *, progre
         auto = assembly.task.kind.auto
         model = load_model(str(path), head="required" if answers else "optional", auto=auto)
         assembly.first_teacher = Teacher(model, dropout=recipe.teacher_dropout)
-        assembly.first_teacher_tokenizer = read_tokenizer(str(path))
+        assembly.first_teacher_tokenizer = processor_of(recipe, assembly.task, str(path))
 
 
 def _hold_out(recipe: Recipe, assembly: Assembly) -> None:

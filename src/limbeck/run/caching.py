@@ -31,9 +31,10 @@ from limbeck.cache import (
     fingerprint,
     measure,
 )
+from limbeck.capture import token_mask
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
-from limbeck.kinds import TEXT, kind_of
+from limbeck.kinds import TEXT, Kind, kind_of
 from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import Execution
@@ -132,9 +133,15 @@ def _groups(recipe: Recipe, assembly: Assembly) -> list[_Group]:
             built = built or objectives_of(stage, assembly)
             objectives = built.of(place.number)
             wanted = Ask(objectives.ever("teacher"), objectives.differences("teacher").items)
-            reason = _refusal(stage, teacher, objectives)
+            reason = _refusal(stage, teacher, objectives, rows.kind)
             if reason is not None and recipe.cache == "always":
                 raise LimbeckError(f"cache: always, but {reason}", "set cache to auto or never")
+            if isinstance(teacher, RememberingTeacher) and rows.kind.redrawn and rows.kind.constant:
+                raise LimbeckError(
+                    f"live_teacher: it remembers its answers, but {rows.kind.redrawn} are drawn "
+                    "anew in every epoch",
+                    "pass Teacher.load(…), or set images.crop=0 and images.flip=false",
+                )
             if reason is not None or isinstance(teacher, RememberingTeacher):
                 continue
             key = (id(teacher.model), stage.same_rows)
@@ -157,16 +164,17 @@ def _places(stage: Stage, teacher: Teacher | Team | None) -> Iterator[tuple[_Pla
         yield _Place(stage, 0, "", 1.0), teacher
 
 
-def _refusal(stage: Stage, teacher: Teacher, objectives: Objectives) -> str | None:
-    """Why a stage's answers cannot be stored, if they cannot."""
-    kind = kind_of(teacher.model)
+def _refusal(stage: Stage, teacher: Teacher, objectives: Objectives, kind: Kind) -> str | None:
+    """Why a stage's answers about rows of a kind cannot be stored, if they cannot."""
     if stage.recipe.mixup is not None:
         return "the inputs are mixed anew in every step (mixup)"
     if teacher.dropout:
         return "the teacher's dropout is on (teacher_dropout)"
     if kind.redrawn:
-        return f"the words hidden from a text ({kind.name}) are drawn anew in every epoch"
-    if kind is TEXT or any(seen.stack != "main" for seen in objectives.ever("teacher").items):
+        return f"{kind.redrawn} are drawn anew in every epoch"
+    if kind_of(teacher.model) is TEXT or any(
+        seen.stack != "main" for seen in objectives.ever("teacher").items
+    ):
         return "answers of an encoder-decoder are not stored"
     if objectives.sees_padding:
         return f"what stands at padding counts in {', '.join(objectives.sees_padding)}"
@@ -186,7 +194,7 @@ def _answering(
     if agreed(entry is not None) and entry is not None:
         console.print(f"{group.title}: {size(entry.bytes)}, found", highlight=False)
         return CachedTeacher(group.teacher, entry)
-    lengths = _lengths(group.rows)
+    lengths = _lengths(group)
     order = np.argsort(-lengths, kind="stable")
     few = next(_batches(group, order[:: math.ceil(len(order) / _SAMPLE)]))
     estimate = measure(group.teacher, few, group.wanted, lengths, precision=precision)
@@ -292,8 +300,13 @@ def _batches(group: _Group, order: np.ndarray) -> Iterator[dict[str, Tensor]]:
         yield {name: value.to(device) for name, value in group.collator(rows).items()}
 
 
-def _lengths(rows: Dataset) -> np.ndarray:
-    return np.array([len(ids) for ids in rows["input_ids"]])
+def _lengths(group: _Group) -> np.ndarray:
+    """Tokens of each row; as many of every image."""
+    found = group.collator.kind.reads.lengths(group.rows)
+    if found is not None:
+        return np.array(found)
+    mask = token_mask(group.teacher.model, next(_batches(group, np.array([0]))))
+    return np.full(len(group.rows), int(mask.sum()))
 
 
 def _passes(recipe: Recipe, rows: int) -> float:

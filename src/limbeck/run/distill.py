@@ -17,7 +17,13 @@ import numpy as np
 from transformers import PrinterCallback, set_seed
 
 from limbeck.agreement import agreed, is_first, wait_for_all
-from limbeck.engine import DistillationTrainer, Patience, tensorboard, training_arguments
+from limbeck.engine import (
+    DistillationTrainer,
+    Optimisation,
+    Patience,
+    tensorboard,
+    training_arguments,
+)
 from limbeck.engine.callbacks import CheckpointEvery
 from limbeck.engine.display import Display
 from limbeck.kinds import LOWER_IS_BETTER
@@ -203,6 +209,7 @@ def _train(
         compact=True,
         data_collator=assembly.rows_of(stage).collator(assembly.tokenizer),
         processing_class=assembly.tokenizer,
+        optimisation=Optimisation.of(recipe),
         compute_metrics=assembly.compute_metrics,
         callbacks=[display],
     )
@@ -235,6 +242,8 @@ def _finish(
     choose = min if recipe.select_by in LOWER_IS_BETTER else max
     best = choose(trainer.progress.epochs, key=lambda entry: entry["dev"][recipe.select_by])
     record.best = Best(epoch=best["epoch"], primary=best["dev"]["primary"])
+    last = trainer.progress.epochs[-1]
+    record.last = Best(epoch=last["epoch"], primary=last["dev"].get("primary"))
     record.scores = _predict(assembly, trainer, folder)
     record.student, record.teacher = model_facts(assembly)
     add_draws(record)

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformers import AutoTokenizer
-
 from limbeck.data import TASKS, Collator, Task, as_kind, encode, get_task, load_task, project
 from limbeck.errors import LimbeckError, unknown
 from limbeck.recipe import Recipe
@@ -60,7 +58,7 @@ def evaluate(
     chosen = split or (target.evaluation_splits(rows) or tuple(rows))[0]
     if chosen not in rows:
         raise LimbeckError(unknown("split", chosen, list(rows)))
-    tokenizer = AutoTokenizer.from_pretrained(folder.student, trust_remote_code=False)
+    tokenizer = target.kind.reads.load(str(folder.student))
     encoded, _ = encode(rows[chosen], target, tokenizer, recipe.max_length)
     if target.label_column not in rows[chosen].column_names:
         raise LimbeckError(

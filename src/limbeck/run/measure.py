@@ -13,7 +13,7 @@ from limbeck.cache import CachedTeacher
 from limbeck.data import CORPUS
 from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
-from limbeck.evaluation import latencies
+from limbeck.evaluation import Size, latencies
 from limbeck.recipe import Stage
 from limbeck.records import Cost, ModelFacts, Record, StageFacts, TeacherFacts
 from limbeck.run.assemble import Assembly
@@ -32,10 +32,10 @@ def model_facts(assembly: Assembly) -> tuple[ModelFacts, TeacherFacts | None]:
     models: dict[str, PreTrainedModel] = {"student": assembly.student}
     if assembly.teacher is not None:
         models["teacher"] = assembly.teacher
-    tokens = assembly.mean_tokens()
-    times = latencies(models, tokens, batch_size=1)
+    size = assembly.example_size()
+    times = latencies(models, size, batch_size=1)
     facts = {
-        name: evaluation.model_facts(model, tokens, latency_ms=times[name])
+        name: evaluation.model_facts(model, size, latency_ms=times[name])
         for name, model in models.items()
     }
     if assembly.teacher is None:
@@ -107,20 +107,22 @@ def stage_facts(spent: Spent, assembly: Assembly) -> StageFacts:
     """What a stage trained on, and its FLOPs."""
     stage, rows = spent.stage, assembly.rows_of(spent.stage)
     # Text of its own has a length of its own; otherwise the run's, that of its facts.
-    tokens = max(round(rows.mean_tokens), 1) if not stage.same_rows else assembly.mean_tokens()
-    student = _TRAINING_OVER_FORWARD * evaluation.flops_per_example(assembly.student, tokens)
+    size, tokens = assembly.example_size(), rows.mean_tokens
+    if tokens is not None and not stage.same_rows:
+        size = max(round(tokens), 1)
+    student = _TRAINING_OVER_FORWARD * evaluation.flops_per_example(assembly.student, size)
     return StageFacts(
         stage=stage.number,
         task=stage.recipe.task if stage.corpus is None else CORPUS.name,
         data=stage.recipe.data if stage.corpus is None else stage.corpus.source,
         rows=len(rows.encoded),
-        tokens=rows.mean_tokens,
+        tokens=tokens,
         truncated=rows.truncated,
         teacher=_named(stage),
         steps=spent.steps,
         student_examples=spent.examples,
         student_flops=student * spent.examples,
-        teacher_flops=_teacher_flops(spent, assembly, tokens),
+        teacher_flops=_teacher_flops(spent, assembly, size),
         seconds=spent.training_seconds,
     )
 
@@ -132,11 +134,11 @@ def _named(stage: Stage) -> str | None:
     return ", ".join(several) if several else stage.recipe.teacher
 
 
-def _teacher_flops(spent: Spent, assembly: Assembly, tokens: int) -> float:
+def _teacher_flops(spent: Spent, assembly: Assembly, size: Size) -> float:
     team = assembly.teacher_of(spent.stage)
     shares = spent.shares(team)
     return sum(
-        evaluation.flops_per_example(member.model, tokens)
+        evaluation.flops_per_example(member.model, size)
         * _answered_live(spent, assembly, place, shares[place])
         for place, member in enumerate(members_of(team))
     )

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from limbeck.data import Task
+from limbeck.kinds import Processor
 from limbeck.recipe import Recipe
-from limbeck.students import load_model, read_tokenizer
+from limbeck.run.start import processor_of
+from limbeck.students import load_model
 from limbeck.teachers import Teacher
 from limbeck.teams import (
     Bandit,
@@ -41,7 +43,7 @@ class Named:
     name: str
     path: str
     teacher: Teacher
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Processor
 
     @property
     def setting(self) -> str:
@@ -70,7 +72,7 @@ def named_teachers(recipe: Recipe, task: Task, live_teacher: Teacher | None) -> 
             name,
             path,
             live_teacher or Teacher(load_teacher(path, task), dropout=recipe.teacher_dropout),
-            read_tokenizer(path),
+            processor_of(recipe, task, path),
         )
         for name, path in zip(names, paths, strict=True)
     ]

@@ -112,9 +112,11 @@ def _own_teacher(stage: Stage, assembly: Assembly) -> list[Problem]:
     teacher, tokenizer = assembly.first_teacher, assembly.first_teacher_tokenizer
     if teacher is None or tokenizer is None:
         return []
-    problems = preflight.check_tokenizers(tokenizer, assembly.tokenizer)
-    problems += preflight.check_vocabulary("teacher", teacher.model, tokenizer)
-    problems += preflight.check_positions("teacher", teacher.model, stage.recipe.max_length)
+    checks = preflight.INPUT_CHECKS[assembly.task.kind.reads.name]
+    problems = checks.processors(
+        assembly.task, assembly.rows["train"], tokenizer, assembly.tokenizer, side="teacher"
+    )
+    problems += checks.model("teacher", teacher.model, tokenizer, stage.recipe.max_length)
     theirs, ours = teacher.config.num_labels, assembly.student.config.num_labels
     if theirs != ours:
         problems += [
@@ -187,7 +189,7 @@ def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.
         mixture = None
         if recipe.mixup is not None:
             device = assembly.student.device
-            mixture = draw(recipe.mixup, len(batch["input_ids"]), first, device)
+            mixture = draw(recipe.mixup, len(next(iter(batch.values()))), first, device)
         own = (
             capture(assembly.student, batch, wanted("student"))
             if mixture is None

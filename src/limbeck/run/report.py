@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from limbeck.analysis import layer_similarity
+from limbeck.capture import stack_names
 from limbeck.records import Record
 from limbeck.report import write_report
 from limbeck.run.assemble import Assembly
@@ -19,8 +20,13 @@ _BATCH = 32
 
 
 def similarity(assembly: Assembly) -> np.ndarray | None:
-    """How alike teacher and student layers represent dev examples; None without a teacher."""
+    """How alike teacher and student layers represent dev examples.
+
+    None without a teacher, or where one of the two has no layers over tokens.
+    """
     if assembly.teacher is None:
+        return None
+    if not (stack_names(assembly.teacher) and stack_names(assembly.student)):
         return None
     assembly.student.eval()
     return layer_similarity(assembly.teacher, assembly.student, _batches(assembly))

@@ -5,16 +5,15 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict
-from transformers import PreTrainedTokenizerBase
 
 from limbeck.data import CORPUS, Collator, Task, encode, load_corpus, load_task
 from limbeck.errors import LimbeckError
-from limbeck.kinds import TEXT, Kind
-from limbeck.recipe import Recipe, Stage
+from limbeck.kinds import TEXT, Image, Kind, Processor, Reading
+from limbeck.recipe import ImageSpec, Recipe, Stage
 
 
 @dataclass(frozen=True)
@@ -25,13 +24,15 @@ class Rows:
     truncated: int
     kind: Kind
 
-    def collator(self, tokenizer: PreTrainedTokenizerBase) -> Collator:
+    def collator(self, tokenizer: Processor) -> Collator:
         """Makes batches of these rows."""
         return Collator(tokenizer, kind=self.kind)
 
     @property
-    def mean_tokens(self) -> float:
-        """Mean length of an example."""
+    def mean_tokens(self) -> float | None:
+        """Mean length of an example; None of images."""
+        if "input_ids" not in self.encoded.column_names:
+            return None
         ids = self.encoded.with_format("arrow")[:]["input_ids"]
         return float(pc.mean(pc.list_value_length(ids)).as_py())
 
@@ -57,21 +58,37 @@ def load_rows(recipe: Recipe) -> tuple[Task, DatasetDict]:
             "training needs both",
         )
     rows["train"] = recipe.conditions.apply(rows["train"], task)
-    return task, rows
+    return _viewed(task, recipe), rows
 
 
-def stage_rows(stage: Stage, tokenizer: PreTrainedTokenizerBase, *, progress: bool = False) -> Rows:
+def _viewed(task: Task, recipe: Recipe) -> Task:
+    """A task of images with the views that training has of them."""
+    if not isinstance(task.kind, Image):
+        if recipe.images is not None:
+            raise LimbeckError(f"images: the task {task.name!r} has none", "leave images out")
+        return task
+    given = recipe.images or ImageSpec.model_validate({})
+    flip = task.pictures.flip if given.flip is None else given.flip
+    return replace(task, kind=task.kind.viewed(given.crop, flip))
+
+
+def stage_rows(
+    stage: Stage, tokenizer: Processor, reads: Reading, *, progress: bool = False
+) -> Rows:
     """The training rows of a stage that has its own; a supplement's come without labels.
 
     Raises:
-        LimbeckError: as `load_rows` and `load_corpus`.
+        LimbeckError: as `load_rows` and `load_corpus`; rows of another form of input than the
+            models read.
     """
     recipe = stage.recipe
     if stage.corpus is not None:
         task = CORPUS
+        _need(task, reads)
         train = load_corpus(stage.corpus, tokenizer, recipe.max_length, progress=progress)
     else:
         task, rows = load_rows(recipe)
+        _need(task, reads)
         train = rows["train"]
         # Masked text is its own label, and a decoder reads the answers.
         own = task.label_column in task.text_columns or task.kind is TEXT
@@ -79,3 +96,12 @@ def stage_rows(stage: Stage, tokenizer: PreTrainedTokenizerBase, *, progress: bo
             train = train.remove_columns(task.label_column)
     encoded, truncated = encode(train, task, tokenizer, recipe.max_length, progress=progress)
     return Rows(encoded, truncated, task.kind)
+
+
+def _need(task: Task, reads: Reading) -> None:
+    if task.kind.reads is not reads:
+        raise LimbeckError(
+            f"first_stage: the rows of {task.name} are {task.kind.reads.name}, and the models read "
+            f"{reads.name}",
+            "give the first stage a task that the models can read, or leave it out",
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from limbeck.agreement import agreed
+from limbeck.capture import stack_names
 from limbeck.errors import LimbeckError
 from limbeck.execution import settle_attention, settle_precision
 from limbeck.recipe import Recipe
@@ -38,6 +39,8 @@ def settle(
             setting=side,
         )
         for side, model in models.items()
+        # A convolutional net has no attention to choose.
+        if stack_names(model) or recipe.attention != "auto"
     }
     settled = recipe.model_copy(update={"precision": precision})
     update = {"precision": precision, "attention": attention}

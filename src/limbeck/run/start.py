@@ -11,6 +11,7 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from limbeck.data import Task, pocket
 from limbeck.errors import LimbeckError
+from limbeck.kinds import IMAGE, TEXT_READING, Processor
 from limbeck.recipe import Recipe
 from limbeck.students import (
     BERT_VOCABULARY,
@@ -18,16 +19,18 @@ from limbeck.students import (
     NamedModel,
     named_model,
     read_config,
+    read_processor,
     read_tokenizer,
 )
+from limbeck.vision import SHAPES, configuration_of, image_processor, side_of, with_side
 
 
 @dataclass(frozen=True)
 class Start:
-    """What `build_student` starts from, and its tokenizer."""
+    """What `build_student` starts from, and what makes its input."""
 
     init: str | PretrainedConfig
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Processor
 
 
 def start_of(recipe: Recipe, task: Task) -> Start:
@@ -39,7 +42,10 @@ def start_of(recipe: Recipe, task: Task) -> Start:
     Raises:
         LimbeckError: no such shape, or what the Hub or a folder cannot give.
     """
+    _check_form(recipe, task)
     init, given = recipe.student.init, recipe.student.tokenizer
+    if task.kind.reads is not TEXT_READING:
+        return _picture_start(recipe, task)
     if init == "pocket":
         return Start(pocket.config_of(task), _read(given) or pocket.tokenizer_of(task))
     named = named_model(init)
@@ -55,6 +61,50 @@ def start_of(recipe: Recipe, task: Task) -> Start:
     own = pocket.tokenizer_of(task) if recipe.data == "pocket" and given is None else None
     tokenizer = own or _vocabulary(given or BERT_VOCABULARY, named)
     return Start(named.config(tokenizer), tokenizer)
+
+
+def _check_form(recipe: Recipe, task: Task) -> None:
+    """Raise for a student of its own name that reads something else than the task's rows."""
+    init, wanted = recipe.student.init, task.kind.reads.name
+    if init in SHAPES:
+        form, others = IMAGE.reads.name, "pocket, or a shape such as bert-8-128-2"
+    elif init == "pocket" or named_model(init) is not None:
+        form, others = TEXT_READING.name, "one of " + ", ".join(SHAPES)
+    else:
+        return
+    if form != wanted:
+        raise LimbeckError(
+            f"student.init: {init} reads {form}, and the rows of {task.name} are {wanted}",
+            f"start from a checkpoint that reads them, or from {others}",
+        )
+
+
+def _picture_start(recipe: Recipe, task: Task) -> Start:
+    """A named net reads as its teacher does."""
+    init = recipe.student.init
+    if init not in SHAPES:
+        source = recipe.lead if init in ("teacher", "fresh") else init
+        return Start(init, processor_of(recipe, task, str(source)))
+    if recipe.lead is not None:
+        processor = processor_of(recipe, task, recipe.lead)
+    else:
+        own = image_processor(task.pictures.side, task.pictures.normalisation)
+        processor = _at_size(recipe, own)
+    return Start(configuration_of(init, image_size=side_of(processor)[0]), processor)
+
+
+def processor_of(recipe: Recipe, task: Task, source: str) -> Processor:
+    """What makes a model's input: of a run, a checkpoint's folder or a Hub name.
+
+    Raises:
+        LimbeckError: there is none to read.
+    """
+    return _at_size(recipe, read_processor(source, task.kind.reads))
+
+
+def _at_size(recipe: Recipe, processor: Processor) -> Processor:
+    size = None if recipe.images is None else recipe.images.size
+    return processor if size is None else with_side(processor, size)
 
 
 def _read(given: str | None) -> PreTrainedTokenizerBase | None:

@@ -25,7 +25,7 @@ from limbeck.evaluation import model_facts
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, ModelFacts, Record
 from limbeck.run.answering import answers_of
-from limbeck.students import load_model, read_tokenizer
+from limbeck.students import load_model, read_processor
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ def _answers(
     model: PreTrainedModel, candidate: _Candidate, task: Task, rows: Dataset
 ) -> tuple[np.ndarray, int]:
     """The logits (n, C) in the order of the rows, and the mean length of an example."""
-    tokenizer = read_tokenizer(candidate.path)
+    tokenizer = read_processor(candidate.path, task.kind.reads)
     encoded, _ = encode(rows, task, tokenizer, candidate.max_length)
     lengths = [len(ids) for ids in encoded["input_ids"]]
     given = answers_of(model, encoded, Collator(tokenizer, kind=task.kind))

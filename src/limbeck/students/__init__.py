@@ -17,7 +17,7 @@ from limbeck.students.named import (
     starts_random,
 )
 from limbeck.students.picking import PICKS, pick_layers
-from limbeck.students.tokenizers import read_tokenizer
+from limbeck.students.tokenizers import read_processor, read_tokenizer
 
 __all__ = [
     "BERT_VOCABULARY",
@@ -36,6 +36,7 @@ __all__ = [
     "pick_layers",
     "plain_label",
     "read_config",
+    "read_processor",
     "read_tokenizer",
     "resolve_checkpoint",
     "starts_random",

@@ -1,15 +1,16 @@
-"""Reading a tokenizer from a folder, a run or the Hub.
+"""Reading a tokenizer, or an image processor, from a folder, a run or the Hub.
 
-On the way of a training step: before it, beside the models that read its ids.
+On the way of a training step: before it, beside the models that read what it makes.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from limbeck.errors import LimbeckError
+from limbeck.kinds import TEXT_READING, Processor, Reading
 
 
 def read_tokenizer(path_or_name: str | Path) -> PreTrainedTokenizerBase:
@@ -17,19 +18,30 @@ def read_tokenizer(path_or_name: str | Path) -> PreTrainedTokenizerBase:
 
     Raises LimbeckError where there is none to read.
     """
+    return read_processor(path_or_name, TEXT_READING)
+
+
+def read_processor(path_or_name: str | Path, reads: Reading) -> Processor:
+    """What makes a model's input in a form of input: a tokenizer, or an image processor.
+
+    Raises LimbeckError where there is none to read.
+    """
     folder = Path(path_or_name).expanduser()
     student = folder / "student"
     here = folder.exists()
-    own = (folder / "config.json").exists() or (folder / "tokenizer_config.json").exists()
+    own = any((folder / name).exists() for name in _OWN_FILES)
     source = student if not own and student.is_dir() else folder if here else path_or_name
     try:
-        return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
+        return reads.load(str(source))
     except (OSError, ValueError, KeyError) as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise LimbeckError(
-            f"tokenizer {str(path_or_name)!r} cannot be read: {first}",
-            "give a folder that tokenizer.save_pretrained wrote"
+            f"{reads.processor} {str(path_or_name)!r} cannot be read: {first}",
+            f"give a folder that {reads.processor}.save_pretrained wrote"
             if here
             else "no such folder, and the Hub did not give it: check the name, the network, "
             "and whether HF_HUB_OFFLINE is set",
         ) from error
+
+
+_OWN_FILES = ("config.json", "tokenizer_config.json", "preprocessor_config.json")

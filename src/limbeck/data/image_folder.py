@@ -1,0 +1,128 @@
+"""`--data DIR` of pictures: a folder a class, in `train`, and `dev` (validation) or `test` if there are any.
+
+A source of the data stage. Files are opened when they are encoded. The datasets library's own reader
+of such folders takes brackets in their names for patterns, and copies into its cache.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from datasets import Dataset, DatasetDict
+from PIL import Image
+
+from limbeck.data.cifar import read_cifar
+from limbeck.data.folder import contents
+from limbeck.data.splits import check_splits, make_split, with_held_out_dev, with_test_as_dev
+from limbeck.data.tasks import Task, image_metrics
+from limbeck.errors import LimbeckError
+from limbeck.kinds import IMAGE
+
+_Found = dict[str, list[Path]]
+"""Class name → its pictures."""
+
+_SPLITS = {
+    "train": ("train",),
+    "dev": ("dev", "validation", "valid", "val"),
+    "test": ("test",),
+}
+
+
+def read_images(
+    name: str | None,
+    path: Path,
+    *,
+    known: Task | None = None,
+    seed: int = 0,
+    for_training: bool = True,
+) -> tuple[Task, DatasetDict]:
+    """The task and splits of a folder of pictures, or of CIFAR's binary files.
+
+    Classes are the folders' names in alphabetical order, of a `known` task its own. Without a dev
+    folder a seeded tenth of train is held out. Raises LimbeckError for a folder without pictures,
+    for a class that train has not, and for CIFAR's pickled files.
+    """
+    if not path.is_dir():
+        raise LimbeckError(
+            f"data source {str(path)!r} is a file",
+            "images come as a folder: DIR/train/CLASS/*.png, or CIFAR's binary files",
+        )
+    splits = None if known is None else read_cifar(known, path)
+    task = known
+    if splits is None:
+        found = {split: _read(folder) for split, folder in _folders(path).items()}
+        task = known or _new_task(name or path.resolve().name, found["train"])
+        splits = DatasetDict({split: _split(task, rows, path) for split, rows in found.items()})
+        splits = with_test_as_dev(task, splits)
+        if "dev" not in splits:
+            splits = _with_dev(task, splits, seed)
+    assert task is not None
+    check_splits(task, splits, str(path), for_training=for_training)
+    return task, splits
+
+
+def _folders(path: Path) -> dict[str, Path]:
+    """The folder of each split; a folder of classes alone is train."""
+    found = {}
+    for split, names in _SPLITS.items():
+        there = [path / name for name in names if (path / name).is_dir()]
+        if len(there) > 1:
+            raise LimbeckError(
+                f"{path} has several {split} folders: {', '.join(f.name for f in there)}",
+                "keep one of them",
+            )
+        if there:
+            found[split] = there[0]
+    if not found:
+        return {"train": path}
+    if "train" not in found:
+        raise LimbeckError(
+            f"{path} has no train folder; it holds {', '.join(contents(path))}",
+            "expected train/CLASS/*.png, and dev (or validation) and test if there are any",
+        )
+    return found
+
+
+def _read(folder: Path) -> _Found:
+    """Every class's pictures, in alphabetical order; a class of none is no class."""
+    suffixes = Image.registered_extensions()
+    classes: _Found = {}
+    for home in sorted(child for child in folder.iterdir() if child.is_dir()):
+        files = sorted(f for f in home.iterdir() if f.suffix.lower() in suffixes)
+        if files:
+            classes[home.name] = files
+    if len(classes) < 2:
+        raise LimbeckError(
+            f"{folder} holds pictures of {len(classes)} classes; in it: "
+            f"{', '.join(contents(folder))}",
+            f"expected {folder}/CLASS/*.png (or .jpg, …), with two classes or more",
+        )
+    return classes
+
+
+def _new_task(name: str, train: _Found) -> Task:
+    labels = tuple(train)
+    return Task(name, name, ("image",), labels, image_metrics(len(labels)), "accuracy", kind=IMAGE)
+
+
+def _split(task: Task, found: _Found, path: Path) -> Dataset:
+    strange = sorted(found.keys() - set(task.labels))
+    if strange:
+        raise LimbeckError(
+            f"{path}: the class {strange[0]!r} is none of the task's",
+            f"classes: {', '.join(task.labels[:20])}",
+        )
+    pictures = [
+        ({"bytes": None, "path": str(file)}, task.labels.index(name))
+        for name, files in found.items()
+        for file in files
+    ]
+    images, labels = zip(*pictures, strict=True)
+    return make_split(task, {task.text_columns[0]: list(images)}, list(labels))
+
+
+def _with_dev(task: Task, splits: DatasetDict, seed: int) -> DatasetDict:
+    train = splits["train"]
+    column = task.text_columns[0]
+    held = with_held_out_dev(task, {column: train[column][:]}, train[task.label_column][:], seed)
+    return DatasetDict({**splits, **held})

@@ -1,0 +1,199 @@
+"""Residual nets for images of 32 × 32 pixels: ResNet (He et al. 2016, §4.2) and wide ResNet.
+
+Part of `limbeck.vision`. A stem, three groups of equally many blocks, the last two groups halving
+the image, the mean over what is left of it, one linear layer. Where a block changes the number of
+channels or the size, its shortcut is a 1 × 1 convolution, as in the nets of CRD (Tian et al. 2020),
+which SKDBERT's Appendix B compares with; He et al. pad with zeros there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from huggingface_hub.dataclasses import strict
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_outputs import (
+    BaseModelOutputWithPooling,
+    ImageClassifierOutputWithNoAttention,
+)
+
+_GROUPS = 3
+# Weight layers beside the blocks': stem and head; of a wide net also two shortcuts.
+_BESIDE_BLOCKS = {"basic": 2, "preactivated": 4}
+
+
+@strict
+class CifarNetConfig(PreTrainedConfig):
+    """Which of the nets.
+
+    `depth`: weight layers, 6n + 2 of a basic net and 6n + 4 of a wide one, with n blocks a group.
+    `widths`: channels of the stem and of the three groups. `block`: `basic` (He et al. 2016) or
+    `preactivated` (Zagoruyko and Komodakis 2016, wide ResNet). `image_size`: height and width in
+    pixels it was made for; any other can be read. Raises ValueError for a depth that makes no whole
+    number of blocks.
+    """
+
+    model_type = "cifar_net"
+
+    depth: int = 20
+    widths: list[int] | tuple[int, ...] = (16, 16, 32, 64)
+    block: str = "basic"
+    num_channels: int = 3
+    image_size: int = 32
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        self.widths = list(self.widths)
+        super().__post_init__(**kwargs)
+
+    def validate_shape(self) -> None:
+        """Check that there is such a net."""
+        if self.block not in _BESIDE_BLOCKS:
+            raise ValueError(f"block {self.block!r} is not one of {', '.join(_BESIDE_BLOCKS)}")
+        if len(self.widths) != _GROUPS + 1:
+            raise ValueError(f"widths {self.widths}: give the stem's and three groups'")
+        if self.depth <= self._beside or (self.depth - self._beside) % (2 * _GROUPS):
+            raise ValueError(
+                f"depth {self.depth} of {self.block} blocks is not 6n + {self._beside}"
+            )
+
+    @property
+    def blocks(self) -> int:
+        """Blocks in each group."""
+        return (self.depth - self._beside) // (2 * _GROUPS)
+
+    @property
+    def _beside(self) -> int:
+        return _BESIDE_BLOCKS[self.block]
+
+
+class _BasicBlock(nn.Module):
+    """Two convolutions, each normalised, and the shortcut: y = relu(f(x) + s(x))."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = _conv3(inputs, outputs, stride)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = _conv3(outputs, outputs, 1)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            projection = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+            self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = functional.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        return functional.relu(out + self.shortcut(x))
+
+
+class _PreactivatedBlock(nn.Module):
+    """Normalised and rectified before each convolution: y = f(x) + s(x).
+
+    A shortcut that projects reads the rectified input, one that does not the input itself.
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(inputs)
+        self.conv1 = _conv3(inputs, outputs, stride)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.conv2 = _conv3(outputs, outputs, 1)
+        self.shortcut: nn.Module | None = None
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        entered = functional.relu(self.bn1(x))
+        out = self.conv2(functional.relu(self.bn2(self.conv1(entered))))
+        return out + (x if self.shortcut is None else self.shortcut(entered))
+
+
+_BLOCKS: dict[str, type[nn.Module]] = {"basic": _BasicBlock, "preactivated": _PreactivatedBlock}
+
+
+def _conv3(inputs: int, outputs: int, stride: int) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+
+
+class _CifarNetPreTrainedModel(PreTrainedModel):
+    config: CifarNetConfig
+    config_class = CifarNetConfig
+    base_model_prefix = "cifar_net"
+    main_input_name = "pixel_values"
+    input_modalities = "image"
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """He initialisation of convolutions by their outputs, as both papers' releases do."""
+        super()._init_weights(module)
+        if isinstance(module, nn.Conv2d):
+            init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        elif isinstance(module, nn.Linear):
+            bound = 1 / math.sqrt(module.in_features)
+            init.uniform_(module.weight, -bound, bound)
+            init.uniform_(module.bias, -bound, bound)
+        elif isinstance(module, nn.BatchNorm2d):
+            init.ones_(module.weight)
+            init.zeros_(module.bias)
+            statistics = (module.running_mean, module.running_var, module.num_batches_tracked)
+            for statistic, fill in zip(statistics, (0, 1, 0), strict=True):
+                assert statistic is not None  # they are tracked
+                init.constant_(statistic, fill)
+
+
+class CifarNetModel(_CifarNetPreTrainedModel):
+    """The net without its head: images to one vector each."""
+
+    def __init__(self, config: CifarNetConfig) -> None:
+        super().__init__(config)
+        stem, *widths = config.widths
+        block = _BLOCKS[config.block]
+        self.stem = _conv3(config.num_channels, stem, 1)
+        self.preactivated = config.block == "preactivated"
+        # A preactivated net normalises what it ends with, the other one what it begins with.
+        self.norm = nn.BatchNorm2d(widths[-1] if self.preactivated else stem)
+        self.groups = nn.ModuleList()
+        inputs = stem
+        for number, outputs in enumerate(widths):
+            first = block(inputs, outputs, 1 if number == 0 else 2)
+            others = [block(outputs, outputs, 1) for _ in range(config.blocks - 1)]
+            self.groups.append(nn.Sequential(first, *others))
+            inputs = outputs
+        self.post_init()
+
+    def forward(self, pixel_values: Tensor, **kwargs: Any) -> BaseModelOutputWithPooling:
+        """`pixel_values` (B, C, H, W), normalised; maps (B, C', H/4, W/4) and their means (B, C')."""
+        maps = self.stem(pixel_values)
+        if not self.preactivated:
+            maps = functional.relu(self.norm(maps))
+        for group in self.groups:
+            maps = group(maps)
+        if self.preactivated:
+            maps = functional.relu(self.norm(maps))
+        return BaseModelOutputWithPooling(
+            last_hidden_state=maps, pooler_output=maps.mean(dim=(2, 3))
+        )
+
+
+class CifarNetForImageClassification(_CifarNetPreTrainedModel):
+    """The net with its linear head over the classes."""
+
+    def __init__(self, config: CifarNetConfig) -> None:
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.cifar_net = CifarNetModel(config)
+        self.classifier = nn.Linear(config.widths[-1], int(config.num_labels or 0))
+        self.post_init()
+
+    def forward(
+        self, pixel_values: Tensor, labels: Tensor | None = None, **kwargs: Any
+    ) -> ImageClassifierOutputWithNoAttention:
+        """Logits (B, classes), and their cross-entropy with `labels` (B) if those are given."""
+        logits = self.classifier(self.cifar_net(pixel_values).pooler_output)
+        loss = None if labels is None else functional.cross_entropy(logits.float(), labels)
+        return ImageClassifierOutputWithNoAttention(loss=loss, logits=logits)
