@@ -17,7 +17,9 @@ def test_models_and_processors_that_fit():
     net = CifarNetForImageClassification(configuration_of("resnet-8", image_size=8))
     for model in (net, sets.vit(1), sets.hf_resnet()):
         assert CHECKS.model("student", model, processor(8), 128) == []
-    assert CHECKS.processors(TASKS["digits"], None, processor(8), processor(8)) == []
+    assert (
+        CHECKS.processors(TASKS["digits"], None, processor(8), processor(8), side="teacher") == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def test_a_model_that_cannot_read_the_pictures(model, said, fix):
     ids=["size", "mean"],
 )
 def test_processors_that_differ(other, said):
-    (problem,) = CHECKS.processors(TASKS["digits"], None, processor(8), other)
+    (problem,) = CHECKS.processors(TASKS["digits"], None, processor(8), other, side="teacher")
     assert problem.severity == "error"
     assert said in problem.message
 
