@@ -9,9 +9,19 @@ from transformers import PreTrainedModel
 
 from limbeck.capture import Request, capture
 from limbeck.data import Collator
-from limbeck.kinds import as_array, join
+from limbeck.evaluation import Pixels, Size
+from limbeck.kinds import Kind, Processor, as_array, join
+from limbeck.vision import side_of
 
 _BATCH = 64
+
+
+def example_size(encoded: Dataset, processor: Processor, kind: Kind) -> Size:
+    """What FLOPs and latency are measured at: the mean tokens of an example, or an image's size."""
+    lengths = kind.reads.lengths(encoded)
+    if lengths is None:
+        return Pixels(*side_of(processor))
+    return max(round(float(np.mean(lengths))), 1)
 
 
 def answers_of(model: PreTrainedModel, encoded: Dataset, collate: Collator) -> np.ndarray:

@@ -15,10 +15,11 @@ from transformers import EvalPrediction, PreTrainedModel
 from limbeck.augment import Augmenter
 from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.evaluation import Pixels, Size
+from limbeck.evaluation import Size
 from limbeck.kinds import Processor, Results
 from limbeck.objectives import SoftSpec
 from limbeck.recipe import Recipe, Stage
+from limbeck.run.answering import example_size
 from limbeck.run.augmenting import augmented, load_augmenter
 from limbeck.run.named import (
     Named,
@@ -32,7 +33,6 @@ from limbeck.run.start import Start, processor_of, start_of
 from limbeck.students import build_student, load_model
 from limbeck.teachers import Teacher
 from limbeck.teams import DrawSpec, Team
-from limbeck.vision import side_of
 
 
 @dataclass
@@ -116,10 +116,7 @@ class Assembly:
 
     def example_size(self) -> Size:
         """What FLOPs and latency are measured at: mean tokens of a dev example, or image size."""
-        lengths = self.task.kind.reads.lengths(self.dev)
-        if lengths is None:
-            return Pixels(*side_of(self.tokenizer))
-        return max(round(float(np.mean(lengths))), 1)
+        return example_size(self.dev, self.tokenizer, self.task.kind)
 
 
 def assemble(

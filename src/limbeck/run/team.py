@@ -21,10 +21,10 @@ from limbeck import preflight
 from limbeck.analysis import Team, team_of
 from limbeck.data import Collator, Task, encode, load_task
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.evaluation import model_facts
+from limbeck.evaluation import Size, model_facts
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, ModelFacts, Record
-from limbeck.run.answering import answers_of
+from limbeck.run.answering import answers_of, example_size
 from limbeck.students import load_model, read_processor
 
 log = logging.getLogger(__name__)
@@ -131,8 +131,8 @@ def _measure(
         problems += preflight.check_labels(name, model.config, task)
         if preflight.errors_of(problems):
             continue  # The others' mistakes are still to be found.
-        answers[name], tokens = _answers(model, candidate, task, rows)
-        models[name] = model_facts(model, tokens)
+        answers[name], size = _answers(model, candidate, task, rows)
+        models[name] = model_facts(model, size)
     if preflight.errors_of(problems):
         raise LimbeckError(problems)
     for problem in problems:
@@ -149,13 +149,12 @@ def _measure(
 
 def _answers(
     model: PreTrainedModel, candidate: _Candidate, task: Task, rows: Dataset
-) -> tuple[np.ndarray, int]:
-    """The logits (n, C) in the order of the rows, and the mean length of an example."""
+) -> tuple[np.ndarray, Size]:
+    """The logits (n, C) in the order of the rows, and how large an example is."""
     tokenizer = read_processor(candidate.path, task.kind.reads)
     encoded, _ = encode(rows, task, tokenizer, candidate.max_length)
-    lengths = [len(ids) for ids in encoded["input_ids"]]
     given = answers_of(model, encoded, Collator(tokenizer, kind=task.kind))
-    return given, max(round(float(np.mean(lengths))), 1)
+    return given, example_size(encoded, tokenizer, task.kind)
 
 
 def _expand(member: str) -> Iterator[_Candidate]:
