@@ -96,7 +96,7 @@ class Study:
         self._record_of(cell).parent.mkdir(parents=True, exist_ok=True)
         write_whole(self._record_of(cell), portable)
         print(f"{cell.name}: {result.scores['dev']['primary']:.2f}", flush=True)
-        if "teacher" not in cell.name:
+        if not cell.name.startswith("teacher") and not cell.name.endswith("teacher"):
             shutil.rmtree(result.path)
 
     def _portable(self, value: Any) -> Any:

@@ -20,7 +20,7 @@ from limbeck.cache import RememberingTeacher
 from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate
+from limbeck.run import distill, evaluate, look_at_team
 from limbeck.run import distill as run_distill
 from limbeck.run.assemble import assemble
 from limbeck.teachers import Teacher
@@ -314,3 +314,28 @@ def test_refusals_name_what_does_not_fit(net, vit, tmp_path):
     mixed = recipe("kd", teacher=str(net.path), **{"student.init": "resnet-8", "mixup.alpha": 1,
                                                    "objectives.hard": None})  # fmt: skip
     assert "leave mixup out for images" in refused(mixed, tmp_path / "mixed")
+
+
+# Several teachers
+
+
+@pytest.mark.parametrize("method", ["skd-uniform", "wkd-teacher-rank", "takd"])
+def test_a_net_and_a_vit_teach_another_net(net, vit, place, method):
+    teachers = [str(net.path), str(vit.path)]
+    given = recipe(method, teachers=teachers, epochs=1, **{"student.init": "resnet-8"})
+    record = distill(given, out=place / f"team-{method}", report=False).record
+    assert [member.name for member in record.team.members] == ["net", "vit"]
+    scores = [net.scores["dev"]["primary"], vit.scores["dev"]["primary"]]
+    assert [member.score for member in record.team.members] == scores
+    if method == "skd-uniform":
+        assert sum(record.epochs[0].drawn.values()) == 4
+        # Pictures are shifted and mirrored anew in every epoch.
+        assert set(record.execution.answers.values()) == set()
+    if method == "takd":
+        assert [Path(run).name for run in record.team.runs] == ["01-vit"]
+
+
+def test_a_team_of_pictures_can_be_looked_at(net, vit, place):
+    look = look_at_team([str(net.path), str(vit.path)])
+    found = [look.models[name].parameters for name in ("net", "vit")]
+    assert found == [net.record.student.parameters, vit.record.student.parameters]
