@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +22,35 @@ from limbeck.errors import LimbeckError
 from limbeck.mixup import Mixture, capture_mixed
 from limbeck.moment import Moment
 from limbeck.students import load_model
+
+
+class OwnWords:
+    """A batch's examples as a teacher with another vocabulary reads them, found by their `index`.
+
+    Args:
+        rows: the training rows, encoded by the teacher's own tokenizer (or image processor).
+        collate: makes a batch of some of them.
+    """
+
+    def __init__(self, rows: Any, collate: Any) -> None:
+        self.rows = rows
+        self.collate = collate
+        self._place = {number: place for place, number in enumerate(rows["index"])}
+
+    def __call__(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The same examples in the same order.
+
+        Raises:
+            LimbeckError: the batch has no `index`, or one that is not among the rows.
+        """
+        numbers = batch["index"].tolist() if "index" in batch else [None]
+        if any(number not in self._place for number in numbers):
+            raise LimbeckError(
+                "a teacher with a vocabulary of its own finds examples by their number, and the "
+                "batch has others, or none, in a column named index",
+                "train on the rows that the teacher was given",
+            )
+        return self.collate([self.rows[self._place[number]] for number in numbers])
 
 
 class Teacher:
@@ -38,6 +68,7 @@ class Teacher:
                 "pass the transformers model itself",
             )
         self.dropout = dropout
+        self.own_words: OwnWords | None = None
         self._capture: Callable[[dict[str, Tensor], Request], Trace] = partial(capture, model)
         self.model = model.train(dropout).requires_grad_(False)
 
@@ -99,8 +130,17 @@ class Teacher:
     ) -> Trace:
         """What `request` asks for, of one batch; the batch is moved to the teacher's device.
 
-        With a `mixture`, of the mixed batch. Raises LimbeckError as `limbeck.capture.capture`.
+        With a `mixture`, of the mixed batch. Raises LimbeckError as `limbeck.capture.capture`, and
+        for anything but logits of a teacher that reads in its own words.
         """
+        if self.own_words is not None:
+            if request.items or mixture is not None:
+                raise LimbeckError(
+                    "teacher and student read an example in different tokens: their layers cannot "
+                    "be compared, nor their inputs mixed",
+                    "compare the answers (method kd), or choose models of one vocabulary",
+                )
+            batch = self.own_words(batch)
         # Someone may hold the model itself and call train() on it; dropout would then be on.
         if self.model.training != self.dropout:
             self.model.train(self.dropout)

@@ -36,11 +36,15 @@ from limbeck.preflight.showing import errors_of
 
 @dataclass(frozen=True)
 class TeacherSide:
-    """The teacher as pre-flight sees it. `path` is where a record of its scores may lie."""
+    """The teacher as pre-flight sees it. `path` is where a record of its scores may lie.
+
+    `own_words`: it reads the rows by its own tokenizer, and nothing but its answers is asked.
+    """
 
     model: PreTrainedModel
     tokenizer: Processor
     path: str | Path | None = None
+    own_words: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,8 @@ def check(
         in_tokenizers = checks.processors(
             task, rows["train"], teacher.tokenizer, tokenizer, side=side
         )
+        if teacher.own_words:
+            in_tokenizers = []
         problems += in_tokenizers
         if not errors_of(in_models + in_tokenizers):
             problems += _check_score(task, rows[task.dev_splits[0]], side, teacher, max_length)

@@ -12,6 +12,7 @@ import numpy as np
 from datasets import Dataset, DatasetDict
 from transformers import EvalPrediction, PreTrainedModel
 
+from limbeck import preflight
 from limbeck.augment import Augmenter
 from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem, unknown
@@ -31,7 +32,7 @@ from limbeck.run.named import (
 from limbeck.run.rows import Rows, load_rows, stage_rows
 from limbeck.run.start import Start, processor_of, start_of
 from limbeck.students import build_student, load_model
-from limbeck.teachers import Teacher
+from limbeck.teachers import OwnWords, Teacher
 from limbeck.teams import DrawSpec, Team
 
 
@@ -147,6 +148,7 @@ def assemble(
         if split == "train" or split in task.dev_splits:
             assembly.encoded[split], assembly.truncated[split] = tokenise(rows[split], task)
     _hold_out(recipe, assembly)
+    give_own_words(recipe, assembly, progress=progress)
     first = recipe.stages()[0]
     if not first.last:
         _add_first_stage(recipe, first, assembly, progress=progress)
@@ -172,7 +174,28 @@ def add_copies(recipe: Recipe, assembly: Assembly, *, show: bool = False) -> int
     assembly.encoded["train"], assembly.truncated["train"] = encode(
         more, assembly.task, assembly.tokenizer, recipe.max_length, progress=show
     )
+    give_own_words(recipe, assembly, progress=show)
     return len(more) - len(before)
+
+
+def give_own_words(recipe: Recipe, assembly: Assembly, *, progress: bool = False) -> None:
+    """Let teachers that read otherwise than the student read the training rows in their own way.
+
+    Their answers can be compared then. Not where inputs change from epoch to epoch, or an example
+    has more than one answer.
+    """
+    kind, task = assembly.task.kind, assembly.task
+    if not kind.constant or kind.redrawn:
+        return
+    checks = preflight.INPUT_CHECKS[kind.reads.name]
+    trained = set(assembly.encoded["train"]["index"])
+    for one in assembly.named:
+        rows, own = assembly.rows["train"], one.tokenizer
+        found = checks.processors(task, rows, own, assembly.tokenizer, side=one.setting)
+        if preflight.errors_of(found):
+            encoded, _ = encode(rows, task, own, recipe.max_length, progress=progress)
+            places = [place for place, n in enumerate(encoded["index"]) if n in trained]
+            one.teacher.own_words = OwnWords(encoded.select(places), Collator(own, kind=kind))
 
 
 def build_models(

@@ -146,11 +146,14 @@ def _groups(recipe: Recipe, assembly: Assembly) -> list[_Group]:
                 continue
             key = (id(teacher.model), stage.same_rows)
             known = groups.get(key)
+            encoded, collator = rows.encoded, rows.collator(assembly.tokenizer)
+            if teacher.own_words is not None:
+                encoded, collator = teacher.own_words.rows, teacher.own_words.collate
             groups[key] = _Group(
                 (*(known.places if known else ()), place),
                 teacher,
-                rows.encoded,
-                rows.collator(assembly.tokenizer),
+                encoded,
+                collator,
                 wanted if known is None else wanted | known.wanted,
             )
     return list(groups.values())

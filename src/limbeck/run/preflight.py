@@ -21,7 +21,7 @@ from limbeck.errors import LimbeckError, Problem
 from limbeck.mapping import rounding_note
 from limbeck.mixup import capture_mixed, draw
 from limbeck.moment import Moment
-from limbeck.objectives import MappedSpec, SoftSpec
+from limbeck.objectives import ErrorWeightedSpec, HardSpec, MappedSpec, SoftSpec
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.stages import label_terms
 from limbeck.run.assemble import Assembly
@@ -48,7 +48,12 @@ def inspect_run(recipe: Recipe, assembly: Assembly, out: Path, *, show: bool) ->
     sides = {}
     if learns_from_its_teacher(recipe):
         sides = {
-            one.setting: preflight.TeacherSide(one.teacher.model, one.tokenizer, one.path)
+            one.setting: preflight.TeacherSide(
+                one.teacher.model,
+                one.tokenizer,
+                one.path,
+                own_words=one.teacher.own_words is not None and _answers_only(recipe),
+            )
             for one in assembly.named
         }
     problems += preflight.check(
@@ -67,6 +72,20 @@ def inspect_run(recipe: Recipe, assembly: Assembly, out: Path, *, show: bool) ->
         raise LimbeckError(problems)
     if show and problems:
         preflight.show(problems)
+
+
+def _answers_only(recipe: Recipe) -> bool:
+    """Whether every stage asks teachers for nothing but their answers to the run's own rows."""
+    return all(
+        stage.same_rows
+        and stage.recipe.mixup is None
+        and all(isinstance(term, _OF_ANSWERS) for term in stage.recipe.objectives.values())
+        for stage in recipe.stages()
+        if stage.recipe.needs_teacher
+    )
+
+
+_OF_ANSWERS = (HardSpec, SoftSpec, ErrorWeightedSpec)
 
 
 def _in_stage(stage: Stage, problem: Problem) -> Problem:

@@ -22,9 +22,10 @@ _BATCH = 32
 def similarity(assembly: Assembly) -> np.ndarray | None:
     """How alike teacher and student layers represent dev examples.
 
-    None without a teacher, or where one of the two has no layers over tokens.
+    None without a teacher, or where one of the two has no layers over tokens or they read
+    different tokens.
     """
-    if assembly.teacher is None:
+    if assembly.teacher is None or assembly.named[assembly.reference].teacher.own_words:
         return None
     if not (stack_names(assembly.teacher) and stack_names(assembly.student)):
         return None

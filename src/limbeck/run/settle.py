@@ -30,11 +30,16 @@ def settle(
     batch = assembly.collator(list(train.select(range(min(recipe.batch_size, len(train))))))
     models = {"student": assembly.student}
     models |= {one.setting: one.teacher.model for one in assembly.named}
+    batches = {
+        one.setting: one.teacher.own_words(batch)
+        for one in assembly.named
+        if one.teacher.own_words is not None
+    }
     attention = {
         side: settle_attention(
             model,
             before.attention.get(side, recipe.attention),
-            batch,
+            batches.get(side, batch),
             precision=precision,
             setting=side,
         )

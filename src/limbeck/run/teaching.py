@@ -117,7 +117,7 @@ def _measured(one: Named, recipe: Recipe, assembly: Assembly) -> float | None:
     split = assembly.task.dev_splits[0]
     dev = assembly.rows[split]
     answers = ask_teacher(
-        assembly.task, one.teacher, one.tokenizer, dev, recipe.max_length, rows=len(dev)
+        assembly.task, one.teacher.model, one.tokenizer, dev, recipe.max_length, rows=len(dev)
     )
     return _score(assembly.task.name, {split: dict(answers.scores)})
 
