@@ -45,6 +45,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         *("pkd-first", "pkd-last", "pkd-released", "pkd-skip", "rail-kd-c", "rail-kd-l"),
         *("rail-tinybert", "tinybert", "tinybert-released", "u-ild"),
         *("skd-uniform", "skd-teacher-rank", "skd-student-rank", "skd-adaptive", "wkd-uniform"),
+        *("skd-best-of",),
         *("wkd-teacher-rank", "wkd-student-rank", "mt-bert", "takd"),
     )
 } | {"pkd": {"objectives.patience.mapping.layers": {1: 4}}}

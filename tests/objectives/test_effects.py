@@ -85,6 +85,7 @@ OTHER: dict[str, Any] = {
         "teacher-rank": "uniform",
         "student-rank": "uniform",
         "adaptive": "uniform",
+        "best-of": "uniform",
     },
     "use": {"draw": "together", "together": "draw", "chain": "draw"},
     "student_epochs": 9,
@@ -252,9 +253,10 @@ def teaching(recipe: Recipe) -> Any:
         )
         made = []
 
-        def train(before: Recipe, folder: Path) -> None:
-            made.append((folder.name, before.epochs, before.objectives))
-            scored(folder, scores.get(folder.name, (0, 0))[1])
+        def train(before: Recipe, folder: Path) -> Record:
+            epochs = getattr(before.team, "student_epochs", None)
+            made.append((folder.name, before.epochs, epochs, before.objectives))
+            return Record.load(scored(folder, scores.get(folder.name, (0, 0))[1]))
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(teaching_module, "load_teacher", lambda *_: bert(2, 8, seed=0))

@@ -271,6 +271,20 @@ def test_a_student_of_each_teacher_comes_first_and_is_kept(several, tmp_path, mo
     assert [run.path.stat().st_mtime_ns for run in runs] == before
 
 
+def test_the_best_of_three_distributions_is_taken(several, tmp_path):
+    """All three are runs of their own; the chosen one's student is shipped, at the cost of all."""
+    result = train(several("skd-best-of", epochs=1, **{"team.student_epochs": 1}), tmp_path / "run")
+    team, runs = result.record.team, [Record.load(run) for run in result.record.team.runs]
+    assert [Path(run).name for run in team.runs] == ["uniform", "teacher-rank", "student-rank"]
+    scores = [run.scores["dev"]["primary"] for run in runs]
+    chosen = scores.index(max(scores))
+    assert team.chosen == team.runs[chosen] and team.by.endswith(Path(team.chosen).name)
+    assert weights(result.path) == weights(Path(team.chosen))
+    assert result.scores == runs[chosen].scores
+    assert result.record.cost.student_examples == sum(run.cost.student_examples for run in runs)
+    assert train(several("skd-best-of", epochs=1, **{"team.student_epochs": 1}), tmp_path / "run")
+
+
 def test_a_chain_goes_from_the_largest_to_the_student(several, teachers, place, tmp_path):
     result = train(several("takd", teachers=teachers), tmp_path / "run")
     runs = [Record.load(run) for run in result.record.team.runs]
@@ -363,7 +377,7 @@ def test_stored_answers_teach_alike(several, tmp_path, monkeypatch, asked, metho
         ({"team.student_epochs": 3}, "by: student-rank"),
         ({"method": "wkd-uniform", "objectives.rail": RAIL}, "have none in common"),
         ({"team.by": "adaptive", "team.holdout": 54}, "54 of 54 training rows"),
-        ({"team.by": "best"}, "team.by: "),
+        ({"team.by": "finest"}, "team.by: "),
     ],
 )
 def test_what_makes_no_sense_is_refused(several, tmp_path, changes, words):

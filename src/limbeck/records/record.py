@@ -133,7 +133,10 @@ class TeamFacts(_Part):
     by: str | None = None
     members: list[TeamMember] = Field(default_factory=list)
     runs: list[str] = Field(default_factory=list)
-    """Folders of the runs made first: assistants in their order, or a student of each teacher."""
+    """Folders of the runs made first: assistants in their order, a student of each teacher, or a run
+    with each distribution."""
+    chosen: str | None = None
+    """Of those with each distribution the one that this run's student comes from: best on dev."""
 
 
 class Cost(_Part):

@@ -29,6 +29,7 @@ from limbeck.engine.display import Display
 from limbeck.kinds import LOWER_IS_BETTER
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import Best, Epoch, Examples, Numbers, Record, hardware, versions, write_whole
+from limbeck.run.adopting import adopt
 from limbeck.run.assemble import Assembly, add_copies, assemble
 from limbeck.run.caching import store_answers
 from limbeck.run.folder import RunFolder, default_folder
@@ -116,10 +117,13 @@ def distill(
     try:
         _add_copies(recipe, assembly, record.examples, show=show)
         record.team = settle_team(given, assembly, folder, _before_run(show))
-        record.execution = store_answers(recipe, assembly, execution, show=show)
-        _save(record, folder)
-        trainer, spent = _train_all(recipe, assembly, folder, show=show)
-        _finish(recipe, assembly, folder, trainer, record, spent, began)
+        if record.team is not None and record.team.chosen is not None:
+            _take_over(record, folder)
+        else:
+            record.execution = store_answers(recipe, assembly, execution, show=show)
+            _save(record, folder)
+            trainer, spent = _train_all(recipe, assembly, folder, show=show)
+            _finish(recipe, assembly, folder, trainer, record, spent, began)
     except Exception as error:
         record.fail(error)
         _save(record, folder)
@@ -130,6 +134,13 @@ def distill(
         shutil.rmtree(folder.checkpoints, ignore_errors=True)
     wait_for_all()
     return Result(folder.path, record)
+
+
+def _take_over(record: Record, folder: RunFolder) -> None:
+    if is_first():
+        adopt(record, folder)
+    _save(record, folder)
+    wait_for_all()
 
 
 def _save(record: Record, folder: RunFolder) -> None:

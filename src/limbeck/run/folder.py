@@ -55,6 +55,11 @@ class RunFolder:
         return self.path / "students"
 
     @property
+    def tries(self) -> Path:
+        """Runs with each distribution over several teachers."""
+        return self.path / "tries"
+
+    @property
     def assistants(self) -> Path:
         """Runs of a chain from the largest teacher to the student."""
         return self.path / "assistants"
@@ -118,6 +123,7 @@ class RunFolder:
             self.checkpoints,
             self.events,
             self.students,
+            self.tries,
             self.assistants,
         ):
             shutil.rmtree(path, ignore_errors=True)

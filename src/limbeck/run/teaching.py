@@ -24,7 +24,16 @@ from limbeck.run.folder import RunFolder
 from limbeck.run.named import Named, by_capacity, load_teacher
 from limbeck.students import resolve_checkpoint
 from limbeck.teachers import Teacher
-from limbeck.teams import ChainSpec, Chances, Drawn, Together, TogetherSpec, shares
+from limbeck.teams import (
+    RANKINGS,
+    ChainSpec,
+    Chances,
+    Drawn,
+    DrawSpec,
+    Together,
+    TogetherSpec,
+    shares,
+)
 
 # Scores by which teachers are ranked: SKDBERT, Table 10.
 _PROFILE = "skd-dev"
@@ -50,6 +59,8 @@ def settle_team(
         return TeamFacts(use="chain", members=members, runs=runs)
     by = recipe.team.by
     _score_teachers(recipe, assembly, members)
+    if by == "best-of":
+        return _best_of(recipe, assembly, folder, train, members)
     runs = []
     if by == "student-rank":
         runs = _students(recipe, assembly, folder, train)
@@ -147,6 +158,38 @@ def _students(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Trai
             changes["epochs"] = team.student_epochs
         runs.append(_made(_alone(recipe, changes), place / _file_name(one.name), train))
     return runs
+
+
+def _best_of(
+    recipe: Recipe,
+    assembly: Assembly,
+    folder: RunFolder,
+    train: Train,
+    members: list[TeamMember],
+) -> TeamFacts:
+    """A run with each distribution; the best by its dev score is this run's (SKDBERT, Figure 2)."""
+    team = recipe.team
+    assert isinstance(team, DrawSpec | TogetherSpec)
+    tried: dict[str, Record] = {}
+    for by in RANKINGS:
+        own: dict[str, Any] = {"by": by, "student_runs": None, "student_epochs": None}
+        if by == "student-rank":
+            own["student_runs"] = team.student_runs or str(folder.students)
+            own["student_epochs"] = team.student_epochs
+        changes = {"method": f"{recipe.method}/{by}", "team": team.model_copy(update=own)}
+        place = folder.tries / by
+        tried[str(place)] = train(recipe.model_copy(update=changes), place)
+    name = assembly.task.name
+    scores = {run: _score(name, record.scores) or 0.0 for run, record in tried.items()}
+    chosen = max(scores, key=lambda run: scores[run])
+    facts = tried[chosen].team
+    return TeamFacts(
+        use=team.use,
+        by=f"best-of: {Path(chosen).name}",
+        members=members if facts is None else facts.members,
+        runs=list(tried),
+        chosen=chosen,
+    )
 
 
 def _chain(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train) -> list[str]:

@@ -6,10 +6,11 @@ who answers.
 
 from limbeck.teams.bandit import Bandit
 from limbeck.teams.chances import Chances, draw, shares
-from limbeck.teams.spec import USES, ChainSpec, DrawSpec, TeamSpec, TogetherSpec
+from limbeck.teams.spec import RANKINGS, USES, ChainSpec, DrawSpec, TeamSpec, TogetherSpec
 from limbeck.teams.team import Answering, Drawn, Team, Together, members_of, short_names
 
 __all__ = [
+    "RANKINGS",
     "USES",
     "Answering",
     "Bandit",

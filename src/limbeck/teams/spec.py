@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from limbeck.schedules import Number
 
 Ranking = Literal["uniform", "teacher-rank", "student-rank"]
+RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
 
 
 class _Team(BaseModel):
@@ -29,8 +30,8 @@ class _Ranked(_Team):
     def _says_what_it_reads(self) -> _Ranked:
         by = getattr(self, "by", None)
         idle = [key for key in _Ranked.model_fields if getattr(self, key) is not None]
-        if idle and by != "student-rank":
-            raise ValueError(f"`{'`, `'.join(idle)}`: read with by: student-rank only")
+        if idle and by not in ("student-rank", "best-of"):
+            raise ValueError(f"`{'`, `'.join(idle)}`: read with by: student-rank or best-of only")
         return self
 
 
@@ -38,10 +39,11 @@ class DrawSpec(_Ranked):
     """One teacher drawn for each optimisation step (SKDBERT)."""
 
     use: Literal["draw"]
-    by: Ranking | Literal["adaptive"] | list[Number] = Field(
+    by: Ranking | Literal["best-of", "adaptive"] | list[Number] = Field(
         "uniform",
         description="chance of each teacher: uniform, by the rank of its dev score or of its "
-        "student's, adaptive (learned in training), or one number a teacher",
+        "student's, best-of (a run with each of these three, the best on dev), adaptive (learned "
+        "in training), or one number a teacher",
     )
     holdout: int | None = Field(
         None, gt=0, description="adaptive: training rows held out to see progress on (128)"
@@ -70,10 +72,11 @@ class TogetherSpec(_Ranked):
     """All teachers answer every step; soft labels are those of their weighted mean (WKD)."""
 
     use: Literal["together"]
-    by: Ranking | list[Number] = Field(
+    by: Ranking | Literal["best-of"] | list[Number] = Field(
         "uniform",
         description="weight of each teacher in the mean of the logits: uniform, by the rank of its "
-        "dev score or of its student's, or one number a teacher",
+        "dev score or of its student's, best-of (a run with each of these three, the best on dev), "
+        "or one number a teacher",
     )
 
     @model_validator(mode="after")
