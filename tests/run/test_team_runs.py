@@ -174,6 +174,18 @@ def test_each_teacher_has_maps_of_its_own(several, teachers, tmp_path, monkeypat
     assert len(moved) == STEPS and all(not wrong for wrong in moved)
 
 
+def test_a_folder_of_runs_names_them_all(several, recipe, tmp_path):
+    """As `limbeck finetune --grid` leaves it, with a page beside the runs."""
+    for name in ("small-10", "small-2"):
+        run = train(recipe("finetune", epochs=1), tmp_path / "team" / name).record
+        run.scores["dev"]["primary"] = 100.0  # nobody would learn from one that learned so little
+        run.save(tmp_path / "team" / name)
+    (tmp_path / "team" / "team.html").write_text("")
+    record = train(several(teachers=[str(tmp_path / "team")], epochs=1), tmp_path / "run").record
+    assert [member.name for member in record.team.members] == ["small-2", "small-10"]
+    assert record.recipe["teachers"] == [str(tmp_path / "team" / f"small-{n}") for n in (2, 10)]
+
+
 # ---- stopped and continued ----
 
 

@@ -129,7 +129,9 @@ class RecipeFields(BaseModel):
         "that gives the student its layers and teaches a first stage, the first of them by default",
     )
     teachers: list[str] | None = Field(
-        None, min_length=1, description="several teachers, each as `teacher`"
+        None,
+        min_length=1,
+        description="several teachers, each as `teacher`, or a folder of runs for all in it",
     )
     team: TeamSpec | None = Field(None, description="how several teachers teach")
     task: str | None = Field(None, description="GLUE task, or a name for your own data")

@@ -34,6 +34,7 @@ from limbeck.run.assemble import Assembly, add_copies, assemble
 from limbeck.run.caching import store_answers
 from limbeck.run.folder import RunFolder, default_folder
 from limbeck.run.measure import Spent, add_draws, cost, model_facts, stage_facts
+from limbeck.run.members import named_one_by_one
 from limbeck.run.preflight import inspect_run
 from limbeck.run.report import report_run
 from limbeck.run.settle import settle
@@ -94,6 +95,7 @@ def distill(
     """
     if not isinstance(recipe, Recipe):
         recipe = Recipe.load(recipe, **overrides)
+    recipe = named_one_by_one(recipe)
     folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
     done = agreed(folder.finished(recipe, overwrite=overwrite))
     if done is not None:

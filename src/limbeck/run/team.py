@@ -6,7 +6,6 @@ Part of `limbeck.run`.
 from __future__ import annotations
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,8 +22,9 @@ from limbeck.data import Collator, Task, encode, load_task
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.evaluation import Size, model_facts
 from limbeck.recipe import Recipe
-from limbeck.records import RECORD_NAME, ModelFacts, Record
+from limbeck.records import ModelFacts
 from limbeck.run.answering import answers_of, example_size
+from limbeck.run.members import members_at
 from limbeck.students import load_model, read_processor
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ def look_at_team(
         LimbeckError: no members, runs that are not finished or disagree, labels in another order,
             or a kind of task whose answers are not one class or number a text.
     """
-    candidates = [found for member in members for found in _expand(str(member))]
+    candidates = [found for member in members for found in _candidates(str(member))]
     if not candidates:
         raise LimbeckError("team: there are no members", "name run folders or checkpoints")
     given = {
@@ -157,31 +157,9 @@ def _answers(
     return given, example_size(encoded, tokenizer, task.kind)
 
 
-def _expand(member: str) -> Iterator[_Candidate]:
-    """A run or a checkpoint as it is; of a folder of runs those that have finished."""
-    folder = Path(member).expanduser()
-    if (folder / RECORD_NAME).is_file():
-        record = Record.load(folder)
-        if record.status != "finished":
-            raise LimbeckError(f"run {folder} is {record.status}", "finish it first")
-        yield _Candidate(str(folder), Recipe.model_validate(record.recipe))
-        return
-    runs = sorted(folder.glob(f"*/{RECORD_NAME}"), key=_by_number) if folder.is_dir() else []
-    if not runs or (folder / "config.json").is_file():
-        yield _Candidate(member, None)
-        return
-    for path in runs:
-        record = Record.load(path)
-        if record.status == "finished":
-            yield _Candidate(str(path.parent), Recipe.model_validate(record.recipe))
-        else:
-            log.warning("team: %s is %s and left out", path.parent, record.status)
-
-
-def _by_number(path: Path) -> list[tuple[int, str]]:
-    """Numbers in a name count as numbers: bert-8 stands before bert-10."""
-    parts = re.findall(r"\d+|\D+", path.parent.name)
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+def _candidates(member: str) -> Iterator[_Candidate]:
+    for path, record in members_at(member).items():
+        yield _Candidate(path, None if record is None else Recipe.model_validate(record.recipe))
 
 
 def _settings(candidates: Sequence[_Candidate], given: dict[str, Any]) -> dict[str, Any]:
