@@ -242,3 +242,29 @@ def test_rows_of_other_kinds_are_refused(more, tmp_path):
     own = {"kind": "tokens", "text_columns": ["tokens"], "label_column": "tags"}
     said = refused(more(data=str(path), **own))
     assert "augment: task" in said and "kind tokens" in said
+
+
+def test_several_teachers_teach_copies_too(more, place, tmp_path, monkeypatch):
+    """SKD with augmentation: stored answers as live ones; rows held out are neither copied nor trained on."""
+    tiny.save(tiny.knowing_teacher(6), place / "deep")
+    teachers = {"teacher": None, "teachers": [str(place / "teacher"), str(place / "deep")]}
+    seen: list[set[int]] = []
+    real = DistillationTrainer.compute_loss
+
+    def watching(self, model, inputs, *rest, **named):
+        if model.training:
+            seen.append(set(inputs["index"].tolist()))
+        return real(self, model, inputs, *rest, **named)
+
+    monkeypatch.setattr(DistillationTrainer, "compute_loss", watching)
+    held = {"team.by": "adaptive", "team.holdout": 14, "team.block": 2}
+    record = distill(more("skd-uniform", **teachers, **held), tmp_path / "adaptive").record
+    rows = set().union(*seen)
+    assert len(rows) == record.examples.train == 40 + record.examples.augmented
+    # Copies are numbered from 54 on.
+    assert len([number for number in rows if number < 54]) == 40
+    live = distill(more("skd-uniform", cache="never", **teachers), tmp_path / "live")
+    stored = distill(more("skd-uniform", cache="always", **teachers), tmp_path / "stored")
+    for one, other in zip(live.record.epochs, stored.record.epochs, strict=True):
+        assert one.drawn == other.drawn
+        assert one.train == pytest.approx(other.train, rel=1e-3)
