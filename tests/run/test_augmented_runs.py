@@ -247,7 +247,8 @@ def test_rows_of_other_kinds_are_refused(more, tmp_path):
 def test_several_teachers_teach_copies_too(more, place, tmp_path, monkeypatch):
     """SKD with augmentation: stored answers as live ones; rows held out are neither copied nor trained on."""
     tiny.save(tiny.knowing_teacher(6), place / "deep")
-    teachers = {"teacher": None, "teachers": [str(place / "teacher"), str(place / "deep")]}
+    names = [str(place / "teacher"), str(place / "deep")]
+    teachers = {"teacher": None, "teachers": names, "epochs": 1}
     seen: list[set[int]] = []
     real = DistillationTrainer.compute_loss
 
