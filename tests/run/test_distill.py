@@ -16,6 +16,7 @@ from limbeck.data import load_task
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
+from limbeck.run.assemble import assemble
 from limbeck.run.folder import default_folder
 from limbeck.run.rows import load_rows
 from limbeck.teachers import Teacher
@@ -221,3 +222,11 @@ def test_evaluate_scores_the_run_on_the_rows_it_was_not_trained_on(
     own = {"text_columns": ["review"], "label_column": "verdict"}
     evaluate(copied, data=str(place / "reviews.csv"), **own)
     assert scored == [6, 60]
+
+
+def test_a_teacher_that_is_given_is_there_though_no_term_asks_it(recipe, place):
+    """The quickstart compares the layers of the student that was trained alone with its."""
+    live = Teacher.load(place / "teacher")
+    alone = recipe("finetune", teacher=str(place / "teacher"))
+    assert assemble(alone, live).teacher is live.model
+    assert assemble(alone).teacher is None

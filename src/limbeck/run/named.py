@@ -60,10 +60,13 @@ def learns_from_its_teacher(recipe: Recipe) -> bool:
 
 
 def named_teachers(recipe: Recipe, task: Task, live_teacher: Teacher | None) -> list[Named]:
-    """The teachers, loaded; several are told apart by their names."""
+    """The teachers, loaded; several are told apart by their names.
+
+    One that is given is there even for terms that ask none: the student can be compared with it.
+    """
     if recipe.teachers and recipe.team is not None:
         paths, names = recipe.teachers, short_names(recipe.teachers)
-    elif learns_from_its_teacher(recipe) or recipe.student.init in ("teacher", "fresh"):
+    elif live_teacher is not None or _needs_teacher(recipe):
         paths, names = [str(recipe.teacher)], [ALONE]
     else:
         return []
@@ -76,6 +79,10 @@ def named_teachers(recipe: Recipe, task: Task, live_teacher: Teacher | None) -> 
         )
         for name, path in zip(names, paths, strict=True)
     ]
+
+
+def _needs_teacher(recipe: Recipe) -> bool:
+    return learns_from_its_teacher(recipe) or recipe.student.init in ("teacher", "fresh")
 
 
 def load_teacher(path: str, task: Task) -> PreTrainedModel:
