@@ -29,8 +29,9 @@ def test_shares(by, scores, expected):
 
 
 def test_a_teacher_without_a_score_cannot_be_ranked():
-    with pytest.raises(LimbeckError, match="cannot be ranked"):
-        shares("teacher-rank", [1.0, math.nan], 2)
+    for unknown in (math.nan, None):
+        with pytest.raises(LimbeckError, match="cannot be ranked"):
+            shares("teacher-rank", [1.0, unknown], 2)
 
 
 def test_draws_follow_the_distribution():

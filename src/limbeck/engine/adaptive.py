@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate.utils import broadcast
 from torch import Tensor
-from torch.utils.data import Dataset
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from limbeck.teams import Bandit
@@ -23,7 +22,7 @@ class LearnWhomToDraw(TrainerCallback):
     would have without.
     """
 
-    def __init__(self, trainer: DistillationTrainer, bandit: Bandit, rows: Dataset) -> None:
+    def __init__(self, trainer: DistillationTrainer, bandit: Bandit, rows: Any) -> None:
         self.trainer = trainer
         self.bandit = bandit
         self.rows = rows
@@ -56,12 +55,12 @@ class LearnWhomToDraw(TrainerCallback):
             total += loss.float() * len(batch["index"])
         distiller.train(was_training)
         # Every process computes it; rounding may differ, and then the draws would.
-        return float(broadcast(total).item()) / len(self.rows)  # type: ignore[arg-type]
+        return float(broadcast(total).item()) / len(self.rows)
 
     def _prepared(self) -> list[dict[str, Tensor]]:
         if self._batches is None:
             trainer, size = self.trainer, self.trainer.args.per_device_eval_batch_size
-            rows: Any = self.rows
+            rows = self.rows
             self._batches = [
                 {
                     name: value.to(trainer.args.device)

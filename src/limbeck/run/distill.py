@@ -122,10 +122,7 @@ def distill(
         if record.team is not None and record.team.chosen is not None:
             _take_over(record, folder)
         else:
-            record.execution = store_answers(recipe, assembly, execution, show=show)
-            _save(record, folder)
-            trainer, spent = _train_all(recipe, assembly, folder, show=show)
-            _finish(recipe, assembly, folder, trainer, record, spent, began)
+            _train_and_finish(recipe, assembly, folder, record, began, show=show)
     except Exception as error:
         record.fail(error)
         _save(record, folder)
@@ -136,6 +133,21 @@ def distill(
         shutil.rmtree(folder.checkpoints, ignore_errors=True)
     wait_for_all()
     return Result(folder.path, record)
+
+
+def _train_and_finish(
+    recipe: Recipe,
+    assembly: Assembly,
+    folder: RunFolder,
+    record: Record,
+    began: float,
+    *,
+    show: bool,
+) -> None:
+    record.execution = store_answers(recipe, assembly, record.execution, show=show)
+    _save(record, folder)
+    trainer, spent = _train_all(recipe, assembly, folder, show=show)
+    _finish(recipe, assembly, folder, trainer, record, spent, began)
 
 
 def _take_over(record: Record, folder: RunFolder) -> None:

@@ -68,7 +68,7 @@ def settle_team(
             member.student_score = _score(assembly.task.name, Record.load(run).scores)
     if by != "adaptive":
         ranked = [m.student_score if by == "student-rank" else m.score for m in members]
-        _weigh(assembly, shares(by, ranked, len(members)).tolist())  # type: ignore[arg-type]
+        _weigh(assembly, shares(by, ranked, len(members)).tolist())
     for member, share in zip(members, _shares(assembly), strict=True):
         member.share = share
     named = by if isinstance(by, str) else "given"

@@ -7,6 +7,7 @@ same teachers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +20,9 @@ from limbeck.moment import Moment
 _STREAM = 0x7EAC
 
 
-def shares(by: str | Sequence[float], scores: Sequence[float] | None, count: int) -> np.ndarray:
+def shares(
+    by: str | Sequence[float], scores: Sequence[float | None] | None, count: int
+) -> np.ndarray:
     """π: `uniform` (SKDBERT Eq. 1), ranks of `scores` (Eqs. 2 and 3), or numbers made to sum to 1.
 
     `scores`: the teachers' own for `teacher-rank`, their students' for `student-rank`; 0 to 100.
@@ -31,7 +34,8 @@ def shares(by: str | Sequence[float], scores: Sequence[float] | None, count: int
         given = np.asarray(by, dtype=np.float64)
         return given / given.sum()
     if by.endswith("-rank"):
-        values = torch.tensor(list(scores or ()), dtype=torch.float64)
+        known = [math.nan if score is None else score for score in scores or ()]
+        values = torch.tensor(known, dtype=torch.float64)
         return rank_distribution(values).numpy()
     return np.full(count, 1 / count)
 
