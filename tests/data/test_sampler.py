@@ -52,6 +52,27 @@ def test_grouped_batches_hold_similar_lengths():
     assert lengths[grouped[0]] == max(lengths)
 
 
+def test_grouped_batches_come_in_no_order_of_length():
+    lengths = list(range(1, 401))
+    batches = torch.tensor(list(EpochSampler(lengths, seed=1, lengths=lengths, batch_size=8)))
+    means = (batches.view(50, 8) + 1.0).mean(1)
+    # Sorted by length the rank correlation with the place would be -1; 0.3 is two deviations of none.
+    places = torch.arange(50.0)
+    assert abs(torch.corrcoef(torch.stack([means, places]))[0, 1]) < 0.3
+
+
+@pytest.mark.parametrize("rows", [1, 5, 8, 9, 16, 17, 403])
+def test_batches_stay_whole_when_they_are_shuffled(rows):
+    """Cut as a loader cuts them, batches are still of like length, and the part of one comes last."""
+    lengths = [7 * place % rows for place in range(rows)]
+    indices = list(EpochSampler(lengths, seed=2, lengths=lengths, batch_size=8))
+    assert sorted(indices) == list(range(rows))
+    assert lengths[indices[0]] == max(lengths)
+    for start in range(8, rows - 7, 8):
+        batch = [lengths[index] for index in indices[start : start + 8]]
+        assert batch == sorted(batch, reverse=True)
+
+
 def test_every_place_sees_every_example():
     # Over many epochs the first place is near uniform: 1000 draws of 10, each 100 ± 5 sd.
     sampler = EpochSampler(10, seed=5)

@@ -7,6 +7,7 @@ run that was killed and started again sees another order; this one sees the same
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Sized
+from itertools import chain
 
 import numpy as np
 import torch
@@ -19,10 +20,12 @@ from limbeck.errors import LimbeckError
 class EpochSampler(Sampler[int]):
     """Shuffles the indices 0..n−1 anew each epoch, reproducibly.
 
-    `data` is a dataset or its length. With `lengths` (tokens per example) and `batch_size` the
-    order is length-grouped: shuffled, cut into megabatches of up to 50 batches, sorted by length
-    within each, the longest example first of all, so that batches need little padding and running
-    out of memory shows at once.
+    `data` is a dataset or its length. With `lengths` (tokens per example) and `batch_size` (examples
+    of one optimisation step) the order is length-grouped: shuffled, cut into megabatches of up to
+    50 batches, sorted by length within each, so that batches need little padding. The batches
+    themselves are then shuffled: in the stock sampler's order they fall from long to short, and the
+    last examples a model trains on would be the shortest of all. Only the batch of the longest
+    example keeps its place, the first, so that running out of memory shows at once.
 
     The engine calls `set_epoch` before each epoch; accelerate does the same for a sampler it finds
     in a DataLoader. Raises LimbeckError when `lengths` does not fit or comes without `batch_size`.
@@ -64,5 +67,14 @@ class EpochSampler(Sampler[int]):
         generator = torch.Generator().manual_seed(int(mixed[0]) & (2**63 - 1))
         if self.lengths is not None and self.length:
             order = get_length_grouped_indices(self.lengths, self.batch_size, generator=generator)
-            return iter([int(index) for index in order])
+            return chain.from_iterable(self._shuffled(order, generator))
         return iter(torch.randperm(self.length, generator=generator).tolist())
+
+    def _shuffled(self, order: Sequence[int], generator: torch.Generator) -> list[list[int]]:
+        """The batches of an order, all but the first and a last one that is not full in random order."""
+        assert self.batch_size is not None
+        cuts = range(0, self.length, self.batch_size)
+        batches = [[int(index) for index in order[cut : cut + self.batch_size]] for cut in cuts]
+        moving = batches[1 : self.length // self.batch_size]
+        drawn = torch.randperm(len(moving), generator=generator).tolist()
+        return [batches[0], *(moving[place] for place in drawn), *batches[1 + len(moving) :]]

@@ -259,7 +259,9 @@ class DistillationTrainer(Trainer):
             dataset,
             self.args.seed,
             lengths=self.kind.reads.lengths(dataset) if self.group_by_length else None,
-            batch_size=self.args.train_batch_size * self.args.gradient_accumulation_steps,
+            batch_size=self.args.train_batch_size
+            * self.args.gradient_accumulation_steps
+            * self.args.world_size,
         )
         return self._order
 
