@@ -44,9 +44,7 @@ def main() -> None:
         }
         orders = {"shuffled": False, "grouped": True}
         study.run(
-            Cell(
-                f"{label}-s{seed}", "finetune", {**base, "group_by_length": grouped}, label=label
-            )
+            Cell(f"{label}-s{seed}", "finetune", {**base, "group_by_length": grouped}, label=label)
             for label, grouped in orders.items()
         )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -89,15 +90,26 @@ class Study:
     def _run_cell(self, cell: Cell, teacher: Teacher | None) -> None:
         recipe = Recipe.load(cell.method, **cell.settings)
         result = distill(recipe, self.work / cell.name, report=False, live_teacher=teacher)
-        text = (result.path / RECORD_NAME).read_text(encoding="utf-8")
-        record = self._portable(json.loads(text))
-        record["method"] = cell.label or record["method"]
-        portable = json.dumps(record, indent=1) + "\n"
-        self._record_of(cell).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self._record_of(cell), portable)
-        print(f"{cell.name}: {result.scores['dev']['primary']:.2f}", flush=True)
+        self.keep(result.path, cell.name, cell.label)
         if not cell.name.startswith("teacher") and not cell.name.endswith("teacher"):
             shutil.rmtree(result.path)
+
+    def wait_for(self, cells: Iterable[Cell]) -> None:
+        """Wait until what other processes hold of these cells is done."""
+        for cell in cells:
+            while _held(self.work / f"{cell.name}.lock") and not self._record_of(cell).exists():
+                time.sleep(1)
+
+    def keep(self, run: Path, name: str, label: str | None = None) -> None:
+        """Keep the record of a finished run as a cell's, where there is none yet."""
+        kept = self.records / name / RECORD_NAME
+        if kept.exists() or not (run / RECORD_NAME).exists():
+            return
+        record = self._portable(json.loads((run / RECORD_NAME).read_text(encoding="utf-8")))
+        record["method"] = label or record["method"]
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(kept, json.dumps(record, indent=1) + "\n")
+        print(f"{name}: {record['scores']['dev']['primary']:.2f}", flush=True)
 
     def _portable(self, value: Any) -> Any:
         """The record without this machine's folders: a path keeps its last part alone."""

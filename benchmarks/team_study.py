@@ -2,8 +2,9 @@
 
 Eight teachers on 10,000 training rows: the pretrained encoder's first 2, 3, 4 and 6 layers, fine-tuned, and four of
 half its width, distilled from the largest. One student, the encoder's first 3 layers. From each teacher alone
-(`kd-soft`), and from all of them by every method of several; SKD over nested teams (SKDBERT, Table 5) and over teams
-of alike and of wide capacity (Table 4); SKD with as many passes as the others, and with the paper's 5/3 of them.
+(`kd-soft`: the students that student-rank makes), and from all of them by every method of several; SKD over nested
+teams (SKDBERT, Table 5) and over teams of alike and of wide capacity (Table 4); SKD with as many passes as the others,
+and with the paper's 5/3 of them.
 
     python benchmarks/team_study.py --model MINILM_DIR --data GLUE_DIR [--work DIR] [--seeds 3]
 
@@ -54,7 +55,7 @@ def teacher_cells(args: argparse.Namespace) -> list[list[Cell]]:
             "finetune",
             {**base, "student.init": args.model, "student.layers": depth},
         )
-        for depth in DEPTHS
+        for depth in reversed(DEPTHS)
     ]
     narrow = [
         Cell(
@@ -101,24 +102,33 @@ def student_cells(seed: int, args: argparse.Namespace) -> list[list[Cell]]:
     def cell(label: str, method: str, settings: dict[str, Any], cost: float = 1.0) -> Cell:
         return Cell(f"{label.replace(' ', '-')}-s{seed}", method, settings, cost, label)
 
-    alone = [
-        cell(f"kd-soft {name}", "kd-soft", {**base, "teacher": folder})
-        for name, folder in zip(TEAM, folders(TEAM), strict=True)
-    ]
-    everyone = [
-        cell(f"{method} all", method, several(method, TEAM), 1 + ("student" in method))
-        for method in (*SKD, *TOGETHER)
-    ]
-    teams = [
-        cell(f"{method} {name}", method, several(method, team))
-        for name, team in TEAMS.items()
-        for method in ("skd-uniform", "skd-teacher-rank", "wkd-uniform")
-    ]
+    ranked, others = (
+        [cell(f"{method} all", method, several(method, TEAM)) for method in (*SKD, *TOGETHER)
+         if ("student-rank" in method) is students]
+        for students in (True, False)
+    )  # fmt: skip
+    teams, together = (
+        [
+            cell(f"{method} {name}", method, several(method, team))
+            for name, team in TEAMS.items()
+            for method in methods
+        ]
+        for methods in (SKD[:2], TOGETHER[:1])
+    )
     longer = [
         cell(f"{method} longer", method, several(method, TEAM, epochs=SKD_PASSES)) for method in SKD
     ]
     chain = [cell("takd all", "takd", several("takd", TEAM))]
-    return [[cell("finetune", "finetune", base), *alone], everyone, teams, longer, chain]
+    alone = cell("finetune", "finetune", base)
+    # The first makes the students of each teacher alone, which the others of student-rank find.
+    return [[ranked[0]], [alone, *others], teams, longer, ranked[1:], chain, together]
+
+
+def keep_students(study: Study, seed: int) -> None:
+    """The students made for student-rank are `kd-soft` from each teacher alone."""
+    for name in TEAM:
+        run = study.work / f"students-s{seed}" / f"teacher-{name}"
+        study.keep(run, f"kd-soft-{name}-s{seed}", f"kd-soft {name}")
 
 
 def main() -> None:
@@ -133,9 +143,11 @@ def main() -> None:
     study = Study("team_study", args.work)
     for cells in teacher_cells(args):
         study.run(cells)
+        study.wait_for(cells)
     for seed in range(1, args.seeds + 1):
         for cells in student_cells(seed, args):
             study.run(cells)
+            keep_students(study, seed)
 
 
 if __name__ == "__main__":
