@@ -85,13 +85,13 @@ def asked(monkeypatch) -> list[int]:
 # ---- who teaches ----
 
 
-def test_one_teacher_a_step_though_a_step_has_several_passes(teachers, asked):
+def test_one_teacher_a_step_though_a_step_has_several_passes(tmp_path, asked):
     """Accumulation of two: both passes of a step ask the same teacher, as the draws say."""
     members = [Teacher(tiny.knowing_teacher(layers)) for layers in (4, 6)]
     chances = Chances([0.5, 0.5])
     trainer = DistillationTrainer(
         tiny.bert(2),
-        tiny_arguments(gradient_accumulation_steps=2),
+        tiny_arguments(tmp_path, gradient_accumulation_steps=2),
         teacher=Drawn(members, ("four", "six"), chances),
         method="kd-soft",
         train_dataset=tiny.rows(32),
@@ -103,12 +103,12 @@ def test_one_teacher_a_step_though_a_step_has_several_passes(teachers, asked):
     assert len(set(expected)) == 2
 
 
-def tiny_arguments(**changes):
+def tiny_arguments(folder, **changes):
     from transformers import TrainingArguments
 
     settings = {"per_device_train_batch_size": 4, "num_train_epochs": 2, "report_to": []}
     settings |= {"use_cpu": True, "save_strategy": "no", "disable_tqdm": True, "seed": 5}
-    return TrainingArguments("unused", **(settings | changes))
+    return TrainingArguments(str(folder), **(settings | changes))
 
 
 def tiny_collator():
