@@ -185,11 +185,12 @@ def test_what_is_not_stored_is_refused(live, tmp_path, ask, what):
 PART, WHOLE = Request.hidden([1], pool="cls"), Request.hidden([2])
 
 
-def test_a_value_beyond_float16_is_refused_and_leaves_nothing(live, tmp_path):
+@pytest.mark.parametrize(("value", "places"), [(1e6, slice(None)), (float("nan"), 5)])
+def test_a_value_beyond_float16_is_refused_and_leaves_nothing(tmp_path, value, places):
     torch.manual_seed(0)
     large = Teacher(BertForSequenceClassification(config()))
     with torch.no_grad():
-        large.model.bert.encoder.layer[2].output.LayerNorm.weight.fill_(1e6)
+        large.model.bert.encoder.layer[2].output.LayerNorm.weight[places] = value
     with pytest.raises(LimbeckError, match="float16"):
         store_all(Store(tmp_path), large, Request.hidden([3]))
     assert Store(tmp_path).entries() == [] and Store(tmp_path).find("key") is None

