@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sized
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ from limbeck.engine.callbacks import EpochEntries, stop_if_not_finite
 from limbeck.engine.distiller import Distiller
 from limbeck.engine.optimisation import Optimisation
 from limbeck.engine.progress import Progress
+from limbeck.engine.words import WordsInUse, words_of
 from limbeck.errors import LimbeckError
 from limbeck.kinds import Kind, kind_of
 from limbeck.mixup import Mixture, MixupSpec, draw
@@ -89,6 +91,7 @@ class DistillationTrainer(Trainer):
         self.progress = Progress()
         self.progress.run_clock.start()
         self._order: EpochSampler | None = None
+        self._words: WordsInUse | None = None
         self.group_by_length = group_by_length
         self.teacher = Teacher(teacher) if isinstance(teacher, PreTrainedModel) else teacher
         if objectives is None:
@@ -290,6 +293,12 @@ class DistillationTrainer(Trainer):
         return super().create_scheduler(num_training_steps, optimizer)
 
     # ---- checkpoints and the shipped student ----
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """As the Trainer's; words that no row holds take no part in its steps."""
+        self._words = self._words or words_of(self, self.student)
+        with self._words.engaged() if self._words is not None else nullcontext():
+            return super().train(*args, **kwargs)
 
     def start_or_continue(self, checkpoint: Path | None) -> None:
         """Train from the beginning, or from a checkpoint, to the end and the best epoch's weights.
