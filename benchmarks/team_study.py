@@ -113,7 +113,7 @@ def student_cells(seed: int, args: argparse.Namespace) -> list[list[Cell]]:
             for name, team in TEAMS.items()
             for method in methods
         ]
-        for methods in (SKD[:2], TOGETHER[:1])
+        for methods in (SKD[:3], TOGETHER[:1])
     )
     longer = [
         cell(f"{method} longer", method, several(method, TEAM, epochs=SKD_PASSES)) for method in SKD
