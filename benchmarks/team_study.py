@@ -8,7 +8,7 @@ and with the paper's 5/3 of them.
 
     python benchmarks/team_study.py --model MINILM_DIR --data GLUE_DIR [--work DIR] [--seeds 3]
 
-Resumable, one seed of everything first: `limbeck table benchmarks/records/team_study --baseline 'kd-soft wide-6'`. The
+Resumable, the whole team first: `limbeck table benchmarks/records/team_study --baseline 'kd-soft wide-6'`. The
 distributions used (Figure 2) are in the records, under `team`.
 """
 
@@ -76,8 +76,8 @@ def teacher_cells(args: argparse.Namespace) -> list[list[Cell]]:
     return [wide, narrow]
 
 
-def student_cells(seed: int, args: argparse.Namespace) -> list[list[Cell]]:
-    """One seed of every comparison, those that others build on first."""
+def student_cells(seed: int, args: argparse.Namespace) -> tuple[list[list[Cell]], list[list[Cell]]]:
+    """One seed of the comparison over all teachers, those that others build on first, and of the rest."""
     base = {
         **COMMON,
         "data": args.data,
@@ -121,7 +121,7 @@ def student_cells(seed: int, args: argparse.Namespace) -> list[list[Cell]]:
     chain = [cell("takd all", "takd", several("takd", TEAM))]
     alone = cell("finetune", "finetune", base)
     # The first makes the students of each teacher alone, which the others of student-rank find.
-    return [[ranked[0]], [alone, *others], teams, longer, ranked[1:], chain, together]
+    return [[ranked[0]], [alone, *others], ranked[1:], chain], [teams, longer, together]
 
 
 def keep_students(study: Study, seed: int) -> None:
@@ -132,7 +132,7 @@ def keep_students(study: Study, seed: int) -> None:
 
 
 def main() -> None:
-    """Teachers, then one seed of every comparison after the other."""
+    """Teachers, then all seeds over the whole team, then all seeds of the rest."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, help="folder of the pretrained 6-layer encoder")
     parser.add_argument("--data", required=True, help="GLUE folder")
@@ -144,10 +144,11 @@ def main() -> None:
     for cells in teacher_cells(args):
         study.run(cells)
         study.wait_for(cells)
-    for seed in range(1, args.seeds + 1):
-        for cells in student_cells(seed, args):
-            study.run(cells)
-            keep_students(study, seed)
+    for part in (0, 1):
+        for seed in range(1, args.seeds + 1):
+            for cells in student_cells(seed, args)[part]:
+                study.run(cells)
+                keep_students(study, seed)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import tiny_runs as tiny
 from limbeck.data import Collator
 from limbeck.engine import DistillationTrainer, words
 from limbeck.engine.words import WordsInUse, words_in_use
+from limbeck.errors import LimbeckError
 
 VOCABULARY = 40  # of which the rows hold at most 14
 ROWS = tiny.rows(32)
@@ -200,6 +201,15 @@ def test_training_twice_is_training_twice(tmp_path, monkeypatch):
         trainer.train()
         ends.append(weights(trainer.student))
     same(*ends)
+
+
+def test_other_words_in_a_second_training_are_refused(tmp_path):
+    trainer = trained(tmp_path)
+    trainer.train_dataset = ROWS.select(range(8))
+    trainer.train()
+    trainer.train_dataset = ROWS.map(lambda row: {"input_ids": [*row["input_ids"][:-1], 30]})
+    with pytest.raises(LimbeckError, match="did not"):
+        trainer.train()
 
 
 # ---- where it is of no use ----

@@ -296,7 +296,7 @@ class DistillationTrainer(Trainer):
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """As the Trainer's; words that no row holds take no part in its steps."""
-        self._words = self._words or words_of(self, self.student)
+        self._words = words_of(self, self.student, self._words)
         with self._words.engaged() if self._words is not None else nullcontext():
             return super().train(*args, **kwargs)
 

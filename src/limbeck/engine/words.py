@@ -24,6 +24,7 @@ from transformers import PreTrainedModel, Trainer
 from transformers.training_args import OptimizerNames
 
 from limbeck.data import Collator
+from limbeck.errors import LimbeckError
 
 # Weights that have to be saved before it is done.
 WORTH = 1_000_000
@@ -50,6 +51,14 @@ class WordsInUse:
         self.rows = nn.Parameter(embedding.weight.detach()[self.used])
         padding = embedding.padding_idx
         self._padding = None if padding is None else int(self.place[padding])
+
+    def check(self, rows: Any) -> None:
+        """Raise LimbeckError if `rows` hold words that are not in use."""
+        if (self.place.cpu()[torch.from_numpy(_words_of(rows, set()))] < 0).any():
+            raise LimbeckError(
+                "train_dataset holds words that the rows of the former training did not",
+                "make a new DistillationTrainer for it",
+            )
 
     @contextmanager
     def engaged(self) -> Iterator[None]:
@@ -104,13 +113,21 @@ def _set_forward(module: Any, forward: Any) -> None:
         module.forward = forward
 
 
-def words_of(trainer: Trainer, student: PreTrainedModel) -> WordsInUse | None:
+def words_of(
+    trainer: Trainer, student: PreTrainedModel, former: WordsInUse | None
+) -> WordsInUse | None:
     """What a trainer is to train of its student's word embeddings; None for all of them, the plain way.
 
     It has to know every word a batch may hold, and what becomes of a weight without a gradient: limbeck's own collator
     with fixed texts, AdamW or SGD of its own making, no weight decay, whole weights in each process.
+
+    Raises:
+        LimbeckError: rows with other words than those of the `former` training, whose optimiser goes on.
     """
     collator, args = trainer.data_collator, trainer.args
+    if former is not None:
+        former.check(trainer.train_dataset)
+        return former
     if type(collator) is not Collator or collator.kind.redrawn:
         return None
     given = trainer.optimizer_cls_and_kwargs
