@@ -120,8 +120,8 @@ def student_cells(seed: int, args: argparse.Namespace) -> tuple[list[list[Cell]]
     ]
     chain = [cell("takd all", "takd", several("takd", TEAM))]
     alone = cell("finetune", "finetune", base)
-    # The first makes the students of each teacher alone, which the others of student-rank find.
-    return [[ranked[0]], [alone, *others], ranked[1:], chain], [teams, longer, together]
+    # The first makes the students of each teacher alone, which the others of student-rank find when they come.
+    return [[ranked[0]], [alone, *others], chain, ranked[1:]], [teams, longer, together]
 
 
 def keep_students(study: Study, seed: int) -> None:
