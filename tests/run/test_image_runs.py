@@ -319,6 +319,16 @@ def test_refusals_name_what_does_not_fit(net, vit, tmp_path):
 # Several teachers
 
 
+@pytest.mark.parametrize("method", ["finetune", "skd-uniform", "tinybert"])
+def test_the_papers_rates_for_text_are_not_those_of_nets(method):
+    """2e-5, which is SKDBERT's for BERT, leaves SGD where it starts."""
+    given = Recipe.load(method, data="digits", **{"student.init": "resnet-8"})
+    stages = [given, *([given.first_stage] if given.first_stage else [])]
+    assert [stage.lr for stage in stages if stage.lr is not None] == [0.05]
+    assert (given.optimizer, given.epochs, given.batch_size) == ("sgd", 30, 64)
+    assert Recipe.load(method, data="digits", lr=0.1, **{"student.init": "resnet-8"}).lr == 0.1
+
+
 @pytest.mark.parametrize("method", ["skd-uniform", "wkd-teacher-rank", "takd"])
 def test_a_net_and_a_vit_teach_another_net(net, vit, place, method):
     teachers = [str(net.path), str(vit.path)]

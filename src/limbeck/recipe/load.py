@@ -48,10 +48,10 @@ def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, A
     own = _read_file(path_or_name)
     given = deepcopy(overrides)  # dotted keys are written into them
     base = _base(str(given.pop("method", None) or own.get("method", "")), own, given)
-    raw = merge(_for_pocket(base, own, given), own)
+    raw = _laid_over(base, own, given)
+    if _of_other_size(raw):
+        raw = _laid_over(_without_papers_rates(base), own, given)
     raw["method"] = base["method"]
-    for key, value in given.items():
-        _set(raw, key, value)
     raw = {key: value for key, value in raw.items() if value is not None}
     _fill_pocket(raw)
     _fill_images(raw)
@@ -83,8 +83,7 @@ def _fill_images(raw: dict[str, Any]) -> None:
     """Named nets bring the settings they are published with; whatever else is set wins."""
     if raw.get("data") == DIGITS:
         raw.setdefault("task", DIGITS)
-    student = raw.get("student")
-    if isinstance(student, dict) and student.get("init") in SHAPES:
+    if _named_net(raw):
         epochs = {"epochs": _SMALL_SET_EPOCHS} if raw.get("data") == DIGITS else {}
         stepped = {} if "lr_schedule" in raw else {"lr_schedule": "step", "warmup": 0.0}
         for key, value in (_NET_SETTINGS | epochs | stepped).items():
@@ -103,13 +102,29 @@ _NET_SETTINGS: dict[str, Any] = {
 _SMALL_SET_EPOCHS = 30
 
 
-def _for_pocket(base: dict[str, Any], own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """A shipped recipe without the paper's epochs and rates, where the data are pocket's.
+def _laid_over(base: dict[str, Any], own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The file on top of what it inherits, and single values on top of both."""
+    raw = merge(base, own)
+    for key, value in given.items():
+        _set(raw, key, deepcopy(value))
+    return raw
 
-    They are right for the paper's models; a pocket model is a hundredth of their width.
+
+def _of_other_size(raw: dict[str, Any]) -> bool:
+    """Whether the models are none that the papers' epochs and rates are right for.
+
+    A pocket model is a hundredth of their width, and a named net reads pictures and learns by SGD.
     """
-    if given.get("data", own.get("data")) != "pocket":
-        return base
+    return raw.get("data") == "pocket" or _named_net(raw)
+
+
+def _named_net(raw: dict[str, Any]) -> bool:
+    student = raw.get("student")
+    return isinstance(student, dict) and student.get("init") in SHAPES
+
+
+def _without_papers_rates(base: dict[str, Any]) -> dict[str, Any]:
+    """A shipped recipe without the paper's epochs, rates and batch sizes, in both stages."""
     kept = {key: value for key, value in base.items() if key not in _PAPER_SETTINGS}
     if isinstance(kept.get("first_stage"), dict):
         first = kept["first_stage"].items()
