@@ -151,8 +151,10 @@ def words_in_use(
     Args:
         padding: the word that fills batches up, which no row holds.
     """
+    if "input_ids" not in (getattr(rows, "column_names", None) or ()):
+        return None
     embedding = _own_embedding(student)
-    if embedding is None or "input_ids" not in (getattr(rows, "column_names", None) or ()):
+    if embedding is None:
         return None
     used = _words_of(rows, {padding, embedding.padding_idx})
     saved = (len(embedding.weight) - len(used)) * embedding.embedding_dim
@@ -175,6 +177,6 @@ def _own_embedding(student: PreTrainedModel) -> nn.Embedding | None:
 
 
 def _words_of(rows: Dataset, others: set[int | None]) -> np.ndarray:
-    table = rows.with_format("arrow")[:]
-    found = pc.unique(pc.list_flatten(table["input_ids"])).to_numpy(zero_copy_only=False)
+    words = pc.list_flatten(rows.with_format("arrow")[:]["input_ids"])
+    found = pc.unique(words).to_numpy(zero_copy_only=False)
     return np.union1d(found, [word for word in others if word is not None]).astype(np.int64)
