@@ -106,6 +106,8 @@ class Study:
         if kept.exists() or not (run / RECORD_NAME).exists():
             return
         record = self._portable(json.loads((run / RECORD_NAME).read_text(encoding="utf-8")))
+        if record["status"] != "finished":  # another process is at it
+            return
         record["method"] = label or record["method"]
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_whole(kept, json.dumps(record, indent=1) + "\n")
