@@ -118,7 +118,9 @@ def student_cells(seed: int, args: argparse.Namespace) -> tuple[list[list[Cell]]
     longer = [
         cell(f"{method} longer", method, several(method, TEAM, epochs=SKD_PASSES)) for method in SKD
     ]
-    chain = [cell("takd all", "takd", several("takd", TEAM))]
+    chain = [cell("takd all", "takd", several("takd", TEAM), len(TEAM))]
+    # Without the narrow ones, which have no pretrained form to start from as an assistant.
+    teams.append(cell("takd top-4", "takd", several("takd", TEAMS["top-4"]), len(TEAMS["top-4"])))
     alone = cell("finetune", "finetune", base)
     # The first makes the students of each teacher alone, which the others of student-rank find when they come.
     return [[ranked[0]], [alone, *others], chain, ranked[1:]], [teams, longer, together]
