@@ -172,7 +172,7 @@ class _Pieces:
 
 
 def _all_finite(value: Tensor) -> bool:
-    """As `torch.isfinite(value).all()`, in a fifteenth of its time: the largest of NaN and more is NaN."""
+    """As `torch.isfinite(value).all()` in one pass without a copy of flags: the largest of NaN and more is NaN."""
     return not value.numel() or isfinite(value.abs().max().item())
 
 

@@ -9,6 +9,7 @@ from accelerate.utils import broadcast
 from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from limbeck.errors import LimbeckError
 from limbeck.teams import Bandit
 
 if TYPE_CHECKING:
@@ -20,9 +21,17 @@ class LearnWhomToDraw(TrainerCallback):
 
     The state is the bandit's own. Evaluation draws no random numbers, so training goes on as it
     would have without.
+
+    Raises:
+        LimbeckError: no rows.
     """
 
     def __init__(self, trainer: DistillationTrainer, bandit: Bandit, rows: Any) -> None:
+        if rows is None:
+            raise LimbeckError(
+                "a team that learns whom to draw needs rows to see its progress on",
+                "pass holdout=: some rows that are not trained on",
+            )
         self.trainer = trainer
         self.bandit = bandit
         self.rows = rows

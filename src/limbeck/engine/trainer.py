@@ -25,22 +25,16 @@ from limbeck.engine.callbacks import EpochEntries, stop_if_not_finite
 from limbeck.engine.distiller import Distiller
 from limbeck.engine.optimisation import Optimisation
 from limbeck.engine.progress import Progress
+from limbeck.engine.terms import index_bound, objectives_for
 from limbeck.engine.words import WordsInUse, words_of
 from limbeck.errors import LimbeckError
-from limbeck.kinds import Kind, kind_of
+from limbeck.kinds import kind_of
 from limbeck.mixup import Mixture, MixupSpec, draw
 from limbeck.moment import Moment
-from limbeck.objectives import (
-    CurriculumSpec,
-    ModelShape,
-    Objectives,
-    Shape,
-    TeamObjectives,
-    TermSpec,
-)
+from limbeck.objectives import CurriculumSpec, Objectives, TeamObjectives, TermSpec
 from limbeck.recipe import Recipe
 from limbeck.teachers import Teacher
-from limbeck.teams import Bandit, Drawn, Team, members_of
+from limbeck.teams import Bandit, Drawn, Team
 
 
 class DistillationTrainer(Trainer):
@@ -127,11 +121,6 @@ class DistillationTrainer(Trainer):
         self.args.logging_nan_inf_filter = False
         self.add_callback(EpochEntries(self))
         if self.bandit is not None:
-            if holdout is None:
-                raise LimbeckError(
-                    "a team that learns whom to draw needs rows to see its progress on",
-                    "pass holdout=: some rows that are not trained on",
-                )
             self.add_callback(LearnWhomToDraw(self, self.bandit, holdout))
         if self.teacher is not None:
             self.teacher.to(self.args.device)
@@ -347,35 +336,6 @@ class DistillationTrainer(Trainer):
 
     def _load_best_model(self) -> None:
         checkpoints.load_weights(str(self.state.best_model_checkpoint), self.distiller)
-
-
-def objectives_for(
-    student: PreTrainedModel,
-    teacher: Teacher | Team | None,
-    specs: dict[str, TermSpec],
-    curriculum: CurriculumSpec | None,
-    *,
-    kind: Kind,
-    rows: int,
-) -> Objectives | TeamObjectives:
-    """The terms between a student and whoever teaches it.
-
-    Raises:
-        LimbeckError: every term that cannot be built for these models, with its reason.
-    """
-    own = ModelShape.of(student)
-    teachers = [ModelShape.of(member.model) for member in members_of(teacher)] or [own]
-    shapes = [Shape(own, other, kind=kind, rows=rows) for other in teachers]
-    if isinstance(teacher, Team) and teacher.separate:
-        return TeamObjectives(specs, shapes, teacher.names)
-    return Objectives(specs, shapes[0], curriculum)
-
-
-def index_bound(rows: Any) -> int:
-    """One more than the largest `index` of the training examples; 0 where they have none."""
-    if "index" not in (getattr(rows, "column_names", None) or ()) or not len(rows):
-        return 0
-    return max(rows["index"]) + 1
 
 
 def _recipe(method: str | Path | Recipe) -> Recipe:

@@ -108,14 +108,9 @@ def distill(
     given = recipe
     recipe, execution = settle(given, assembly, folder, anew=overwrite)
     inspect_run(recipe, assembly, folder.path, show=show)
-    if overwrite and is_first():
-        folder.clear()
-    wait_for_all()
-    if is_first():
-        folder.begin(given)
     record = _new_record(given, assembly)
     record.execution = execution
-    _save(record, folder)
+    _begin(given, folder, record, overwrite=overwrite)
     try:
         _add_copies(recipe, assembly, record.examples, show=show)
         record.team = settle_team(given, assembly, folder, _before_run(show))
@@ -133,6 +128,16 @@ def distill(
         shutil.rmtree(folder.checkpoints, ignore_errors=True)
     wait_for_all()
     return Result(folder.path, record)
+
+
+def _begin(recipe: Recipe, folder: RunFolder, record: Record, *, overwrite: bool) -> None:
+    """The folder is this run's from now on."""
+    if overwrite and is_first():
+        folder.clear()
+    wait_for_all()
+    if is_first():
+        folder.begin(recipe)
+    _save(record, folder)
 
 
 def _train_and_finish(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from limbeck.engine.trainer import index_bound, objectives_for
+from limbeck.engine.terms import index_bound, objectives_for
 from limbeck.kinds import kind_of
 from limbeck.objectives import ModelShape, Objectives, TeamObjectives
 from limbeck.recipe import Stage

@@ -1,0 +1,48 @@
+"""The terms between a student and whoever teaches it, bound to their shapes. Part of `limbeck.engine`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from limbeck.kinds import Kind
+from limbeck.objectives import (
+    CurriculumSpec,
+    ModelShape,
+    Objectives,
+    Shape,
+    TeamObjectives,
+    TermSpec,
+)
+from limbeck.teachers import Teacher
+from limbeck.teams import Team, members_of
+
+
+def objectives_for(
+    student: PreTrainedModel,
+    teacher: Teacher | Team | None,
+    specs: dict[str, TermSpec],
+    curriculum: CurriculumSpec | None,
+    *,
+    kind: Kind,
+    rows: int,
+) -> Objectives | TeamObjectives:
+    """The terms between a student and whoever teaches it.
+
+    Raises:
+        LimbeckError: every term that cannot be built for these models, with its reason.
+    """
+    own = ModelShape.of(student)
+    teachers = [ModelShape.of(member.model) for member in members_of(teacher)] or [own]
+    shapes = [Shape(own, other, kind=kind, rows=rows) for other in teachers]
+    if isinstance(teacher, Team) and teacher.separate:
+        return TeamObjectives(specs, shapes, teacher.names)
+    return Objectives(specs, shapes[0], curriculum)
+
+
+def index_bound(rows: Any) -> int:
+    """One more than the largest `index` of the training examples; 0 where they have none."""
+    if "index" not in (getattr(rows, "column_names", None) or ()) or not len(rows):
+        return 0
+    return max(rows["index"]) + 1
