@@ -15,6 +15,7 @@ distributions used (Figure 2) are in the records, under `team`.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ TEAMS = {
     "narrow": TEAM[:4],
     "spread": (TEAM[0], TEAM[3], TEAM[4], TEAM[7]),
 }
+NESTED = tuple(name for name in TEAMS if name.startswith("top"))
 SKD = ("skd-uniform", "skd-teacher-rank", "skd-student-rank", "skd-adaptive")
 TOGETHER = ("wkd-uniform", "wkd-teacher-rank", "wkd-student-rank", "mt-bert")
 PASSES, SKD_PASSES = 1, 5 / 3
@@ -76,8 +78,11 @@ def teacher_cells(args: argparse.Namespace) -> list[list[Cell]]:
     return [wide, narrow]
 
 
-def student_cells(seed: int, args: argparse.Namespace) -> tuple[list[list[Cell]], list[list[Cell]]]:
-    """One seed of the comparison over all teachers, those that others build on first, and of the rest."""
+def student_cells(seed: int, args: argparse.Namespace) -> list[list[list[Cell]]]:
+    """One seed of the comparison over all teachers, of SKD over parts of the team, and of the others over them.
+
+    In each, those that others build on come first.
+    """
     base = {
         **COMMON,
         "data": args.data,
@@ -107,23 +112,30 @@ def student_cells(seed: int, args: argparse.Namespace) -> tuple[list[list[Cell]]
          if ("student-rank" in method) is students]
         for students in (True, False)
     )  # fmt: skip
-    teams, together = (
-        [
-            cell(f"{method} {name}", method, several(method, team))
-            for name, team in TEAMS.items()
+
+    def over(teams: Iterable[str], methods: Iterable[str]) -> list[Cell]:
+        return [
+            cell(f"{method} {name}", method, several(method, TEAMS[name]))
+            for name in teams
             for method in methods
         ]
-        for methods in (SKD[:3], TOGETHER[:1])
-    )
+
     longer = [
         cell(f"{method} longer", method, several(method, TEAM, epochs=SKD_PASSES)) for method in SKD
     ]
     chain = [cell("takd all", "takd", several("takd", TEAM), len(TEAM))]
-    # Without the narrow ones, which have no pretrained form to start from as an assistant.
-    teams.append(cell("takd top-4", "takd", several("takd", TEAMS["top-4"]), len(TEAMS["top-4"])))
+    chains = [
+        cell(f"takd {name}", "takd", several("takd", TEAMS[name]), len(TEAMS[name]))
+        # The first without the narrow ones, which have no pretrained form to start from as an assistant.
+        for name in ("top-4", "top-2", "top-6")
+    ]
     alone = cell("finetune", "finetune", base)
     # The first makes the students of each teacher alone, which the others of student-rank find when they come.
-    return [[ranked[0]], [alone, *others], chain, ranked[1:]], [teams, longer, together]
+    return [
+        [[ranked[0]], [alone, *others], chain, ranked[1:]],
+        [over(TEAMS, SKD[:3]), chains[:1], longer, over(TEAMS, TOGETHER[:1])],
+        [over(NESTED, TOGETHER[1:]), chains[1:]],
+    ]
 
 
 def keep_students(study: Study, seed: int) -> None:
@@ -134,7 +146,7 @@ def keep_students(study: Study, seed: int) -> None:
 
 
 def main() -> None:
-    """Teachers, then all seeds over the whole team, then all seeds of the rest."""
+    """Teachers, then all seeds over the whole team, then over parts of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, help="folder of the pretrained 6-layer encoder")
     parser.add_argument("--data", required=True, help="GLUE folder")
@@ -146,9 +158,10 @@ def main() -> None:
     for cells in teacher_cells(args):
         study.run(cells)
         study.wait_for(cells)
-    for part in (0, 1):
-        for seed in range(1, args.seeds + 1):
-            for cells in student_cells(seed, args)[part]:
+    by_seed = [student_cells(seed, args) for seed in range(1, args.seeds + 1)]
+    for parts in zip(*by_seed, strict=True):
+        for seed, part in enumerate(parts, start=1):
+            for cells in part:
                 study.run(cells)
                 keep_students(study, seed)
 
