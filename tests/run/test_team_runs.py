@@ -282,6 +282,42 @@ def test_a_student_of_each_teacher_comes_first_and_is_kept(several, tmp_path, mo
     assert [run.path.stat().st_mtime_ns for run in runs] == before
 
 
+def test_students_are_found_by_a_team_of_other_teachers(several, teachers, tmp_path):
+    """A student that starts from weights of its own is the same whoever leads the team."""
+    given = {
+        "team.student_runs": str(tmp_path / "shared"),
+        "team.student_epochs": 1,
+        "epochs": 1,
+        "student.init": teachers[0],
+        "student.layers": 1,
+    }
+    small, large = teachers[:2]
+    first = train(several("skd-student-rank", **given), tmp_path / "first").record
+    made = Path(first.team.runs[1]) / "record.json"
+    before = made.stat().st_mtime_ns
+    given["teachers"] = [large, small]
+    second = train(several("wkd-student-rank", **given), tmp_path / "second").record
+    assert second.team.runs == first.team.runs[::-1]
+    assert made.stat().st_mtime_ns == before
+
+
+def test_the_students_own_teacher_teaches_its_first_stage(several, tmp_path, monkeypatch):
+    """Not the team's first, which the students take their layers from."""
+    depths: list[int] = []
+    original = DistillationTrainer.compute_loss
+
+    def watching(self, model, inputs, *args, **kwargs):
+        if model.training and isinstance(self.teacher, Teacher):  # no team: a first stage
+            depths.append(self.teacher.model.config.num_hidden_layers)
+        return original(self, model, inputs, *args, **kwargs)
+
+    monkeypatch.setattr(DistillationTrainer, "compute_loss", watching)
+    stage = {"objectives": {"hidden": RAIL}, "epochs": 1}
+    given = {"student.init": "teacher", "student.layers": 2, "epochs": 1, "cache": "never"}
+    train(several("skd-student-rank", first_stage=stage, **given), tmp_path / "run")
+    assert depths[: 2 * STEPS] == [4] * STEPS + [6] * STEPS
+
+
 def test_the_best_of_three_distributions_is_taken(several, tmp_path):
     """All three are runs of their own; the chosen one's student is shipped, at the cost of all."""
     result = train(several("skd-best-of", epochs=1, **{"team.student_epochs": 1}), tmp_path / "run")

@@ -34,9 +34,12 @@ from limbeck.teams import (
     TogetherSpec,
     shares,
 )
+from limbeck.vision import SHAPES
 
 # Scores by which teachers are ranked: SKDBERT, Table 10.
 _PROFILE = "skd-dev"
+# Students whose layers, configuration or size of pictures are the lead's.
+_FROM_THE_LEAD = ("teacher", "fresh", *SHAPES)
 
 Train = Callable[[Recipe, Path], Record]
 """Trains what a recipe says into a folder, or finds it there."""
@@ -153,10 +156,10 @@ def _students(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Trai
     place = Path(team.student_runs) if team.student_runs else folder.students
     runs = []
     for one in assembly.named:
-        changes: dict[str, Any] = {"method": f"student of {one.name}", "teachers": [one.path]}
+        changes: dict[str, Any] = {"method": f"student of {one.name}"}
         if team.student_epochs is not None:
             changes["epochs"] = team.student_epochs
-        runs.append(_made(_alone(recipe, changes), place / _file_name(one.name), train))
+        runs.append(_made(_alone(recipe, one.path, changes), place / _file_name(one.name), train))
     return runs
 
 
@@ -199,25 +202,29 @@ def _chain(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train) 
     for number, one in enumerate(order[1:], start=1):
         changes = {
             "method": f"assistant {one.name}",
-            "teachers": [teacher],
             "first_stage": None,
         } | pretrained_form(one.path)
         place = folder.assistants / f"{number:02}-{_file_name(one.name)}"
-        runs.append(_made(_alone(recipe, changes), place, train))
+        runs.append(_made(_alone(recipe, teacher, changes), place, train))
         teacher = runs[-1]
     model = load_teacher(teacher, assembly.task)
     assembly.live_teacher = Teacher(model, dropout=recipe.teacher_dropout)
     return runs
 
 
-def _alone(recipe: Recipe, changes: dict[str, Any]) -> Recipe:
+def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
     """The recipe with one teacher; the student starts where the run's own does.
 
-    It does not say which method it was made for: others find it too.
+    It says neither which method it was made for nor who else teaches there: others find it too.
     """
     about = {"family": "own", "summary": "made before a run of several teachers", "paper": ""}
     team = TogetherSpec.model_validate({"use": "together"})
-    own = {"teacher": recipe.lead, "team": team, "formula": ""}
+    own: dict[str, Any] = {"teachers": [teacher], "team": team, "formula": ""}
+    if recipe.student.init in _FROM_THE_LEAD and recipe.teacher is None:
+        own["teacher"] = recipe.lead
+        # Named, the lead would teach a first stage that has no teacher of its own.
+        if recipe.first_stage is not None and recipe.first_stage.teacher is None:
+            own["first_stage"] = recipe.first_stage.model_copy(update={"teacher": teacher})
     return recipe.model_copy(update=about | own | changes)
 
 
