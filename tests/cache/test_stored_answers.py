@@ -10,13 +10,14 @@ import torch
 from datasets import Dataset
 from transformers import BertConfig, BertForSequenceClassification, BertForTokenClassification
 
-from limbeck.cache import Ask, CachedTeacher, Store, build, fingerprint, measure
+from limbeck.cache import Ask, CachedTeacher, Store, build, fingerprint, measure, table
 from limbeck.capture import Request
 from limbeck.errors import LimbeckError
 from limbeck.mixup import Mixture
 from limbeck.teachers import Teacher
 
-LENGTHS = (7, 3, 5, 6, 2, 4)
+# In the batches that are stored, 7, 5, 5 and 3, 3, 2: neighbours alike and not.
+LENGTHS = (7, 3, 5, 5, 2, 3)
 FIRST = 100  # the number of the first example
 EVERYTHING = (
     Request.hidden([1, 3], pool="cls")
@@ -111,6 +112,28 @@ def test_equals_the_live_teacher_whatever_the_batch_and_its_padding(
     assert torch.equal(answer.mask(), expected.mask())
     if not left:  # BERT's head reads the first place, which padding then takes
         torch.testing.assert_close(answer.logits, expected.logits, rtol=0, atol=1e-5)
+
+
+def test_pieces_are_read_together(live, tmp_path, monkeypatch):
+    """Every batch in a piece of its own, written while the next is asked."""
+    asked = batch([4, 0, 5, 2])
+    whole = stored(Store(tmp_path / "whole"), live, EVERYTHING)(asked, EVERYTHING)
+    monkeypatch.setattr(table, "_PIECE_BYTES", 1)
+    pieces = stored(Store(tmp_path / "pieces"), live, EVERYTHING)
+    assert all(len(parts) == 2 for parts in pieces._pieces.values())
+    found = pieces(asked, EVERYTHING)
+    assert all(torch.equal(found[seen], whole[seen]) for seen in EVERYTHING.items)
+
+
+def test_a_full_disk_stops_the_build_and_leaves_nothing(live, tmp_path, monkeypatch):
+    def full(self, table):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(table.ArrowWriter, "write_table", full)
+    store = Store(tmp_path)
+    with pytest.raises(OSError, match="No space"):
+        store_all(store, live, EVERYTHING)
+    assert store.find("key") is None and not any(tmp_path.iterdir())
 
 
 def test_only_what_is_asked_for_is_read(live, tmp_path):

@@ -3,13 +3,14 @@
 On the way of a training step: stands where the live teacher stands.
 """
 
-from limbeck.cache.build import UnstorableError, build
+from limbeck.cache.build import build
 from limbeck.cache.columns import Ask
 from limbeck.cache.estimate import Estimate, measure
 from limbeck.cache.fingerprint import add_model, fingerprint, library_versions
 from limbeck.cache.read import CachedTeacher
 from limbeck.cache.remembering import RememberingTeacher
 from limbeck.cache.store import Entry, Store, default_store
+from limbeck.cache.table import UnstorableError
 
 __all__ = [
     "Ask",

@@ -9,6 +9,7 @@ float32.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from math import prod
 from typing import Any, Literal, NamedTuple
 
@@ -42,6 +43,13 @@ class Ask(NamedTuple):
         """In words, sorted."""
         words = [f"{seen}{' (float32)' * (seen in self.exact)}" for seen in self.request.items]
         return sorted(words) + ["logits"] * self.request.logits
+
+
+class Own(NamedTuple):
+    """Where an example's tokens lie in a batch: the first of them, and how many there are."""
+
+    first: int
+    tokens: int
 
 
 @dataclass(frozen=True)
@@ -79,10 +87,10 @@ class Column:
     def _itemsize(self) -> int:
         return np.dtype(self.dtype).itemsize
 
-    def among_padding(self, first: int, tokens: int) -> tuple[slice, ...]:
+    def among_padding(self, own: Own) -> tuple[slice, ...]:
         """Where an example's value lies in one as wide as its batch."""
-        own = slice(first, first + tokens)
-        return tuple(own if size is TOKENS else slice(None) for size in self.shape)
+        tokens = slice(own.first, own.first + own.tokens)
+        return tuple(tokens if size is TOKENS else slice(None) for size in self.shape)
 
     def of(self, trace: Trace) -> Tensor:
         """The tensor of a batch, (B, …)."""
@@ -164,16 +172,27 @@ def _column(seen: Seen, value: Tensor, exact: bool) -> Column:
     return Column(name, shape, "float32" if exact else "float16", seen)
 
 
-def take_tokens(value: Tensor, column: Column, first: int, tokens: int) -> Tensor:
-    """One example's value without its padding: `tokens` places from `first` on."""
-    return value[column.among_padding(first, tokens)]
+Alike = tuple[slice, Own]
+"""Neighbours in a batch whose tokens lie at the same places."""
 
 
-def places(mask: Tensor) -> tuple[list[int], list[int]]:
+def runs_alike(mask: Tensor) -> list[Alike]:
+    """The rows of a mask (B, N) in runs of like neighbours; batches sorted by length have few."""
+    found: list[Alike] = []
+    for own, rows in groupby(places(mask)):
+        start = found[-1][0].stop if found else 0
+        found.append((slice(start, start + len(list(rows))), own))
+    return found
+
+
+def take_tokens(values: Tensor, column: Column, own: Own) -> Tensor:
+    """Values (b, …) of examples alike, without their padding."""
+    return values[(slice(None), *column.among_padding(own))]
+
+
+def places(mask: Tensor) -> list[Own]:
     """First real token and number of real tokens of each example of a mask (B, N)."""
-    counts = mask.sum(1)
-    firsts = mask.int().argmax(1)
-    return firsts.tolist(), counts.tolist()
+    return list(map(Own, mask.int().argmax(1).tolist(), mask.sum(1).tolist()))
 
 
 def to_storage(value: Tensor, column: Column) -> Tensor:

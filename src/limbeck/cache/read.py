@@ -116,7 +116,7 @@ class CachedTeacher(Teacher):
     def _read(
         self, wanted: list[Column], where: list[tuple[int, int]], mask: Tensor
     ) -> dict[str, Tensor]:
-        firsts, counts = places(mask)
+        owns = places(mask)
         width = mask.shape[1]
         found = {}
         for column in wanted:
@@ -130,14 +130,13 @@ class CachedTeacher(Teacher):
             # Widened once, all rows together: numpy widens float16 number by number.
             into = np.zeros((len(stored), *column.sizes(width)), dtype=column.dtype)
             for row, flat in enumerate(stored):
-                shape = column.sizes(counts[row])
+                shape = column.sizes(owns[row].tokens)
                 if flat.size != prod(shape):
                     raise LimbeckError(
                         "cache: an example has another length than when its answers were stored",
                         "remove the entry: limbeck cache clear",
                     )
-                own = column.among_padding(firsts[row], counts[row])
-                into[row][own] = flat.reshape(shape)
+                into[row][column.among_padding(owns[row])] = flat.reshape(shape)
             found[column.name] = torch.from_numpy(into).float()
         return found
 

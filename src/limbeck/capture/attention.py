@@ -55,8 +55,8 @@ class AttentionCall:
         """Scaled scores before the softmax, [B, H, Q, K], float32, unmasked: q·k·scaling, position
         bias, softcap."""
         with torch.autocast(self.query.device.type, enabled=False):
-            query, key = _at_least_float32(self.query), _at_least_float32(self.repeated(self.key))
-            scores = torch.matmul(query, key.transpose(2, 3)) * self.scaling
+            query, key = _in_one_piece(self.query), _in_one_piece(self.repeated(self.key))
+            scores = torch.matmul(query, key.transpose(2, 3)).mul_(self.scaling)
             if self.softcap is not None:
                 scores = torch.tanh(scores / self.softcap) * self.softcap
             if self.position_bias is not None:
@@ -94,8 +94,10 @@ def _allowed(
     return allowed & (behind.abs() < window) if window is not None else allowed
 
 
-def _at_least_float32(tensor: Tensor) -> Tensor:
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+def _in_one_piece(tensor: Tensor) -> Tensor:
+    """Contiguous, at least float32, by one copy: matmul would copy a transposed view number by number."""
+    wide = torch.promote_types(tensor.dtype, torch.float32)
+    return tensor.to(wide, memory_format=torch.contiguous_format).contiguous()
 
 
 _wrappers: dict[tuple[Callable[..., Any], str], Callable[..., Any]] = {}
