@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
-from limbeck.capture import CompiledCapture, Request, Trace, capture
+from limbeck.capture import CastOnce, CompiledCapture, Request, Trace, capture
 from limbeck.errors import LimbeckError
 from limbeck.mixup import Mixture, capture_mixed
 from limbeck.moment import Moment
@@ -71,6 +71,7 @@ class Teacher:
         self.own_words: OwnWords | None = None
         self._capture: Callable[[dict[str, Tensor], Request], Trace] = partial(capture, model)
         self.model = model.train(dropout).requires_grad_(False)
+        self._cast_once = CastOnce(model)
 
     @classmethod
     def load(
@@ -146,7 +147,7 @@ class Teacher:
             self.model.train(self.dropout)
         moved = {key: value.to(self.device) for key, value in batch.items()}
         # Not inference_mode: its tensors may not be saved for the student's backward pass.
-        with torch.no_grad():
+        with torch.no_grad(), self._cast_once():
             if mixture is not None:
                 return capture_mixed(self.model, moved, request, mixture)
             return self._capture(moved, request)

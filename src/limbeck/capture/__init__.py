@@ -8,6 +8,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from limbeck.capture.cast import CastOnce
 from limbeck.capture.compiled import CompiledCapture
 from limbeck.capture.facts import (
     hidden_size,
@@ -24,6 +25,7 @@ from limbeck.capture.request import Request, Seen
 from limbeck.capture.trace import Mixed, Trace
 
 __all__ = [
+    "CastOnce",
     "CompiledCapture",
     "Mixed",
     "Request",
