@@ -54,7 +54,7 @@ def test_as_autocast_bit_for_bit_and_nothing_stays(family: Family) -> None:
 
 def test_no_weight_is_cast_again() -> None:
     family = BY_NAME["bert"]
-    model, batch = frozen(family), family.batch()
+    model, batch = frozen(family), {name: rows[:2] for name, rows in family.batch().items()}
     shapes = {tuple(x.weight.shape) for x in model.modules() if isinstance(x, torch.nn.Linear)}
     once = CastOnce(model)
     answers(model, batch, once)

@@ -129,14 +129,16 @@ class CachedTeacher(Teacher):
                 continue
             # Widened once, all rows together: numpy widens float16 number by number.
             into = np.zeros((len(stored), *column.sizes(width)), dtype=column.dtype)
-            for row, flat in enumerate(stored):
-                shape = column.sizes(owns[row].tokens)
+            # Many examples of a batch have one length.
+            room = {own: (column.sizes(own.tokens), column.among_padding(own)) for own in set(owns)}
+            for row, (flat, own) in enumerate(zip(stored, owns, strict=True)):
+                shape, place = room[own]
                 if flat.size != prod(shape):
                     raise LimbeckError(
                         "cache: an example has another length than when its answers were stored",
                         "remove the entry: limbeck cache clear",
                     )
-                into[row][column.among_padding(owns[row])] = flat.reshape(shape)
+                into[row][place] = flat.reshape(shape)
             found[column.name] = torch.from_numpy(into).float()
         return found
 

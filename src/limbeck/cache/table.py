@@ -102,9 +102,9 @@ class Table:
         self._writer.close()
 
     def _write(self) -> None:
+        table, self._piece = self._piece.table(), _Piece(self.layout)
         self._wait()
-        piece, self._piece = self._piece, _Piece(self.layout)
-        self._written = self._beside.submit(lambda: self._writer.write_table(piece.table()))
+        self._written = self._beside.submit(self._writer.write_table, table)
 
     def _wait(self) -> None:
         if self._written is not None:
