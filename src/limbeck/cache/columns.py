@@ -185,21 +185,11 @@ def runs_alike(mask: Tensor) -> list[Alike]:
     return found
 
 
-def take_tokens(values: Tensor, column: Column, own: Own) -> Tensor:
-    """Values (b, …) of examples alike, without their padding."""
-    return values[(slice(None), *column.among_padding(own))]
-
-
 def places(mask: Tensor) -> list[Own]:
     """First real token and number of real tokens of each example of a mask (B, N)."""
     return list(map(Own, mask.int().argmax(1).tolist(), mask.sum(1).tolist()))
 
 
-def to_storage(value: Tensor, column: Column) -> Tensor:
-    """On the CPU, in the column's type."""
-    dtype = torch.float16 if column.dtype == "float16" else torch.float32
-    value = value.detach()
-    if value.dtype == torch.bfloat16 and value.device.type == "cpu":
-        # Two conversions that exist as vector instructions beat one that does not.
-        value = value.float()
-    return value.to("cpu", dtype)
+def storage_type(column: Column) -> torch.dtype:
+    """What a column's values are stored in."""
+    return torch.float16 if column.dtype == "float16" else torch.float32

@@ -6,13 +6,14 @@ waits at most, and no more than two are in memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from math import isfinite, prod
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import torch
 from datasets.arrow_writer import ArrowWriter
 from torch import Tensor
 
@@ -25,13 +26,12 @@ from limbeck.cache.columns import (
     Column,
     Layout,
     runs_alike,
-    take_tokens,
-    to_storage,
+    storage_type,
 )
 from limbeck.capture import Trace
 from limbeck.errors import LimbeckError
 
-# Of one piece of the table: large enough that a reader holds few of them, small beside the memory.
+# Of one piece of the table, about: large enough that a reader holds few of them, small beside the memory.
 _PIECE_BYTES = 32 * 2**20
 # Examples of the first batch whose rounding is measured.
 _LOOKED_AT = 4
@@ -54,7 +54,7 @@ class Table:
         self._writer = ArrowWriter(features=layout.features, path=str(path))
         self._beside = ThreadPoolExecutor(max_workers=1)
         self._written: Future[None] | None = None
-        self._piece = _Piece(layout)
+        self._filling, self._waiting = _Piece(layout), _Piece(layout)
         self._begun = False
 
     def add(self, batch: Mapping[str, Tensor], trace: Trace) -> None:
@@ -65,25 +65,22 @@ class Table:
         """
         mask = trace.mask().cpu()
         alike = runs_alike(mask)
-        self._piece.begin(batch[INDEX].cpu().numpy())
+        if not self._filling.has_room(alike):
+            self._write()
+        self._filling.begin(batch[INDEX].cpu().numpy(), alike)
         for column in self.layout.columns:
-            value = column.of(trace)
-            stored = to_storage(value, column)
-            parts = [stored]
-            if not column.fixed:
-                parts = [take_tokens(stored[rows], column, own) for rows, own in alike]
-                self._piece.note_lengths(column, alike)
-            # What stands at padding may be anything; a batch that is finite everywhere is fine.
-            if not _all_finite(stored):
-                _refuse_infinite(parts, column)
-            self._piece.keep(column, parts)
+            value = _at_hand(column.of(trace).detach(), column)
+            if not _all_finite(self._filling.fill(column, value, alike)):
+                raise UnstorableError(
+                    f"cache: the teacher's {column.seen or LOGITS} is not finite, or beyond "
+                    f"float16, which ends at {LARGEST_FLOAT16:.0f}",
+                    "run with cache=never",
+                )
             if not self._begun and column.dtype == "float16":
                 few = slice(_LOOKED_AT)
-                lost = _rounding(value[few].cpu(), stored[few], mask[few], column)
+                lost = _rounding(column.of(trace)[few].cpu(), mask[few], column)
                 self.largest_rounding = max(self.largest_rounding, lost)
         self._begun = True
-        if self._piece.bytes >= _PIECE_BYTES:
-            self._write()
 
     def finish(self) -> None:
         """Write what waits; the table is whole afterwards.
@@ -91,8 +88,7 @@ class Table:
         Raises:
             OSError: the disk is full, say.
         """
-        if self._piece.bytes:
-            self._write()
+        self._write()
         self._wait()
         self._writer.finalize()
 
@@ -102,9 +98,11 @@ class Table:
         self._writer.close()
 
     def _write(self) -> None:
-        table, self._piece = self._piece.table(), _Piece(self.layout)
         self._wait()
-        self._written = self._beside.submit(self._writer.write_table, table)
+        if self._filling.rows:
+            self._written = self._beside.submit(self._writer.write_table, self._filling.table())
+        self._filling, self._waiting = self._waiting, self._filling
+        self._filling.clear()
 
     def _wait(self) -> None:
         if self._written is not None:
@@ -112,63 +110,100 @@ class Table:
 
 
 class _Piece:
-    """Rows that wait to be written."""
+    """Rows that wait to be written, in buffers that are filled again and again."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.bytes = 0
+        self._buffers: dict[str, Tensor] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the rows; the buffers stay."""
+        self.rows = 0
         self._index: list[np.ndarray] = []
-        self._values: dict[str, list[np.ndarray]] = {column.name: [] for column in layout.columns}
-        self._lengths: dict[str, list[int]] = {column.name: [] for column in layout.columns}
+        self._tokens: list[int] = []
+        self._filled = dict.fromkeys((column.name for column in self.layout.columns), 0)
 
-    def begin(self, index: np.ndarray) -> None:
-        """The examples whose values follow."""
+    def has_room(self, alike: list[Alike]) -> bool:
+        """Whether a batch fits beside what is there."""
+        return all(
+            name in self._buffers and self._filled[name] + count <= len(self._buffers[name])
+            for name, count in self._counts(alike).items()
+        )
+
+    def begin(self, index: np.ndarray, alike: list[Alike]) -> None:
+        """The examples whose values follow; an empty piece makes what room they need."""
+        if not self.rows:
+            self._make_room(self._counts(alike))
+        self.rows += len(index)
         self._index.append(index)
-
-    def note_lengths(self, column: Column, alike: list[Alike]) -> None:
-        """How many values each example has."""
         for rows, own in alike:
-            size = prod(column.sizes(own.tokens))
-            self._lengths[column.name] += [size] * (rows.stop - rows.start)
+            self._tokens += [own.tokens] * (rows.stop - rows.start)
 
-    def keep(self, column: Column, parts: list[Tensor]) -> None:
-        """The values of a batch."""
-        for part in parts:
-            values = part.flatten().numpy()
-            self._values[column.name].append(values)
-            self.bytes += values.nbytes
+    def fill(self, column: Column, value: Tensor, alike: list[Alike]) -> Tensor:
+        """Cast and copy a batch's values (B, …) to their place, without padding; returned as stored."""
+        buffer, start = self._buffers[column.name], self._filled[column.name]
+        end = start
+        for part in [value] if column.fixed else _without_padding(value, column, alike):
+            buffer[end : end + part.numel()].view(part.shape).copy_(part)
+            end += part.numel()
+        self._filled[column.name] = end
+        return buffer[start:end]
 
     def table(self) -> pa.Table:
-        """All of it."""
+        """All of it, as views of the buffers."""
         arrays: list[pa.Array] = [pa.array(np.concatenate(self._index))]
         for column in self.layout.columns:
-            values = pa.array(np.concatenate(self._values[column.name]))
+            values = pa.array(self._buffers[column.name][: self._filled[column.name]].numpy())
             if column.fixed:
                 arrays.append(pa.FixedSizeListArray.from_arrays(values, prod(column.sizes(0))))
             else:
-                ends = np.cumsum(self._lengths[column.name], dtype=np.int64)
-                offsets = pa.array(np.concatenate([[0], ends]))
+                sizes = [prod(column.sizes(tokens)) for tokens in self._tokens]
+                offsets = pa.array(np.cumsum([0, *sizes], dtype=np.int64))
                 arrays.append(pa.LargeListArray.from_arrays(offsets, values))
         return pa.table(arrays, schema=self.layout.features.arrow_schema)
 
+    def _counts(self, alike: list[Alike]) -> dict[str, int]:
+        """Values of a batch in each column."""
+        return {
+            column.name: sum(
+                prod(column.sizes(own.tokens)) * (rows.stop - rows.start) for rows, own in alike
+            )
+            for column in self.layout.columns
+        }
+
+    def _make_room(self, counts: dict[str, int]) -> None:
+        """For this batch, and for as many more like it as a piece may hold."""
+        types = {column.name: storage_type(column) for column in self.layout.columns}
+        bytes_of_batch = sum(count * types[name].itemsize for name, count in counts.items())
+        batches = max(_PIECE_BYTES // bytes_of_batch, 1)
+        for name, count in counts.items():
+            if name not in self._buffers or len(self._buffers[name]) < count:
+                self._buffers[name] = torch.empty(count * batches, dtype=types[name])
+
+
+def _at_hand(value: Tensor, column: Column) -> Tensor:
+    """On the processor, in a type that can be cast fast; what comes from afar is cast before it travels."""
+    if value.device.type != "cpu":
+        return value.to("cpu", storage_type(column))
+    # Two conversions that exist as vector instructions beat one that does not.
+    return value.float() if value.dtype == torch.bfloat16 else value
+
+
+def _without_padding(value: Tensor, column: Column, alike: list[Alike]) -> Iterator[Tensor]:
+    for rows, own in alike:
+        yield value[(rows, *column.among_padding(own))]
+
 
 def _all_finite(value: Tensor) -> bool:
-    """As `torch.isfinite(value).all()` in one pass without a copy of flags: the largest of NaN and more is NaN."""
-    return not value.numel() or isfinite(value.abs().max().item())
+    """As `torch.isfinite(value).all()` in one pass and without a copy: the extremes tell of NaN and infinity."""
+    return not value.numel() or all(isfinite(extreme) for extreme in torch.aminmax(value))
 
 
-def _refuse_infinite(parts: list[Tensor], column: Column) -> None:
-    if not all(_all_finite(part) for part in parts):
-        raise UnstorableError(
-            f"cache: the teacher's {column.seen or LOGITS} is not finite, or beyond float16, "
-            f"which ends at {LARGEST_FLOAT16:.0f}",
-            "run with cache=never",
-        )
-
-
-def _rounding(value: Tensor, stored: Tensor, mask: Tensor, column: Column) -> float:
+def _rounding(value: Tensor, mask: Tensor, column: Column) -> float:
     """What float16 loses of real tokens, relatively."""
-    difference, value = value.float() - stored.float(), value.float()
+    value = value.float()
+    difference = value - value.to(storage_type(column))
     if not column.fixed:
         difference, value = (_real_only(x, mask, column) for x in (difference, value))
     return float(difference.norm() / value.norm().clamp(min=1e-30))
