@@ -85,7 +85,7 @@ def build_cost(
 ) -> dict[str, float]:
     """Building, and writing alone, over a plain pass: medians of turns of all three; and MiB."""
     batches = sorted_batches(data)
-    building, writing = [], []
+    building, writing, size = [], [], 0
     for turn in range(TURNS):
         began = time.perf_counter()
         for batch in batches:
@@ -100,11 +100,12 @@ def build_cost(
             building.append((time.perf_counter() - began) / plain)
         entry = store.find("built")
         assert entry is not None
-        writing.append(seconds_of_writing(entry.bytes, store.folder) / plain)
+        size = entry.bytes
+        writing.append(seconds_of_writing(size, store.folder) / plain)
     return {
         "ratio": median(building),
         "writing_alone": median(writing),
-        "mib": entry.bytes / 2**20,
+        "mib": size / 2**20,
     }
 
 
