@@ -27,12 +27,12 @@ def student(seed=3, **changes):
     return tiny.bert(2, seed=seed, vocab_size=VOCABULARY, **changes)
 
 
-def trained(tmp_path, model=None, trainer=DistillationTrainer, rows=ROWS, **changes):
+def made(tmp_path, model=None, trainer=DistillationTrainer, rows=ROWS, **changes):
     settings = {"per_device_train_batch_size": 4, "num_train_epochs": 2, "report_to": []}
     settings |= {"use_cpu": True, "disable_tqdm": True, "seed": 5, "save_strategy": "epoch"}
     settings |= {"learning_rate": 1e-2, "max_grad_norm": 0.0}
     own = {key: changes.pop(key) for key in ("callbacks", "optimizers") if key in changes}
-    made = trainer(
+    return trainer(
         model or student(),
         TrainingArguments(str(tmp_path), **(settings | changes)),
         train_dataset=rows,
@@ -41,8 +41,12 @@ def trained(tmp_path, model=None, trainer=DistillationTrainer, rows=ROWS, **chan
         **({"method": "finetune"} if trainer is DistillationTrainer else {}),
         **own,
     )
-    made.train()
-    return made
+
+
+def trained(*args, **changes):
+    trainer = made(*args, **changes)
+    trainer.train()
+    return trainer
 
 
 def weights(model) -> dict[str, torch.Tensor]:
@@ -130,17 +134,7 @@ def test_during_training_others_see_the_whole_and_present_matrix(tmp_path):
             live.train()
             seen.append(whole.clone())
 
-    trainer = DistillationTrainer(
-        student(),
-        TrainingArguments(
-            str(tmp_path), max_steps=3, per_device_train_batch_size=4, report_to=[], use_cpu=True,
-            disable_tqdm=True, learning_rate=1e-2, save_strategy="no",
-        ),
-        method="finetune",
-        train_dataset=ROWS,
-        data_collator=Collator(tiny.tokenizer()),
-        callbacks=[Look()],
-    )  # fmt: skip
+    trainer = made(tmp_path, max_steps=3, callbacks=[Look()])
     trainer.train()
     assert len(seen) == 3 and not torch.equal(seen[0], seen[2])
 
@@ -162,18 +156,7 @@ def test_a_killed_run_ends_as_an_unbroken_one(tmp_path):
     unbroken = trained(tmp_path / "whole").student
     with pytest.raises(tiny.KilledError):
         trained(tmp_path / "broken", callbacks=[tiny.Kill("step_begin", 11)])
-    again = DistillationTrainer(
-        student(seed=9),
-        TrainingArguments(
-            str(tmp_path / "broken"), per_device_train_batch_size=4, num_train_epochs=2,
-            report_to=[], use_cpu=True, disable_tqdm=True, seed=5, learning_rate=1e-2,
-            max_grad_norm=0.0, save_strategy="epoch",
-        ),
-        method="finetune",
-        train_dataset=ROWS,
-        eval_dataset=ROWS,
-        data_collator=Collator(tiny.tokenizer()),
-    )  # fmt: skip
+    again = made(tmp_path / "broken", model=student(seed=9))
     again.train(resume_from_checkpoint=str(tmp_path / "broken" / "checkpoint-8"))
     same(weights(again.student), weights(unbroken))
 

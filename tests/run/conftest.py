@@ -65,3 +65,20 @@ def no_training(monkeypatch) -> None:
         raise AssertionError("trained again")
 
     monkeypatch.setattr(DistillationTrainer, "__init__", refuse)
+
+
+@pytest.fixture
+def watch_training(monkeypatch) -> Callable[[Callable[..., object]], None]:
+    """`watch_training(look)`: from now on every training pass calls `look(trainer, inputs)` first."""
+
+    def watch(look) -> None:
+        original = DistillationTrainer.compute_loss
+
+        def watching(self, model, inputs, *args, **kwargs):
+            if model.training:
+                look(self, inputs)
+            return original(self, model, inputs, *args, **kwargs)
+
+        monkeypatch.setattr(DistillationTrainer, "compute_loss", watching)
+
+    return watch

@@ -244,20 +244,13 @@ def test_rows_of_other_kinds_are_refused(more, tmp_path):
     assert "augment: task" in said and "kind tokens" in said
 
 
-def test_several_teachers_teach_copies_too(more, place, tmp_path, monkeypatch):
+def test_several_teachers_teach_copies_too(more, place, tmp_path, watch_training):
     """SKD with augmentation: stored answers as live ones; rows held out are neither copied nor trained on."""
     tiny.save(tiny.knowing_teacher(6), place / "deep")
     names = [str(place / "teacher"), str(place / "deep")]
     teachers = {"teacher": None, "teachers": names, "epochs": 1}
     seen: list[set[int]] = []
-    real = DistillationTrainer.compute_loss
-
-    def watching(self, model, inputs, *rest, **named):
-        if model.training:
-            seen.append(set(inputs["index"].tolist()))
-        return real(self, model, inputs, *rest, **named)
-
-    monkeypatch.setattr(DistillationTrainer, "compute_loss", watching)
+    watch_training(lambda trainer, inputs: seen.append(set(inputs["index"].tolist())))
     held = {"team.by": "adaptive", "team.holdout": 14, "team.block": 2}
     record = distill(more("skd-uniform", **teachers, **held), tmp_path / "adaptive").record
     rows = set().union(*seen)

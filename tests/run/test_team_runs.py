@@ -241,16 +241,9 @@ class Both(tiny.TrainerCallback):
         self.display.close()
 
 
-def test_held_out_rows_are_not_trained_on(several, tmp_path, monkeypatch):
+def test_held_out_rows_are_not_trained_on(several, tmp_path, watch_training):
     rows: list[set[int]] = []
-    original = DistillationTrainer.compute_loss
-
-    def watching(self, model, inputs, *args, **kwargs):
-        if model.training:
-            rows.append(set(inputs["index"].tolist()))
-        return original(self, model, inputs, *args, **kwargs)
-
-    monkeypatch.setattr(DistillationTrainer, "compute_loss", watching)
+    watch_training(lambda trainer, inputs: rows.append(set(inputs["index"].tolist())))
     record = train(
         several("skd-adaptive", **{"team.holdout": 10, "team.block": 2}), tmp_path / "run"
     ).record
@@ -301,17 +294,15 @@ def test_students_are_found_by_a_team_of_other_teachers(several, teachers, tmp_p
     assert made.stat().st_mtime_ns == before
 
 
-def test_the_students_own_teacher_teaches_its_first_stage(several, tmp_path, monkeypatch):
+def test_the_students_own_teacher_teaches_its_first_stage(several, tmp_path, watch_training):
     """Not the team's first, which the students take their layers from."""
     depths: list[int] = []
-    original = DistillationTrainer.compute_loss
 
-    def watching(self, model, inputs, *args, **kwargs):
-        if model.training and isinstance(self.teacher, Teacher):  # no team: a first stage
-            depths.append(self.teacher.model.config.num_hidden_layers)
-        return original(self, model, inputs, *args, **kwargs)
+    def look(trainer, inputs):
+        if isinstance(trainer.teacher, Teacher):  # no team: a first stage
+            depths.append(trainer.teacher.model.config.num_hidden_layers)
 
-    monkeypatch.setattr(DistillationTrainer, "compute_loss", watching)
+    watch_training(look)
     stage = {"objectives": {"hidden": RAIL}, "epochs": 1}
     given = {"student.init": "teacher", "student.layers": 2, "epochs": 1, "cache": "never"}
     train(several("skd-student-rank", first_stage=stage, **given), tmp_path / "run")
