@@ -4,7 +4,7 @@ Eight teachers on 10,000 training rows: the pretrained encoder's first 2, 3, 4 a
 half its width, distilled from the largest. One student, the encoder's first 3 layers. From each teacher alone
 (`kd-soft`: the students that student-rank makes), and from all of them by every method of several; SKD over nested
 teams (SKDBERT, Table 5) and over teams of alike and of wide capacity (Table 4); SKD with as many passes as the others,
-and with the paper's 5/3 of them.
+and with the paper's 5/3 of them, which the labels alone and WKD get too.
 
     python benchmarks/team_study.py --model MINILM_DIR --data GLUE_DIR [--work DIR] [--seeds 3]
 
@@ -121,8 +121,11 @@ def student_cells(seed: int, args: argparse.Namespace) -> list[list[list[Cell]]]
         ]
 
     longer = [
-        cell(f"{method} longer", method, several(method, TEAM, epochs=SKD_PASSES)) for method in SKD
+        cell(f"{method} longer", method, several(method, TEAM, epochs=SKD_PASSES))
+        for method in (*SKD, TOGETHER[0])
     ]
+    # What the passes alone are worth.
+    longer.append(cell("finetune longer", "finetune", {**base, "epochs": SKD_PASSES}))
     chain = [cell("takd all", "takd", several("takd", TEAM), len(TEAM))]
     chains = [
         cell(f"takd {name}", "takd", several("takd", TEAMS[name]), len(TEAMS[name]))

@@ -22,7 +22,7 @@ def by_team(found: Found) -> Table:
     """Methods by teams."""
     teams = [*TEAMS, "all", "longer"]
     table = Table("method", *teams, title="Dev score by team: mean ± deviation (seeds)")
-    for method in (*SKD, *TOGETHER, "takd"):
+    for method in ("finetune", *SKD, *TOGETHER, "takd"):
         runs = [found.get(f"{method} {team}", []) for team in teams]
         table.add_row(method, *map(_scores, runs))
     return table

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from limbeck.errors import LimbeckError
-from limbeck.records import Numbers
+from limbeck.records import Numbers, TeamFacts, TeamMember
 from limbeck.table import build_table, collect, render
 from synthetic_records import a_run, a_student, a_study, a_teacher
 
@@ -298,6 +298,17 @@ def test_runs_that_differ_in_more_than_the_method_are_noted():
         "Not alike in RTE: teacher teacher, 12 layers (kd); small, 12 layers (pkd-skip)." in notes
     )
     assert not any("Not alike" in note for note in build_table(a_study()).notes)
+
+
+def test_a_note_names_the_exceptions_among_many_and_a_team_by_its_ends():
+    usual = [a_run(f"method {number}", 1, 70.0) for number in range(7)]
+    team = a_run("skd-uniform", 1, 70.0, rows=500)
+    members = [TeamMember(name=name) for name in ("small", "middle", "large")]
+    team.team = TeamFacts(use="draw", members=members)
+    notes = build_table([*usual, team]).notes
+    assert "Not alike in RTE: training rows 500 (skd-uniform); 1000 (the others)." in notes
+    said = "small to large, 3 of them (skd-uniform); teacher, 12 layers (the others)."
+    assert f"Not alike in RTE: teacher {said}" in notes
 
 
 def test_stages_and_noise_are_among_what_should_be_alike():

@@ -13,6 +13,7 @@ from limbeck.records import Record
 from limbeck.table.scores import place_of, place_title, several_sources
 
 _SHOWN_FAILURES = 5
+_NAMED_METHODS = 6
 
 
 def _epochs(record: Record) -> Any:
@@ -30,6 +31,9 @@ def _length(settings: Mapping[str, Any]) -> str | None:
 
 
 def _teacher(record: Record) -> Any:
+    if record.team is not None and len(record.team.members) > 1:
+        names = [one.name for one in record.team.members]
+        return f"{names[0]} to {names[-1]}, {len(names)} of them"
     if record.teacher is None:
         return None
     layers = f", {record.teacher.layers} layers" if record.teacher.layers else ""
@@ -84,9 +88,19 @@ def comparability_notes(runs: Sequence[Record]) -> list[str]:
                 if value is not None:
                     groups.setdefault(value, {})[run.method] = None
             if len(groups) > 1:
-                said = "; ".join(f"{value} ({', '.join(who)})" for value, who in groups.items())
+                said = "; ".join(f"{value} ({who})" for value, who in _who(groups).items())
                 notes.append(f"Not alike in {title}: {what} {said}.")
     return notes
+
+
+def _who(groups: Mapping[Any, Mapping[str, None]]) -> dict[Any, str]:
+    """The methods of each group by name, those of a large one as the others, which come last."""
+    names = {value: ", ".join(methods) for value, methods in groups.items()}
+    most = max(groups, key=lambda value: len(groups[value]))
+    if len(groups[most]) > _NAMED_METHODS:
+        del names[most]
+        names[most] = "the others"
+    return names
 
 
 def latency_notes(runs: Sequence[Record]) -> list[str]:
