@@ -303,7 +303,7 @@ def test_runs_that_differ_in_more_than_the_method_are_noted():
 def test_a_note_names_the_exceptions_among_many_and_a_team_by_its_ends():
     usual = [a_run(f"method {number}", 1, 70.0) for number in range(7)]
     team = a_run("skd-uniform", 1, 70.0, rows=500)
-    members = [TeamMember(name=name) for name in ("small", "middle", "large")]
+    members = [TeamMember(name=name, path=f"runs/{name}") for name in ("small", "middle", "large")]
     team.team = TeamFacts(use="draw", members=members)
     notes = build_table([*usual, team]).notes
     assert "Not alike in RTE: training rows 500 (skd-uniform); 1000 (the others)." in notes
