@@ -136,7 +136,7 @@ def student_cells(seed: int, args: argparse.Namespace) -> list[list[list[Cell]]]
     # The first makes the students of each teacher alone, which the others of student-rank find when they come.
     return [
         [[ranked[0]], [alone, *others], chain, ranked[1:]],
-        [over(TEAMS, SKD[:3]), chains[:1], longer, over(TEAMS, TOGETHER[:1])],
+        [over(TEAMS, SKD), chains[:1], longer, over(TEAMS, TOGETHER[:1])],
         [over(NESTED, TOGETHER[1:]), chains[1:]],
     ]
 
