@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from limbeck.capture.explore import Stack
 from limbeck.capture.masks import text_mask
 from limbeck.capture.plan import Plan, known_plan, plan_for
 from limbeck.capture.record import Recorder, StopForward, attach, detach
 from limbeck.capture.request import Request
-from limbeck.capture.stacks import Stack, anatomy_of, stack_of
+from limbeck.capture.stacks import anatomy_of, stack_of
 from limbeck.capture.trace import Trace
 from limbeck.errors import LimbeckError
 

@@ -15,8 +15,9 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from limbeck.capture import attention
+from limbeck.capture.explore import Anatomy, Stack
 from limbeck.capture.request import Request, Seen
-from limbeck.capture.stacks import Anatomy, Stack, absent_stack, anatomy_of, known_anatomy
+from limbeck.capture.stacks import absent_stack, anatomy_of, known_anatomy
 from limbeck.errors import LimbeckError, Problem
 
 # Requests vary from step to step where layers are drawn at random; plans are small, their number

@@ -47,6 +47,11 @@ class StudentSpec(BaseModel):
         default_factory=dict, description="settings of a fresh configuration (hidden_size: 128)"
     )
 
+    @property
+    def from_teacher(self) -> bool:
+        """Whether a teacher gives it layers, configuration and vocabulary."""
+        return self.init in ("teacher", "fresh")
+
 
 class ImageSpec(BaseModel):
     """How pictures are read, in training and everywhere else."""

@@ -272,7 +272,7 @@ def missing(recipe: Recipe) -> list[Problem]:
                 "add --teacher FOLDER; `limbeck finetune` makes one",
             )
         )
-    if recipe.student.init in ("teacher", "fresh") and recipe.lead is None:
+    if recipe.student.from_teacher and recipe.lead is None:
         problems.append(
             Problem(
                 f"student.init: {recipe.student.init} needs a teacher, and none is given",

@@ -82,7 +82,7 @@ def named_teachers(recipe: Recipe, task: Task, live_teacher: Teacher | None) -> 
 
 
 def _needs_teacher(recipe: Recipe) -> bool:
-    return learns_from_its_teacher(recipe) or recipe.student.init in ("teacher", "fresh")
+    return learns_from_its_teacher(recipe) or recipe.student.from_teacher
 
 
 def load_teacher(path: str, task: Task) -> PreTrainedModel:
@@ -101,7 +101,7 @@ def load_teacher(path: str, task: Task) -> PreTrainedModel:
 
 def lead_model(recipe: Recipe, task: Task, named: list[Named]) -> PreTrainedModel | None:
     """The model that gives a student its layers or its configuration, if one does."""
-    if recipe.student.init not in ("teacher", "fresh"):
+    if not recipe.student.from_teacher:
         return None
     known = next((one for one in named if one.path == recipe.lead), None)
     return load_teacher(str(recipe.lead), task) if known is None else known.teacher.model

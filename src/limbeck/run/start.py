@@ -50,7 +50,7 @@ def start_of(recipe: Recipe, task: Task) -> Start:
         return Start(pocket.config_of(task), _read(given) or pocket.tokenizer_of(task))
     named = named_model(init)
     if named is None:
-        source = str(recipe.lead if init in ("teacher", "fresh") else init)
+        source = str(recipe.lead if recipe.student.from_teacher else init)
         read_config(source)  # What is wrong with a model says more than its missing tokenizer.
         return Start(init, _read(given) or read_tokenizer(source))
     if named.family == "pocket":
@@ -83,7 +83,7 @@ def _picture_start(recipe: Recipe, task: Task) -> Start:
     """A named net reads as its teacher does."""
     init = recipe.student.init
     if init not in SHAPES:
-        source = recipe.lead if init in ("teacher", "fresh") else init
+        source = recipe.lead if recipe.student.from_teacher else init
         return Start(init, processor_of(recipe, task, str(source)))
     if recipe.lead is not None:
         processor = processor_of(recipe, task, recipe.lead)

@@ -38,8 +38,6 @@ from limbeck.vision import SHAPES
 
 # Scores by which teachers are ranked: SKDBERT, Table 10.
 _PROFILE = "skd-dev"
-# Students whose layers, configuration or size of pictures are the lead's.
-_FROM_THE_LEAD = ("teacher", "fresh", *SHAPES)
 
 Train = Callable[[Recipe, Path], Record]
 """Trains what a recipe says into a folder, or finds it there."""
@@ -220,7 +218,9 @@ def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
     about = {"family": "own", "summary": "made before a run of several teachers", "paper": ""}
     team = TogetherSpec.model_validate({"use": "together"})
     own: dict[str, Any] = {"teachers": [teacher], "team": team, "formula": ""}
-    if recipe.student.init in _FROM_THE_LEAD and recipe.teacher is None:
+    # A named net reads pictures of the lead's size.
+    needs_lead = recipe.student.from_teacher or recipe.student.init in SHAPES
+    if needs_lead and recipe.teacher is None:
         own["teacher"] = recipe.lead
         # Named, the lead would teach a first stage that has no teacher of its own.
         if recipe.first_stage is not None and recipe.first_stage.teacher is None:
@@ -241,7 +241,7 @@ def pretrained_form(path: str) -> dict[str, Any]:
     try:
         recipe = Record.load(path).recipe
         spec = StudentSpec.model_validate(recipe["student"])
-        of_another = spec.init in ("teacher", "fresh")
+        of_another = spec.from_teacher
         lead = recipe.get("teacher") if of_another else None
         if spec.init != "pocket":
             resolve_checkpoint(str(lead if of_another else spec.init))
