@@ -26,9 +26,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -56,10 +54,11 @@ from limbeck.run.caching import store_answers
 from limbeck.run.folder import RunFolder
 from limbeck.run.rows import load_rows
 from limbeck.run.settle import settle
+from peers import BATCH, LR, papers, textbrewer
 
 RECORD = Path(__file__).parent / "records" / "end_to_end.json"
 READ = ("input_ids", "attention_mask", "token_type_ids", "labels")
-BATCH, LAYERS, LR = 32, 3, 1e-4
+LAYERS = 3
 # What ours may take at most of each.
 BARS = {
     "plain loop": 1.10,
@@ -204,76 +203,6 @@ def trainer(recipe: Recipe, folder: Path, *, bf16: bool) -> tuple[float, float]:
     began = time.perf_counter()
     plain.train()
     return time.perf_counter() - began, score(assembly, assembly.student)
-
-
-def shuffled(assembly: Assembly, collate: Any, steps: int, seed: int) -> Iterator[Any]:
-    """Batches of a random order, as many as are sampled."""
-    sampler = EpochSampler(assembly.encoded["train"], seed)
-    loader = DataLoader(
-        assembly.encoded["train"].remove_columns("index"),
-        BATCH,
-        sampler=sampler,
-        collate_fn=collate,
-    )
-    for _, batch in zip(range(steps), loader, strict=False):
-        yield dict(batch)
-
-
-def textbrewer(recipe: Recipe, steps: int, folder: Path) -> float:
-    """Seconds of a step of TextBrewer's `GeneralDistiller`."""
-    from textbrewer import DistillationConfig, GeneralDistiller, TrainingConfig
-
-    set_seed(recipe.seed)
-    assembly = assemble(recipe)
-    assert assembly.teacher is not None
-    batches = list(shuffled(assembly, DataCollatorWithPadding(assembly.tokenizer), steps, 0))
-    settings = TrainingConfig(
-        device="cpu", output_dir=str(folder / "brewer"), log_dir=None, ckpt_epoch_frequency=100
-    )
-    wanted = DistillationConfig(temperature=1, hard_label_weight=0.5, kd_loss_weight=0.5)
-
-    def student_adaptor(batch: Any, answers: Any) -> dict[str, Any]:
-        return {"logits": answers.logits, "losses": answers.loss, "labels": batch["labels"]}
-
-    def teacher_adaptor(batch: Any, answers: Any) -> dict[str, Any]:
-        return {"logits": answers.logits}
-
-    brewer = GeneralDistiller(
-        settings, wanted, assembly.teacher, assembly.student.train(), teacher_adaptor,
-        student_adaptor,
-    )  # fmt: skip
-    optimizer = torch.optim.AdamW(assembly.student.parameters(), lr=LR)
-    with brewer:
-        brewer.train(optimizer, batches[:2], num_epochs=1, max_grad_norm=1.0, callback=None)
-        began = time.perf_counter()
-        brewer.train(optimizer, batches, num_epochs=1, max_grad_norm=1.0, callback=None)
-        return (time.perf_counter() - began) / len(batches)
-
-
-def papers(recipe: Recipe, steps: int) -> float:
-    """Seconds of a step by the convention of the papers' released code."""
-    set_seed(recipe.seed)
-    assembly = assemble(recipe)
-    student, teacher = assembly.student.train(), assembly.teacher
-    assert teacher is not None
-    for model in (student, teacher):
-        model.set_attn_implementation("eager")
-    outputs = {"output_hidden_states": True, "output_attentions": True}
-    collate = DataCollatorWithPadding(assembly.tokenizer, padding="max_length", max_length=128)
-    optimizer = torch.optim.AdamW(student.parameters(), lr=LR)
-    seconds = []
-    for batch in shuffled(assembly, collate, steps + 1, 0):
-        began = time.perf_counter()
-        with torch.no_grad():
-            soft = teacher(**batch, **outputs).logits.softmax(-1)
-        answers = student(**batch, **outputs)
-        loss = 0.5 * answers.loss - 0.5 * (soft * answers.logits.log_softmax(-1)).sum(-1).mean()
-        loss.backward()
-        nn.utils.clip_grad_norm_(student.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        seconds.append(time.perf_counter() - began)
-    return mean(seconds[1:])
 
 
 def rows_of(task: str, args: argparse.Namespace) -> int | None:
