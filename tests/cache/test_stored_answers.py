@@ -84,7 +84,7 @@ def stored(store: Store, teacher: Teacher, request: Request) -> CachedTeacher:
 def valid(value: torch.Tensor, shape: tuple, mask: torch.Tensor) -> torch.Tensor:
     """Zero where a token dimension points at padding."""
     for dimension, size in enumerate(shape, start=1):
-        if size is None:
+        if isinstance(size, str):
             view = [len(mask)] + [1] * (value.dim() - 1)
             view[dimension] = mask.shape[1]
             value = value * mask.view(view)
@@ -174,7 +174,7 @@ def test_the_model_is_never_run(live, tmp_path):
 
 
 def test_the_size_is_known_before_anything_is_stored(live, tmp_path):
-    lengths = np.array(LENGTHS)
+    lengths = {"main": np.array(LENGTHS)}
     estimate = measure(live, batch([0, 1]), Ask(EVERYTHING), lengths, precision="fp32")
     # By hand, an example of N tokens, width 16, two heads of 8, two bytes a number: three pooled
     # states, two of all tokens, three maps, query and value; three logits of four bytes.

@@ -207,6 +207,36 @@ def test_all_layers_of_the_decoder(recipe, tmp_path):
     assert all(math.isfinite(first.train[name]) and first.train[name] > 0 for name in TERMS)
 
 
+# ---- stored answers ----
+
+
+def from_storage_and_live(made, folder: Path) -> None:
+    """The same terms in every epoch, wherever the teacher's answers come from."""
+    stored, live = (
+        train(made(cache=cache), folder / cache).record for cache in ("always", "never")
+    )
+    assert stored.execution.answers == {"1": "stored"}
+    assert live.execution.answers == {"1": "live"}
+    assert len(stored.epochs) == len(live.epochs) > 0
+    for ours, theirs in zip(stored.epochs, live.epochs, strict=True):
+        assert ours.train == pytest.approx(theirs.train, rel=2e-3)
+
+
+def test_relations_of_the_decoder_from_storage(recipe, tmp_path):
+    cross = {"compare": "relation_kl", "of": "value", "stack": "cross", "mapping": UNIFORM}
+    from_storage_and_live(
+        lambda **given: recipe(terms={"cross": cross}, epochs=1, **given), tmp_path
+    )
+
+
+def test_the_soft_label_of_every_written_token_from_storage(settings, teachers, tmp_path):
+    def made(**given) -> Recipe:
+        given |= {"teacher": str(teachers["text"].path), "student.layers": 2}
+        return Recipe.load("kd", **settings("text", **given))
+
+    from_storage_and_live(made, tmp_path)
+
+
 # ---- stopping and resuming ----
 
 

@@ -25,7 +25,7 @@ STAGES = [
     for stage in Recipe.load(method, **GIVEN.get(method, {})).stages()
     if stage.recipe.needs_teacher
     and stage.recipe.mixup is None
-    # Answers of an encoder–decoder are not stored.
+    # T5's are in the tests of its runs: this teacher is a BERT.
     and stage.recipe.kind != "text"
     # Padding counts in its first stage, and the teacher's dropout is on.
     and method != "tinybert-released"

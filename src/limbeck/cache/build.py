@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from limbeck.cache.columns import INDEX, Ask, Layout
+from limbeck.cache.places import token_masks
 from limbeck.cache.store import TABLE, describe
 from limbeck.cache.table import Table
-from limbeck.capture import Request, Trace, token_mask
+from limbeck.capture import Request, Trace
 from limbeck.errors import LimbeckError
 from limbeck.teachers import Teacher
 
@@ -70,5 +71,5 @@ def ask(teacher: Teacher, batch: Mapping[str, Tensor], request: Request, precisi
     with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
         trace = teacher(batch, request)
     if "main" not in trace.masks:  # of images whose layers nobody looks at
-        trace.masks["main"] = token_mask(teacher.model, batch)
+        trace.masks |= token_masks(teacher.model, batch)
     return trace

@@ -1,7 +1,8 @@
 """How a teacher's answers about one example lie in a table: one column for each thing seen.
 
 Part of `limbeck.cache`. A pooled state has one size for all examples; token states, attention and
-relations have the example's own number of tokens N in their shape and are stored without padding.
+relations have the example's own numbers of tokens in their shape, those of the stack they are of,
+and are stored without padding.
 Hidden states and attention are float16 unless exactness is asked for, the answers to the task
 float32.
 """
@@ -9,7 +10,6 @@ float32.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
 from math import prod
 from typing import Any, Literal, NamedTuple
 
@@ -18,11 +18,11 @@ import torch
 from datasets import Features, LargeList, List, Value
 from torch import Tensor
 
+from limbeck.cache.places import NOWHERE, Lengths, Own, TokensOf
 from limbeck.capture import Request, Seen, Trace
 
-# In a shape: as many as the example has tokens.
-TOKENS = None
-Size = int | None
+Size = int | TokensOf
+"""In a shape: a number, or as many as the example has tokens there."""
 INDEX = "index"
 LOGITS = "logits"
 
@@ -45,20 +45,13 @@ class Ask(NamedTuple):
         return sorted(words) + ["logits"] * self.request.logits
 
 
-class Own(NamedTuple):
-    """Where an example's tokens lie in a batch: the first of them, and how many there are."""
-
-    first: int
-    tokens: int
-
-
 @dataclass(frozen=True)
 class Column:
     """One stored quantity.
 
     Attributes:
         name: in the table.
-        shape: of one example; `TOKENS` stands for its own number of tokens.
+        shape: of one example; the name of a stack stands for its own number of tokens there.
         dtype: float16 or float32.
         seen: what it is; None for the logits.
     """
@@ -71,17 +64,18 @@ class Column:
     @property
     def fixed(self) -> bool:
         """Whether every example takes the same room."""
-        return TOKENS not in self.shape
+        return all(isinstance(size, int) for size in self.shape)
 
-    def sizes(self, tokens: int) -> tuple[int, ...]:
-        """The shape of an example of so many tokens."""
-        return tuple(tokens if size is TOKENS else size for size in self.shape)
+    def sizes(self, own: Own = NOWHERE) -> tuple[int, ...]:
+        """The shape of an example of so many tokens; a fixed one is any example's."""
+        return tuple(size if isinstance(size, int) else own.of(size).tokens for size in self.shape)
 
-    def bytes(self, tokens: np.ndarray) -> int:
+    def bytes(self, lengths: Lengths) -> int:
         """Room of examples of these lengths."""
-        fixed = prod(size for size in self.shape if size is not TOKENS)
-        power = sum(size is TOKENS for size in self.shape)
-        return int(fixed * (tokens.astype(np.int64) ** power).sum() * self._itemsize)
+        numbers = np.ones(len(lengths["main"]), dtype=np.int64)
+        for size in self.shape:
+            numbers *= size if isinstance(size, int) else lengths[size]
+        return int(numbers.sum()) * self._itemsize
 
     @property
     def _itemsize(self) -> int:
@@ -89,8 +83,9 @@ class Column:
 
     def among_padding(self, own: Own) -> tuple[slice, ...]:
         """Where an example's value lies in one as wide as its batch."""
-        tokens = slice(own.first, own.first + own.tokens)
-        return tuple(tokens if size is TOKENS else slice(None) for size in self.shape)
+        return tuple(
+            slice(None) if isinstance(size, int) else own.of(size).slice for size in self.shape
+        )
 
     def of(self, trace: Trace) -> Tensor:
         """The tensor of a batch, (B, …)."""
@@ -104,7 +99,7 @@ class Column:
         """Its type in the table: values in one row, flat."""
         value = Value(self.dtype)
         if self.fixed:
-            return List(value, length=prod(self.sizes(0)))
+            return List(value, length=prod(self.sizes()))
         return LargeList(value)
 
 
@@ -120,9 +115,10 @@ class Layout:
         columns = [_column(seen, trace[seen], seen in ask.exact) for seen in ask.request.items]
         columns.sort(key=lambda column: column.name)
         if trace.logits is not None:
-            per_token = trace.logits.dim() == 3
-            shape: tuple[Size, ...] = (TOKENS,) if per_token else ()
-            columns.append(Column(LOGITS, (*shape, trace.logits.shape[-1]), "float32", None))
+            # Where there is a decoder, its head stands on it.
+            sequence: TokensOf = "decoder" if "decoder" in trace.masks else "main"
+            tokens: tuple[Size, ...] = (sequence,) if trace.logits.dim() == 3 else ()
+            columns.append(Column(LOGITS, (*tokens, trace.logits.shape[-1]), "float32", None))
         return cls(tuple(columns))
 
     @classmethod
@@ -154,40 +150,26 @@ class Layout:
             {INDEX: Value("int64")} | {column.name: column.feature for column in self.columns}
         )
 
-    def bytes(self, tokens: np.ndarray) -> int:
+    def bytes(self, lengths: Lengths) -> int:
         """Room of examples of these lengths."""
-        return sum(column.bytes(tokens) for column in self.columns)
+        return sum(column.bytes(lengths) for column in self.columns)
 
 
 def _column(seen: Seen, value: Tensor, exact: bool) -> Column:
+    queries: TokensOf = "decoder" if seen.stack in ("decoder", "cross") else "main"
+    keys: TokensOf = "decoder" if seen.stack == "decoder" else "main"
+    width = value.shape[-1]
     shape: tuple[Size, ...]
-    if seen.what != "hidden":
-        heads = value.shape[1]
-        last: Size = value.shape[3] if seen.what in ("query", "key", "value") else TOKENS
-        shape = (heads, TOKENS, last)
+    if seen.what == "hidden":
+        shape = (width,) if seen.pool else (queries, width)
+    elif seen.what == "query":
+        shape = (value.shape[1], queries, width)
+    elif seen.what in ("key", "value"):
+        shape = (value.shape[1], keys, width)
     else:
-        width = value.shape[-1]
-        shape = (width,) if seen.pool else (TOKENS, width)
+        shape = (value.shape[1], queries, keys)
     name = "-".join([seen.what, seen.stack, str(seen.layer), *([seen.pool] if seen.pool else [])])
     return Column(name, shape, "float32" if exact else "float16", seen)
-
-
-Alike = tuple[slice, Own]
-"""Neighbours in a batch whose tokens lie at the same places."""
-
-
-def runs_alike(mask: Tensor) -> list[Alike]:
-    """The rows of a mask (B, N) in runs of like neighbours; batches sorted by length have few."""
-    found: list[Alike] = []
-    for own, rows in groupby(places(mask)):
-        start = found[-1][0].stop if found else 0
-        found.append((slice(start, start + len(list(rows))), own))
-    return found
-
-
-def places(mask: Tensor) -> list[Own]:
-    """First real token and number of real tokens of each example of a mask (B, N)."""
-    return list(map(Own, mask.int().argmax(1).tolist(), mask.sum(1).tolist()))
 
 
 def storage_type(column: Column) -> torch.dtype:

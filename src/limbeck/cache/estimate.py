@@ -9,11 +9,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 from torch import Tensor
 
 from limbeck.cache.build import ask
 from limbeck.cache.columns import Ask, Layout
+from limbeck.cache.places import Lengths
 from limbeck.teachers import Teacher
 
 # Bytes a second: mapped pages copied and widened. Slower disks are hidden by the page cache.
@@ -37,15 +37,15 @@ def measure(
     teacher: Teacher,
     batch: Mapping[str, Tensor],
     wanted: Ask,
-    lengths: np.ndarray,
+    lengths: Lengths,
     *,
     precision: str,
 ) -> Estimate:
-    """From one batch of examples, and the lengths (n) of all."""
+    """From one batch of examples, and the lengths of all."""
     trace = ask(teacher, batch, wanted.request, precision)
     began = time.perf_counter()
     ask(teacher, batch, wanted.request, precision)
     seconds = time.perf_counter() - began
     per_token = seconds / int(trace.mask().sum())
     size = Layout.of(trace, wanted).bytes(lengths)
-    return Estimate(size, per_token * float(lengths.sum()), size / _READ_RATE)
+    return Estimate(size, per_token * float(lengths["main"].sum()), size / _READ_RATE)

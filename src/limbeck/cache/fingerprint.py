@@ -14,11 +14,12 @@ from transformers import PreTrainedModel
 
 from limbeck.cache.columns import Ask
 
-_FORMAT = 1
+_FORMAT = 2
 # They decide what a model of given weights answers.
 _LIBRARIES = ("torch", "transformers")
-# Columns that no model reads.
-_UNREAD = frozenset({"labels", "label", "start_positions", "end_positions"})
+_LABELS = "labels"
+# Columns that no model reads, but for the labels, which a decoder does.
+_UNREAD = frozenset({_LABELS, "label", "start_positions", "end_positions"})
 
 
 def fingerprint(model: PreTrainedModel, rows: Dataset, wanted: Ask, precision: str) -> str:
@@ -27,7 +28,8 @@ def fingerprint(model: PreTrainedModel, rows: Dataset, wanted: Ask, precision: s
     about = [_FORMAT, precision, library_versions(), wanted.names()]
     digest.update(json.dumps(about).encode())
     add_model(digest, model)
-    _add_rows(digest, rows)
+    read_too = {_LABELS} if model.config.is_encoder_decoder else set()
+    _add_rows(digest, rows, _UNREAD - read_too)
     return digest.hexdigest()
 
 
@@ -49,9 +51,9 @@ def add_model(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
         digest.update(flat.view(torch.uint8).numpy().data)
 
 
-def _add_rows(digest: hashlib.blake2b, rows: Dataset) -> None:
+def _add_rows(digest: hashlib.blake2b, rows: Dataset, unread: frozenset[str]) -> None:
     table: pa.Table = rows.with_format("arrow")[:]
-    for name in sorted(set(table.column_names) - _UNREAD):
+    for name in sorted(set(table.column_names) - unread):
         digest.update(name.encode())
         column = table.column(name)
         if pa.types.is_binary(column.type):

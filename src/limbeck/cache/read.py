@@ -17,9 +17,10 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from limbeck.cache.columns import INDEX, LOGITS, Column, Layout, places
+from limbeck.cache.columns import INDEX, LOGITS, Column, Layout
+from limbeck.cache.places import Masks, places, token_masks, whole
 from limbeck.cache.store import Entry
-from limbeck.capture import Request, Seen, Trace, token_mask
+from limbeck.capture import Request, Seen, Trace
 from limbeck.errors import LimbeckError
 from limbeck.mixup import Mixture
 from limbeck.teachers import Teacher
@@ -77,14 +78,14 @@ class CachedTeacher(Teacher):
         asked: list[Seen | None] = [*request.items, *([None] if request.logits else [])]
         wanted = [self._column_of(seen) for seen in asked]
         device = batch[INDEX].device
-        mask = token_mask(self.model, batch)
-        found = self._read(wanted, self._places_of(batch), mask.cpu())
+        masks = token_masks(self.model, batch)
+        found = self._read(wanted, self._places_of(batch), masks)
         self._release_pages()
         values = {name: value.to(device) for name, value in found.items()}
         return Trace(
             values={seen: values[self._by_seen[seen].name] for seen in request.items},
             logits=values.get(LOGITS),
-            masks={"main": mask},
+            masks=masks,
         )
 
     def _release_pages(self) -> None:
@@ -114,10 +115,9 @@ class CachedTeacher(Teacher):
         return [(piece, row) for piece, row in found.tolist()]
 
     def _read(
-        self, wanted: list[Column], where: list[tuple[int, int]], mask: Tensor
+        self, wanted: list[Column], where: list[tuple[int, int]], masks: Masks
     ) -> dict[str, Tensor]:
-        owns = places(mask)
-        width = mask.shape[1]
+        owns = places(masks)
         found = {}
         for column in wanted:
             pieces = self._pieces[column.name]
@@ -125,12 +125,12 @@ class CachedTeacher(Teacher):
             if column.fixed:
                 # One copy for all rows, and one more into float32.
                 joined = torch.from_numpy(np.stack(stored)).float()
-                found[column.name] = joined.view(len(stored), *column.sizes(0))
+                found[column.name] = joined.view(len(stored), *column.sizes())
                 continue
             # Widened once, all rows together: numpy widens float16 number by number.
-            into = np.zeros((len(stored), *column.sizes(width)), dtype=column.dtype)
+            into = np.zeros((len(stored), *column.sizes(whole(masks))), dtype=column.dtype)
             # Many examples of a batch have one length.
-            room = {own: (column.sizes(own.tokens), column.among_padding(own)) for own in set(owns)}
+            room = {own: (column.sizes(own), column.among_padding(own)) for own in set(owns)}
             for row, (flat, own) in enumerate(zip(stored, owns, strict=True)):
                 shape, place = room[own]
                 if flat.size != prod(shape):

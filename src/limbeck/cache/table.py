@@ -21,13 +21,11 @@ from limbeck.cache.columns import (
     INDEX,
     LARGEST_FLOAT16,
     LOGITS,
-    TOKENS,
-    Alike,
     Column,
     Layout,
-    runs_alike,
     storage_type,
 )
+from limbeck.cache.places import Alike, Masks, Own, runs_alike
 from limbeck.capture import Trace
 from limbeck.errors import LimbeckError
 
@@ -63,8 +61,7 @@ class Table:
         Raises:
             UnstorableError: a value that float16 cannot hold.
         """
-        mask = trace.mask().cpu()
-        alike = runs_alike(mask)
+        alike = runs_alike(trace.masks)
         if not self._filling.has_room(alike):
             self._write()
         self._filling.begin(batch[INDEX].cpu().numpy(), alike)
@@ -77,8 +74,8 @@ class Table:
                     "run with cache=never",
                 )
             if not self._begun and column.dtype == "float16":
-                few = slice(_LOOKED_AT)
-                lost = _rounding(column.of(trace)[few].cpu(), mask[few], column)
+                few = {name: mask[:_LOOKED_AT] for name, mask in trace.masks.items()}
+                lost = _rounding(column.of(trace)[:_LOOKED_AT], few, column)
                 self.largest_rounding = max(self.largest_rounding, lost)
         self._begun = True
 
@@ -121,7 +118,7 @@ class _Piece:
         """Forget the rows; the buffers stay."""
         self.rows = 0
         self._index: list[np.ndarray] = []
-        self._tokens: list[int] = []
+        self._owns: list[Own] = []
         self._filled = dict.fromkeys((column.name for column in self.layout.columns), 0)
 
     def has_room(self, alike: list[Alike]) -> bool:
@@ -138,7 +135,7 @@ class _Piece:
         self.rows += len(index)
         self._index.append(index)
         for rows, own in alike:
-            self._tokens += [own.tokens] * (rows.stop - rows.start)
+            self._owns += [own] * (rows.stop - rows.start)
 
     def fill(self, column: Column, value: Tensor, alike: list[Alike]) -> Tensor:
         """Cast and copy a batch's values (B, …) to their place, without padding; returned as stored."""
@@ -156,9 +153,9 @@ class _Piece:
         for column in self.layout.columns:
             values = pa.array(self._buffers[column.name][: self._filled[column.name]].numpy())
             if column.fixed:
-                arrays.append(pa.FixedSizeListArray.from_arrays(values, prod(column.sizes(0))))
+                arrays.append(pa.FixedSizeListArray.from_arrays(values, prod(column.sizes())))
             else:
-                sizes = [prod(column.sizes(tokens)) for tokens in self._tokens]
+                sizes = [prod(column.sizes(own)) for own in self._owns]
                 offsets = pa.array(np.cumsum([0, *sizes], dtype=np.int64))
                 arrays.append(pa.LargeListArray.from_arrays(offsets, values))
         return pa.table(arrays, schema=self.layout.features.arrow_schema)
@@ -167,7 +164,7 @@ class _Piece:
         """Values of a batch in each column."""
         return {
             column.name: sum(
-                prod(column.sizes(own.tokens)) * (rows.stop - rows.start) for rows, own in alike
+                prod(column.sizes(own)) * (rows.stop - rows.start) for rows, own in alike
             )
             for column in self.layout.columns
         }
@@ -200,19 +197,20 @@ def _all_finite(value: Tensor) -> bool:
     return not value.numel() or all(isfinite(extreme) for extreme in torch.aminmax(value))
 
 
-def _rounding(value: Tensor, mask: Tensor, column: Column) -> float:
+def _rounding(value: Tensor, masks: Masks, column: Column) -> float:
     """What float16 loses of real tokens, relatively."""
     value = value.float()
     difference = value - value.to(storage_type(column))
     if not column.fixed:
-        difference, value = (_real_only(x, mask, column) for x in (difference, value))
+        difference, value = (_real_only(x, masks, column) for x in (difference, value))
     return float(difference.norm() / value.norm().clamp(min=1e-30))
 
 
-def _real_only(value: Tensor, mask: Tensor, column: Column) -> Tensor:
+def _real_only(value: Tensor, masks: Masks, column: Column) -> Tensor:
     """Zero at padding, whatever stands there."""
     for dimension, size in enumerate(column.shape, start=1):
-        if size is TOKENS:
+        if isinstance(size, str):
+            mask = masks[size]
             shape = [len(mask)] + [1] * (value.dim() - 1)
             shape[dimension] = mask.shape[1]
             value = value.masked_fill(~mask.view(shape), 0.0)

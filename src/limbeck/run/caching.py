@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from datasets import Dataset
+from datasets import Dataset, LargeList, List
 from rich.console import Console
 from torch import Tensor
 
@@ -31,10 +31,11 @@ from limbeck.cache import (
     fingerprint,
     measure,
 )
+from limbeck.cache.places import TokensOf
 from limbeck.capture import token_mask
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
-from limbeck.kinds import TEXT, Kind, kind_of
+from limbeck.kinds import Kind
 from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import Execution
@@ -175,10 +176,6 @@ def _refusal(stage: Stage, teacher: Teacher, objectives: Objectives, kind: Kind)
         return "the teacher's dropout is on (teacher_dropout)"
     if kind.redrawn:
         return f"{kind.redrawn} are drawn anew in every epoch"
-    if kind_of(teacher.model) is TEXT or any(
-        seen.stack != "main" for seen in objectives.ever("teacher").items
-    ):
-        return "answers of an encoder-decoder are not stored"
     if objectives.sees_padding:
         return f"what stands at padding counts in {', '.join(objectives.sees_padding)}"
     return None
@@ -198,7 +195,7 @@ def _answering(
         console.print(f"{group.title}: {size(entry.bytes)}, found", highlight=False)
         return CachedTeacher(group.teacher, entry)
     lengths = _lengths(group)
-    order = np.argsort(-lengths, kind="stable")
+    order = np.lexsort((-lengths["decoder"], -lengths["main"]))
     few = next(_batches(group, order[:: math.ceil(len(order) / _SAMPLE)]))
     estimate = measure(group.teacher, few, group.wanted, lengths, precision=precision)
     free_to_choose = decided is None and recipe.cache == "auto"
@@ -303,13 +300,17 @@ def _batches(group: _Group, order: np.ndarray) -> Iterator[dict[str, Tensor]]:
         yield {name: value.to(device) for name, value in group.collator(rows).items()}
 
 
-def _lengths(group: _Group) -> np.ndarray:
-    """Tokens of each row; as many of every image."""
+def _lengths(group: _Group) -> dict[TokensOf, np.ndarray]:
+    """Tokens of each row, as each stack reads it; as many of every image."""
     found = group.collator.kind.reads.lengths(group.rows)
-    if found is not None:
-        return np.array(found)
-    mask = token_mask(group.teacher.model, next(_batches(group, np.array([0]))))
-    return np.full(len(group.rows), int(mask.sum()))
+    if found is None:
+        mask = token_mask(group.teacher.model, next(_batches(group, np.array([0]))))
+        found = [int(mask.sum())] * len(group.rows)
+    main = decoder = np.array(found)
+    targets = isinstance(group.rows.features.get("labels"), List | LargeList)
+    if targets and group.teacher.model.config.is_encoder_decoder:
+        decoder = np.array([len(labels) for labels in group.rows["labels"]])
+    return {"main": main, "decoder": decoder}
 
 
 def _passes(recipe: Recipe, rows: int) -> float:
