@@ -25,12 +25,12 @@ from limbeck.cache.columns import (
     Layout,
     storage_type,
 )
-from limbeck.cache.places import Alike, Masks, Own, runs_alike
+from limbeck.cache.places import Alike, Masks, runs_alike
 from limbeck.capture import Trace
 from limbeck.errors import LimbeckError
 
-# Of one piece of the table, about: large enough that a reader holds few of them, small beside the memory.
-_PIECE_BYTES = 32 * 2**20
+# Of one piece of the table, about: a reader holds few of them, and what is written is still in the processor's cache.
+_PIECE_BYTES = 8 * 2**20
 # Examples of the first batch whose rounding is measured.
 _LOOKED_AT = 4
 
@@ -118,7 +118,7 @@ class _Piece:
         """Forget the rows; the buffers stay."""
         self.rows = 0
         self._index: list[np.ndarray] = []
-        self._owns: list[Own] = []
+        self._alike: list[Alike] = []
         self._filled = dict.fromkeys((column.name for column in self.layout.columns), 0)
 
     def has_room(self, alike: list[Alike]) -> bool:
@@ -134,8 +134,7 @@ class _Piece:
             self._make_room(self._counts(alike))
         self.rows += len(index)
         self._index.append(index)
-        for rows, own in alike:
-            self._owns += [own] * (rows.stop - rows.start)
+        self._alike += alike
 
     def fill(self, column: Column, value: Tensor, alike: list[Alike]) -> Tensor:
         """Cast and copy a batch's values (B, …) to their place, without padding; returned as stored."""
@@ -150,22 +149,21 @@ class _Piece:
     def table(self) -> pa.Table:
         """All of it, as views of the buffers."""
         arrays: list[pa.Array] = [pa.array(np.concatenate(self._index))]
+        rows = [_count(rows) for rows, _ in self._alike]
         for column in self.layout.columns:
             values = pa.array(self._buffers[column.name][: self._filled[column.name]].numpy())
             if column.fixed:
                 arrays.append(pa.FixedSizeListArray.from_arrays(values, prod(column.sizes())))
             else:
-                sizes = [prod(column.sizes(own)) for own in self._owns]
-                offsets = pa.array(np.cumsum([0, *sizes], dtype=np.int64))
-                arrays.append(pa.LargeListArray.from_arrays(offsets, values))
+                sizes = [prod(column.sizes(own)) for _, own in self._alike]
+                offsets = np.concatenate([[0], np.repeat(sizes, rows).cumsum()])
+                arrays.append(pa.LargeListArray.from_arrays(pa.array(offsets), values))
         return pa.table(arrays, schema=self.layout.features.arrow_schema)
 
     def _counts(self, alike: list[Alike]) -> dict[str, int]:
         """Values of a batch in each column."""
         return {
-            column.name: sum(
-                prod(column.sizes(own)) * (rows.stop - rows.start) for rows, own in alike
-            )
+            column.name: sum(prod(column.sizes(own)) * _count(rows) for rows, own in alike)
             for column in self.layout.columns
         }
 
@@ -177,6 +175,10 @@ class _Piece:
         for name, count in counts.items():
             if name not in self._buffers or len(self._buffers[name]) < count:
                 self._buffers[name] = torch.empty(count * batches, dtype=types[name])
+
+
+def _count(rows: slice) -> int:
+    return int(rows.stop - rows.start)
 
 
 def _at_hand(value: Tensor, column: Column) -> Tensor:
