@@ -1,8 +1,10 @@
 """What every method's step costs over plain fine-tuning of the student, live and from stored answers.
 
-The unit is the same student's fine-tuning step by `transformers.Trainer`. All steps are measured in turns in one run,
-on the same batches and in the same precision, and medians are compared. `necessary` is a live step over the plain step
-plus one forward pass of the teacher cut to the deepest layer asked for, by Hugging Face's own call.
+The unit is the same student's fine-tuning step by `transformers.Trainer`. A turn measures the plain step, the teacher's
+pass, the live and the stored step one after the other, on the same batches and in the same precision, and compares
+them; ratios are medians over the turns, so that a machine that slows down in between moves none. `necessary` is a live
+step over the plain step plus one forward pass of the teacher cut to the deepest layer asked for, by Hugging Face's own
+call.
 
     python benchmarks/step_cost.py [--rounds 3] [--steps 6] [--tokens 64] [--batch 32] [--methods kd …] [--fp32]
 
@@ -78,6 +80,15 @@ class Case:
     stored: CachedTeacher | None = None
 
 
+class Turn(NamedTuple):
+    """Seconds of one turn: of the plain step, the teacher's pass, the live and the stored step."""
+
+    plain: float
+    teacher: float
+    live: float
+    stored: float | None
+
+
 def model(layers: int, width: int, attention: str) -> BertForSequenceClassification:
     """BERT's shape with random weights, heads of 32."""
     config = BertConfig(
@@ -141,7 +152,7 @@ def store_answers(
 def measure(
     sizes: Sizes, methods: list[str], args: argparse.Namespace, *, bf16: bool
 ) -> dict[str, Any]:
-    """Median seconds of the plain step and of every case, all measured in turns."""
+    """The ratios of every case, medians over its turns, and the seconds of the plain step."""
     set_seed(0)
     attention = args.attention or ("eager" if bf16 and not torch.cuda.is_available() else "sdpa")
     count = args.batch * args.steps
@@ -157,7 +168,7 @@ def measure(
             print(f"{case.name}: left out ({error})", flush=True)
             continue
         found.append((case, trainer.objectives))
-    times: dict[str, list[float]] = defaultdict(list)
+    turns: dict[str, list[Turn]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         settings = arguments(folder, args.steps, args.batch, bf16=bf16)
         store = Store(Path(folder) / "store")
@@ -168,24 +179,19 @@ def measure(
             for depth in {deepest(case, objectives, sizes) for case, objectives in found}
         }
         for _ in range(args.rounds):
-            times["plain"] += train(Trainer(student, settings, train_dataset=data))
-            for depth, teacher in cut.items():
-                times[f"teacher {depth}"] += teacher_forward(
-                    teacher, data, args.steps, args.batch, bf16=bf16
-                )
-            for case, _ in found:
-                live = trainer_of(case, student, settings, data, stored=False)
-                times[f"{case.name} live"] += train(live)
+            for case, objectives in found:
+                teacher = cut[deepest(case, objectives, sizes)]
+                plain = train(Trainer(student, settings, train_dataset=data))
+                passes = teacher_forward(teacher, data, args.steps, args.batch, bf16=bf16)
+                live = train(trainer_of(case, student, settings, data, stored=False))
+                stored = None
                 if case.stored is not None:
-                    times[f"{case.name} stored"] += train(
-                        trainer_of(case, student, settings, data, stored=True)
-                    )
+                    stored = median(train(trainer_of(case, student, settings, data, stored=True)))
+                turn = Turn(median(plain), median(passes), median(live), stored)
+                turns[case.name].append(turn)
             print(".", end="", flush=True)
-    seconds = {name: median(values) for name, values in times.items()}
-    return {
-        case.name: ratios(case, seconds, deepest(case, objectives, sizes))
-        for case, objectives in found
-    } | {"plain_seconds": seconds["plain"]}
+    plain_seconds = median(turn.plain for own in turns.values() for turn in own)
+    return {name: ratios(own) for name, own in turns.items()} | {"plain_seconds": plain_seconds}
 
 
 def deepest(case: Case, objectives: Objectives, sizes: Sizes) -> int:
@@ -195,14 +201,13 @@ def deepest(case: Case, objectives: Objectives, sizes: Sizes) -> int:
     return sizes.teacher_layers if asked.logits else max([*layers, 1])
 
 
-def ratios(case: Case, seconds: dict[str, float], depth: int) -> dict[str, float | None]:
+def ratios(turns: list[Turn]) -> dict[str, float | None]:
     """Live and stored over plain, and live over what it cannot do without."""
-    plain, live = seconds["plain"], seconds[f"{case.name} live"]
-    stored = seconds.get(f"{case.name} stored")
+    stored = [turn.stored / turn.plain for turn in turns if turn.stored is not None]
     return {
-        "live": live / plain,
-        "stored": None if stored is None else stored / plain,
-        "necessary": live / (plain + seconds[f"teacher {depth}"]),
+        "live": median(turn.live / turn.plain for turn in turns),
+        "stored": median(stored) if stored else None,
+        "necessary": median(turn.live / (turn.plain + turn.teacher) for turn in turns),
     }
 
 
