@@ -7,6 +7,7 @@ from limbeck.cache.build import build
 from limbeck.cache.columns import Ask
 from limbeck.cache.estimate import Estimate, measure
 from limbeck.cache.fingerprint import add_model, fingerprint, library_versions
+from limbeck.cache.places import Lengths
 from limbeck.cache.read import CachedTeacher
 from limbeck.cache.remembering import RememberingTeacher
 from limbeck.cache.store import Entry, Store, default_store
@@ -17,6 +18,7 @@ __all__ = [
     "CachedTeacher",
     "Entry",
     "Estimate",
+    "Lengths",
     "RememberingTeacher",
     "Store",
     "UnstorableError",

@@ -23,6 +23,7 @@ from limbeck.cache import (
     CachedTeacher,
     Entry,
     Estimate,
+    Lengths,
     RememberingTeacher,
     Store,
     UnstorableError,
@@ -31,7 +32,6 @@ from limbeck.cache import (
     fingerprint,
     measure,
 )
-from limbeck.cache.places import TokensOf
 from limbeck.capture import token_mask
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
@@ -300,7 +300,7 @@ def _batches(group: _Group, order: np.ndarray) -> Iterator[dict[str, Tensor]]:
         yield {name: value.to(device) for name, value in group.collator(rows).items()}
 
 
-def _lengths(group: _Group) -> dict[TokensOf, np.ndarray]:
+def _lengths(group: _Group) -> Lengths:
     """Tokens of each row, as each stack reads it; as many of every image."""
     found = group.collator.kind.reads.lengths(group.rows)
     if found is None:
