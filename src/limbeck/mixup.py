@@ -57,13 +57,13 @@ class Mixture:
 
 def draw(spec: MixupSpec, examples: int, moment: Moment, device: torch.device) -> Mixture:
     """The mixture of a step: a function of the run's seed and the step alone."""
-    generator = moment.step_generator(_STREAM)
-    share = float(generator.beta(spec.alpha, spec.alpha))
-    order = generator.permutation(examples)
-    partner = torch.from_numpy(order) if spec.partner == "permutation" else None
-    if partner is None:
-        partner = torch.arange(examples - 1, -1, -1)
-    return Mixture(partner.to(device), max(share, 1 - share) if spec.dominant else share, spec.at)
+    share = float(moment.step_generator(_STREAM).beta(spec.alpha, spec.alpha))
+    if spec.partner == "permutation":
+        generator = moment.device_generator(device, _STREAM)
+        partner = torch.randperm(examples, generator=generator, device=device)
+    else:
+        partner = torch.arange(examples - 1, -1, -1, device=device)
+    return Mixture(partner, max(share, 1 - share) if spec.dominant else share, spec.at)
 
 
 def capture_mixed(

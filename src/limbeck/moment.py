@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,14 @@ class Moment:
     def step_generator(self, stream: int = 0) -> np.random.Generator:
         """A generator that depends on the seed, the step and the `stream` alone."""
         return np.random.default_rng([self.seed, self.step, stream, _STEPS])
+
+    def device_generator(self, device: torch.device, stream: int = 0) -> torch.Generator:
+        """The same where tensors are, so that a step's draws need no copy to the device.
+
+        Kinds of devices draw differently; processes on devices of one kind draw alike.
+        """
+        seed = int(self.step_generator(stream).integers(2**63))
+        return torch.Generator(device).manual_seed(seed)
 
 
 # Keeps the draws of a step apart from those of the epoch of the same number.

@@ -237,7 +237,8 @@ def test_nothing_waits_for_the_device():
         hidden, mask = torch.randn(2, 3, 4), torch.ones(2, 3).bool()
         for how in ("cls", "mean", "last"):
             functional.pool(hidden, mask, how)
-        functional.info_nce(hidden[0], hidden[0], torch.randn(3, 2, 4), temperature=0.1)
+        negatives = torch.randn(3, 2, 4)
+        functional.info_nce(hidden[0], hidden[0], negatives, mask.T, temperature=0.1)
         functional.mix(hidden, hidden, 0.5)
         labels = torch.zeros(2, dtype=torch.long)
         functional.error_weighted_cross_entropy(hidden[0, :2], hidden[:, :2], labels)

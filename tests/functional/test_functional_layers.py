@@ -175,6 +175,26 @@ def test_info_nce_against_a_loop_with_finite_differences():
     )
 
 
+@pytest.mark.parametrize("left_out", [0.0, math.inf, math.nan])
+def test_info_nce_takes_as_many_negatives_as_each_example_has(left_out):
+    """The mean of one call an example, whatever stands where there is none."""
+    student, positive = torch.randn(2, 3, 4, generator=generator(), dtype=torch.float64).unbind()
+    negatives = torch.randn(3, 5, 4, generator=generator(1), dtype=torch.float64)
+    mask = torch.tensor([[0, 1, 0, 1, 1], [0] * 5, [1] * 5])
+    student.requires_grad_()
+    alone = [
+        info_nce(s[None], p[None], n[m.bool()][None], temperature=0.3)
+        for s, p, n, m in zip(student, positive, negatives, mask, strict=True)
+    ]
+    expected = sum(alone) / 3
+    (gradient,) = torch.autograd.grad(expected, student)
+    negatives[mask == 0] = left_out
+    value = info_nce(student, positive, negatives, mask, temperature=0.3)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(torch.autograd.grad(value, student)[0], gradient)
+    assert alone[1].item() == 0.0 and alone[0].item() > 0
+
+
 def test_info_nce_in_half_precision_and_under_autocast_is_float32():
     student, positive = torch.randn(2, 3, 4, generator=generator()).bfloat16().unbind()
     negatives = torch.randn(3, 5, 4, generator=generator(1)).bfloat16()

@@ -20,7 +20,7 @@ EXPORTED = {
     "error_weighted_cross_entropy": "student_logits teacher_logits labels *temperature=1.0",
     "error_weighted_mse": "student_outputs teacher_outputs labels",
     "hidden_mse": "student teacher mask",
-    "info_nce": "student positive negatives *temperature",
+    "info_nce": "student positive negatives mask=None *temperature",
     "layer_relation_kl": "student teacher mask",
     "layer_relation_mse": "student teacher mask",
     "mix": "a b lam",
@@ -92,6 +92,7 @@ for call in [
     lambda: f.attention_weights(a, a[:1]),
     lambda: f.attention_weights(a, a, bools),
     lambda: f.info_nce(a[0], a[0], a[:1], temperature=1.0),
+    lambda: f.info_nce(a[:, 0], a[:, 0], a, bools[:, :1], temperature=1.0),
     lambda: f.mix(a, a[:1], 0.5),
     lambda: f.transport_flow(a[0], a[0, 0], a[0, 0]),
 ]:
@@ -110,7 +111,7 @@ def test_without_the_hook_misfits_are_refused_and_nothing_slow_is_loaded():
         [sys.executable, "-W", "error", "-c", WITHOUT_HOOK], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("fix: ") == 25
+    assert done.stdout.count("fix: ") == 26
     assert "the student has shape (2, 3, 4), the teacher (2, 1, 4)" in done.stdout
 
 

@@ -74,50 +74,70 @@ def test_evaluation_leaves_the_memory_alone():
     assert objectives["contrast"].memory.labels.isnan().all()
 
 
-def filled() -> Memory:
+@pytest.fixture(params=[3, 0], ids=["classes known", "labels of any kind"])
+def classes(request) -> int:
+    return request.param
+
+
+def filled(classes: int) -> Memory:
     """Ten rows of classes 0, 1, 2; row n points to place n."""
-    memory = Memory(12, 12, momentum=0.5)
+    memory = Memory(12, 12, momentum=0.5, classes=classes)
     rows = torch.arange(10)
     memory.remember(rows, torch.eye(12)[:10], rows % 3)
     return memory
 
 
-def drawn(count: int, labels: list[int], **moment: int) -> list[list[int]]:
-    """The rows drawn for each example."""
-    vectors = filled().draw(torch.tensor(labels), count, Moment(**moment))
-    return vectors.argmax(-1).tolist()
+BATCH = [0, 2, 0, 1]
 
 
-def test_negatives_are_others_of_another_label_without_repetition():
+def drawn(classes: int, count: int, **moment: int) -> list[list[int]]:
+    """The rows drawn for each example of the batch."""
+    vectors, there = filled(classes).draw(torch.tensor(BATCH), count, Moment(**moment))
+    return [rows[has].argmax(-1).tolist() for rows, has in zip(vectors, there, strict=True)]
+
+
+def test_negatives_are_others_of_another_label_without_repetition(classes):
     for step in range(20):
-        for label, rows in zip([0, 2, 0, 1], drawn(3, [0, 2, 0, 1], step=step), strict=True):
+        found = drawn(classes, 3, step=step)
+        for label, rows in zip(BATCH, found, strict=True):
             assert len(set(rows)) == 3
             assert all(row % 3 != label and row < 10 for row in rows)
+        assert found[0] == found[2]
 
 
-def test_a_draw_follows_seed_and_step_alone():
-    assert drawn(3, [0, 1], seed=1, step=4) == drawn(3, [0, 1], seed=1, step=4, epoch=2)
-    assert drawn(3, [0, 1], seed=1, step=4) != drawn(3, [0, 1], seed=1, step=5)
-    assert drawn(3, [0, 1], seed=1, step=4) != drawn(3, [0, 1], seed=2, step=4)
+def test_a_draw_follows_seed_and_step_alone(classes):
+    assert drawn(classes, 3, seed=1, step=4) == drawn(classes, 3, seed=1, step=4, epoch=2)
+    assert drawn(classes, 3, seed=1, step=4) != drawn(classes, 3, seed=1, step=5)
+    assert drawn(classes, 3, seed=1, step=4) != drawn(classes, 3, seed=2, step=4)
 
 
-def test_every_row_is_drawn_sooner_or_later():
-    rows = {row for step in range(50) for row in drawn(2, [0], step=step)[0]}
-    assert rows == {1, 2, 4, 5, 7, 8}
+def test_knowing_the_classes_changes_no_draw():
+    known, unknown = (drawn(classes, 3, step=2) for classes in (3, 0))
+    assert [set(rows) for rows in known] == [set(rows) for rows in unknown]
 
 
-@pytest.mark.parametrize(("asked", "given"), [(3, 3), (6, 6), (100, 6)])
-def test_as_many_as_there_are_for_every_label(asked, given):
+def test_every_row_is_drawn_as_often_as_any_other(classes):
+    """Each of class 0's 6 others in a third of 3,000 draws of 2: 1,000, five deviations around."""
+    rows = [row for step in range(3000) for row in drawn(classes, 2, step=step)[0]]
+    counts = {row: rows.count(row) for row in rows}
+    assert sorted(counts) == [1, 2, 4, 5, 7, 8]
+    assert all(abs(count - 1000) < 130 for count in counts.values())
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"), [(3, [3] * 4), (6, [6] * 4), (7, [6, 7, 6, 7]), (100, [6, 7, 6, 7])]
+)
+def test_as_many_as_there_are(classes, asked, given):
     """Rows of other labels: 6 for class 0 (4 rows of its own), 7 for the others."""
-    assert [len(rows) for rows in drawn(asked, [0, 1, 2])] == [given] * 3
+    assert [len(rows) for rows in drawn(classes, asked)] == given
 
 
 def test_a_memory_carries_labels_of_a_regression():
     memory = Memory(3, 2, momentum=0.5)
     memory.remember(torch.tensor([0, 2]), torch.eye(2), torch.tensor([0.5, 2.5]))
-    vectors = memory.draw(torch.tensor([2.5, 1.0]), 1, Moment())
-    assert vectors[0].tolist() == [[1.0, 0.0]]
-    assert vectors.shape == (2, 1, 2)
+    vectors, there = memory.draw(torch.tensor([2.5, 1.0]), 2, Moment())
+    assert there.sum(1).tolist() == [1, 2]
+    assert vectors[0][there[0]].tolist() == [[1.0, 0.0]]
 
 
 def test_a_vector_moves_half_way():

@@ -7,6 +7,7 @@ slot (`weights`). It never knows which kind it was given.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -128,7 +129,7 @@ class AttentionMapping(Mapping):
         layers = self.candidates
         if all(row == layers for row in self.table):
             return None
-        return torch.tensor([[k in row for k in layers] for row in self.table], device=device)
+        return _members(self.table, layers, device)
 
     def weights(
         self, moment: Moment, student: Sequence[Tensor], teacher: dict[int, Tensor]
@@ -140,6 +141,14 @@ class AttentionMapping(Mapping):
         if self.weigh == "softmax":
             return attention_weights(states, layers, allowed)
         return sparse_attention_weights(states, layers, allowed, transform=self.weigh)
+
+
+@functools.cache
+def _members(
+    table: tuple[tuple[int, ...], ...], layers: tuple[int, ...], device: torch.device
+) -> Tensor:
+    """Which of `layers` each row holds; kept, so that it is copied to the device once, not a step."""
+    return torch.tensor([[layer in row for layer in layers] for row in table], device=device)
 
 
 def _only(

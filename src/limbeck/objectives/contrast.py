@@ -21,33 +21,38 @@ class Memory(nn.Module):
     """The teacher's vector and the label of every training example seen so far.
 
     Buffers, so that checkpoints carry them. In several processes each step starts from the first
-    one's.
+    one's. `classes`: how many labels there are, counted from 0; 0 or 1 for numbers of any kind.
     """
 
     vectors: Tensor
     labels: Tensor
 
-    def __init__(self, rows: int, width: int, momentum: float) -> None:
+    def __init__(self, rows: int, width: int, momentum: float, classes: int = 0) -> None:
         super().__init__()
         self.momentum = momentum
+        self.classes = classes
         self.register_buffer("vectors", torch.zeros(rows, width))
         # NaN: not seen yet. A float, because a regression's labels are.
         self.register_buffer("labels", torch.full((rows,), torch.nan))
 
-    def draw(self, labels: Tensor, count: int, moment: Moment) -> Tensor:
-        """(B, K, u): for each example `count` vectors of another label, without replacement.
+    def draw(self, labels: Tensor, count: int, moment: Moment) -> tuple[Tensor, Tensor]:
+        """For each example `count` vectors of another label (B, K, u), without replacement.
 
-        K is smaller while too few were seen. Examples of one label share a draw.
+        And (B, K), true where there is one: an example has fewer while too few were seen. Examples
+        of one label share a draw: the rows whose random keys are highest. How many rows qualify is
+        asked nowhere, since an accelerator would have to be waited for.
         """
-        generator = moment.step_generator()
-        drawn: dict[float, Tensor] = {}
-        for label in labels.float().unique().tolist():
-            others = ((self.labels != label) & ~self.labels.isnan()).nonzero().squeeze(1)
-            order = torch.from_numpy(generator.permutation(len(others))[:count])
-            drawn[label] = others[order.to(others.device)]
-        fewest = min(len(rows) for rows in drawn.values())
-        chosen = torch.stack([drawn[label][:fewest] for label in labels.float().tolist()])
-        return self.vectors[chosen]
+        # As many lists as there are classes, not examples, where that is less work.
+        by_class = 1 < self.classes < len(labels)
+        own = torch.arange(self.classes, device=labels.device) if by_class else labels
+        eligible = (self.labels != own.unsqueeze(1)) & ~self.labels.isnan()
+        generator = moment.device_generator(labels.device)
+        keys = torch.rand(self.labels.shape, generator=generator, device=labels.device)
+        highest, rows = keys.where(eligible, -1.0).topk(min(count, len(keys)), sorted=False)
+        drawn = highest >= 0
+        if by_class:
+            rows, drawn = rows[labels.long()], drawn[labels.long()]
+        return self.vectors[rows], drawn
 
     @torch.no_grad()
     def remember(self, rows: Tensor, vectors: Tensor, labels: Tensor) -> None:
@@ -88,7 +93,7 @@ class Contrast(Mapped):
             setting=setting,
         )
         ((width, _),) = self.projections.widths
-        self.memory = Memory(shape.rows, width, spec.momentum)
+        self.memory = Memory(shape.rows, width, spec.momentum, shape.student.labels)
 
     @property
     def together(self) -> bool:
@@ -115,8 +120,8 @@ class Contrast(Mapped):
         anchor = self.projections.student(torch.cat(list(states.values()), dim=-1), 0)
         positive = self.projections.teacher(torch.cat(list(targets.values()), dim=-1), 0)
         labels = batch["labels"]
-        negatives = self.memory.draw(labels, self.spec.negatives, moment)
-        loss = F.info_nce(anchor, positive, negatives, temperature=self.spec.temperature)
+        negatives, drawn = self.memory.draw(labels, self.spec.negatives, moment)
+        loss = F.info_nce(anchor, positive, negatives, drawn, temperature=self.spec.temperature)
         if self.training:
             self.memory.remember(batch["index"], positive.detach(), labels)
         return loss

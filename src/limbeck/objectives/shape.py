@@ -6,7 +6,7 @@ Part of `limbeck.objectives`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from transformers import PreTrainedModel
 
@@ -25,7 +25,8 @@ from limbeck.kinds import SENTENCE, Kind
 class ModelShape:
     """Depth, width and attention heads of one model's main stack, and of each by name.
 
-    All 0 of a net that has no layers over tokens, such as a convolutional one.
+    All 0 of a net that has no layers over tokens, such as a convolutional one. `labels`: how many
+    its classifier has.
     """
 
     layers: int
@@ -33,15 +34,14 @@ class ModelShape:
     heads: int
     causal: bool = False
     stacks: Mapping[str, ModelShape] = field(default_factory=dict)
+    labels: int = 0
 
     @classmethod
     def of(cls, model: PreTrainedModel) -> ModelShape:
         """Read off a model."""
         stacks = {name: cls._stack_of(model, name) for name in stack_names(model)}
-        if not stacks:
-            return cls(0, 0, 0)
-        main = stacks["main"]
-        return cls(main.layers, main.width, main.heads, main.causal, stacks)
+        main = stacks.get("main", cls(0, 0, 0))
+        return replace(main, stacks=stacks, labels=model.config.num_labels or 0)
 
     @classmethod
     def _stack_of(cls, model: PreTrainedModel, name: str) -> ModelShape:

@@ -144,8 +144,9 @@ class Together(Team):
             )
         traces = [member(batch, request, mixture) for member in self.members]
         each = torch.stack([_logits(trace) for trace in traces])
-        weights = torch.tensor(self.weights, device=each.device)
-        mean = torch.tensordot(weights, each, dims=1)
+        # Number by number: a tensor of weights would be copied to the device in every step.
+        weighted = [weight * one for weight, one in zip(self.weights, each, strict=True)]
+        mean = torch.stack(weighted).sum(0)
         return Trace(logits=mean, each=each, masks=traces[0].masks)
 
 
