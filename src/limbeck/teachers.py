@@ -22,6 +22,7 @@ from limbeck.errors import LimbeckError
 from limbeck.mixup import Mixture, capture_mixed
 from limbeck.moment import Moment
 from limbeck.students import load_model
+from limbeck.transfer import on_host, send
 
 
 class OwnWords:
@@ -43,7 +44,7 @@ class OwnWords:
         Raises:
             LimbeckError: the batch has no `index`, or one that is not among the rows.
         """
-        numbers = batch["index"].tolist() if "index" in batch else [None]
+        numbers = on_host(batch)["index"].tolist() if "index" in batch else [None]
         if any(number not in self._place for number in numbers):
             raise LimbeckError(
                 "a teacher with a vocabulary of its own finds examples by their number, and the "
@@ -145,7 +146,7 @@ class Teacher:
         # Someone may hold the model itself and call train() on it; dropout would then be on.
         if self.model.training != self.dropout:
             self.model.train(self.dropout)
-        moved = {key: value.to(self.device) for key, value in batch.items()}
+        moved = {key: send(value, self.device) for key, value in batch.items()}
         # Not inference_mode: its tensors may not be saved for the student's backward pass.
         with torch.no_grad(), self._cast_once():
             if mixture is not None:

@@ -15,6 +15,8 @@ from limbeck.capture import Request
 from limbeck.errors import LimbeckError
 from limbeck.mixup import Mixture
 from limbeck.teachers import Teacher
+from limbeck.transfer import SentBatch
+from numberless import META, numbers_are_told_apart
 
 # In the batches that are stored, 7, 5, 5 and 3, 3, 2: neighbours alike and not.
 LENGTHS = (7, 3, 5, 5, 2, 3)
@@ -112,6 +114,23 @@ def test_equals_the_live_teacher_whatever_the_batch_and_its_padding(
     assert torch.equal(answer.mask(), expected.mask())
     if not left:  # BERT's head reads the first place, which padding then takes
         torch.testing.assert_close(answer.logits, expected.logits, rtol=0, atol=1e-5)
+
+
+def test_answers_are_read_on_the_host_and_each_is_sent_once(live, tmp_path):
+    """The batch is on a device; what it was on the host says where its answers lie."""
+    teacher = stored(Store(tmp_path), live, EVERYTHING)
+    host = batch([4, 0, 1])
+    given = SentBatch({name: value.to(META) for name, value in host.items()}, host)
+    expected = teacher(host, EVERYTHING)
+    with numbers_are_told_apart() as sent:
+        answer = teacher(given, EVERYTHING)
+    assert sent == ["_to_copy"] * (len(EVERYTHING.items) + 1)
+    for found, right in (
+        *((answer[seen], expected[seen]) for seen in EVERYTHING.items),
+        (answer.logits, expected.logits),
+        (answer.mask(), expected.mask()),
+    ):
+        assert (found.device, found.shape, found.dtype) == (META, right.shape, right.dtype)
 
 
 def test_pieces_are_read_together(live, tmp_path, monkeypatch):

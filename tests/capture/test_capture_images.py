@@ -44,7 +44,7 @@ def test_nets_without_token_layers_show_their_answers_alone(model):
         trace = capture(model, BATCH, Request.of_logits())
         assert torch.equal(trace.logits, model(pixel_values=BATCH["pixel_values"]).logits)
     assert torch.equal(token_mask(model, BATCH), torch.ones(3, 1, dtype=torch.bool))
-    assert ModelShape.of(model) == ModelShape(0, 0, 0)
+    assert ModelShape.of(model) == ModelShape(0, 0, 0, labels=model.config.num_labels)
     for look in (
         lambda: capture(model, BATCH, Request.hidden([1])),
         lambda: number_of_layers(model),

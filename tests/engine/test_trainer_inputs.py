@@ -11,8 +11,10 @@ from tiny_trainers import make, steps_logged, still
 import tiny_runs as tiny
 from limbeck.capture import Request
 from limbeck.data import Collator
+from limbeck.engine import DistillationTrainer
 from limbeck.recipe import Recipe
 from limbeck.teachers import Teacher
+from limbeck.transfer import on_host
 
 
 def mixing(tmp_path, method: str, teacher=None, **changes):
@@ -75,3 +77,26 @@ def test_a_teacher_s_dropout_stays_as_it_was_asked_for(tmp_path, dropout):
     one, other = (teacher(batch, Request.of_logits()).logits for _ in range(2))
     assert torch.equal(one, other) != dropout
     assert all(weight.grad is None for weight in teacher.model.parameters())
+
+
+def test_a_training_step_is_told_both(tmp_path, monkeypatch):
+    """The loader leaves batches where they were made; evaluation's go where the Trainer puts them."""
+    trainer = make(tmp_path)
+    given, told = [], []
+    prepare, loss = DistillationTrainer._prepare_inputs, DistillationTrainer.compute_loss
+
+    def preparing(self, inputs):
+        given.append(inputs)
+        return prepare(self, inputs)
+
+    def watching(self, model, inputs, *args, **kwargs):
+        told.append(on_host(inputs))
+        return loss(self, model, inputs, *args, **kwargs)
+
+    monkeypatch.setattr(DistillationTrainer, "_prepare_inputs", preparing)
+    monkeypatch.setattr(DistillationTrainer, "compute_loss", watching)
+    trainer.train()
+    assert len(given) == 3
+    assert all(one is other for one, other in zip(given, told, strict=True))
+    assert trainer.get_train_dataloader().device is None
+    assert trainer.get_eval_dataloader(tiny.rows(4)).device == trainer.args.device

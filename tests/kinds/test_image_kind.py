@@ -9,12 +9,14 @@ from torch.nn import functional
 import image_sets as sets
 from limbeck.errors import LimbeckError
 from limbeck.kinds import IMAGE, SENTENCE, SoftRule, kind_of, kind_of_config
+from limbeck.transfer import SentBatch, on_host
 from limbeck.vision import (
     CifarNetForImageClassification,
     Normalisation,
     configuration_of,
     image_processor,
 )
+from numberless import META, numbers_are_told_apart
 
 
 def batch(count: int = 4, side: int = 16) -> dict[str, torch.Tensor]:
@@ -43,6 +45,17 @@ def test_evaluation_and_unaugmented_training_see_images_as_they_are():
         views.draw(given, processor, 1, 3)["pixel_values"], given["pixel_values"]
     )
     assert (bool(views.redrawn), IMAGE.redrawn) == (True, "")
+
+
+def test_views_are_cut_where_the_images_are():
+    """Their windows and the border's colour are sent; the images stay."""
+    host = batch()
+    given = SentBatch({name: value.to(META) for name, value in host.items()}, host)
+    with numbers_are_told_apart() as sent:
+        found = IMAGE.viewed(None, True).draw(given, image_processor(16), 1, 3)
+    assert sent == ["_to_copy"] * 2
+    assert found["pixel_values"].shape == host["pixel_values"].shape
+    assert on_host(found) is host
 
 
 def test_the_border_is_black_as_the_model_reads_it():

@@ -13,6 +13,8 @@ from limbeck.data import TASKS, Collator, Task, as_kind, encode
 from limbeck.data.splits import make_split
 from limbeck.errors import LimbeckError
 from limbeck.kinds import MASKED, SPANS, TEXT, TOKENS
+from limbeck.transfer import SentBatch
+from numberless import META, numbers_are_told_apart
 
 NER = Task("n", "n", ("tokens",), tiny.TAGS, ("f1",), "f1", label_column="tags", kind=TOKENS)
 QA = Task("q", "q", ("question", "context"), (), ("f1",), "f1", label_column="answers", kind=SPANS)
@@ -193,6 +195,17 @@ def test_words_are_hidden_by_seed_epoch_and_index_alone():
     seeds = {str(hidden(collate.for_epoch(alone, seed=seed, epoch=7))) for seed in range(9)}
     assert len(seeds) > 3
     assert torch.equal(collate(list(encoded))["input_ids"], whole["input_ids"])
+
+
+def test_words_are_hidden_on_the_host_and_sent():
+    rows = make_split(MLM, {"text": ["the cat saw ann and lee in rome ."] * 3}, None)
+    collate = Collator(tiny.tokenizer(), kind=MASKED)
+    host = collate(list(encode(rows, MLM, tiny.tokenizer(), 16)[0]))
+    given = SentBatch({name: value.to(META) for name, value in host.items()}, host)
+    with numbers_are_told_apart() as sent:
+        found = collate.for_epoch(given, seed=1, epoch=2)
+    assert sent == ["_to_copy"] * 2  # what is read, and what was hidden
+    assert found["input_ids"].device == found["labels"].device == META
 
 
 def test_eight_in_ten_hidden_words_are_masked():

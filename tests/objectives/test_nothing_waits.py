@@ -8,16 +8,10 @@ Trainer brings it.
 from __future__ import annotations
 
 import copy
-from contextlib import contextmanager
 
-import numpy as np
 import pytest
 import torch
-import transformers.masking_utils
 from tiny_pairs import GIVEN, batch, bert, t5
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from limbeck import catalog
 from limbeck.engine.distiller import Distiller
@@ -28,64 +22,14 @@ from limbeck.objectives import ModelShape, Objectives, Shape, TeamObjectives
 from limbeck.recipe import Recipe
 from limbeck.teachers import Teacher
 from limbeck.teams import Chances, Drawn, Together
+from numberless import META, numbers_are_told_apart
 
-META = torch.device("meta")
 STAGES = [
     (method, stage.number)
     for method in catalog.names()
     for stage in Recipe.load(method, **GIVEN.get(method, {})).stages()
     if stage.recipe.needs_teacher
 ]
-
-
-class Sent(TorchFunctionMode):
-    """Names what makes tensors of the device out of the host's numbers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
-        made = function in (torch.tensor, torch.as_tensor)
-        if function in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
-            places = args[1] if isinstance(args[1], tuple) else (args[1],)
-            made = any(isinstance(place, list | np.ndarray) for place in places)
-        if made and isinstance(out, torch.Tensor) and out.device == META:
-            self.found.append(function.__name__)
-        return out
-
-
-class Crossing(TorchDispatchMode):
-    """Names what reads tensors of the host, but for single numbers, and answers on the device."""
-
-    def __init__(self, found: list[str]) -> None:
-        super().__init__()
-        self.found = found
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
-        read = [value for value in tree_leaves(args) if isinstance(value, torch.Tensor)]
-        at_home = [value for value in read if value.device != META and value.dim() > 0]
-        if at_home and any(o.device == META for o in tree_leaves(out) if o is not None):
-            self.found.append(function.overloadpacket.__name__)
-        return out
-
-
-@contextmanager
-def numbers_are_told_apart():
-    """Reading raises; sending is named. Three things are as on no accelerator:
-
-    transformers asks of a mask whether all of it is real, but not where a graph is recorded; and
-    this device has neither generators nor autocast.
-    """
-    autocast = torch.autocast
-    with pytest.MonkeyPatch.context() as patch, Sent() as sent, Crossing(sent.found):
-        patch.setattr(transformers.masking_utils, "is_tracing", lambda *_: True)
-        patch.setattr(Moment, "device_generator", lambda *_: None)
-        patch.setattr(torch, "is_autocast_enabled", lambda *_: False)
-        patch.setattr(torch, "autocast", lambda *_, **__: autocast("cpu", enabled=False))
-        yield sent.found
 
 
 def on_meta(model):
@@ -172,23 +116,3 @@ def test_a_step_asks_and_sends_nothing(method, number, monkeypatch):
     assert bool(transported) == (method in ("bert-emd", "emd-ild") and number == 1)
     assert len(fetched) == len(transported)
     assert sent == ["_to_copy"] * len(transported)
-
-
-def test_the_device_tells_what_is_asked_and_sent():
-    """The oracle itself can fail."""
-    numbers = torch.ones(3, device=META)
-    with numbers_are_told_apart() as sent:
-        for ask in (numbers.sum().item, numbers.tolist, numbers.nonzero, numbers.cpu):
-            with pytest.raises((NotImplementedError, RuntimeError), match="[Mm]eta"):
-                ask()
-        with pytest.raises((NotImplementedError, RuntimeError), match="[Mm]eta"):
-            numbers[numbers > 0]
-        assert not sent
-        for send in (
-            lambda: torch.tensor([1.0, 2.0], device=META),
-            lambda: torch.arange(3).to(META),
-            lambda: numbers[[0, 2]],
-        ):
-            before = len(sent)
-            send()
-            assert len(sent) > before

@@ -24,6 +24,7 @@ from limbeck.capture import Request, Seen, Trace
 from limbeck.errors import LimbeckError
 from limbeck.mixup import Mixture
 from limbeck.teachers import Teacher
+from limbeck.transfer import on_host, send
 
 
 class CachedTeacher(Teacher):
@@ -77,15 +78,15 @@ class CachedTeacher(Teacher):
             raise LimbeckError("cache: mixed inputs are not stored", "run with cache=never")
         asked: list[Seen | None] = [*request.items, *([None] if request.logits else [])]
         wanted = [self._column_of(seen) for seen in asked]
-        device = batch[INDEX].device
-        masks = token_masks(self.model, batch)
-        found = self._read(wanted, self._places_of(batch), masks)
+        device, host = batch[INDEX].device, on_host(batch)
+        found = self._read(wanted, self._places_of(host), token_masks(self.model, host))
         self._release_pages()
-        values = {name: value.to(device) for name, value in found.items()}
+        # Sent as narrow as they are stored.
+        values = {name: send(value, device).float() for name, value in found.items()}
         return Trace(
             values={seen: values[self._by_seen[seen].name] for seen in request.items},
             logits=values.get(LOGITS),
-            masks=masks,
+            masks=token_masks(self.model, batch),
         )
 
     def _release_pages(self) -> None:
@@ -123,11 +124,10 @@ class CachedTeacher(Teacher):
             pieces = self._pieces[column.name]
             stored = [pieces[piece].value(row) for piece, row in where]
             if column.fixed:
-                # One copy for all rows, and one more into float32.
-                joined = torch.from_numpy(np.stack(stored)).float()
+                joined = torch.from_numpy(np.stack(stored))
                 found[column.name] = joined.view(len(stored), *column.sizes())
                 continue
-            # Widened once, all rows together: numpy widens float16 number by number.
+            # Widened later, all rows together: numpy widens float16 number by number.
             into = np.zeros((len(stored), *column.sizes(whole(masks))), dtype=column.dtype)
             # Many examples of a batch have one length.
             room = {own: (column.sizes(own), column.among_padding(own)) for own in set(owns)}
@@ -139,7 +139,7 @@ class CachedTeacher(Teacher):
                         "remove the entry: limbeck cache clear",
                     )
                 into[row][place] = flat.reshape(shape)
-            found[column.name] = torch.from_numpy(into).float()
+            found[column.name] = torch.from_numpy(into)
         return found
 
 

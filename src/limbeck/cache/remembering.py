@@ -18,6 +18,7 @@ from limbeck.errors import LimbeckError
 from limbeck.kinds import kind_of
 from limbeck.mixup import Mixture
 from limbeck.teachers import Teacher
+from limbeck.transfer import on_host
 
 
 class RememberingTeacher(Teacher):
@@ -60,7 +61,7 @@ class RememberingTeacher(Teacher):
                 "the batch has no index column to remember answers by",
                 "give every example a number in a column named index",
             )
-        rows = batch["index"].tolist()
+        rows = on_host(batch)["index"].tolist()
         if any(row not in self._slots for row in rows):
             self._learn(rows, super().__call__(batch, self.whole))
         slots = [self._slots[row] for row in rows]

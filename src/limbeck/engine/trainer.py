@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, Sampler, SequentialSampler
+from torch.utils.data import DataLoader, Dataset, Sampler, SequentialSampler
 from transformers import PreTrainedModel, Trainer, TrainerState, TrainingArguments
 
 from limbeck.capture import Trace
@@ -35,6 +35,7 @@ from limbeck.objectives import CurriculumSpec, Objectives, TeamObjectives, TermS
 from limbeck.recipe import Recipe
 from limbeck.teachers import Teacher
 from limbeck.teams import Bandit, Drawn, Team
+from limbeck.transfer import SentBatch, send
 
 
 class DistillationTrainer(Trainer):
@@ -238,6 +239,23 @@ class DistillationTrainer(Trainer):
             return super().evaluate(*args, **kwargs)
 
     # ---- data ----
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Its batches stay on the host until a step, which reads there what it has to know."""
+        placed = self.accelerator.device_placement
+        self.accelerator.device_placement = False
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.accelerator.device_placement = placed
+
+    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        return SentBatch(super()._prepare_inputs(inputs), host=inputs)
+
+    def _prepare_input(self, data: Any) -> Any:
+        if isinstance(data, Tensor) and not self.is_deepspeed_enabled:
+            return send(data, self.args.device)
+        return super()._prepare_input(data)
 
     def _set_signature_columns_if_needed(self) -> None:
         if self._signature_columns is None:

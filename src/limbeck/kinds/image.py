@@ -22,6 +22,7 @@ from limbeck.errors import LimbeckError, Problem
 from limbeck.kinds.base import CUT, Rows, TaskLike
 from limbeck.kinds.classes import Classes
 from limbeck.kinds.reading import Processor, Reading
+from limbeck.transfer import on_host
 from limbeck.vision import (
     CHANNELS,
     makes_one_size,
@@ -166,10 +167,10 @@ class Image(Classes):
             )
         images = batch[PIXELS]
         margin = images.shape[2] // _MARGIN_SHARE if self.crop is None else self.crop
-        black = torch.zeros(1, CHANNELS, 1, 1, dtype=torch.uint8, device=images.device)
+        black = torch.zeros(1, CHANNELS, 1, 1, dtype=torch.uint8)
         seen = shift_and_mirror(
             images,
-            batch["index"].tolist(),
+            on_host(batch)["index"].tolist(),
             margin=margin,
             mirror=self.flip,
             fill=normalised(black, tokenizer).flatten(),

@@ -31,6 +31,7 @@ from limbeck.kinds.base import (
     truncated,
 )
 from limbeck.kinds.labelled import LabelledPositions
+from limbeck.transfer import on_host, send
 
 # Devlin et al. 2019, §3.1: 15 % of the tokens, of which 80 % are hidden, 10 % another word and 10 %
 # left as they are.
@@ -79,16 +80,16 @@ class Masked(LabelledPositions):
                 "the batch has no index column to draw hidden words by",
                 "give every example a number in a column named index",
             )
-        device = batch["input_ids"].device
-        ids = batch["input_ids"].cpu().numpy()
-        if "labels" in batch:
-            labels = batch["labels"].cpu().numpy()
+        device, known = batch["input_ids"].device, on_host(batch)
+        ids = known["input_ids"].cpu().numpy()
+        if "labels" in known:
+            labels = known["labels"].cpu().numpy()
             ids = np.where(labels == NO_LABEL, ids, labels)
-        usable = (batch["attention_mask"].cpu().numpy() > 0) & ~np.isin(
+        usable = (known["attention_mask"].cpu().numpy() > 0) & ~np.isin(
             ids, tokenizer.all_special_ids
         )
         hidden, labels = ids.copy(), np.full_like(ids, NO_LABEL)
-        for row, index in enumerate(batch["index"].tolist()):
+        for row, index in enumerate(known["index"].tolist()):
             places = np.flatnonzero(usable[row])
             random = np.random.default_rng([seed, epoch, index])
             chosen = random.permutation(places)[: max(1, round(_SHARE * len(places)))]
@@ -98,7 +99,7 @@ class Masked(LabelledPositions):
             hidden[row, chosen] = np.where(fate < _HIDDEN, tokenizer.mask_token_id, replaced)
             labels[row, chosen] = ids[row, chosen]
         drawn = {"input_ids": hidden, "labels": labels}
-        return batch | {name: torch.from_numpy(new).to(device) for name, new in drawn.items()}
+        return batch | {name: send(torch.from_numpy(new), device) for name, new in drawn.items()}
 
     def answers(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
         """By example: sum of negative log likelihoods, number of hidden words, how many found."""

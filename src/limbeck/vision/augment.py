@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from limbeck.transfer import send
+
 
 def shift_and_mirror(
     images: Tensor,
@@ -30,13 +32,14 @@ def shift_and_mirror(
     """
     height, width = images.shape[2:]
     draws = np.array([_draw(seed, epoch, index, margin) for index in indices])
-    top, left, turned = torch.from_numpy(draws).to(images.device).unbind(1)
+    top, left, turned = send(torch.from_numpy(draws), images.device).unbind(1)
     rows = top[:, None] + torch.arange(height, device=images.device)
     columns = left[:, None] + torch.arange(width, device=images.device)
     if mirror:
         columns = torch.where(turned[:, None] > 0, columns.flip(1), columns)
     size = (*images.shape[:2], height + 2 * margin, width + 2 * margin)
-    bordered = fill.to(images)[None, :, None, None].expand(size).clone()
+    fill = send(fill, images.device).to(images.dtype)
+    bordered = fill[None, :, None, None].expand(size).clone()
     bordered[:, :, margin : margin + height, margin : margin + width] = images
     examples = torch.arange(len(images), device=images.device)[:, None, None]
     # Advanced indices around a slice put its dimension last.

@@ -1,0 +1,39 @@
+"""Between the host and the device that computes, without waiting for what the device still does.
+
+Below everything else on the way of a training step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def send(values: Tensor, device: torch.device) -> Tensor:
+    """The values on the device; to CUDA through pinned memory, so that the host goes on at once."""
+    if device.type != "cuda" or values.device.type != "cpu":
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
+
+
+class SentBatch(dict[str, Any]):
+    """A batch on the device, and `host`: what came from the collator, where numbers can be read.
+
+    Changes (`|`) are made to what is on the device.
+    """
+
+    def __init__(self, on_device: Mapping[str, Any], host: Mapping[str, Any]) -> None:
+        super().__init__(on_device)
+        self.host = host
+
+    def __or__(self, changes: Mapping[str, Any]) -> SentBatch:  # type: ignore[override]
+        """The same examples, some of their tensors changed."""
+        return SentBatch({**self, **changes}, self.host)
+
+
+def on_host(batch: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The batch as the collator made it, if that is known; else the batch itself."""
+    return batch.host if isinstance(batch, SentBatch) else batch
