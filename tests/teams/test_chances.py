@@ -86,6 +86,21 @@ def test_two_updates_by_hand():
     assert bandit.weights.tolist() == pytest.approx([0.5 / chances[0], -1.0])
 
 
+def test_chances_are_read_once_a_change():
+    """On an accelerator each reading waits for it, and every step picks a teacher."""
+    bandit, other = Bandit(2, block=1), Bandit(2, block=1)
+    other.begin(1.0)
+    for loss in (0.9, 0.7, 0.6):
+        other.learn(0, loss)
+    assert other.probabilities[0] != 0.5
+    before = [bandit.pick(3, step) for step in range(20)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "cpu", None)
+        assert [bandit.pick(3, step) for step in range(20)] == before
+    bandit.load_state_dict(other.state_dict())
+    assert bandit.probabilities.tolist() == other.probabilities.tolist()
+
+
 def test_the_teacher_that_helps_is_drawn_more():
     bandit, loss, drawn = Bandit(3, block=1), 10.0, Counter()
     bandit.begin(loss)
