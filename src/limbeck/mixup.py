@@ -56,7 +56,7 @@ class Mixture:
 
 
 def draw(spec: MixupSpec, examples: int, moment: Moment, device: torch.device) -> Mixture:
-    """The mixture of a step: a function of the run's seed and the step alone."""
+    """The mixture of a step: a function of the run's seed, the step and the kind of device."""
     share = float(moment.step_generator(_STREAM).beta(spec.alpha, spec.alpha))
     if spec.partner == "permutation":
         generator = moment.device_generator(device, _STREAM)

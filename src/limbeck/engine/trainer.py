@@ -250,6 +250,7 @@ class DistillationTrainer(Trainer):
             self.accelerator.device_placement = placed
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        # Evaluation's loader has sent them already, and nobody asks for what they were.
         return SentBatch(super()._prepare_inputs(inputs), host=inputs)
 
     def _prepare_input(self, data: Any) -> Any:
