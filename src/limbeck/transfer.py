@@ -29,6 +29,7 @@ class SentBatch(dict[str, Any]):
         super().__init__(on_device)
         self.host = host
 
+    # dict's own has a second form, for keys of other types, which a batch does not.
     def __or__(self, changes: Mapping[str, Any]) -> SentBatch:  # type: ignore[override]
         """The same examples, some of their tensors changed."""
         return SentBatch({**self, **changes}, self.host)
@@ -37,3 +38,17 @@ class SentBatch(dict[str, Any]):
 def on_host(batch: Mapping[str, Any]) -> Mapping[str, Any]:
     """The batch as the collator made it, if that is known; else the batch itself."""
     return batch.host if isinstance(batch, SentBatch) else batch
+
+
+class ReadOnce:
+    """A tensor's numbers on the host, fetched once a change; to ask in every step costs no waiting."""
+
+    def __init__(self) -> None:
+        self._of: tuple[Tensor, int] | None = None
+        self._numbers = torch.empty(0)
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        """The tensor on the processor, as it is now."""
+        if self._of is None or self._of[0] is not tensor or self._of[1] != tensor._version:
+            self._of, self._numbers = (tensor, tensor._version), tensor.cpu()
+        return self._numbers

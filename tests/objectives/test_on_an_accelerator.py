@@ -6,20 +6,11 @@ import copy
 
 import pytest
 import torch
-from tiny_pairs import GIVEN, answers, batch, bert, build, stage_recipe, t5, traces
+from tiny_pairs import TAUGHT, answers, batch, bert, build, stage_recipe, t5, traces
 
 from accelerated import accelerator
-from limbeck import catalog
 from limbeck.mixup import Mixture
 from limbeck.moment import Moment
-from limbeck.recipe import Recipe
-
-STAGES = [
-    (method, stage.number)
-    for method in catalog.names()
-    for stage in Recipe.load(method, **GIVEN.get(method, {})).stages()
-    if stage.recipe.needs_teacher
-]
 
 
 def step(method: str, number: int, device: torch.device) -> tuple[dict[str, float], list[float]]:
@@ -46,7 +37,7 @@ def step(method: str, number: int, device: torch.device) -> tuple[dict[str, floa
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("method", "number"), STAGES)
+@pytest.mark.parametrize(("method", "number"), TAUGHT)
 def test_terms_and_gradients_are_the_processor_s(method, number):
     values, gradients = step(method, number, accelerator())
     expected, expected_gradients = step(method, number, torch.device("cpu"))

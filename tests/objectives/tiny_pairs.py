@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import transformers as hf
 
+from limbeck import catalog
 from limbeck.capture import Trace, capture
 from limbeck.mixup import Mixture, capture_mixed
 from limbeck.moment import Moment
@@ -22,6 +23,13 @@ ANSWERS = (2, 3, 1, 2)
 CLASSES = 3
 # pkd leaves its map to the user; this one asks little of the models.
 GIVEN: dict[str, dict[str, Any]] = {"pkd": {"objectives.patience.mapping.layers": {1: 4}}}
+# Method and number of every stage that learns from a teacher.
+TAUGHT = [
+    (method, stage.number)
+    for method in catalog.names()
+    for stage in Recipe.load(method, **GIVEN.get(method, {})).stages()
+    if stage.recipe.needs_teacher
+]
 
 
 @functools.cache

@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, Sampler, SequentialSampler
-from transformers import PreTrainedModel, Trainer, TrainerState, TrainingArguments
+from torch.utils.data import Dataset, Sampler, SequentialSampler
+from transformers import PreTrainedModel, TrainerState, TrainingArguments
 
 from limbeck.capture import Trace
 from limbeck.data import Collator, EpochSampler
@@ -25,6 +25,7 @@ from limbeck.engine.callbacks import EpochEntries, stop_if_not_finite
 from limbeck.engine.distiller import Distiller
 from limbeck.engine.optimisation import Optimisation
 from limbeck.engine.progress import Progress
+from limbeck.engine.sending import SendsBatches
 from limbeck.engine.terms import index_bound, objectives_for
 from limbeck.engine.words import WordsInUse, words_of
 from limbeck.errors import LimbeckError
@@ -35,10 +36,9 @@ from limbeck.objectives import CurriculumSpec, Objectives, TeamObjectives, TermS
 from limbeck.recipe import Recipe
 from limbeck.teachers import Teacher
 from limbeck.teams import Bandit, Drawn, Team
-from limbeck.transfer import SentBatch, send
 
 
-class DistillationTrainer(Trainer):
+class DistillationTrainer(SendsBatches):
     """A drop-in for `transformers.Trainer` that also takes a teacher and a method.
 
     Args:
@@ -239,24 +239,6 @@ class DistillationTrainer(Trainer):
             return super().evaluate(*args, **kwargs)
 
     # ---- data ----
-
-    def get_train_dataloader(self) -> DataLoader:
-        """Its batches stay on the host until a step, which reads there what it has to know."""
-        placed = self.accelerator.device_placement
-        self.accelerator.device_placement = False
-        try:
-            return super().get_train_dataloader()
-        finally:
-            self.accelerator.device_placement = placed
-
-    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        # Evaluation's loader has sent them already, and nobody asks for what they were.
-        return SentBatch(super()._prepare_inputs(inputs), host=inputs)
-
-    def _prepare_input(self, data: Any) -> Any:
-        if isinstance(data, Tensor) and not self.is_deepspeed_enabled:
-            return send(data, self.args.device)
-        return super()._prepare_input(data)
 
     def _set_signature_columns_if_needed(self) -> None:
         if self._signature_columns is None:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.moment import Moment
 from limbeck.schedules import Number
+from limbeck.transfer import ReadOnce
 
 
 class CurriculumSpec(BaseModel):
@@ -126,22 +127,14 @@ class Curriculum(nn.Module):
             "moved_on", torch.full((len(layers), 2), torch.inf, dtype=torch.double)
         )
 
-        self._read: tuple[tuple[int, int], list[list[float]]] | None = None
-
-    def _moved_on(self) -> list[list[float]]:
-        """The buffer as numbers, read once a change: every term asks in every step, and reading it
-        would make each wait for the device."""
-        state = (id(self.moved_on), self.moved_on._version)
-        if self._read is None or self._read[0] != state:
-            self._read = (state, self.moved_on.tolist())
-        return self._read[1]
+        self._read = ReadOnce()
 
     def place(self, moment: Moment) -> int:
         """How many layers are through: 0 while the first one learns, len(layers) at the end."""
         now = moment.passes if self.spec.epochs_per_layer is not None else moment.progress
         column = 1 if self.spec.epochs_per_layer is not None else 0
         began = 0.0
-        for number, early in enumerate(self._moved_on()):
+        for number, early in enumerate(self._read(self.moved_on).tolist()):
             end = min(began + self._limit(number), early[column])
             # Rounding must not keep a layer for one step more than its share.
             if now < end - 1e-9:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from limbeck.teams.chances import draw
+from limbeck.transfer import ReadOnce
 
 # Rewards that are remembered to scale the next one by, and the quantiles it is placed between.
 _REMEMBERED = 100
@@ -47,16 +48,13 @@ class Bandit(nn.Module):
         self.register_buffer("rewards", torch.zeros(_REMEMBERED, dtype=torch.float64))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
         self.register_buffer("before", torch.full((), math.nan, dtype=torch.float64))
-        self._read: tuple[tuple[int, int], np.ndarray] | None = None
+        self._read = ReadOnce()
 
     @property
     def probabilities(self) -> np.ndarray:
-        """π as it is now, read once a change: every step asks, and would wait for the device."""
-        state = (id(self.weights), self.weights._version)
-        if self._read is None or self._read[0] != state:
-            learned = self.weights.softmax(0).cpu().numpy()
-            self._read = (state, (1 - self.explore) * learned + self.explore / len(learned))
-        return self._read[1]
+        """π as it is now."""
+        learned = self._read(self.weights).softmax(0).numpy()
+        return (1 - self.explore) * learned + self.explore / len(learned)
 
     def pick(self, seed: int, step: int) -> int:
         """The teacher of the block that a step is in; asked about the current block only."""
