@@ -129,6 +129,8 @@ def _without_papers_rates(base: dict[str, Any]) -> dict[str, Any]:
     if isinstance(kept.get("first_stage"), dict):
         first = kept["first_stage"].items()
         kept["first_stage"] = {key: value for key, value in first if key not in _PAPER_SETTINGS}
+    if isinstance(kept.get("team"), dict):  # students that rank are trained as the run's is
+        kept["team"] = {k: v for k, v in kept["team"].items() if k != "student_epochs"}
     return kept
 
 
