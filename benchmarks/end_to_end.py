@@ -124,7 +124,7 @@ def ours(recipe: Recipe, folder: Path) -> tuple[float, float, Execution]:
         settings,
         teacher=assembly.teacher_of(stage),
         objectives=settled.objectives,
-        group_by_length=settled.group_by_length,
+        group_by_length=settled.groups_by_length,
         train_dataset=assembly.encoded["train"],
         data_collator=assembly.collator,
     )

@@ -60,7 +60,7 @@ def start(folder: Path, recipe: Recipe, *callbacks) -> DistillationTrainer:
         objectives=recipe.objectives,
         curriculum=recipe.curriculum,
         mixup=recipe.mixup,
-        group_by_length=recipe.group_by_length,
+        group_by_length=recipe.groups_by_length,
         train_dataset=tiny.rows(22),
         eval_dataset=tiny.rows(10),
         data_collator=Collator(tiny.tokenizer()),

@@ -42,6 +42,15 @@ class Recipe(OptimisationKeys):
         return any(term.compare != "hard_label" for term in terms)
 
     @property
+    def groups_by_length(self) -> bool:
+        """Whether batches are of similar length: not where inputs are mixed, unless it is asked for.
+
+        Mixing lengthens the shorter of two inputs (CR-ILD, §4.2), and there is little to lengthen
+        where partners are alike.
+        """
+        return self.mixup is None if self.group_by_length is None else self.group_by_length
+
+    @property
     def lead(self) -> str | None:
         """The teacher whose layers and tokenizer a student may start from: the first of several."""
         return self.teacher or (self.teachers[0] if self.teachers else None)

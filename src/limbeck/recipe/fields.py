@@ -253,7 +253,11 @@ class RecipeFields(BaseModel):
     cache_limit: float = Field(
         20.0, gt=0, description="GiB of stored answers; the longest unused go first"
     )
-    group_by_length: bool = Field(True, description="batch examples of similar length")
+    group_by_length: bool | None = Field(
+        None,
+        description="batch examples of similar length; if left out, in every stage that does not "
+        "mix its inputs",
+    )
     seed: int = Field(42, ge=0, description="seed of initialisation, order, dropout and draws")
     patience: int | None = Field(
         None, gt=0, description="stop after this many epochs without a better dev score"

@@ -232,7 +232,7 @@ def _train(
         objectives=recipe.objectives,
         curriculum=recipe.curriculum,
         mixup=recipe.mixup,
-        group_by_length=recipe.group_by_length,
+        group_by_length=recipe.groups_by_length,
         compile=recipe.compile,
         train_dataset=assembly.rows_of(stage).encoded,
         eval_dataset=assembly.dev,

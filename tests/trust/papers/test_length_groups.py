@@ -1,0 +1,67 @@
+"""Mixed inputs meet partners of any length: batches of similar length would undo what mixing is for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+import tiny_runs as tiny
+from limbeck.recipe import Recipe
+
+module = import_module("limbeck.run.distill")
+
+MIXED = ["cr-ild", "cr-ild-t5", "cr-ild-released", "l-ild-mixup"]
+
+
+class ReachedError(Exception):
+    """Training would start now."""
+
+
+@pytest.mark.parametrize("method", MIXED)
+def test_a_stage_that_mixes_draws_its_batches_at_random(method):
+    first, last = Recipe.load(method).stages()
+    assert not first.recipe.groups_by_length
+    assert last.recipe.groups_by_length
+
+
+@pytest.mark.parametrize("method", ["kd", "l-ild"])
+def test_without_mixing_examples_of_similar_length_meet(method):
+    assert all(stage.recipe.groups_by_length for stage in Recipe.load(method).stages())
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_what_the_user_says_wins(wanted):
+    stages = Recipe.load("cr-ild", group_by_length=wanted).stages()
+    assert [stage.recipe.groups_by_length for stage in stages] == [wanted, wanted]
+
+
+def test_joined_stages_mix_throughout():
+    (only,) = Recipe.load("cr-ild", joint=True).stages()
+    assert not only.recipe.groups_by_length
+
+
+def test_a_run_trains_each_stage_that_way(tmp_path, monkeypatch):
+    tiny.save(tiny.knowing_teacher(4), tmp_path / "teacher")
+    tiny.save(tiny.bert(3), tmp_path / "start")
+    tiny.write_csv(tmp_path / "reviews.csv", 60)
+    recipe = Recipe.load(
+        "cr-ild",
+        task="reviews",
+        data=str(tmp_path / "reviews.csv"),
+        text_columns=["review"],
+        label_column="verdict",
+        teacher=str(tmp_path / "teacher"),
+        max_length=24,
+        **{"student.init": str(tmp_path / "start"), "cache": "never"},
+    )
+    asked = []
+
+    def refuse(*args, **settings):
+        asked.append((settings["mixup"] is not None, settings["group_by_length"]))
+        raise ReachedError
+
+    monkeypatch.setattr(module, "DistillationTrainer", refuse)
+    with pytest.raises(ReachedError):
+        module.distill(recipe, tmp_path / "run")
+    assert asked == [(True, False)]
