@@ -172,7 +172,7 @@ def test_a_profile_may_show_a_task_in_several_columns():
     runs = [mrpc("finetune", s, 80.0, 85.0) for s in (1, 2)]
     runs += [mrpc("kd", 1, 82.0, 86.0), mrpc("kd", 2, 84.0, 89.0)]
     runs += [a_run(m, s, 60.0 + s) for m in ("finetune", "kd") for s in (1, 2)]
-    table = build_table(runs, profile="internal", baseline="finetune")
+    table = build_table(runs, profile="internal", baseline="finetune", correction="column")
     assert [column.title for column in table.columns] == ["MRPC acc", "MRPC F1", "RTE"]
     kd = row_of(table, "kd")
     assert cell_of(table, "kd", "MRPC F1").mean == 87.5
@@ -231,7 +231,7 @@ def test_repeated_seeds_count_once_and_say_so():
 
 
 def test_paired_test_by_hand_with_holm():
-    table = build_table(a_study(), baseline="finetune")
+    table = build_table(a_study(), baseline="finetune", correction="column")
     # RTE: kd's differences 1, 2, 3: p = .0742 (t = 2√3 on 2 degrees of freedom). rail-kd-l's 5,
     # 5.1, 5.2: t = 5.1·√3/.1 = 88.335, p = 1 − t/√(t² + 2) = 1.2812e-4. Holm: ×2 and ×1.
     kd, rail = cell_of(table, "kd", "RTE").comparison, cell_of(table, "rail-kd-l", "RTE").comparison

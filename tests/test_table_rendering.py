@@ -45,7 +45,8 @@ def test_latex_is_booktabs_and_escaped():
 
 
 def test_csv_keeps_full_numbers():
-    table = build_table(a_study(), baseline="finetune", facts=["layers", "latency", "kept"])
+    facts = ["layers", "latency", "kept"]
+    table = build_table(a_study(), baseline="finetune", correction="column", facts=facts)
     rows = {row["method"]: row for row in csv.DictReader(io.StringIO(render(table, "csv")))}
     assert float(rows["kd"]["RTE mean"]) == 73.0
     assert float(rows["kd"]["RTE sd"]) == 2.0

@@ -25,6 +25,10 @@ def table(
     baseline: Annotated[
         str | None, typer.Option(help="The method every other one is tested against.")
     ] = None,
+    correction: Annotated[
+        str,
+        typer.Option(help="Which tests Holm's correction takes together: table, or column."),
+    ] = "table",
     form: Annotated[
         str | None,
         typer.Option(
@@ -51,6 +55,7 @@ def table(
         collect(runs),
         profile=profile,
         baseline=baseline,
+        correction=correction,
         facts=columns or DEFAULT_FACTS,
         by=by or (),
         title=title,

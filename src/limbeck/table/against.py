@@ -1,13 +1,14 @@
 """Paired tests of every row against a baseline method's row of the same student size.
 
-Part of `limbeck.table`. Runs pair when task, data, seed and student depth agree. Without a
-significant difference a table says nothing about order.
+Part of `limbeck.table`. Runs pair when task, data, seed and student depth agree. What is tested is
+what is printed: a task's mean over its seeds, and the average as the weighted mean of these means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from limbeck.errors import LimbeckError, unknown
 from limbeck.evaluation.compare import (
     Comparison,
     holm,
@@ -15,15 +16,22 @@ from limbeck.evaluation.compare import (
     paired_permutation_test,
     paired_t_test,
 )
-from limbeck.table.model import SIGNIFICANT, Column
+from limbeck.table.mark_notes import RowId, mark_notes, row_label
+from limbeck.table.model import Column, Tested
 
 Scores = dict[str, dict[int, float]]
 """Column key → seed → score, of one row."""
 
-RowId = tuple[str, int | None, tuple[str, ...]]
-"""Method, student layers, values of the `by` settings."""
-
 AVERAGE = "average"
+
+CORRECTIONS = ("table", "column")
+"""Which tests Holm's correction takes together: all of a table, or those of one column."""
+
+
+def check_correction(correction: str) -> None:
+    """Raises LimbeckError for a correction that does not exist."""
+    if correction not in CORRECTIONS:
+        raise LimbeckError(unknown("correction", correction, list(CORRECTIONS)))
 
 
 def compare_rows(
@@ -31,27 +39,36 @@ def compare_rows(
     scores: Mapping[int, Scores],
     baseline: str | None,
     columns: Sequence[Column],
-) -> tuple[dict[tuple[int, str], Comparison], list[str]]:
-    """(row, column key or "average") → comparison with Holm-corrected p; and the notes on it."""
+    correction: str = "table",
+) -> tuple[dict[tuple[int, str], Tested], list[str]]:
+    """(row, column key or "average") → test with Holm-corrected p; and the notes on them."""
     if baseline is None:
         return {}, []
-    raw: dict[str, dict[int, Comparison]] = {}
+    found: dict[tuple[int, str], Tested] = {}
     lonely: list[str] = []
     for index, row in rows.items():
         if row[0] == baseline:
             continue
         other = _baseline_of(row, rows, baseline)
         if other is None:
-            lonely.append(_label(row))
+            lonely.append(row_label(row))
             continue
         for key, result in _tests(scores[index], scores[other], columns).items():
-            raw.setdefault(key, {})[index] = result
-    found: dict[tuple[int, str], Comparison] = {}
-    for key, results in raw.items():
-        corrected = holm({i: c.p for i, c in results.items() if c.p is not None})
-        for index, result in results.items():
-            found[index, key] = result._replace(p=corrected.get(index))
-    return found, _notes(found, rows, baseline, columns, lonely)
+            found[index, key] = result
+    found = _corrected(found, correction)
+    return found, mark_notes(found, rows, baseline, columns, lonely, correction)
+
+
+def _corrected(
+    found: Mapping[tuple[int, str], Tested], correction: str
+) -> dict[tuple[int, str], Tested]:
+    families: dict[str, dict[tuple[int, str], float]] = {}
+    for (index, key), test in found.items():
+        if test.p is not None:
+            family = key if correction == "column" else correction
+            families.setdefault(family, {})[index, key] = test.p
+    p_values = {cell: p for family in families.values() for cell, p in holm(family).items()}
+    return {cell: test._replace(p=p_values.get(cell)) for cell, test in found.items()}
 
 
 def _baseline_of(row: RowId, rows: Mapping[int, RowId], baseline: str) -> int | None:
@@ -63,61 +80,43 @@ def _baseline_of(row: RowId, rows: Mapping[int, RowId], baseline: str) -> int | 
     return next(iter(same_size)) if len(same_size) == 1 else None
 
 
-def _tests(method: Scores, baseline: Scores, columns: Sequence[Column]) -> dict[str, Comparison]:
-    results: dict[str, Comparison | None] = {}
-    # The columns of one task rise and fall together: their sum is what flips sign, as one.
-    sums: dict[tuple[str, int], float] = {}
-    count, averaged = 0, [column for column in columns if column.in_average]
+def _tests(method: Scores, baseline: Scores, columns: Sequence[Column]) -> dict[str, Tested]:
+    results: dict[str, Tested] = {}
     for column in columns:
         mine, theirs = method.get(column.key, {}), baseline.get(column.key, {})
-        results[column.key] = paired_t_test(*paired(mine, theirs))
-        if not column.in_average:
-            continue
-        for seed in mine.keys() & theirs.keys():
-            unit = (column.place, seed)
-            sums[unit] = sums.get(unit, 0.0) + mine[seed] - theirs[seed]
-            count += 1
-    if len(averaged) > 1 and all(results[column.key] is not None for column in averaged):
-        flips = paired_permutation_test([sums[u] for u in sorted(sums)], [0.0] * len(sums))
-        if flips is not None:
-            results[AVERAGE] = flips._replace(difference=sum(sums.values()) / count)
-    return {key: result for key, result in results.items() if result is not None}
+        compared = paired_t_test(*paired(mine, theirs))
+        if compared is not None:
+            shown = _mean(mine) - _mean(theirs)
+            results[column.key] = Tested(*compared, shown, max(len(mine), len(theirs)))
+    averaged = [column for column in columns if column.in_average]
+    if len(averaged) > 1 and all(column.key in results for column in averaged):
+        compared = _average_test(method, baseline, averaged)
+        total = sum(column.weight for column in averaged)
+        shown = sum(column.weight * results[column.key].shown for column in averaged) / total
+        results[AVERAGE] = Tested(*compared, shown, compared.pairs)
+    return results
 
 
-def _notes(
-    found: Mapping[tuple[int, str], Comparison],
-    rows: Mapping[int, RowId],
-    baseline: str,
-    columns: Sequence[Column],
-    lonely: Sequence[str],
-) -> list[str]:
-    notes: list[str] = []
-    untested: list[str] = []
-    if found:
-        many = sum(column.in_average for column in columns) > 1
-        average = (
-            "; the average by a paired sign-flip permutation test over all (task, seed) pairs"
-            if many
-            else ""
-        )
-        notes.append(
-            f"▲ above, ▼ below {baseline} with the same layers, p < {SIGNIFICANT:g}: each task by "
-            f"a paired t-test over shared seeds{average}; two-sided, Holm-corrected over the rows "
-            f"of a column. No mark: no difference shown."
-        )
+def _average_test(method: Scores, baseline: Scores, columns: Sequence[Column]) -> Comparison:
+    """Sign flips of every (task, seed) pair's part in the difference of the two averages.
+
+    The columns of one task rise and fall together, so that their parts flip sign as one.
+    """
+    total = sum(column.weight for column in columns)
+    parts: dict[tuple[str, int], float] = {}
     for column in columns:
-        results = {i: c for (i, key), c in found.items() if key == column.key}
-        blank = [_label(rows[i]) for i, c in results.items() if c.p is None]
-        if blank:
-            who = "" if len(blank) == len(results) else f" ({', '.join(blank)})"
-            untested.append(column.title + who)
-    if untested:
-        notes.append(f"Too few shared seeds, or no spread, to test: {'; '.join(untested)}.")
-    if lonely:
-        notes.append(f"No {baseline} run of the same layers to compare with: {', '.join(lonely)}.")
-    return notes
+        mine, theirs = method[column.key], baseline[column.key]
+        shared = mine.keys() & theirs.keys()
+        for seed in shared:
+            unit = (column.place, seed)
+            part = column.weight * (mine[seed] - theirs[seed]) / (len(shared) * total)
+            parts[unit] = parts.get(unit, 0.0) + part
+    values = [parts[unit] for unit in sorted(parts)]
+    # The test's statistic is the mean of the parts; the difference of the averages is their sum.
+    flips = paired_permutation_test(values, [0.0] * len(values))
+    assert flips is not None  # there is a pair in every column
+    return flips._replace(difference=sum(values))
 
 
-def _label(row: RowId) -> str:
-    method, layers, variant = row
-    return " ".join([method, *variant]) + (f", {layers} layers" if layers else "")
+def _mean(by_seed: Mapping[int, float]) -> float:
+    return sum(by_seed.values()) / len(by_seed)

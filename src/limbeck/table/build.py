@@ -12,7 +12,7 @@ from typing import Any
 from limbeck.errors import LimbeckError, unknown
 from limbeck.evaluation.compare import summary
 from limbeck.records import Record
-from limbeck.table.against import Scores, compare_rows
+from limbeck.table.against import Scores, check_correction, compare_rows
 from limbeck.table.comparability import (
     comparability_notes,
     failure_notes,
@@ -52,6 +52,7 @@ def build_table(
     *,
     profile: str = "glue",
     baseline: str | None = None,
+    correction: str = "table",
     facts: Sequence[str] = DEFAULT_FACTS,
     by: Sequence[str] = (),
     out_of_domain: bool = True,
@@ -61,10 +62,13 @@ def build_table(
 
     A row is a method at one student depth and, with `by` (dotted recipe keys such as "lr"), at one
     value of each. With `baseline` (a method) every other row is tested against the baseline's row
-    of the same depth (and the same `by` values where it has them). Raises LimbeckError for an
-    unknown profile, baseline or fact column, or where there is nothing to show.
+    of the same depth (and the same `by` values where it has them), and `correction` says which
+    p-values are Holm-corrected together: all of the "table", or those of each "column". Raises
+    LimbeckError for an unknown profile, baseline, correction or fact column, or where there is
+    nothing to show.
     """
     check_profile(profile)
+    check_correction(correction)
     check_facts(facts)
     if not records:
         raise LimbeckError("there are no records to make a table of", "name one or more runs")
@@ -79,6 +83,7 @@ def build_table(
         {index: group.scores for index, group in enumerate(groups)},
         baseline,
         columns,
+        correction,
     )
     rows = _teacher_rows(teachers, columns)
     for index, group in enumerate(groups):
@@ -184,9 +189,9 @@ def _teacher_rows(teachers: Sequence[Teacher], columns: Sequence[Column]) -> lis
             values = [t.scores[column.key] for t in own if column.key in t.scores]
             mean, deviation = summary(values)
             cells[column.key] = Cell(mean, deviation, len(values))
-        means = [cells[column.key].mean for column in columns if column.in_average]
-        known = [mean for mean in means if mean is not None]
-        average = summary(known)[0] if len(known) == len(means) else None
+        means = {column.key: cells[column.key].mean for column in columns if column.in_average}
+        known = {key: mean for key, mean in means.items() if mean is not None}
+        average = _weighted(known, columns)
         facts = facts_of([teacher.facts for teacher in own], [], 100.0 if known else None)
         rows.append(Row("teacher", "teacher", depth or None, cells, Cell(average), facts))
     return rows
@@ -227,14 +232,32 @@ def _student_row(
 
 def _average(scores: Scores, columns: Sequence[Column], comparison: Any) -> Cell:
     """Mean over tasks, where the row has them all; spread over the seeds that ran them all."""
-    parts = [scores.get(column.key, {}) for column in columns if column.in_average]
+    averaged = [column for column in columns if column.in_average]
+    parts = [scores.get(column.key, {}) for column in averaged]
     if not parts or not all(parts):
         return Cell()
-    mean = sum(sum(part.values()) / len(part) for part in parts) / len(parts)
+    means = {
+        column.key: sum(part.values()) / len(part)
+        for column, part in zip(averaged, parts, strict=True)
+    }
     shared = set.intersection(*(set(part) for part in parts))
-    per_seed = [sum(part[seed] for part in parts) / len(parts) for seed in sorted(shared)]
     whole = all(set(part) == shared for part in parts)
-    return Cell(mean, summary(per_seed)[1] if whole else None, len(shared), comparison=comparison)
+    per_seed = [
+        _weighted({column.key: scores[column.key][seed] for column in averaged}, columns)
+        for seed in (sorted(shared) if whole else ())
+    ]
+    deviation = summary([value for value in per_seed if value is not None])[1]
+    mean = _weighted(means, columns)
+    return Cell(mean, deviation, len(shared), comparison=comparison)
+
+
+def _weighted(values: Mapping[str, float], columns: Sequence[Column]) -> float | None:
+    """The mean over the averaged columns by their weights; None where one has no value."""
+    averaged = [column for column in columns if column.in_average]
+    if not averaged or any(column.key not in values for column in averaged):
+        return None
+    total = sum(column.weight for column in averaged)
+    return sum(column.weight * values[column.key] for column in averaged) / total
 
 
 def _seed_note(rows: Sequence[Row]) -> str:

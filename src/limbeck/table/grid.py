@@ -75,6 +75,8 @@ def score_piece(cell: Cell, row: Row, usual_n: int) -> Piece:
     remarks = []
     if row.role == "student" and cell.n not in (0, usual_n):
         remarks.append(f"n = {cell.n}")
+    if cell.marker and cell.comparison and cell.comparison.pairs < cell.comparison.runs:
+        remarks.append(f"{cell.comparison.pairs} paired")
     if cell.failed:
         remarks.append(f"{cell.failed} failed")
     if cell.unfinished:

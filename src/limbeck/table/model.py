@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
-
-from limbeck.evaluation.compare import Comparison
+from typing import Literal, NamedTuple
 
 SIGNIFICANT = 0.05
 
@@ -23,7 +21,33 @@ class Column:
     title: str
     place: str
     """The task and data it belongs to; a profile may give a task several columns."""
-    in_average: bool = True
+    weight: int = 1
+    """How often it counts in the average: 0 for one beside it, 2 where a paper counts it twice."""
+
+    @property
+    def in_average(self) -> bool:
+        """Whether the average has a part of this column."""
+        return self.weight > 0
+
+
+class Tested(NamedTuple):
+    """One cell of a row against the baseline's, over the runs that both have."""
+
+    difference: float
+    """Row minus baseline over the paired runs, in points."""
+    p: float | None
+    """Two-sided, Holm-corrected; None where no test is possible."""
+    pairs: int
+    shown: float
+    """Row minus baseline of the numbers that are printed, which may be of more runs."""
+    runs: int
+    """How many runs are printed, on the side that has more."""
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether a test says "above" (or "below") where the printed numbers do not."""
+        significant = self.p is not None and self.p < SIGNIFICANT
+        return significant and self.difference * self.shown <= 0
 
 
 @dataclass(frozen=True)
@@ -36,15 +60,15 @@ class Cell:
     n: int = 0
     failed: int = 0
     unfinished: int = 0
-    comparison: Comparison | None = None
-    """Against the baseline; its p-value is Holm-corrected over the column."""
+    comparison: Tested | None = None
+    """Against the baseline."""
 
     @property
     def marker(self) -> Literal["▲", "▼", ""]:
         """Above or below the baseline where the test supports it; empty wherever it does not."""
         if self.comparison is None or self.comparison.p is None:
             return ""
-        if self.comparison.p >= SIGNIFICANT or self.comparison.difference == 0:
+        if self.comparison.p >= SIGNIFICANT or self.comparison.contradicts:
             return ""
         return "▲" if self.comparison.difference > 0 else "▼"
 

@@ -60,7 +60,7 @@ def columns_of(records: Sequence[Record], profile: str, out_of_domain: bool) -> 
         for split in _extra_splits(record) if out_of_domain else ():
             key = f"{place}|{split}"
             title = f"{task_title(record.task)} → {task_title(split)}{source}"
-            found.setdefault((True, number, key), Column(key, title, place, in_average=False))
+            found.setdefault((True, number, key), Column(key, title, place, weight=0))
     # Stable: the columns of one task stay in their profile's order.
     return [found[key] for key in sorted(found, key=lambda key: (key[0], key[1], found[key].place))]
 
