@@ -47,13 +47,14 @@ def paired_t_test(method: Sequence[float], baseline: Sequence[float]) -> Compari
     """Student's paired t-test; for a few seeds of one task. None without any pair.
 
     p is None for one pair, and where all differences are the same number other than zero: without
-    any spread the test is undefined, however large the difference. All zero gives p = 1.
+    any spread the test is undefined, however large the difference. All zero gives p = 1. A
+    score that is not finite leaves nothing to test: p is None.
     """
     differences = _differences(method, baseline)
     if not len(differences):
         return None
     mean, pairs = float(differences.mean()), len(differences)
-    if pairs < 2:
+    if pairs < 2 or not np.isfinite(differences).all():
         return Comparison(mean, None, pairs)
     if not differences.any():
         return Comparison(0.0, 1.0, pairs)
@@ -70,12 +71,13 @@ def paired_permutation_test(
 
     Assumes only that without a difference either run of a pair could have been the other's, so
     tasks may differ in scale. Exact up to 14 pairs, beyond that by random flips drawn with `seed`.
+    A score that is not finite leaves nothing to test: p is None.
     """
     differences = _differences(method, baseline)
     if not len(differences):
         return None
     mean, pairs = float(differences.mean()), len(differences)
-    if pairs < 2:
+    if pairs < 2 or not np.isfinite(differences).all():
         return Comparison(mean, None, pairs)
     result = stats.permutation_test(
         (differences,),
@@ -92,8 +94,10 @@ def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
     """Holm's step-down correction: p-values valid for all the comparisons together.
 
     The smallest of m is multiplied by m, the next by m − 1, and so on; never below the one before
-    it and never above 1.
+    it and never above 1. Raises ValueError for a number that is no p-value.
     """
+    if not all(0 <= p <= 1 for p in p_values.values()):
+        raise ValueError(f"p-values lie between 0 and 1: {list(p_values.values())}")
     corrected: dict[Key, float] = {}
     floor = 0.0
     for rank, (key, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
@@ -105,7 +109,9 @@ def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
 def _differences(method: Sequence[float], baseline: Sequence[float]) -> np.ndarray:
     if len(method) != len(baseline):
         raise ValueError(f"{len(method)} scores cannot be paired with {len(baseline)}")
-    return np.asarray(method, dtype=float) - np.asarray(baseline, dtype=float)
+    # The difference of two infinities is not a number, which the tests look for.
+    with np.errstate(invalid="ignore"):
+        return np.asarray(method, dtype=float) - np.asarray(baseline, dtype=float)
 
 
 def _constant(differences: np.ndarray, method: Sequence[float], baseline: Sequence[float]) -> bool:
