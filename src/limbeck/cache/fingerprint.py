@@ -56,7 +56,9 @@ def _add_rows(digest: hashlib.blake2b, rows: Dataset, unread: frozenset[str]) ->
     for name in sorted(set(table.column_names) - unread):
         digest.update(name.encode())
         column = table.column(name)
-        if pa.types.is_binary(column.type):
+        if not _is_numbers(column.type):
+            # As numpy has them they are addresses, which no other process repeats.
+            column = column.cast(pa.large_binary())
             digest.update(pc.binary_length(column).to_numpy().tobytes())
             for value in column:
                 digest.update(value.as_buffer())
@@ -66,3 +68,10 @@ def _add_rows(digest: hashlib.blake2b, rows: Dataset, unread: frozenset[str]) ->
             column = pc.list_flatten(column)
         digest.update(str(column.type).encode())
         digest.update(column.to_numpy().tobytes())
+
+
+def _is_numbers(kind: pa.DataType) -> bool:
+    """Whether values, or values of lists, are numbers; bytes and text of any type are not."""
+    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = kind.value_type
+    return pa.types.is_primitive(kind)
