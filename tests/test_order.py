@@ -15,7 +15,7 @@ SOURCE = Path(limbeck.__file__).parent
 # beside it. The way of a training step runs in the same direction.
 ORDER = [
     {"agreement", "errors", "moment", "transfer"},
-    {"catalog", "recipes"},
+    {"catalog", "inputs", "recipes"},
     {"functional", "vision"},
     {"capture"},
     {"kinds"},

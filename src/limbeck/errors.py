@@ -14,11 +14,11 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong (`error`: the run cannot start) or suspicious (`warning`)."""
+    """One thing that is wrong (`error`: the run cannot start), suspicious (`warning`), or good to know (`note`)."""
 
     message: str
     fix: str
-    severity: Literal["error", "warning"] = "error"
+    severity: Literal["error", "warning", "note"] = "error"
 
     def __str__(self) -> str:
         return f"{self.message}\n    fix: {self.fix}" if self.fix else self.message

@@ -8,6 +8,7 @@ several processes, optimised or saved.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.capture import CastOnce, CompiledCapture, Request, Trace, capture
 from limbeck.errors import LimbeckError
+from limbeck.inputs import ModelInputs
 from limbeck.mixup import Mixture, capture_mixed
 from limbeck.moment import Moment
 from limbeck.students import load_model
@@ -53,6 +55,10 @@ class OwnWords:
             )
         return self.collate([self.rows[self._place[number]] for number in numbers])
 
+    def only(self, numbers: Sequence[int]) -> OwnWords:
+        """The same for some of the rows."""
+        return OwnWords(self.rows.select([self._place[n] for n in numbers]), self.collate)
+
 
 class Teacher:
     """`Teacher(model)(batch, request) -> Trace`, in eval mode and without gradients.
@@ -70,6 +76,8 @@ class Teacher:
             )
         self.dropout = dropout
         self.own_words: OwnWords | None = None
+        self.inputs: ModelInputs | None = None
+        """How it finds its inputs in a batch; None: it is given whatever its forward pass names."""
         self._capture: Callable[[dict[str, Tensor], Request], Trace] = partial(capture, model)
         self.model = model.train(dropout).requires_grad_(False)
         self._cast_once = CastOnce(model)
@@ -127,6 +135,19 @@ class Teacher:
         """Where the model is."""
         return self.model.device
 
+    @property
+    def columns(self) -> set[str]:
+        """What of an example it may read: the columns of its own, or whatever its forward pass names."""
+        if self.inputs is not None:
+            return {*self.inputs.own.values()}
+        return {*inspect.signature(self.model.forward).parameters}
+
+    def as_read(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The batch's examples with the inputs that this model's own tokenizer makes of them."""
+        if self.own_words is not None:
+            return self.own_words(batch)
+        return batch if self.inputs is None else self.inputs.of(batch)
+
     def __call__(
         self, batch: Mapping[str, Tensor], request: Request, mixture: Mixture | None = None
     ) -> Trace:
@@ -135,14 +156,13 @@ class Teacher:
         With a `mixture`, of the mixed batch. Raises LimbeckError as `limbeck.capture.capture`, and
         for anything but logits of a teacher that reads in its own words.
         """
-        if self.own_words is not None:
-            if request.items or mixture is not None:
-                raise LimbeckError(
-                    "teacher and student read an example in different tokens: their layers cannot "
-                    "be compared, nor their inputs mixed",
-                    "compare the answers (method kd), or choose models of one vocabulary",
-                )
-            batch = self.own_words(batch)
+        if self.own_words is not None and (request.items or mixture is not None):
+            raise LimbeckError(
+                "teacher and student read an example in different tokens: their layers cannot "
+                "be compared, nor their inputs mixed",
+                "compare the answers (method kd), or choose models of one vocabulary",
+            )
+        batch = self.as_read(batch)
         # Someone may hold the model itself and call train() on it; dropout would then be on.
         if self.model.training != self.dropout:
             self.model.train(self.dropout)

@@ -57,13 +57,15 @@ def layer_similarity(
     pool: Pool = "mean",
     student_layers: Sequence[int] | None = None,
     teacher_layers: Sequence[int] | None = None,
+    as_teacher_reads: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] | None = None,
 ) -> np.ndarray:
     """Similarity of every student layer (rows) to every teacher layer (columns), float64.
 
     Each layer's output is pooled to one vector an example over all `batches` (a few hundred
     examples are enough; all pooled states are held in memory). Layers default to 1..M and 1..L; 0
     is the embedding output. `cosine` compares coordinates one by one, so it needs equal widths and
-    a student that shares the teacher's basis; `cka` needs neither.
+    a student that shares the teacher's basis; `cka` needs neither. `as_teacher_reads` gives the
+    teacher's inputs of a batch, where they are not the student's.
 
     Raises LimbeckError for an unknown measure, no examples, layers that do not exist, or `cosine`
     between different widths.
@@ -76,7 +78,8 @@ def layer_similarity(
     if not batches:
         raise LimbeckError("there is no batch to compare layers on", "give at least one batch")
     student_states = _pooled_states(student, rows, batches, pool)
-    teacher_states = _pooled_states(teacher, columns, batches, pool)
+    theirs = batches if as_teacher_reads is None else [as_teacher_reads(one) for one in batches]
+    teacher_states = _pooled_states(teacher, columns, theirs, pool)
     widths = student_states[0].shape[-1], teacher_states[0].shape[-1]
     if measure == "cosine" and widths[0] != widths[1]:
         raise LimbeckError(

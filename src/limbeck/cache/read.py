@@ -42,6 +42,7 @@ class CachedTeacher(Teacher):
 
     def __init__(self, teacher: Teacher, entry: Entry, *, fresh: int = 0) -> None:
         super().__init__(teacher.model)
+        self.inputs = teacher.inputs
         self.entry = entry
         self.fresh = fresh
         layout = Layout.read(entry.about["columns"])

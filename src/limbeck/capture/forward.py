@@ -165,8 +165,9 @@ def _inputs(
     """The arguments of the forward call: what the batch holds and `module` names, and no
     labels."""
     names = plan.arguments[type(module)]
+    unread = _LABELS if _has_segments(model) else _LABELS | {"token_type_ids"}
     inputs: dict[str, Any] = {
-        name: value for name, value in batch.items() if name in names and name not in _LABELS
+        name: value for name, value in batch.items() if name in names and name not in unread
     }
     if "decoder_input_ids" in names and not _has_decoder_input(batch):
         labels = batch.get("labels")
@@ -184,6 +185,11 @@ def _inputs(
     if not getattr(model.config, "return_dict", True):
         inputs["return_dict"] = True
     return inputs
+
+
+def _has_segments(model: PreTrainedModel) -> bool:
+    """Whether a second text can be told from a first; a table of one row (RoBERTa) has none for it."""
+    return getattr(model.config, "type_vocab_size", None) not in (0, 1)
 
 
 def _run(model: PreTrainedModel, module: nn.Module, inputs: dict[str, Any], plan: Plan) -> Any:

@@ -14,6 +14,7 @@ from limbeck.data.profiles import (
     profile_columns,
     profile_score,
 )
+from limbeck.data.reading_alike import add_inputs
 from limbeck.data.sampler import EpochSampler
 from limbeck.data.tasks import TASKS, HubSource, Task, as_kind, get_task, project
 
@@ -29,6 +30,7 @@ __all__ = [
     "HubSource",
     "Profile",
     "Task",
+    "add_inputs",
     "as_kind",
     "encode",
     "get_profile",

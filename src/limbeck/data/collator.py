@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
+from limbeck.inputs import TEACHER_COLUMN
 from limbeck.kinds import SENTENCE, Kind, Processor
+from limbeck.kinds.base import pad_column
 
 # What evaluation draws with; in training epoch e (from 0) draws with e + 1.
 _EVALUATION_SEED = 0
@@ -48,10 +50,19 @@ class Collator:
         ]
         width = self.kind.reads.width(kept, self.step)
         labels = self.kind.pad_labels(kept, self.tokenizer, width)
-        batch = self.kind.reads.stack(kept, self.tokenizer, self.step) | labels
+        others = self._inputs_of_others(kept, width)
+        batch = self.kind.reads.stack(kept, self.tokenizer, self.step) | labels | others
         if "labels" in batch and batch["labels"].is_floating_point():
             batch["labels"] = batch["labels"].to(torch.float32)
         return self.kind.draw(batch, self.tokenizer, _EVALUATION_SEED, 0)
+
+    def _inputs_of_others(self, rows: list[dict[str, Any]], width: int) -> dict[str, torch.Tensor]:
+        """What teachers alone read, taken out of `rows`: a tokenizer pads only what it makes itself."""
+        names = [name for name in rows[0] if name.startswith(TEACHER_COLUMN)]
+        left = getattr(self.tokenizer, "padding_side", "right") == "left"
+        return {
+            name: pad_column([row.pop(name) for row in rows], width, 0, left=left) for name in names
+        }
 
     def for_epoch(self, batch: dict[str, Any], *, seed: int, epoch: int) -> dict[str, Any]:
         """The batch as training reads it in an epoch, counted from 0.

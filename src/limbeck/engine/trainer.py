@@ -25,6 +25,7 @@ from limbeck.engine.callbacks import EpochEntries, stop_if_not_finite
 from limbeck.engine.distiller import Distiller
 from limbeck.engine.optimisation import Optimisation
 from limbeck.engine.progress import Progress
+from limbeck.engine.segments import warn_of_lost_segments
 from limbeck.engine.sending import SendsBatches
 from limbeck.engine.terms import index_bound, objectives_for
 from limbeck.engine.words import WordsInUse, words_of
@@ -35,7 +36,7 @@ from limbeck.moment import Moment
 from limbeck.objectives import CurriculumSpec, Objectives, TeamObjectives, TermSpec
 from limbeck.recipe import Recipe
 from limbeck.teachers import Teacher
-from limbeck.teams import Bandit, Drawn, Team
+from limbeck.teams import Bandit, Drawn, Team, members_of
 
 
 class DistillationTrainer(SendsBatches):
@@ -125,6 +126,7 @@ class DistillationTrainer(SendsBatches):
             self.add_callback(LearnWhomToDraw(self, self.bandit, holdout))
         if self.teacher is not None:
             self.teacher.to(self.args.device)
+            warn_of_lost_segments(self.teacher.members, self.train_dataset)
 
     def _objectives(
         self, specs: dict[str, TermSpec], curriculum: CurriculumSpec | None, rows: int
@@ -242,8 +244,17 @@ class DistillationTrainer(SendsBatches):
 
     def _set_signature_columns_if_needed(self) -> None:
         if self._signature_columns is None:
-            accepted = inspect.signature(self.student.forward).parameters
-            columns = [*accepted, "label", "label_ids", "labels", "index", *self.kind.extra_columns]
+            accepted = {*inspect.signature(self.student.forward).parameters}
+            for member in members_of(self.teacher):
+                accepted |= member.columns
+            columns = [
+                *sorted(accepted),
+                "label",
+                "label_ids",
+                "labels",
+                "index",
+                *self.kind.extra_columns,
+            ]
             self._signature_columns = columns  # type: ignore[assignment]
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:

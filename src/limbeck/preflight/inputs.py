@@ -53,8 +53,8 @@ class _TextChecks(InputChecks):
         self, task: Task, train: Dataset, teacher: Processor, student: Processor, *, side: str
     ) -> list[Problem]:
         """Vocabularies, special tokens, and the ids of some rows."""
-        texts = task.kind.texts(task, train[:_SAMPLE_TEXTS])[0]
-        return check_tokenizers(teacher, student, texts, side=side)
+        columns = task.kind.texts(task, train[:_SAMPLE_TEXTS])
+        return check_tokenizers(teacher, student, list(zip(*columns, strict=True)), side=side)
 
 
 class _ImageChecks(InputChecks):

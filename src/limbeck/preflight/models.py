@@ -53,13 +53,14 @@ def check_request(side: str, model: PreTrainedModel, request: Request) -> list[P
 def check_tokenizers(
     teacher: PreTrainedTokenizerBase,
     student: PreTrainedTokenizerBase,
-    texts: Sequence[str] = (),
+    texts: Sequence[str | Sequence[str]] = (),
     *,
     side: str = "teacher",
 ) -> list[Problem]:
     """Teacher and student tokenizers that would not give the same ids.
 
-    Compared: the vocabulary, the special tokens' ids, and the ids of `texts`.
+    Compared: the vocabulary, the special tokens' ids, the side on which texts are cut, and the ids of
+    `texts`; of a pair those of both texts in one.
     """
     problems = []
     theirs, ours = teacher.get_vocab(), student.get_vocab()
@@ -93,20 +94,32 @@ def check_tokenizers(
                 "save the student with the teacher's tokenizer, or choose another student",
             )
         )
+    cut = [tokenizer.truncation_side for tokenizer in (teacher, student)]
+    if cut[0] != cut[1]:
+        problems.append(
+            Problem(
+                f"{side} and student: long texts are cut on the {cut[0]} for one, on the {cut[1]} for the other",
+                "save the student with the teacher's tokenizer: truncation_side in tokenizer_config.json",
+            )
+        )
     problems += _different_ids(teacher, student, texts)
     return problems
 
 
 def _different_ids(
-    teacher: PreTrainedTokenizerBase, student: PreTrainedTokenizerBase, texts: Sequence[str]
+    teacher: PreTrainedTokenizerBase,
+    student: PreTrainedTokenizerBase,
+    texts: Sequence[str | Sequence[str]],
 ) -> list[Problem]:
-    """Sample texts that the two tokenizers split differently (case, accents, merges)."""
-    for text in texts:
+    """Sample texts that the two tokenizers split differently (case, accents, merges, marks of pairs)."""
+    for given in texts:
+        parts = [given] if isinstance(given, str) else list(given)
         theirs, ours = (
-            tokenizer(text, truncation=False, verbose=False)["input_ids"]
+            tokenizer(*parts, truncation=False, verbose=False)["input_ids"]
             for tokenizer in (teacher, student)
         )
         if theirs != ours:
+            text = " | ".join(parts)
             shown = text if len(text) <= 60 else text[:59] + "…"
             return [
                 Problem(

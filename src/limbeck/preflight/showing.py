@@ -13,7 +13,7 @@ from rich.text import Text
 
 from limbeck.errors import Problem
 
-_STYLES = {"error": "bold red", "warning": "yellow"}
+_STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 def errors_of(problems: Sequence[Problem]) -> list[Problem]:
@@ -22,14 +22,16 @@ def errors_of(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def render(problems: Sequence[Problem]) -> RenderableType:
-    """One list: errors, then warnings, and how many of each."""
+    """One list: errors, then warnings, then what is good to know, and how many of each."""
     if not problems:
         return Text("pre-flight: nothing to report", style="green")
     errors = errors_of(problems)
     warnings = [problem for problem in problems if problem.severity == "warning"]
-    title = Text(f"pre-flight: {_count(len(errors), 'error')}, {_count(len(warnings), 'warning')}")
-    parts: list[RenderableType] = [title]
-    for problem in (*errors, *warnings):
+    notes = [problem for problem in problems if problem.severity == "note"]
+    title = f"pre-flight: {_count(len(errors), 'error')}, {_count(len(warnings), 'warning')}"
+    title += f", {_count(len(notes), 'note')}" if notes else ""
+    parts: list[RenderableType] = [Text(title)]
+    for problem in (*errors, *warnings, *notes):
         line = Text.assemble((problem.severity, _STYLES[problem.severity]), "  ", problem.message)
         parts.append(Padding(line, (0, 0, 0, 2)))
         if problem.fix:

@@ -12,7 +12,6 @@ import numpy as np
 from datasets import Dataset, DatasetDict
 from transformers import EvalPrediction, PreTrainedModel
 
-from limbeck import preflight
 from limbeck.augment import Augmenter
 from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem, unknown
@@ -29,10 +28,11 @@ from limbeck.run.named import (
     learns_from_its_teacher,
     named_teachers,
 )
+from limbeck.run.own_inputs import give_all_inputs, with_inputs
 from limbeck.run.rows import Rows, load_rows, stage_rows
 from limbeck.run.start import Start, processor_of, start_of
 from limbeck.students import build_student, load_model
-from limbeck.teachers import OwnWords, Teacher
+from limbeck.teachers import Teacher
 from limbeck.teams import DrawSpec, Team
 
 
@@ -46,6 +46,7 @@ class Assembly:
     """Of images the image processor."""
     student: PreTrainedModel
     live_teacher: Teacher | Team | None
+    max_length: int
     named: list[Named] = field(default_factory=list)
     """The teachers that the recipe names, the one or all of them, in its order."""
     reference: int = 0
@@ -88,7 +89,14 @@ class Assembly:
     def _for_rows(self, member: Teacher, stage: Stage) -> Teacher:
         # One that remembers its answers by the rows' numbers would take other rows for its own.
         known_rows = stage.same_rows and not self.copied
-        return member if known_rows else Teacher(member.model, dropout=member.dropout)
+        if known_rows:
+            return member
+        other = Teacher(member.model, dropout=member.dropout)
+        if stage.same_rows:
+            other.own_words, other.inputs = member.own_words, member.inputs
+        elif self.first_rows is not None:
+            other.inputs = self.first_rows.inputs.get(id(member.model))
+        return other
 
     @property
     def teacher(self) -> PreTrainedModel | None:
@@ -140,6 +148,7 @@ def assemble(
         tokenizer=tokenizer,
         student=student,
         live_teacher=form_team(recipe, named),
+        max_length=recipe.max_length,
         named=named,
         augmenter=augmenter,
     )
@@ -147,11 +156,11 @@ def assemble(
     for split in rows:
         if split == "train" or split in task.dev_splits:
             assembly.encoded[split], assembly.truncated[split] = tokenise(rows[split], task)
-    _hold_out(recipe, assembly)
-    give_own_words(recipe, assembly, progress=progress)
     first = recipe.stages()[0]
     if not first.last:
         _add_first_stage(recipe, first, assembly, progress=progress)
+    give_all_inputs(recipe, assembly, progress=progress)
+    _hold_out(recipe, assembly)
     return assembly
 
 
@@ -174,28 +183,8 @@ def add_copies(recipe: Recipe, assembly: Assembly, *, show: bool = False) -> int
     assembly.encoded["train"], assembly.truncated["train"] = encode(
         more, assembly.task, assembly.tokenizer, recipe.max_length, progress=show
     )
-    give_own_words(recipe, assembly, progress=show)
+    give_all_inputs(recipe, assembly, progress=show)
     return len(more) - len(before)
-
-
-def give_own_words(recipe: Recipe, assembly: Assembly, *, progress: bool = False) -> None:
-    """Let teachers that read otherwise than the student read the training rows in their own way.
-
-    Their answers can be compared then. Not where inputs change from epoch to epoch, or an example
-    has more than one answer.
-    """
-    kind, task = assembly.task.kind, assembly.task
-    if not kind.constant or kind.redrawn:
-        return
-    checks = preflight.INPUT_CHECKS[kind.reads.name]
-    trained = set(assembly.encoded["train"]["index"])
-    for one in assembly.named:
-        rows, own = assembly.rows["train"], one.tokenizer
-        found = checks.processors(task, rows, own, assembly.tokenizer, side=one.setting)
-        if preflight.errors_of(found):
-            encoded, _ = encode(rows, task, own, recipe.max_length, progress=progress)
-            places = [place for place, n in enumerate(encoded["index"]) if n in trained]
-            one.teacher.own_words = OwnWords(encoded.select(places), Collator(own, kind=kind))
 
 
 def build_models(
@@ -215,23 +204,27 @@ def build_models(
 
 def _add_first_stage(recipe: Recipe, stage: Stage, assembly: Assembly, *, progress: bool) -> None:
     """Rows and teacher of a first stage that has its own."""
-    if not stage.same_rows:
-        assembly.first_rows = stage_rows(
-            stage, assembly.tokenizer, assembly.task.kind.reads, progress=progress
-        )
     path = stage.recipe.teacher
     alone = recipe.team is not None and stage.recipe.team is None
     if (path != recipe.teacher or alone) and stage.recipe.needs_teacher:
         known = next((one for one in assembly.named if one.path == path), None)
         if known is not None:
             assembly.first_teacher = known.teacher
-            return
-        # Pretrained encoders teach too, as long as no term asks for their answers.
-        answers = any(isinstance(term, SoftSpec) for term in stage.recipe.objectives.values())
-        auto = assembly.task.kind.auto
-        model = load_model(str(path), head="required" if answers else "optional", auto=auto)
-        assembly.first_teacher = Teacher(model, dropout=recipe.teacher_dropout)
-        assembly.first_teacher_tokenizer = processor_of(recipe, assembly.task, str(path))
+        else:
+            _load_first_teacher(recipe, stage, assembly)
+    if not stage.same_rows:
+        reads, length = assembly.task.kind.reads, stage.recipe.max_length
+        rows, raw, task = stage_rows(stage, assembly.tokenizer, reads, progress=progress)
+        assembly.first_rows = with_inputs(rows, raw, task, assembly, length, progress=progress)
+
+
+def _load_first_teacher(recipe: Recipe, stage: Stage, assembly: Assembly) -> None:
+    path, auto = str(stage.recipe.teacher), assembly.task.kind.auto
+    # Pretrained encoders teach too, as long as no term asks for their answers.
+    answers = any(isinstance(term, SoftSpec) for term in stage.recipe.objectives.values())
+    model = load_model(path, head="required" if answers else "optional", auto=auto)
+    assembly.first_teacher = Teacher(model, dropout=recipe.teacher_dropout)
+    assembly.first_teacher_tokenizer = processor_of(recipe, assembly.task, path)
 
 
 def _hold_out(recipe: Recipe, assembly: Assembly) -> None:
@@ -246,7 +239,10 @@ def _hold_out(recipe: Recipe, assembly: Assembly) -> None:
         )
     order = np.random.default_rng([recipe.seed, count]).permutation(len(rows))
     assembly.holdout = rows.select(np.sort(order[:count]))
-    assembly.encoded["train"] = rows.select(np.sort(order[count:]))
+    trained = assembly.encoded["train"] = rows.select(np.sort(order[count:]))
+    for one in assembly.named:
+        if one.teacher.own_words is not None:
+            one.teacher.own_words = one.teacher.own_words.only(trained["index"][:])
 
 
 HOLDOUT = 128

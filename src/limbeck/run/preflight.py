@@ -26,6 +26,7 @@ from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.stages import label_terms
 from limbeck.run.assemble import Assembly
 from limbeck.run.named import learns_from_its_teacher
+from limbeck.run.own_inputs import input_problems, stage_input_problems
 from limbeck.run.terms import depths_of, objectives_of
 from limbeck.schedules import Ramp
 from limbeck.teachers import Teacher
@@ -56,6 +57,7 @@ def inspect_run(recipe: Recipe, assembly: Assembly, out: Path, *, show: bool) ->
             )
             for one in assembly.named
         }
+        problems += input_problems(assembly, answers_only=_answers_only(recipe))
     problems += preflight.check(
         task=assembly.task,
         rows=assembly.rows,
@@ -98,7 +100,7 @@ def _in_stage(stage: Stage, problem: Problem) -> Problem:
 
 def _inspect_stage(stage: Stage, assembly: Assembly) -> list[Problem]:
     """What is wrong with a stage before the last: its terms, its teacher, its rows."""
-    problems = _own_teacher(stage, assembly)
+    problems = _own_teacher(stage, assembly) + stage_input_problems(stage, assembly)
     rows = assembly.rows_of(stage)
     if not stage.same_rows and rows.truncated:
         problems.append(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from datasets import Dataset
 from torch import Tensor
 
 from limbeck.analysis import layer_similarity
 from limbeck.capture import stack_names
+from limbeck.data import add_inputs
 from limbeck.records import Record
 from limbeck.report import write_report
 from limbeck.run.assemble import Assembly
@@ -29,15 +31,30 @@ def similarity(assembly: Assembly) -> np.ndarray | None:
         return None
     if not (stack_names(assembly.teacher) and stack_names(assembly.student)):
         return None
+    encoded, inputs = add_inputs(
+        assembly.dev,
+        assembly.rows[assembly.task.dev_splits[0]],
+        assembly.task,
+        assembly.tokenizer,
+        assembly.named[assembly.reference].tokenizer,
+        assembly.max_length,
+    )
+    if inputs is None:
+        return None
     assembly.student.eval()
-    return layer_similarity(assembly.teacher, assembly.student, _batches(assembly))
+    return layer_similarity(
+        assembly.teacher,
+        assembly.student,
+        _batches(encoded, assembly),
+        as_teacher_reads=inputs.of,
+    )
 
 
-def _batches(assembly: Assembly) -> Iterator[dict[str, Tensor]]:
+def _batches(encoded: Dataset, assembly: Assembly) -> Iterator[dict[str, Tensor]]:
     collate = assembly.collator
-    count = min(_EXAMPLES, len(assembly.dev))
+    count = min(_EXAMPLES, len(encoded))
     for start in range(0, count, _BATCH):
-        rows = assembly.dev.select(range(start, min(start + _BATCH, count)))
+        rows = encoded.select(range(start, min(start + _BATCH, count)))
         batch = collate(list(rows))
         yield {name: value.to(assembly.student.device) for name, value in batch.items()}
 

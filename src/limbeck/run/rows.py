@@ -5,13 +5,15 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict
 
 from limbeck.data import CORPUS, Collator, Task, encode, load_corpus, load_task
 from limbeck.errors import LimbeckError
+from limbeck.inputs import ModelInputs
 from limbeck.kinds import TEXT, Image, Kind, Processor, Reading
 from limbeck.recipe import ImageSpec, Recipe, Stage
 
@@ -23,6 +25,9 @@ class Rows:
     encoded: Dataset
     truncated: int
     kind: Kind
+    inputs: Mapping[int, ModelInputs | None] = field(default_factory=dict)
+    """Of rows that a stage has for itself, by id of a teacher's model: how it finds what it reads; None if its tokens
+    are others."""
 
     def collator(self, tokenizer: Processor) -> Collator:
         """Makes batches of these rows."""
@@ -74,8 +79,10 @@ def _viewed(task: Task, recipe: Recipe) -> Task:
 
 def stage_rows(
     stage: Stage, tokenizer: Processor, reads: Reading, *, progress: bool = False
-) -> Rows:
-    """The training rows of a stage that has its own; a supplement's come without labels.
+) -> tuple[Rows, Dataset, Task]:
+    """The training rows of a stage that has its own, also as they were loaded, and whose they are.
+
+    A supplement's come without labels.
 
     Raises:
         LimbeckError: as `load_rows` and `load_corpus`; rows of another form of input than the
@@ -95,7 +102,7 @@ def stage_rows(
         if stage.supplementary and not own:
             train = train.remove_columns(task.label_column)
     encoded, truncated = encode(train, task, tokenizer, recipe.max_length, progress=progress)
-    return Rows(encoded, truncated, task.kind)
+    return Rows(encoded, truncated, task.kind), train, task
 
 
 def _need(task: Task, reads: Reading) -> None:

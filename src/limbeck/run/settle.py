@@ -30,11 +30,7 @@ def settle(
     batch = assembly.collator(list(train.select(range(min(recipe.batch_size, len(train))))))
     models = {"student": assembly.student}
     models |= {one.setting: one.teacher.model for one in assembly.named}
-    batches = {
-        one.setting: one.teacher.own_words(batch)
-        for one in assembly.named
-        if one.teacher.own_words is not None
-    }
+    batches = {one.setting: one.teacher.as_read(batch) for one in assembly.named}
     attention = {
         side: settle_attention(
             model,

@@ -22,6 +22,8 @@ from limbeck.records import Record, TeamFacts, TeamMember
 from limbeck.run.assemble import Assembly
 from limbeck.run.folder import RunFolder
 from limbeck.run.named import Named, by_capacity, load_teacher
+from limbeck.run.own_inputs import give_inputs
+from limbeck.run.start import processor_of
 from limbeck.students import resolve_checkpoint
 from limbeck.teachers import Teacher
 from limbeck.teams import (
@@ -205,8 +207,9 @@ def _chain(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train) 
         place = folder.assistants / f"{number:02}-{_file_name(one.name)}"
         runs.append(_made(_alone(recipe, teacher, changes), place, train))
         teacher = runs[-1]
-    model = load_teacher(teacher, assembly.task)
-    assembly.live_teacher = Teacher(model, dropout=recipe.teacher_dropout)
+    last = Teacher(load_teacher(teacher, assembly.task), dropout=recipe.teacher_dropout)
+    give_inputs(recipe, assembly, last, processor_of(recipe, assembly.task, teacher))
+    assembly.live_teacher = last
     return runs
 
 
