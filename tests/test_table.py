@@ -166,7 +166,7 @@ def test_profiles_choose_the_number_and_leave_tasks_out():
 
 def test_a_profile_may_show_a_task_in_several_columns():
     def mrpc(method, seed, accuracy, f1):
-        dev: Numbers = {"accuracy": accuracy, "f1": f1, "primary": (accuracy + f1) / 2}
+        dev: Numbers = {"accuracy": accuracy, "weighted_f1": f1, "primary": (accuracy + f1) / 2}
         return a_run(method, seed, accuracy, task="mrpc", scores={"dev": dev})
 
     runs = [mrpc("finetune", s, 80.0, 85.0) for s in (1, 2)]

@@ -18,9 +18,9 @@ def dev(**metrics):
 BERT_LARGE = {
     "cola": dev(matthews=60.5),
     "sst2": dev(accuracy=94.9),
-    "mrpc": dev(f1=89.3, accuracy=85.4),
+    "mrpc": dev(f1=89.3, accuracy=85.4, weighted_f1=84.6),
     "stsb": dev(pearson=87.6, spearman=86.5),
-    "qqp": dev(f1=72.1, accuracy=89.3),
+    "qqp": dev(f1=72.1, accuracy=89.3, weighted_f1=89.5),
     "mnli": {"dev": {"accuracy": 86.7}, "dev_mismatched": {"accuracy": 85.9}},
     "qnli": dev(accuracy=92.7),
     "rte": dev(accuracy=70.1),
@@ -71,7 +71,7 @@ def test_alp_average_is_the_papers():
         ("rail", "wnli", None),
         ("alp", "mnli", 86.7),
         ("alp", "wnli", None),
-        ("internal", "mrpc", 87.35),
+        ("internal", "mrpc", 85.0),
         ("internal", "cola", 60.5),
         ("internal", "sst2", None),
         ("cr-ild", "mrpc", 89.3),
@@ -92,7 +92,7 @@ def test_scores_by_profile(profile, task, expected):
 
 def test_internal_shows_both_metrics():
     columns = profile_columns("internal", "qqp", BERT_LARGE["qqp"])
-    assert columns == {"QQP acc": 89.3, "QQP F1": 72.1}
+    assert columns == {"QQP acc": 89.3, "QQP F1": 89.5}
 
 
 def test_a_missing_score_leaves_no_number():
@@ -102,9 +102,9 @@ def test_a_missing_score_leaves_no_number():
     assert profile_average("internal", {"sst2": BERT_LARGE["sst2"]}) is None
 
 
-def test_the_seven_profiles_and_their_sizes():
+def test_the_eight_profiles_and_their_sizes():
     assert {name: len(profile.columns) for name, profile in PROFILES.items()} == {
-        "glue": 9, "rail": 8, "alp": 8, "internal": 4, "cr-ild": 8, "skd-dev": 7, "skd-test": 7,
+        "glue": 9, "rail": 8, "rail-once": 8, "alp": 8, "internal": 4, "cr-ild": 8, "skd-dev": 7, "skd-test": 7,
     }  # fmt: skip
 
 

@@ -56,9 +56,17 @@ def test_unknown_task_names_the_nearest():
 
 
 def test_scores_by_hand():
-    # 2 hits of class 1, 1 false alarm, 1 miss, 1 right 0: precision = recall = 2/3.
+    # 2 hits of class 1, 1 false alarm, 1 miss, 1 right 0: precision = recall = 2/3. Of class 0
+    # both are 1/2, so that weighted F1 is (3 · 2/3 + 2 · 1/2) / 5.
     scores = TASKS["mrpc"].scores(one_hot([1, 1, 1, 0, 0], 2), np.array([1, 1, 0, 1, 0]))
-    assert scores == pytest.approx({"accuracy": 60.0, "f1": 200 / 3, "primary": (60 + 200 / 3) / 2})
+    assert scores == pytest.approx(
+        {
+            "accuracy": 60.0,
+            "f1": 200 / 3,
+            "weighted_f1": 60.0,
+            "primary": (60 + 200 / 3) / 2,
+        }
+    )
     # (2·1 − 1·1) / sqrt(3·3·2·2) = 1/6
     cola = TASKS["cola"].scores(one_hot([1, 1, 1, 0, 0], 2), [1, 1, 0, 1, 0])
     assert cola == pytest.approx({"matthews": 100 / 6, "primary": 100 / 6})

@@ -167,6 +167,7 @@ def _glue(name: str, *text_columns: str) -> HubSource:
 def _all_tasks() -> Iterable[Task]:
     one, two = ("sentence",), ("sentence1", "sentence2")
     accuracy, both = ("accuracy",), ("accuracy", "f1")
+    paraphrase = (*both, "weighted_f1")
     yield Task(
         "cola", "CoLA", one, ("unacceptable", "acceptable"), ("matthews",), "matthews",
         hub=_glue("cola", *one),
@@ -176,7 +177,7 @@ def _all_tasks() -> Iterable[Task]:
         out_of_domain="imdb", hub=_glue("sst2", *one),
     )  # fmt: skip
     yield Task(
-        "mrpc", "MRPC", two, ("not_equivalent", "equivalent"), both, _MEAN,
+        "mrpc", "MRPC", two, ("not_equivalent", "equivalent"), paraphrase, _MEAN,
         hub=_glue("mrpc", *two),
     )  # fmt: skip
     yield Task(
@@ -184,7 +185,7 @@ def _all_tasks() -> Iterable[Task]:
         hub=_glue("stsb", *two),
     )  # fmt: skip
     yield Task(
-        "qqp", "QQP", ("question1", "question2"), ("not_duplicate", "duplicate"), both, _MEAN,
+        "qqp", "QQP", ("question1", "question2"), ("not_duplicate", "duplicate"), paraphrase, _MEAN,
         out_of_domain="paws", hub=_glue("qqp", "question1", "question2"),
     )  # fmt: skip
     yield Task(

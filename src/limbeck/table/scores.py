@@ -54,9 +54,9 @@ def columns_of(records: Sequence[Record], profile: str, out_of_domain: bool) -> 
         place = place_of(record)
         source = f" ({_data_name(record)})" if many else ""
         number = order.get(record.task, len(order))
-        for title in _values(profile, record.task, {}):
+        for title, weight in _weights(profile, record.task).items():
             key = f"{place}|{title}"
-            found.setdefault((False, number, key), Column(key, title + source, place))
+            found.setdefault((False, number, key), Column(key, title + source, place, weight))
         for split in _extra_splits(record) if out_of_domain else ():
             key = f"{place}|{split}"
             title = f"{task_title(record.task)} → {task_title(split)}{source}"
@@ -101,6 +101,14 @@ def _values(profile: str, task: str, scores: Mapping[str, Numbers]) -> Mapping[s
         for split, metrics in scores.items()
     }
     return profile_columns(profile, task, known)
+
+
+def _weights(profile: str, task: str) -> Mapping[str, int]:
+    """Column title → how often it counts in the average."""
+    if task not in get_profile("glue").columns:
+        return {task_title(task): 1}
+    columns = get_profile(profile).columns.get(task, ())
+    return {column.title: column.weight for column in columns}
 
 
 def _extra_splits(record: Record) -> list[str]:
