@@ -45,6 +45,7 @@ def test_the_record_says_everything(finished, place, recipe):
     assert record["recipe"] == recipe().model_dump(mode="json")
     assert record["versions"].keys() >= {"limbeck", "python", "torch", "transformers", "datasets"}
     assert record["hardware"].keys() >= {"platform", "processor", "cores", "threads"}
+    assert len(record["examples"].pop("fingerprints")["dev"]) == 16
     assert record["examples"] == {
         "train": 54,
         "dev": 6,

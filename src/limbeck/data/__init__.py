@@ -4,6 +4,7 @@ from limbeck.data.collator import Collator
 from limbeck.data.conditions import Conditions
 from limbeck.data.corpus import CORPUS, CorpusSpec, load_corpus
 from limbeck.data.encoding import encode
+from limbeck.data.fingerprint import rows_fingerprint
 from limbeck.data.load import load_task
 from limbeck.data.metrics import METRICS
 from limbeck.data.profiles import (
@@ -41,4 +42,5 @@ __all__ = [
     "profile_columns",
     "profile_score",
     "project",
+    "rows_fingerprint",
 ]

@@ -162,6 +162,9 @@ class Examples(_Part):
     """Training rows that were given another class (`label_noise`)."""
     augmented: int = 0
     """Of the training rows those that are copies of others (`augment`)."""
+    fingerprints: dict[str, str] = Field(default_factory=dict)
+    """Key of `scores` → digest of the rows that were scored (`limbeck.data.rows_fingerprint`);
+    records of earlier versions have none."""
 
 
 class Execution(_Part):

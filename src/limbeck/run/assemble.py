@@ -6,14 +6,14 @@ Part of `limbeck.run`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from datasets import Dataset, DatasetDict
 from transformers import EvalPrediction, PreTrainedModel
 
 from limbeck.augment import Augmenter
-from limbeck.data import Collator, Task, encode
+from limbeck.data import Collator, Task, encode, rows_fingerprint
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.evaluation import Size
 from limbeck.kinds import Processor, Results
@@ -107,6 +107,15 @@ class Assembly:
     def dev(self) -> Dataset:
         """The split that selects the best epoch."""
         return self.encoded[self.task.dev_splits[0]]
+
+    @cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """Which rows each dev split holds."""
+        return {
+            split: rows_fingerprint(self.task, self.rows[split])
+            for split in self.task.dev_splits
+            if split in self.rows
+        }
 
     @property
     def collator(self) -> Collator:

@@ -191,6 +191,7 @@ def _new_record(recipe: Recipe, assembly: Assembly) -> Record:
             dev=len(assembly.dev),
             truncated=assembly.truncated,
             relabelled=recipe.conditions.relabelled(len(assembly.encoded["train"])),
+            fingerprints=assembly.fingerprints,
         ),
     )
 

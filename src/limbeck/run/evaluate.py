@@ -5,16 +5,29 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from limbeck.data import TASKS, Collator, Task, as_kind, encode, get_task, load_task, project
+from limbeck.data import (
+    TASKS,
+    Collator,
+    Task,
+    as_kind,
+    encode,
+    get_task,
+    load_task,
+    project,
+    rows_fingerprint,
+)
 from limbeck.errors import LimbeckError, unknown
 from limbeck.recipe import Recipe
 from limbeck.records import Numbers, Record
 from limbeck.run.answering import answers_of
 from limbeck.run.folder import RunFolder
 from limbeck.students import load_model
+
+log = logging.getLogger(__name__)
 
 
 def evaluate(
@@ -27,6 +40,9 @@ def evaluate(
     label_column: str | None = None,
 ) -> Numbers:
     """Scores, 0 to 100, of a run's student; they are also added to the run's record.
+
+    What the run measured itself stays. Scores on other rows stand beside it, under a key with the
+    data's name and the rows' fingerprint.
 
     Args:
         run: a finished run's folder.
@@ -69,8 +85,19 @@ def evaluate(
     answers = answers if own else project(answers, source, target)
     results = target.kind.results(target, answers, encoded, rows[chosen], tokenizer)
     scores: Numbers = dict(results.scores)
-    record.scores = record.scores | {_name(target, chosen, own=own): scores}
-    record.save(folder.path)
+    fingerprint = rows_fingerprint(target, rows[chosen])
+    of_run = own and data in (None, recipe.data)
+    name = _name(target, chosen, own=own)
+    known = record.examples.fingerprints.get(name)
+    # Rows of the run's own that an earlier version scored cannot be told from others.
+    taken = name in record.scores or (own and not of_run)
+    if taken and known != fingerprint:
+        name = f"{name} of {Path(data or recipe.data).name} #{fingerprint[:8]}"
+        log.warning("scored on other rows than the run's, or not known to be its: see %r", name)
+    if name not in record.scores:
+        record.scores = record.scores | {name: scores}
+        record.examples.fingerprints[name] = fingerprint
+        record.save(folder.path)
     return scores
 
 
