@@ -81,7 +81,12 @@ def a_run(
             "accelerator": None,
             "threads": 2,
         },
-        "examples": Examples(train=rows, dev=200, truncated={"train": 4, "dev": 1}),
+        "examples": Examples(
+            train=rows,
+            dev=200,
+            truncated={"train": 4, "dev": 1},
+            fingerprints={"dev": "5eed00000000c0de"},
+        ),
         "student": a_student(layers),
         "teacher": None if plain else (teacher or a_teacher()),
     }

@@ -10,7 +10,7 @@ from rich.console import Console
 from torch import nn
 
 from limbeck.capture import Request
-from limbeck.data import Task
+from limbeck.data import Task, rows_fingerprint
 from limbeck.errors import Problem
 from limbeck.preflight import (
     Method,
@@ -101,6 +101,7 @@ def test_unnamed_classes_are_settled_by_the_teachers_answers():
 
 def test_a_bad_record_is_believed(tmp_path):
     record = {"schema": 1, "task": "sst2", "scores": {"dev": {"primary": 50.0}}}
+    record["examples"] = {"fingerprints": {"dev": rows_fingerprint(SST2, rows(20))}}
     (tmp_path / "record.json").write_text(json.dumps(record))
     teacher = TeacherSide(knowing_teacher(), tokenizer(), tmp_path)
     assert "50.0 (recorded in" in words_of(check(**arguments(teachers={"teacher": teacher})))

@@ -40,14 +40,15 @@ def test_recorded_score_lies_in_or_above_the_teacher(tmp_path):
     student = tmp_path / "student"
     student.mkdir()
     record = {"schema": 1, "task": "sst2", "scores": {"dev": {"primary": 91.5}}}
+    record["examples"] = {"fingerprints": {"dev": "a1"}}
     (tmp_path / "record.json").write_text(json.dumps(record))
     for path in (tmp_path, student):
-        score = recorded_score(path, SST2)
+        score = recorded_score(path, SST2, "a1")
         assert score is not None and score.value == 91.5 and "record.json" in score.origin
-    assert recorded_score(tmp_path, get_task("mrpc")) is None
-    assert recorded_score("some/hub-name", SST2) is None
+    assert recorded_score(tmp_path, get_task("mrpc"), "a1") is None
+    assert recorded_score("some/hub-name", SST2, "a1") is None
     (tmp_path / "record.json").write_text("{torn")
-    assert recorded_score(tmp_path, SST2) is None
+    assert recorded_score(tmp_path, SST2, "a1") is None
 
 
 def test_a_teacher_that_knows_and_one_that_does_not():

@@ -10,6 +10,7 @@ import pytest
 
 import tiny_runs as tiny
 from limbeck.capture import Request
+from limbeck.data import load_task, rows_fingerprint
 from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
 from limbeck.objectives import TeamObjectives
@@ -40,6 +41,9 @@ def teachers(place) -> list[str]:
     tiny.save(tiny.knowing_teacher(6), place / "six")
     tiny.save(tiny.knowing_teacher(3, width=12, heads=4), place / "narrow")
     record = {"schema": 1, "task": "reviews", "scores": {"dev": {"primary": 83.0}}}
+    own = {"text_columns": ["review"], "label_column": "verdict"}
+    task, rows = load_task("reviews", place / "reviews.csv", **own)
+    record["examples"] = {"fingerprints": {"dev": rows_fingerprint(task, rows["dev"])}}
     (place / "narrow" / "record.json").write_text(json.dumps(record))
     return [str(place / name) for name in ("teacher", "six", "narrow")]
 

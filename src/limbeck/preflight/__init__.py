@@ -27,6 +27,7 @@ from limbeck.preflight.scores import (
     constant_baseline,
     measured_score,
     recorded_score,
+    recorded_scores,
     teacher_record,
 )
 from limbeck.preflight.showing import errors_of, render, show
@@ -59,6 +60,7 @@ __all__ = [
     "measured_score",
     "positions_of",
     "recorded_score",
+    "recorded_scores",
     "render",
     "show",
     "teacher_record",

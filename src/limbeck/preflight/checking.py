@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.capture import Request
-from limbeck.data import Task
+from limbeck.data import Task, rows_fingerprint
 from limbeck.errors import LimbeckError, Problem
 from limbeck.kinds import Processor
 from limbeck.preflight.data import check_columns, check_ids, check_truncation, check_values
@@ -143,7 +143,7 @@ def _check_score(
     """The teacher's score, and the order of its classes where their names prove nothing."""
     names = check_labels(side, teacher.model.config, task)
     labels = dev[task.label_column][:]
-    score = recorded_score(teacher.path, task)
+    score = recorded_score(teacher.path, task, rows_fingerprint(task, dev))
     if score is not None and not names:
         return check_teacher_score(task, score, labels, side=side)
     try:

@@ -1,7 +1,7 @@
 """Is the teacher worth learning from: its dev score against the best constant answer.
 
-Part of `limbeck.preflight`. A recorded score is believed; without one the teacher is measured once,
-on a sample of dev.
+Part of `limbeck.preflight`. A score recorded on the same rows is believed; without one the teacher
+is measured once, on a sample of dev.
 """
 
 from __future__ import annotations
@@ -48,21 +48,44 @@ def constant_baseline(task: Task, labels: Sequence[Any] | np.ndarray) -> tuple[f
     return task.kind.baseline(task, labels)
 
 
-def recorded_score(path: str | Path | None, task: Task) -> TeacherScore | None:
+def recorded_score(path: str | Path | None, task: Task, fingerprint: str) -> TeacherScore | None:
     """The primary dev score in the `record.json` of, or above, a teacher's folder.
 
-    None without a folder, a readable record, or a score on this task.
+    None without a folder, a readable record, or a score on this task's very dev rows.
     """
-    found = teacher_record(path, task)
+    split = task.dev_splits[0]
+    found = recorded_scores(path, task, {split: fingerprint})
     if found is None:
         return None
-    record, place = found
-    score = (record.get("scores") or {}).get(task.dev_splits[0], {}).get("primary")
+    scores, place = found
+    score = scores.get(split, {}).get("primary")
     return (
         TeacherScore(float(score), f"recorded in {place}")
         if isinstance(score, int | float)
         else None
     )
+
+
+def recorded_scores(
+    path: str | Path | None, task: Task, fingerprints: Mapping[str, str]
+) -> tuple[dict[str, dict[str, float | None]], Path] | None:
+    """A teacher's recorded scores, and where, of those splits that hold the very rows of its record.
+
+    `fingerprints`: by split what `rows_fingerprint` says. A record of an earlier version says
+    nothing of its rows, so that none of its scores counts. None as `teacher_record`.
+    """
+    found = teacher_record(path, task)
+    if found is None:
+        return None
+    record, place = found
+    scores = record.get("scores") or {}
+    known = (record.get("examples") or {}).get("fingerprints") or {}
+    same = {
+        split: dict(scores[split])
+        for split, fingerprint in fingerprints.items()
+        if split in scores and known.get(split) == fingerprint
+    }
+    return same, place
 
 
 def teacher_record(path: str | Path | None, task: Task) -> tuple[Mapping, Path] | None:

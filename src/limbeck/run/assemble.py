@@ -19,6 +19,7 @@ from limbeck.evaluation import Size
 from limbeck.kinds import Processor, Results
 from limbeck.objectives import SoftSpec
 from limbeck.recipe import Recipe, Stage
+from limbeck.records import Numbers
 from limbeck.run.answering import example_size
 from limbeck.run.augmenting import augmented, load_augmenter
 from limbeck.run.named import (
@@ -62,6 +63,8 @@ class Assembly:
     """Whether the training rows have copies behind them."""
     stored: dict[tuple[int, int], Teacher] = field(default_factory=dict)
     """By number of a stage and place in its team the teacher whose answers were stored for it."""
+    scored: dict[int, dict[str, Numbers]] = field(default_factory=dict)
+    """By place in `named` the dev scores of a teacher, once they are known."""
     holdout: Dataset | None = None
     """Training rows that nobody is trained on: whom to draw is learned on them."""
 

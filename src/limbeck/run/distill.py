@@ -276,7 +276,7 @@ def _finish(
     last = trainer.progress.epochs[-1]
     record.last = Best(epoch=last["epoch"], primary=last["dev"].get("primary"))
     record.scores = _predict(assembly, trainer, folder)
-    record.student, record.teacher = model_facts(assembly)
+    record.student, record.teacher = model_facts(assembly, recipe.max_length)
     add_draws(record)
     record.stages = [stage_facts(part, assembly) for part in spent]
     # What earlier starts of this run have spent counts as well.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,17 +18,21 @@ from limbeck.evaluation import Size, latencies
 from limbeck.recipe import Stage
 from limbeck.records import Cost, ModelFacts, Record, StageFacts, TeacherFacts
 from limbeck.run.assemble import Assembly
+from limbeck.run.scoring import teacher_scores
 from limbeck.teachers import Teacher
 from limbeck.teams import Drawn, Team, members_of
+
+log = logging.getLogger(__name__)
 
 # A backward pass computes two products for each one of the forward pass.
 _TRAINING_OVER_FORWARD = 3
 
 
-def model_facts(assembly: Assembly) -> tuple[ModelFacts, TeacherFacts | None]:
+def model_facts(assembly: Assembly, max_length: int) -> tuple[ModelFacts, TeacherFacts | None]:
     """Size, FLOPs and latency of student and teacher, in turns on one example of mean length.
 
-    Of several teachers the one that students are held against.
+    Of several teachers the one that students are held against; its scores are those on the run's
+    own dev rows.
     """
     models: dict[str, PreTrainedModel] = {"student": assembly.student}
     if assembly.teacher is not None:
@@ -42,7 +47,13 @@ def model_facts(assembly: Assembly) -> tuple[ModelFacts, TeacherFacts | None]:
         return facts["student"], None
     path = assembly.named[assembly.reference].path
     own = facts["teacher"].model_dump()
-    return facts["student"], TeacherFacts(**own, path=path, scores=recorded_scores(path))
+    try:
+        scores = teacher_scores(assembly, assembly.reference, max_length)
+    except LimbeckError as error:
+        # The student is trained by now; a teacher that no term asked for its answers may have none.
+        log.warning("the teacher has no score on these rows: %s", error)
+        scores = {}
+    return facts["student"], TeacherFacts(**own, path=path, scores=scores)
 
 
 def add_draws(record: Record) -> None:
@@ -50,16 +61,6 @@ def add_draws(record: Record) -> None:
     for member in record.team.members if record.team is not None else ():
         if record.team is not None and record.team.use == "draw":
             member.drawn = sum(epoch.drawn.get(member.name, 0) for epoch in record.epochs)
-
-
-def recorded_scores(run: str | None) -> dict[str, dict[str, float | None]]:
-    """The scores a run folder's record holds; empty where there is none."""
-    if run is None:
-        return {}
-    try:
-        return Record.load(run).scores
-    except LimbeckError:
-        return {}
 
 
 @dataclass(frozen=True)

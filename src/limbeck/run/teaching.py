@@ -11,18 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from transformers import PreTrainedModel
 
 from limbeck.data.profiles import profile_score
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import count_parameters
+from limbeck.kinds import Processor
 from limbeck.objectives import ModelShape
-from limbeck.preflight import ask_teacher, teacher_record
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.records import Record, TeamFacts, TeamMember
 from limbeck.run.assemble import Assembly
 from limbeck.run.folder import RunFolder
 from limbeck.run.named import Named, by_capacity, load_teacher
 from limbeck.run.own_inputs import give_inputs
+from limbeck.run.scoring import scores_of, teacher_scores
 from limbeck.run.start import processor_of
 from limbeck.students import resolve_checkpoint
 from limbeck.teachers import Teacher
@@ -68,7 +70,7 @@ def settle_team(
     if by == "student-rank":
         runs = _students(recipe, assembly, folder, train)
         for member, run in zip(members, runs, strict=True):
-            member.student_score = _score(assembly.task.name, Record.load(run).scores)
+            member.student_score = _of_student(run, recipe, assembly)
     if by != "adaptive":
         ranked = [m.student_score if by == "student-rank" else m.score for m in members]
         _weigh(assembly, shares(by, ranked, len(members)).tolist())
@@ -111,29 +113,23 @@ def _shares(assembly: Assembly) -> list[float]:
 
 def _score_teachers(recipe: Recipe, assembly: Assembly, members: list[TeamMember]) -> None:
     """Each teacher's dev score, from its record or measured; the best is whom students are held to."""
-    for one, member in zip(assembly.named, members, strict=True):
-        member.score = _recorded(one, assembly)
-        if member.score is None:
-            member.score = _measured(one, recipe, assembly)
+    first = assembly.task.dev_splits[:1]
+    for place, member in enumerate(members):
+        scores = teacher_scores(assembly, place, recipe.max_length, splits=first)
+        member.score = _score(assembly.task.name, scores)
     found = [member.score if member.score is not None else float("-inf") for member in members]
     assembly.reference = found.index(max(found))
 
 
-def _recorded(one: Named, assembly: Assembly) -> float | None:
-    found = teacher_record(one.path, assembly.task)
-    if found is None:
-        return None
-    record, _ = found
-    return _score(assembly.task.name, record.get("scores") or {})
+def _of_student(run: str, recipe: Recipe, assembly: Assembly) -> float | None:
+    """The dev score of a student that was made before, whichever rows its run had."""
+    task = assembly.task
 
+    def load() -> tuple[PreTrainedModel, Processor]:
+        return load_teacher(run, task), processor_of(recipe, task, run)
 
-def _measured(one: Named, recipe: Recipe, assembly: Assembly) -> float | None:
-    split = assembly.task.dev_splits[0]
-    dev = assembly.rows[split]
-    answers = ask_teacher(
-        assembly.task, one.teacher.model, one.tokenizer, dev, recipe.max_length, rows=len(dev)
-    )
-    return _score(assembly.task.name, {split: dict(answers.scores)})
+    scores = scores_of(assembly, run, load, recipe.max_length, task.dev_splits[:1])
+    return _score(task.name, scores)
 
 
 def _score(task: str, scores: Mapping[str, Mapping[str, float | None]]) -> float | None:

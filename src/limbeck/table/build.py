@@ -18,6 +18,7 @@ from limbeck.table.comparability import (
     failure_notes,
     latency_notes,
     repeat_notes,
+    teacher_notes,
 )
 from limbeck.table.facts import DEFAULT_FACTS, check_facts, facts_of
 from limbeck.table.model import Cell, Column, Row, Table
@@ -90,7 +91,7 @@ def build_table(
         compared = {key: c for (row, key), c in comparisons.items() if row == index}
         rows.append(_student_row(group, columns, compared, teachers, profile, baseline))
     notes = [profile_note(profile), _seed_note(rows), *test_notes, *left_out]
-    notes += comparability_notes(students)
+    notes += comparability_notes(students) + teacher_notes(students)
     notes += repeat_notes(students, lambda run: (run.method, _layers(run), _variant(run, by)))
     notes += latency_notes(students) if "latency" in facts else []
     notes += failure_notes(students)

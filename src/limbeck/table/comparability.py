@@ -59,11 +59,17 @@ def _rows(record: Record) -> Any:
     return f"{count}, {copies} of them copies" if copies else count
 
 
+def _dev_rows(record: Record) -> Any:
+    """How many, and which; a record of an earlier version does not say which."""
+    count, rows = record.examples.dev, record.examples.fingerprints.get("dev")
+    return count if rows is None else f"{count} #{rows[:8]}"
+
+
 # What runs in one column should share, and how a record says it.
 _SHARED: dict[str, Callable[[Record], Any]] = {
     "training rows": _rows,
     "label noise": lambda record: f"{100 * (record.recipe.get('label_noise') or 0):g} %",
-    "dev rows": lambda record: record.examples.dev,
+    "dev rows": _dev_rows,
     "epochs": _epochs,
     "teacher": _teacher,
     "student's start": _start,
@@ -126,6 +132,24 @@ def latency_notes(runs: Sequence[Record]) -> list[str]:
     if len(said) > 1:
         return [f"Latency was measured under different conditions: {'; '.join(said)}."]
     return [f"Latency: median ± distance between the quartiles of a forward pass; {said[0]}."]
+
+
+def teacher_notes(runs: Sequence[Record]) -> list[str]:
+    """Runs whose teacher's score may be one on other rows: their records do not say which it saw."""
+    unsure = [
+        run
+        for run in runs
+        if run.teacher is not None
+        and run.teacher.scores.get("dev")
+        and "dev" not in run.examples.fingerprints
+    ]
+    if not unsure:
+        return []
+    who = ", ".join(dict.fromkeys(run.method for run in unsure))
+    return [
+        "Teacher's score, and % of teacher, may be of other dev rows, which records of an earlier "
+        f"version do not say: {who}."
+    ]
 
 
 def failure_notes(runs: Sequence[Record]) -> list[str]:

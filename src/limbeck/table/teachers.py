@@ -23,6 +23,8 @@ class Teacher:
     facts: TeacherFacts
     scores: Mapping[str, float]
     """Column key → score."""
+    rows: str | None
+    """Which dev rows these are of, as the record of a run that it taught says."""
 
 
 def split_teachers(records: Sequence[Record], profile: str) -> tuple[list[Teacher], list[Record]]:
@@ -33,11 +35,12 @@ def split_teachers(records: Sequence[Record], profile: str) -> tuple[list[Teache
             continue
         scores = teacher_values(record, profile)
         place = place_of(record)
-        key = (place, record.teacher.path, tuple(scores.items()))
+        rows = _dev_rows(record)
+        key = (place, record.teacher.path, tuple(scores.items()), rows)
         known = teachers.get(key)
         # Several records describe one teacher; keep the one whose latency was measured.
         if known is None or known.facts.latency_ms is None:
-            teachers[key] = Teacher(place, record.teacher, scores)
+            teachers[key] = Teacher(place, record.teacher, scores, rows)
     found = list(teachers.values())
     return found, [record for record in records if not _is_teachers_own(record, found)]
 
@@ -47,7 +50,8 @@ def share_kept(
 ) -> float | None:
     """Mean over columns of the mean over runs of 100 · score / its teacher's score.
 
-    A run that names no teacher is held against its column's, if there is only one. None as soon as
+    A run that names no teacher is held against its column's, if there is only one on the same dev
+    rows. None as soon as
     a column has no run, or a run no known teacher with a positive score: the share of part of a row
     would pass for the row's.
     """
@@ -73,8 +77,13 @@ def _teacher_score(
 ) -> float | None:
     if run.teacher is not None:
         return teacher_values(run, profile).get(column)
-    known = {teacher.scores[column] for teacher in teachers if column in teacher.scores}
+    rows = _dev_rows(run)
+    known = {t.scores[column] for t in teachers if column in t.scores and t.rows == rows}
     return known.pop() if len(known) == 1 else None
+
+
+def _dev_rows(record: Record) -> str | None:
+    return record.examples.fingerprints.get("dev")
 
 
 def _is_teachers_own(record: Record, teachers: Sequence[Teacher]) -> bool:
