@@ -17,6 +17,7 @@ from rich.text import Text
 
 from limbeck.catalog import FAMILIES, Entry, available, find
 from limbeck.cli.console import output
+from limbeck.cli.stated import show_stated
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def methods(
     name: Annotated[str | None, typer.Argument(help="One method, to see all about it.")] = None,
 ) -> None:
-    """List the methods by family; with NAME, show its formula, its paper and its entry."""
+    """List the methods by family; with NAME, show its formula, its paper, its settings and its entry."""
     if name is None:
         list_methods(available(), output())
     else:
@@ -63,13 +64,14 @@ def _print_narrow(entries: Iterable[Entry], console: Console) -> None:
 
 
 def show_method(entry: Entry, console: Console) -> None:
-    """The formula, the paper and the recipe file of one method."""
+    """The formula, the paper, the settings and the recipe file of one method."""
     console.print(Text.assemble((entry.method, "bold cyan"), "  ", entry.summary))
     for title, text in (("Formula", entry.formula), ("Paper", entry.paper)):
         if text:
             console.print()
             console.print(Text(title, style="bold"))
             console.print(Padding(Text(text.strip()), (0, 0, 0, 2), expand=False))
+    show_stated(entry.method, console)
     console.print()
     console.print(Text("Recipe", style="bold"))
     if console.is_terminal:

@@ -19,6 +19,7 @@ from limbeck.errors import LimbeckError, Problem
 # A flag's parameter name and the recipe setting it stands for.
 SETTINGS = {
     "method": "method",
+    "settings": "settings",
     "teacher": "teacher",
     "teachers": "teachers",
     "student": "student.init",

@@ -58,14 +58,15 @@ Grid = Annotated[
         rich_help_panel=STUDENT,
     ),
 ]
-Settings = Annotated[
+TrainingSettings = Annotated[str | None, setting("settings", TRAINING)]
+Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Any recipe setting, for example student.layers=3."),
 ]
 
 
 def finetune(
-    settings: Settings = None,
+    arguments: Arguments = None,
     model: Annotated[str | None, setting("model", STUDENT)] = None,
     grid: Grid = None,
     task: Task = None,
@@ -74,6 +75,7 @@ def finetune(
     overwrite: Overwrite = False,
     layers: Layers = None,
     pick: Pick = None,
+    settings: TrainingSettings = None,
     text_columns: TextColumns = None,
     label_column: LabelColumn = None,
     kind: AnswerKind = None,
@@ -89,7 +91,7 @@ def finetune(
 ) -> None:
     """Train a model without a teacher: a teacher, a team of them, a student to compare with."""
     flags = flags_given(locals())
-    given = merge(flags, settings or [])
+    given = merge(flags, arguments or [])
     if given.pop("method", "finetune") != "finetune":
         raise LimbeckError("limbeck finetune has one method", "use limbeck distill for the others")
     if grid:
@@ -118,6 +120,7 @@ def distill(
     student: Annotated[str | None, setting("student", STUDENT)] = None,
     layers: Layers = None,
     pick: Pick = None,
+    settings: TrainingSettings = None,
     text_columns: TextColumns = None,
     label_column: LabelColumn = None,
     kind: AnswerKind = None,
@@ -134,9 +137,9 @@ def distill(
 ) -> None:
     """Distil a fine-tuned teacher into a smaller student, by a method's name or a recipe file."""
     flags = flags_given(locals())
-    settings = merge(flags, [argument for argument in recipe or [] if is_setting(argument)])
+    given = merge(flags, [argument for argument in recipe or [] if is_setting(argument)])
     names = [argument for argument in recipe or [] if not is_setting(argument)]
-    run_recipe(choose_recipe(names, settings), settings, out, overwrite)
+    run_recipe(choose_recipe(names, given), given, out, overwrite)
 
 
 def choose_recipe(names: Sequence[str], settings: dict[str, Any]) -> str:

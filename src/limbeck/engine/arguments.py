@@ -30,6 +30,7 @@ def training_arguments(
         gradient_accumulation_steps=recipe.accumulation,
         learning_rate=recipe.lr,
         weight_decay=recipe.weight_decay,
+        adam_epsilon=recipe.epsilon,
         warmup_steps=recipe.warmup,
         # A rate in steps is `Optimisation`'s.
         lr_scheduler_type="constant" if recipe.lr_schedule == "step" else recipe.lr_schedule,

@@ -13,12 +13,22 @@ import yaml
 
 from limbeck.catalog import available, find
 from limbeck.data import TASKS, Conditions
+from limbeck.recipe.departures import departures
 from limbeck.recipe.fields import FirstStage, ImageSpec, StudentSpec
 from limbeck.recipe.load import check, read_raw
 from limbeck.recipe.optimisation import OptimisationKeys
 from limbeck.recipe.stages import Stage, stages_of
 
-__all__ = ["FirstStage", "ImageSpec", "Recipe", "Stage", "StudentSpec", "available", "find"]
+__all__ = [
+    "FirstStage",
+    "ImageSpec",
+    "Recipe",
+    "Stage",
+    "StudentSpec",
+    "available",
+    "departures",
+    "find",
+]
 
 
 class Recipe(OptimisationKeys):

@@ -26,7 +26,8 @@ class StudentSpec(BaseModel):
 
     init: str = Field(
         "teacher",
-        description="teacher (its layers), a checkpoint's folder or Hub name, a shape "
+        description="teacher (its layers), pretrained (the checkpoint that the teacher was "
+        "fine-tuned from, by its run's record), a checkpoint's folder or Hub name, a shape "
         "(bert-8-128-2 from the Hub, bert-8-128-2:random, pocket, pocket-4-32-2; for images "
         "resnet-20, resnet-8x4, wrn-40-2, …), or fresh (the teacher's configuration, random weights)",
     )
@@ -127,6 +128,12 @@ class RecipeFields(BaseModel):
     summary: str = Field("", description="one line for `limbeck methods`")
     paper: str = Field("", description="where it is published")
     formula: str = Field("", description="the loss, as the paper writes it")
+    settings: str = Field(
+        "quick",
+        description="training settings to start from: quick, or those that a paper states (paper), "
+        "its released code (released) or another paper by its name; `limbeck methods NAME` shows "
+        "which there are; whatever else is set wins",
+    )
 
     teacher: str | None = Field(
         None,
@@ -210,6 +217,11 @@ class RecipeFields(BaseModel):
         0.0,
         ge=0,
         description="AdamW: decoupled, of weights that are no bias or normalisation; sgd: of all",
+    )
+    adam_epsilon: Number | None = Field(
+        None,
+        gt=0,
+        description="AdamW: added to the root of the mean squared gradient; 1e-8 if left out",
     )
     momentum: float | None = Field(
         None, ge=0, lt=1, description="sgd: share of the last step kept; .9 if left out"

@@ -29,6 +29,7 @@ from limbeck.recipe.optimisation import optimisation_problems
 from limbeck.recipe.stages import stage_problems
 from limbeck.recipe.team import team_problems
 from limbeck.schedules import Ramp
+from limbeck.stated import QUICK, stated_in
 from limbeck.students import starts_random
 from limbeck.teams import USES
 from limbeck.vision import SHAPES
@@ -50,7 +51,9 @@ def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, A
     base = _base(str(given.pop("method", None) or own.get("method", "")), own, given)
     raw = _laid_over(base, own, given)
     if _of_other_size(raw):
-        raw = _laid_over(_without_papers_rates(base), own, given)
+        base = _without_papers_rates(base)
+    raw = _laid_over(merge(base, _stated(raw, own)), own, given)
+    raw.pop("stated", None)
     raw["method"] = base["method"]
     raw = {key: value for key, value in raw.items() if value is not None}
     _fill_pocket(raw)
@@ -59,6 +62,34 @@ def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, A
     _drop_removed_terms(raw)
     _drop_removed_terms(raw.get("first_stage"))
     return raw
+
+
+def _stated(raw: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """What the chosen settings bring, to lie under whatever the user sets.
+
+    Raises:
+        LimbeckError: the method has none of that name.
+    """
+    chosen = str(raw.get("settings") or QUICK)
+    if "stated" not in raw and _is_written_out(own):
+        if chosen != own["settings"]:
+            raise LimbeckError(
+                f"settings: the recipe is written out with settings {own['settings']}, and "
+                f"{chosen} cannot take their place",
+                f"name the method in place of the file: {raw.get('method')} settings={chosen}",
+            )
+        return {}
+    if chosen == QUICK:
+        return {}
+    sets = stated_in(raw.get("stated", {}))
+    if chosen not in sets:
+        raise LimbeckError(unknown(f"settings of {raw.get('method')}:", chosen, [QUICK, *sets]))
+    return deepcopy(sets[chosen].settings(raw.get("task"), net=_named_net(raw)))
+
+
+def _is_written_out(own: dict[str, Any]) -> bool:
+    """Whether a file has every training key, as those in run folders do."""
+    return all(key in own for key in ("settings", *_PAPER_SETTINGS, "max_length", "select_by"))
 
 
 def _drop_removed_terms(stage: Any) -> None:

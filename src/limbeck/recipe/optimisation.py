@@ -9,6 +9,7 @@ from limbeck.errors import Problem
 from limbeck.recipe.fields import RecipeFields
 
 _MOMENTUM = 0.9
+_EPSILON = 1e-8
 _DECAY = 0.1
 # SKDBERT's Appendix B, after CRD: epochs 150, 180 and 210 of 240.
 _MILESTONES = (5 / 8, 3 / 4, 7 / 8)
@@ -16,6 +17,11 @@ _MILESTONES = (5 / 8, 3 / 4, 7 / 8)
 
 class OptimisationKeys(RecipeFields):
     """What the keys come to."""
+
+    @property
+    def epsilon(self) -> float:
+        """Of AdamW."""
+        return _EPSILON if self.adam_epsilon is None else self.adam_epsilon
 
     @property
     def sgd_momentum(self) -> float:
@@ -48,6 +54,10 @@ def optimisation_problems(recipe: RecipeFields) -> list[Problem]:
             )
             for key in idle
         ]
+    elif recipe.adam_epsilon is not None:
+        problems.append(
+            Problem("adam_epsilon: sgd has none of it", "set optimizer: adamw, or leave it out")
+        )
     elif recipe.nesterov and recipe.momentum == 0:
         problems.append(Problem("nesterov: momentum is 0", "raise momentum, or leave it out"))
     first = None if recipe.first_stage is None else recipe.first_stage.lr_schedule

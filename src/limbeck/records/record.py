@@ -189,6 +189,10 @@ class Record(_Part):
     task: str
     data: str
     seed: int
+    settings: str = "quick"
+    """Whose training settings the run started from: quick, paper, released, or a paper's name."""
+    departures: list[str] = Field(default_factory=list)
+    """Keys that those settings state and the run had otherwise."""
     recipe: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, str | None] = Field(default_factory=dict)
     hardware: dict[str, Any] = Field(default_factory=dict)

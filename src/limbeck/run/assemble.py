@@ -29,6 +29,7 @@ from limbeck.run.named import (
     learns_from_its_teacher,
     named_teachers,
 )
+from limbeck.run.origin import start_problems
 from limbeck.run.own_inputs import give_all_inputs, with_inputs
 from limbeck.run.rows import Rows, load_rows, stage_rows
 from limbeck.run.start import Start, processor_of, start_of
@@ -287,7 +288,7 @@ def missing(recipe: Recipe) -> list[Problem]:
                 "add --teacher FOLDER, or start from a checkpoint: --student FOLDER",
             )
         )
-    return problems
+    return problems + start_problems(recipe)
 
 
 def _check_selection(recipe: Recipe, task: Task) -> None:

@@ -27,7 +27,7 @@ from limbeck.engine import (
 from limbeck.engine.callbacks import CheckpointEvery
 from limbeck.engine.display import Display
 from limbeck.kinds import LOWER_IS_BETTER
-from limbeck.recipe import Recipe, Stage
+from limbeck.recipe import Recipe, Stage, departures
 from limbeck.records import Best, Epoch, Examples, Numbers, Record, hardware, versions, write_whole
 from limbeck.run.adopting import adopt
 from limbeck.run.assemble import Assembly, add_copies, assemble
@@ -35,6 +35,7 @@ from limbeck.run.caching import store_answers
 from limbeck.run.folder import RunFolder, default_folder
 from limbeck.run.measure import Spent, add_draws, cost, model_facts, stage_facts
 from limbeck.run.members import named_one_by_one
+from limbeck.run.origin import with_start
 from limbeck.run.preflight import inspect_run
 from limbeck.run.report import report_run
 from limbeck.run.settle import settle
@@ -95,7 +96,7 @@ def distill(
     """
     if not isinstance(recipe, Recipe):
         recipe = Recipe.load(recipe, **overrides)
-    recipe = named_one_by_one(recipe)
+    recipe = with_start(named_one_by_one(recipe))
     folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
     done = agreed(folder.finished(recipe, overwrite=overwrite))
     if done is not None:
@@ -183,6 +184,8 @@ def _new_record(recipe: Recipe, assembly: Assembly) -> Record:
         task=assembly.task.name,
         data=recipe.data,
         seed=recipe.seed,
+        settings=recipe.settings,
+        departures=departures(recipe),
         recipe=recipe.model_dump(mode="json"),
         versions=versions(),
         hardware=hardware(),

@@ -22,6 +22,7 @@ from limbeck.run.assemble import build_models, missing
 from limbeck.run.cells import Cell, cells_of
 from limbeck.run.distill import distill
 from limbeck.run.folder import RunFolder
+from limbeck.run.origin import with_start
 from limbeck.run.rows import load_rows
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ def _recipes(
     wrong: dict[str, list[Problem]] = {}
     for cell in cells:
         try:
-            recipes[cell.name] = Recipe.load(recipe, **settings, **cell.settings)
+            recipes[cell.name] = with_start(Recipe.load(recipe, **settings, **cell.settings))
         except LimbeckError as error:
             wrong[cell.name] = error.problems
     _raise(wrong, len(cells))

@@ -1,0 +1,105 @@
+"""Writes the tables of `docs/settings.md` from the recipes: `python scripts/settings_page.py`.
+
+A test holds the page equal to what this would write, so that neither can change alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from limbeck import catalog
+from limbeck.cli.stated import shown, value_of
+from limbeck.stated import Stated, flat, quick_settings, stated_of
+
+PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
+MARK = "<!-- From here on written by scripts/settings_page.py. -->\n"
+
+# Beside what is stated, so that gaps show; stage 1 for methods of two stages.
+_ALWAYS = ("epochs", "lr", "batch_size", "max_length", "warmup", "weight_decay", "select_by")
+
+
+def generated() -> str:
+    """Everything below the mark."""
+    return "\n".join(line for group in _groups() for line in _section(*group))
+
+
+def _groups() -> list[tuple[Stated, list[tuple[str, str]]]]:
+    """Sets of settings that are the same, with the methods that have them and by which name."""
+    found: list[tuple[Stated, list[tuple[str, str]]]] = []
+    for entry in catalog.available():
+        for name, stated in stated_of(entry.method).items():
+            for known, users in found:
+                if known == stated:
+                    users.append((entry.method, name))
+                    break
+            else:
+                found.append((stated, [(entry.method, name)]))
+    return sorted(found, key=lambda group: group[0].source)
+
+
+def _section(stated: Stated, users: list[tuple[str, str]]) -> Iterator[str]:
+    yield f"### {_heading(users)}"
+    said = (
+        stated.source,
+        stated.start and f"start: {stated.start}",
+        stated.runs and f"runs: {stated.runs}",
+    )
+    yield "; ".join(part for part in said if part) + "."
+    keys = _keys(stated, users[0][0])
+    missing = [f"`{key}`" for key in keys if not any(_cells(stated, key))]
+    yield f"Not stated: {', '.join(missing)}."
+    yield ""
+    yield "| setting | stated | for some tasks | searched |"
+    yield "|---|---|---|---|"
+    for key in keys:
+        cells = _cells(stated, key)
+        if any(cells):
+            yield f"| `{key}` | {' | '.join(cells)} |"
+    yield ""
+    if stated.nets is not None:
+        nets = ", ".join(f"`{key}` {shown(value)}" for key, value in flat(stated.nets.keys))
+        yield f"- named image nets: {nets}" + (
+            f"; runs: {stated.nets.runs}" * bool(stated.nets.runs)
+        )
+    yield from (f"- {note}" for note in stated.notes)
+    if stated.nets is not None or stated.notes:
+        yield ""
+
+
+def _heading(users: list[tuple[str, str]]) -> str:
+    by_name: dict[str, list[str]] = {}
+    for method, name in users:
+        by_name.setdefault(name, []).append(f"`{method}`")
+    return "; ".join(f"`settings={name}` of {', '.join(known)}" for name, known in by_name.items())
+
+
+def _keys(stated: Stated, method: str) -> list[str]:
+    first = [key for key in quick_settings(method) if key.startswith("first_stage.")]
+    said = [key for keys in (stated.keys, *stated.tasks.values()) for key, _ in flat(keys)]
+    return list(dict.fromkeys([*_ALWAYS, *first, *said, *stated.grid]))
+
+
+def _cells(stated: Stated, key: str) -> list[str]:
+    """What holds for all tasks, for some of them, and what was searched; empty where nothing is said."""
+    tasks: dict[str, list[str]] = {}
+    for task, own in stated.tasks.items():
+        for one, value in flat(own):
+            if one == key:
+                tasks.setdefault(shown(value), []).append(task)
+    return [
+        value_of(stated, key),
+        "; ".join(f"{value}: {', '.join(names)}" for value, names in tasks.items()),
+        ", ".join(map(shown, stated.grid.get(key, []))),
+    ]
+
+
+def page() -> str:
+    """The page as it should be."""
+    return PAGE.read_text(encoding="utf-8").partition(MARK)[0] + MARK + "\n" + generated()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"written: {PAGE}\n")
