@@ -26,12 +26,14 @@ def exact_match(answer: str, right: Sequence[str]) -> float:
 
 
 def token_f1(answer: str, right: Sequence[str]) -> float:
-    """The best F1, 0 to 1, of the answer's words against a right answer's words."""
+    """The best F1, 0 to 1, of the answer's words against a right answer's words.
+
+    Without a shared word it is 0, also where normalising leaves no word of either: version 2.0
+    alone takes that for a right "no answer".
+    """
     return max(_f1(normalise(answer).split(), normalise(one).split()) for one in right)
 
 
 def _f1(given: list[str], right: list[str]) -> float:
-    if not given or not right:
-        return float(given == right)
     shared = sum((Counter(given) & Counter(right)).values())
-    return 2 * shared / (len(given) + len(right))
+    return 2 * shared / (len(given) + len(right)) if shared else 0.0
