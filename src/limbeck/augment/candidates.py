@@ -16,12 +16,12 @@ from limbeck.augment.copies import Slot
 from limbeck.augment.masked import Hidden, Vocabulary, best_words
 from limbeck.augment.spec import AugmentSpec
 from limbeck.augment.vectors import Vectors
-from limbeck.augment.words import words_of
+from limbeck.augment.words import Word, words_of
 
 # Texts tokenised at once.
 _CHUNK = 1000
 Watch = Callable[[str, int], Callable[[int], None]]
-# In place of a number: the word was not hidden.
+# In place of a number: the model cannot be asked about the word.
 _NONE = -1
 
 
@@ -36,8 +36,9 @@ class Candidates:
 
     Attributes:
         which: which words may change.
-        numbers: by text the number of each of these words among those that were hidden, or −1.
-        best: token ids (hidden words, candidates), the best first.
+        numbers: by text the number of each of these words among those that are one token, or −1.
+        best: token ids (words of one token, candidates), the best first; none where the model is
+            asked only while a copy is edited.
         names: the words of the token ids.
         nearest: by word in lower case the words of the nearest vectors.
     """
@@ -50,15 +51,26 @@ class Candidates:
 
     def __getitem__(self, text: str) -> list[Slot]:
         """The words of a text that may change, from left to right, with their candidates."""
-        words = words_of(text, self.which)
         return [
             Slot(word.start, word.end, self._choices(word.text, number))
-            for word, number in zip(words, self.numbers[text], strict=True)
+            for word, number in zip(self.words(text), self.numbers[text], strict=True)
         ]
+
+    def words(self, text: str) -> list[Word]:
+        """The words of a text that may change, from left to right."""
+        return words_of(text, self.which)
+
+    def is_one_token(self, text: str, number: int) -> bool:
+        """Whether the model can be asked about a text's word; else there are nearest words."""
+        return self.numbers[text][number] != _NONE
+
+    def nearest_to(self, word: str) -> list[str]:
+        """The words of the nearest vectors; none where the word has no vector."""
+        return self.nearest.get(word.lower(), [])
 
     def _choices(self, word: str, number: int) -> list[str]:
         if number == _NONE:
-            return self.nearest.get(word.lower(), [])
+            return self.nearest_to(word)
         return [self.names[token] for token in self.best[number].tolist()]
 
 
@@ -72,21 +84,23 @@ def find_candidates(
     precision: str,
     watch: Watch = unwatched,
 ) -> Candidates:
-    """Ask for every word of every text once.
+    """Ask for every word of every text once, unless the model is to read edited texts.
 
     A word that is one token gets the words that the masked language model would put there. The
     others, also those behind the `longest` tokens that the model reads, get the words with the
-    nearest vectors, or none.
+    nearest vectors, or none. With `spec.context` "edited" the model is not asked here.
 
     Args:
         watch: called with what is counted and the total, gives what is told of progress.
     """
     vocabulary = Vocabulary(tokenizer)
     hidden, numbers = _hidden(list(dict.fromkeys(texts)), spec, vocabulary, longest)
-    advance = watch("words hidden", len(hidden))
-    best = best_words(
-        model, vocabulary, hidden, spec.candidates, precision=precision, advance=advance
-    )
+    best = np.empty((0, 0), dtype=np.int32)
+    if spec.context == "original":
+        advance = watch("words hidden", len(hidden))
+        best = best_words(
+            model, vocabulary, hidden, spec.candidates, precision=precision, advance=advance
+        )
     words, others = set(), set()
     for text, own in numbers.items():
         for word, number in zip(words_of(text, spec.words), own, strict=True):

@@ -37,20 +37,27 @@ def copies_of(
         slots: for each of them the words that may change, from left to right.
         row: the row's number.
     """
-    words = sum(len(own) for own in slots)
-    # Filled copy by copy, so that the numbers of the first copies do not depend on how many follow.
-    draws = np.random.default_rng([seed, row]).random((copies, words, 2))
-    known = {tuple(texts)}
-    found = []
-    for draw in draws:
+    made = []
+    for draw in draws_of(row, copies, sum(len(own) for own in slots), seed):
         copy, first = [], 0
         for text, own in zip(texts, slots, strict=True):
             copy.append(_replaced(text, own, draw[first : first + len(own)], probability))
             first += len(own)
-        if tuple(copy) not in known:
-            known.add(tuple(copy))
-            found.append(tuple(copy))
-    return found
+        made.append(tuple(copy))
+    return distinct(tuple(texts), made)
+
+
+def draws_of(row: int, copies: int, words: int, seed: int) -> np.ndarray:
+    """(copies, words, 2) numbers in [0, 1): is the word replaced, and by which candidate.
+
+    Filled copy by copy, so that the numbers of the first copies do not depend on how many follow.
+    """
+    return np.random.default_rng([seed, row]).random((copies, words, 2))
+
+
+def distinct(row: tuple[str, ...], copies: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The copies that differ from the row and from those before them, in their order."""
+    return [copy for copy in dict.fromkeys(copies) if copy != row]
 
 
 def _replaced(text: str, slots: Sequence[Slot], draw: np.ndarray, probability: float) -> str:

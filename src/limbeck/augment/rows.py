@@ -22,8 +22,9 @@ from datasets.arrow_writer import ArrowWriter
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.augment.candidates import Watch, find_candidates, unwatched
+from limbeck.augment.candidates import Candidates, Watch, find_candidates, unwatched
 from limbeck.augment.copies import copies_of
+from limbeck.augment.progressive import Editor
 from limbeck.augment.spec import AugmentSpec
 from limbeck.cache import Entry, add_model, library_versions
 from limbeck.cache.store import TABLE, describe
@@ -33,6 +34,8 @@ _FORMAT = 1
 _ROW, _INDEX = "row", "index"
 # Rows whose copies are written at once.
 _CHUNK = 1000
+# Rows whose copies are edited side by side: their words of one place are asked about at once.
+_EDITED = 200
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def build_copies(
     """
     began = time.perf_counter()
     texts = [rows[column][:] for column in columns]
-    slots = find_candidates(
+    candidates = find_candidates(
         (text for column in texts for text in column),
         augmenter.spec,
         augmenter.model,
@@ -96,21 +99,40 @@ def build_copies(
     advance = watch("rows copied", len(rows))
 
     def copied() -> Iterator[tuple[int, tuple[str, ...]]]:
-        spec = augmenter.spec
-        for place, (number, *own) in enumerate(zip(rows[_INDEX][:], *texts, strict=True)):
-            for copy in copies_of(
-                own,
-                [slots[text] for text in own],
-                row=number,
-                copies=spec.copies,
-                probability=spec.probability,
-                seed=spec.seed,
-            ):
-                yield place, copy
+        numbered = ((number, own) for number, *own in zip(rows[_INDEX][:], *texts, strict=True))
+        for place, copies in enumerate(_copies(numbered, augmenter, candidates)):
+            yield from ((place, copy) for copy in copies)
             advance(1)
 
     count = _write(folder / TABLE, columns, copied())
     describe(folder, about | {"rows": count, "seconds": time.perf_counter() - began})
+
+
+def _copies(
+    rows: Iterator[tuple[int, list[str]]], augmenter: Augmenter, candidates: Candidates
+) -> Iterator[list[tuple[str, ...]]]:
+    """The copies of each of the rows: their numbers and text columns."""
+    spec = augmenter.spec
+    if spec.context == "edited":
+        editor = Editor(
+            spec,
+            augmenter.model,
+            augmenter.tokenizer,
+            longest=augmenter.longest,
+            precision=augmenter.precision,
+        )
+        while chunk := list(islice(rows, _EDITED)):
+            yield from editor.copies(chunk, candidates)
+        return
+    for number, texts in rows:
+        yield copies_of(
+            texts,
+            [candidates[text] for text in texts],
+            row=number,
+            copies=spec.copies,
+            probability=spec.probability,
+            seed=spec.seed,
+        )
 
 
 def _write(

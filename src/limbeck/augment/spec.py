@@ -24,6 +24,11 @@ class AugmentSpec(BaseModel):
     words: Literal["content", "all"] = Field(
         "content", description="which words may change: all, or all but English function words"
     )
+    context: Literal["original", "edited"] = Field(
+        "original",
+        description="what the model reads around a word: the row's own text, each word asked about "
+        "once for all copies, or the copy as edited so far (the paper's Algorithm 1)",
+    )
     embeddings: str | None = Field(
         None,
         description="text file of word vectors (GloVe's format) for words of several pieces; left "
