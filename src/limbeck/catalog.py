@@ -12,9 +12,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import yaml
-
 from limbeck.errors import LimbeckError, unknown
+from limbeck.plain import read_yaml
 
 FAMILIES = {
     "baseline": "Baselines",
@@ -54,7 +53,7 @@ def _entries() -> Iterator[Entry]:
     for file in resources.files("limbeck.recipes").iterdir():
         if file.name.endswith(".yaml"):
             text = file.read_text(encoding="utf-8")
-            raw = yaml.safe_load(text)
+            raw = read_yaml(text, file.name)
             yield Entry(**{key: raw[key] for key in HEADER}, text=text)
 
 
@@ -77,4 +76,4 @@ def find(method: str) -> Entry:
 
 def read(method: str) -> dict[str, Any]:
     """The shipped recipe of that name as a dictionary."""
-    return yaml.safe_load(find(method).text)
+    return read_yaml(find(method).text, f"recipe {method}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -21,16 +21,15 @@ from limbeck.errors import LimbeckError
 from limbeck.functional import mix
 from limbeck.moment import Moment
 from limbeck.schedules import Number
+from limbeck.settings import Settings
 
 # The step's generator is also asked by others.
 _STREAM = 1
 _ENTRY = Seen("hidden", 0)
 
 
-class MixupSpec(BaseModel):
+class MixupSpec(Settings):
     """What is mixed with what."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     alpha: Number = Field(1.0, gt=0, description="shares are drawn from Beta(alpha, alpha)")
     partner: Literal["permutation", "reversed"] = Field(

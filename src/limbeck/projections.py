@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 
+from limbeck.settings import Settings, Width
 
-class ProjectSpec(BaseModel):
+
+class ProjectSpec(Settings):
     """What a recipe may say about the maps between a representation and its comparison."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    to: int | Literal["student", "teacher"] = Field(
+    to: Width | Literal["student", "teacher"] = Field(
         description="width after the map: a number, or the student's or the teacher's own width"
     )
     sides: Literal["both", "student", "teacher"] = Field("both", description="which side is mapped")

@@ -5,34 +5,36 @@ On the way of a training step: after `objectives`, before the engine weighs and 
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from limbeck.moment import Moment
+from limbeck.settings import Settings
+
+_FRACTION = re.compile(r"[-+]?[0-9]{1,15}/0*[1-9][0-9]{0,15}")
+# YAML 1.1 reads 1e-4 as a word, because it has no dot; recipes in Python may have it as text.
+_DECIMAL = re.compile(r"[-+]?([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][-+]?[0-9]{1,3})?")
 
 
 def _number(value: object) -> object:
     """`1/3` in a recipe means the fraction, not its rounded decimal."""
-    if isinstance(value, str):
-        try:
-            return float(Fraction(value.replace(" ", "")))
-        except (ValueError, ZeroDivisionError):
-            return value
-    return value
+    text = value.replace(" ", "") if isinstance(value, str) else ""
+    if _FRACTION.fullmatch(text):
+        return float(Fraction(text))
+    return float(text) if _DECIMAL.fullmatch(text) else value
 
 
 Number = Annotated[float, BeforeValidator(_number)]
 
 
-class Ramp(BaseModel):
+class Ramp(Settings):
     """A weight moving linearly from `start` to `end` over the run's first `over`, then staying."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    start: Number = Field(0.0, description="weight at the first step")
-    end: Number = Field(description="weight after the ramp")
+    start: Number = Field(0.0, ge=0, description="weight at the first step")
+    end: Number = Field(ge=0, description="weight after the ramp")
     over: Number = Field(gt=0, le=1, description="share of all optimisation steps the ramp takes")
     by: Literal["step", "epoch"] = Field(
         "step", description="move every step, or at the start of an epoch"
@@ -46,7 +48,7 @@ class Ramp(BaseModel):
         return self.start + (self.end - self.start) * min(1.0, progress / self.over)
 
 
-Weight = Number | Ramp
+Weight = Annotated[Number, Field(ge=0)] | Ramp
 
 
 def weight_at(weight: float | Ramp, moment: Moment) -> float:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from limbeck.schedules import Number
+from limbeck.settings import Count, Seed, Settings
 
 
-class AugmentSpec(BaseModel):
+class AugmentSpec(Settings):
     """How the training rows are multiplied."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str = Field(
         description="masked language model that proposes words: a run folder, a checkpoint's "
         "folder or a Hub name"
     )
-    copies: int = Field(20, gt=0, description="copies drawn of each training row, beside the row")
+    copies: Count = Field(20, description="copies drawn of each training row, beside the row")
     probability: Number = Field(0.4, gt=0, le=1, description="chance of each word to be replaced")
-    candidates: int = Field(15, gt=0, description="words to draw a replacement from")
+    candidates: Count = Field(15, description="words to draw a replacement from")
     words: Literal["content", "all"] = Field(
         "content", description="which words may change: all, or all but English function words"
     )
@@ -34,4 +33,4 @@ class AugmentSpec(BaseModel):
         description="text file of word vectors (GloVe's format) for words of several pieces; left "
         "out, the model's own vectors of the words of the training rows",
     )
-    seed: int = Field(0, ge=0, description="seed of the draws")
+    seed: Seed = Field(0, description="seed of the draws")

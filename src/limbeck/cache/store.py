@@ -19,6 +19,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from limbeck.errors import LimbeckError
+from limbeck.plain import read_json
 
 FOLDER_VARIABLE = "LIMBECK_CACHE"
 TABLE = "answers.arrow"
@@ -124,12 +125,13 @@ class Store:
 
     def _read(self, path: Path) -> Entry | None:
         try:
-            about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
+            about = read_json((path / ABOUT).read_bytes(), str(path / ABOUT))
             size = (path / TABLE).stat().st_size
             used = (path / ABOUT).stat().st_mtime
-        except (OSError, ValueError):
+        except (OSError, LimbeckError):
             return None
-        return Entry(path, about, size, used) if about.get("bytes") == size else None
+        whole = isinstance(about, dict) and about.get("bytes") == size
+        return Entry(path, about, size, used) if whole else None
 
 
 def describe(path: Path, about: dict[str, Any]) -> None:

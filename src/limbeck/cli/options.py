@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import yaml
 from typer.core import TyperCommand
 
 from limbeck.errors import LimbeckError, Problem
+from limbeck.plain import read_yaml
 
 # A flag's parameter name and the recipe setting it stands for.
 SETTINGS = {
@@ -47,8 +47,6 @@ SETTINGS = {
 TAKES_SETTINGS = frozenset({"--grid"})
 
 _SETTING = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
-# YAML 1.1 reads 1e-4 as a word, because it has no dot.
-_SCIENTIFIC = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 
 
 class ManyValues(TyperCommand):
@@ -120,14 +118,10 @@ def parse_settings(arguments: Sequence[str]) -> dict[str, Any]:
             continue
         key, text = match.groups()
         try:
-            value = parse_value(text)
-        except yaml.YAMLError:
-            problems.append(
-                Problem(
-                    f"the value of {argument!r} cannot be read",
-                    f"write a YAML value, in quotes if it holds special signs: {key}='\"…\"'",
-                )
-            )
+            value = parse_value(text, f"{argument!r:.80}")
+        except LimbeckError as error:
+            fix = f"write a YAML value, in quotes if it holds special signs: {key}='\"…\"'"
+            problems += [Problem(problem.message, fix) for problem in error.problems]
             continue
         if key in settings and settings[key] != value:
             problems.append(_clash(f"{key}={settings[key]}", f"{key}={text}"))
@@ -137,15 +131,11 @@ def parse_settings(arguments: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def parse_value(text: str) -> Any:
-    """One value in YAML; `1e-4` is a number here, although YAML 1.1 takes it for a word."""
-    return _number(yaml.safe_load(text))
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, str) and _SCIENTIFIC.fullmatch(value):
-        return float(value)
-    return value
+def parse_value(text: str, setting: str = "a setting") -> Any:
+    """The value of a setting, in YAML. Raises LimbeckError where there is none."""
+    if not text.strip():
+        raise LimbeckError(f"{setting} has no value", "write null for the default")
+    return read_yaml(text, f"the value of {setting}")
 
 
 def parse_axes(arguments: Sequence[str]) -> dict[str, list[Any]]:
@@ -161,16 +151,10 @@ def parse_axes(arguments: Sequence[str]) -> dict[str, list[Any]]:
         if key in axes:
             problems.append(Problem(f"grid: {key} is given twice", f"write {key}=FIRST,SECOND"))
         try:
-            values = yaml.safe_load(f"[{text}]")
-        except yaml.YAMLError:
-            problems.append(
-                Problem(
-                    f"grid: the values of {argument!r} cannot be read",
-                    f"separate YAML values by commas, as in {key}=1,2",
-                )
-            )
-            continue
-        axes[key] = [_number(value) for value in values]
+            axes[key] = read_yaml(f"[{text}]", f"grid: the values of {argument!r:.80}")
+        except LimbeckError as error:
+            fix = f"separate YAML values by commas, as in {key}=1,2"
+            problems += [Problem(problem.message, fix) for problem in error.problems]
     if problems:
         raise LimbeckError(problems)
     return axes

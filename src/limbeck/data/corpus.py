@@ -13,12 +13,13 @@ from random import Random
 from typing import NamedTuple
 
 from datasets import Dataset, Features, Value
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.data.corpus_sources import Document, file_documents, hub_documents, pocket_documents
 from limbeck.data.tasks import Task
 from limbeck.errors import LimbeckError
+from limbeck.settings import Count, Seed, Settings
 
 CORPUS = Task("corpus", "Corpus", ("sentence1", "sentence2"), (), (), "")
 """What the rows are: pairs of text without labels, which nothing is scored on."""
@@ -29,10 +30,8 @@ _ROWS_OF_A_STREAMED_DOCUMENT = 4
 _CHUNK = 512
 
 
-class CorpusSpec(BaseModel):
+class CorpusSpec(Settings):
     """Which sentence pairs to draw, and from where."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     source: str = Field(
         "hub",
@@ -40,14 +39,14 @@ class CorpusSpec(BaseModel):
         "hub (English Wikipedia), hub:DATASET[/CONFIG], hub:DIR (a copy of such a repository), or "
         "pocket (generated)",
     )
-    size: int = Field(gt=0, description="number of rows")
-    min_tokens: int | None = Field(
-        None, gt=0, description="shortest row, in tokens, special ones included"
+    size: Count = Field(description="number of rows")
+    min_tokens: Count | None = Field(
+        None, description="shortest row, in tokens, special ones included"
     )
-    max_tokens: int | None = Field(
-        None, gt=0, description="longest row; max_length if left out; longer ones are not drawn"
+    max_tokens: Count | None = Field(
+        None, description="longest row; max_length if left out; longer ones are not drawn"
     )
-    seed: int = Field(0, ge=0, description="seed of the draw")
+    seed: Seed = Field(0, description="seed of the draw")
 
     @model_validator(mode="after")
     def _a_range(self) -> CorpusSpec:

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
+    BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
+
+from limbeck.settings import LayerNumber, Settings
+
+
+def _numbered(layers: Any) -> Any:
+    """Layer numbers as numbers: JSON, and so a run's record, has text alone for keys."""
+    if not isinstance(layers, dict):
+        return layers
+    numbers = {
+        int(key) if isinstance(key, str) and re.fullmatch(r"0|[1-9][0-9]{0,4}", key) else key: value
+        for key, value in layers.items()
+    }
+    if len(numbers) < len(layers):
+        raise ValueError("a student layer stands twice")
+    return numbers
+
 
 # What a kind does not read; given anyway it is refused, and left out when a recipe is written.
 _IDLE: dict[str, tuple[str, ...]] = {
@@ -25,10 +41,8 @@ _IDLE: dict[str, tuple[str, ...]] = {
 _OWN = {"read": "attention", "weigh": "attention", "layer_weights": "transport"}
 
 
-class MappingSpec(BaseModel):
+class MappingSpec(Settings):
     """Which teacher layers each student layer learns from."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal[
         "explicit",
@@ -42,15 +56,15 @@ class MappingSpec(BaseModel):
         "attention",
         "transport",
     ] = Field(description="how teacher layers are given to student layers")
-    student_layers: str | int | list[int] = Field(
+    student_layers: str | LayerNumber | list[LayerNumber] = Field(
         "1..M-1", description="student layers that learn; M is the student's depth"
     )
-    teacher_layers: str | int | list[int] = Field(
+    teacher_layers: str | LayerNumber | list[LayerNumber] = Field(
         "1..L", description="teacher layers on offer; L is the teacher's depth"
     )
-    layers: dict[int, int | list[int]] | None = Field(
-        None, description="explicit only: student layer: teacher layer, or list of them"
-    )
+    layers: Annotated[
+        dict[LayerNumber, LayerNumber | list[LayerNumber]] | None, BeforeValidator(_numbered)
+    ] = Field(None, description="explicit only: student layer: teacher layer, or list of them")
     within: Literal["all", "buckets"] = Field(
         "all", description="attention only: attend to all teacher layers, or to one bucket each"
     )

@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 import torch
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
@@ -23,13 +21,12 @@ from torch import Tensor, nn
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.moment import Moment
 from limbeck.schedules import Number
+from limbeck.settings import Settings
 from limbeck.transfer import ReadOnce
 
 
-class CurriculumSpec(BaseModel):
+class CurriculumSpec(Settings):
     """When each student layer learns."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     terms: list[str] = Field(description="terms that go through their layers, bottom-up")
     order: Literal["progressive", "stacked"] = Field(

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
@@ -16,13 +15,12 @@ from pydantic import (
 from limbeck.mapping import MappingSpec
 from limbeck.projections import ProjectSpec
 from limbeck.schedules import Number, Weight
+from limbeck.settings import Count, LayerNumber, Settings, Width
 
 Pooling = Literal["cls", "mean", "last"]
 
 
-class _Term(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Term(Settings):
     weight: Weight = Field(1.0, description="weight in the sum: a number, a fraction, or a ramp")
 
 
@@ -181,7 +179,7 @@ class RelationSpec(MappedSpec):
 
     compare: Literal["relation_kl"]
     of: Literal["query", "key", "value"] = Field(description="whose dot products with itself")
-    heads: Annotated[int, Field(gt=0)] | Literal["student", "teacher"] = Field(
+    heads: Width | Literal["student", "teacher"] = Field(
         "student",
         description="relation heads that all heads' features are split into: a number, or the "
         "student's or the teacher's own count; it has to divide both widths",
@@ -192,7 +190,7 @@ class WordRelationSpec(MappedSpec):
     """Relations among an example's tokens, or among a token's layers (contextual KD)."""
 
     compare: Literal["word_relation_kl", "word_relation_mse"]
-    window: int = Field(21, gt=2, description="word_relation_mse: tokens around a centre")
+    window: int = Field(21, gt=2, le=10**6, description="word_relation_mse: tokens around a centre")
 
     @model_validator(mode="after")
     def _makes_sense(self) -> WordRelationSpec:
@@ -232,7 +230,7 @@ class ContrastSpec(MappedSpec):
     pool: Pooling = Field("mean", description="sentence vector of a layer")
     project: ProjectSpec = Field(description="learned maps of both sides to one width")
     temperature: Number = Field(0.07, gt=0, description="divides the cosines")
-    negatives: int = Field(100, gt=0, description="sentences of another label, from the memory")
+    negatives: Count = Field(100, description="sentences of another label, from the memory")
     momentum: float = Field(0.5, ge=0, lt=1, description="share of its old vector a memory keeps")
 
     @model_validator(mode="after")
@@ -250,7 +248,9 @@ class ConsistencySpec(_Term):
     """MixUp only: the student on mixed input against the mixture of its clean outputs (CR-ILD)."""
 
     compare: Literal["attention_consistency", "hidden_consistency"]
-    layers: str | int | list[int] = Field("M", description="student layers; M is its depth")
+    layers: str | LayerNumber | list[LayerNumber] = Field(
+        "M", description="student layers; M is its depth"
+    )
     stack: Literal["main", "encoder", "decoder"] = Field("main", description="whose layers")
     detach_target: bool = Field(False, description="no gradient through the target")
     target: Literal["mixed", "clean"] = Field(

@@ -6,7 +6,6 @@ is measured once, on a sample of dev.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from limbeck.capture import Request
 from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem
 from limbeck.kinds import Processor, as_array, join
+from limbeck.plain import read_json
 from limbeck.teachers import Teacher
 
 _SAMPLE = 512
@@ -106,8 +106,8 @@ def teacher_record(path: str | Path | None, task: Task) -> tuple[Mapping, Path] 
 
 def _read_record(path: Path) -> Mapping | None:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        record = read_json(path.read_bytes(), str(path), constant=lambda _: None)
+    except (OSError, LimbeckError):
         return None
     # Another program's record.json, or a folder's parent that holds something else.
     return record if isinstance(record, dict) and "schema" in record else None

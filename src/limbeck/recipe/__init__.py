@@ -9,10 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from limbeck.catalog import available, find
 from limbeck.data import TASKS, Conditions
+from limbeck.plain import write_yaml
 from limbeck.recipe.departures import departures
 from limbeck.recipe.fields import FirstStage, ImageSpec, StudentSpec
 from limbeck.recipe.load import check, read_raw
@@ -76,4 +75,4 @@ class Recipe(OptimisationKeys):
 
     def to_yaml(self) -> str:
         """The whole recipe as YAML, every default written out; read back it is the same recipe."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        return write_yaml(self.model_dump(mode="json"))

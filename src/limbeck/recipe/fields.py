@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from limbeck.augment import AugmentSpec
 from limbeck.data import CorpusSpec
@@ -16,13 +16,12 @@ from limbeck.execution import Attention, Precision
 from limbeck.mixup import MixupSpec
 from limbeck.objectives import CurriculumSpec, TermSpec
 from limbeck.schedules import Number
+from limbeck.settings import Count, Passes, Seed, Settings
 from limbeck.teams import TeamSpec
 
 
-class StudentSpec(BaseModel):
+class StudentSpec(Settings):
     """Where the student comes from."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     init: str = Field(
         "teacher",
@@ -36,7 +35,7 @@ class StudentSpec(BaseModel):
         description="a folder or Hub name; by default the one of `init`'s weights, and for a shape "
         "with random weights the data's own (pocket) or BERT's",
     )
-    layers: int | list[int] | dict[str, int | list[int]] | None = Field(
+    layers: Count | list[Count] | dict[str, Count | list[Count]] | None = Field(
         None,
         description="how many layers to keep, or which ones, counted from 1; of an encoder-decoder "
         "the same of both, or {encoder: 3, decoder: 1}",
@@ -54,19 +53,19 @@ class StudentSpec(BaseModel):
         return self.init in ("teacher", "fresh")
 
 
-class ImageSpec(BaseModel):
+class ImageSpec(Settings):
     """How pictures are read, in training and everywhere else."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     size: int | None = Field(
         None,
         gt=3,
+        le=10**4,
         description="height and width in pixels; the checkpoint's, or the task's, if left out",
     )
     crop: int | None = Field(
         None,
         ge=0,
+        le=10**4,
         description="training: cut a random window out of the image with a black border of so many "
         "pixels; an eighth of its height if left out; 0: none",
     )
@@ -80,23 +79,21 @@ class ImageSpec(BaseModel):
 LrSchedule = Literal["linear", "cosine", "constant_with_warmup", "step"]
 
 
-class FirstStage(BaseModel):
+class FirstStage(Settings):
     """A stage that trains before the recipe's own; what it leaves out is as at the top level."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     objectives: dict[str, TermSpec] = Field(
         default_factory=dict, description="the terms of this stage's loss, by name"
     )
     curriculum: CurriculumSpec | None = Field(None, description="when each layer learns")
     mixup: MixupSpec | None = Field(None, description="mix the inputs of both models")
-    epochs: float | None = Field(None, gt=0, description="passes over this stage's rows")
-    max_steps: int | None = Field(
-        None, gt=0, description="optimisation steps at most; overrides epochs"
+    epochs: Passes | None = Field(None, description="passes over this stage's rows")
+    max_steps: Count | None = Field(
+        None, description="optimisation steps at most; overrides epochs"
     )
-    lr: Number | None = Field(None, gt=0, description="peak learning rate")
-    batch_size: int | None = Field(None, gt=0, description="examples in a forward pass")
-    accumulation: int | None = Field(None, gt=0, description="forward passes of one step")
+    lr: Number | None = Field(None, gt=0, le=1e38, description="peak learning rate")
+    batch_size: Count | None = Field(None, description="examples in a forward pass")
+    accumulation: Count | None = Field(None, description="forward passes of one step")
     lr_schedule: LrSchedule | None = Field(None, description="course of the learning rate")
     warmup: float | None = Field(None, ge=0, lt=1, description="share of steps with a rising rate")
     weight_decay: float | None = Field(None, ge=0, description="decay of the weights")
@@ -107,9 +104,8 @@ class FirstStage(BaseModel):
     data: str | None = Field(None, description="source of the supplementary task's rows")
     text_columns: list[str] | None = Field(None, description="text columns of `data`")
     label_column: str | None = Field(None, description="label column of `data`")
-    train_rows: int | None = Field(
+    train_rows: Count | None = Field(
         None,
-        gt=0,
         description="rows of this stage; a supplementary task's are all, if left out",
     )
     corpus: CorpusSpec | None = Field(
@@ -118,10 +114,8 @@ class FirstStage(BaseModel):
     teacher: str | None = Field(None, description="another teacher for this stage")
 
 
-class RecipeFields(BaseModel):
+class RecipeFields(Settings):
     """All top-level keys of a recipe."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     method: str = Field(description="name of the method; a shipped one is inherited from")
     family: str = Field("own", description="family it is listed under")
@@ -161,21 +155,21 @@ class RecipeFields(BaseModel):
         "tokens (a tag for each word), spans (part of a context), masked (hidden words), text "
         "(classes as generated words), image (a class for a picture)",
     )
-    max_length: int = Field(128, gt=2, description="longest input, in tokens")
+    max_length: int = Field(128, gt=2, le=10**6, description="longest input, in tokens")
     images: ImageSpec | None = Field(
         None, description="size of images, and how training crops and mirrors them"
     )
-    train_rows: int | None = Field(
-        None, gt=0, description="use N training rows, drawn with train_rows_seed"
+    train_rows: Count | None = Field(
+        None, description="use N training rows, drawn with train_rows_seed"
     )
-    train_rows_seed: int = Field(0, ge=0, description="seed that draws train_rows")
+    train_rows_seed: Seed = Field(0, description="seed that draws train_rows")
     stratified: bool = Field(
         False, description="draw train_rows with the classes in proportion, exactly"
     )
     label_noise: float = Field(
         0.0, ge=0, lt=1, description="share of training rows that get another class, drawn"
     )
-    label_noise_seed: int = Field(0, ge=0, description="seed that draws the noise")
+    label_noise_seed: Seed = Field(0, description="seed that draws the noise")
     augment: AugmentSpec | None = Field(
         None, description="add copies of the training rows with other words (TinyBERT)"
     )
@@ -203,15 +197,15 @@ class RecipeFields(BaseModel):
         False, description="train the first stage's terms together with the others, in one stage"
     )
 
-    epochs: float = Field(3.0, gt=0, description="passes over the training rows")
-    max_steps: int | None = Field(
-        None, gt=0, description="optimisation steps at most; overrides epochs"
+    epochs: Passes = Field(3.0, description="passes over the training rows")
+    max_steps: Count | None = Field(
+        None, description="optimisation steps at most; overrides epochs"
     )
     optimizer: Literal["adamw", "sgd"] = Field("adamw", description="what makes a step")
-    lr: Number = Field(5e-5, gt=0, description="peak learning rate")
-    batch_size: int = Field(32, gt=0, description="examples in a forward pass")
-    accumulation: int = Field(
-        1, gt=0, description="forward passes whose gradients make one optimisation step"
+    lr: Number = Field(5e-5, gt=0, le=1e38, description="peak learning rate")
+    batch_size: Count = Field(32, description="examples in a forward pass")
+    accumulation: Count = Field(
+        1, description="forward passes whose gradients make one optimisation step"
     )
     weight_decay: float = Field(
         0.0,
@@ -270,18 +264,18 @@ class RecipeFields(BaseModel):
         description="batch examples of similar length; if left out, in every stage that does not "
         "mix its inputs",
     )
-    seed: int = Field(42, ge=0, description="seed of initialisation, order, dropout and draws")
-    patience: int | None = Field(
-        None, gt=0, description="stop after this many epochs without a better dev score"
+    seed: Seed = Field(42, description="seed of initialisation, order, dropout and draws")
+    patience: Count | None = Field(
+        None, description="stop after this many epochs without a better dev score"
     )
     select_by: str = Field(
         "primary", description="dev score that picks the best epoch: primary, or a metric's name"
     )
-    checkpoint_steps: int | None = Field(
-        None, gt=0, description="also checkpoint every N steps; always at the end of an epoch"
+    checkpoint_steps: Count | None = Field(
+        None, description="also checkpoint every N steps; always at the end of an epoch"
     )
-    log_steps: int = Field(10, gt=0, description="steps between two logged values of the terms")
+    log_steps: Count = Field(10, description="steps between two logged values of the terms")
     tensorboard: bool = Field(
         False, description="log every term for TensorBoard in OUT/tensorboard"
     )
-    workers: int = Field(0, ge=0, description="processes that load batches")
+    workers: int = Field(0, ge=0, le=256, description="processes that load batches")

@@ -10,7 +10,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from limbeck import catalog
@@ -23,6 +22,7 @@ from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.mapping import MappingSpec
 from limbeck.mixup import MixupSpec
 from limbeck.objectives import SPECS, CurriculumSpec, LayerSpec
+from limbeck.plain import check_plain, read_text, read_yaml
 from limbeck.projections import ProjectSpec
 from limbeck.recipe.fields import FirstStage, ImageSpec, RecipeFields, StudentSpec
 from limbeck.recipe.optimisation import optimisation_problems
@@ -47,7 +47,8 @@ def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, A
         LimbeckError: no such file or method, or the file is not a YAML mapping.
     """
     own = _read_file(path_or_name)
-    given = deepcopy(overrides)  # dotted keys are written into them
+    given = {key: check_plain(value, key) for key, value in overrides.items()}
+    _refuse_hidden(given)
     base = _base(str(given.pop("method", None) or own.get("method", "")), own, given)
     raw = _laid_over(base, own, given)
     if _of_other_size(raw):
@@ -90,6 +91,19 @@ def _stated(raw: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 def _is_written_out(own: dict[str, Any]) -> bool:
     """Whether a file has every training key, as those in run folders do."""
     return all(key in own for key in ("settings", *_PAPER_SETTINGS, "max_length", "select_by"))
+
+
+def _refuse_hidden(given: dict[str, Any]) -> None:
+    """Settings that a later one replaces whole: `student.layers` before `student`."""
+    keys = list(given)
+    hidden = [
+        Problem(f"{key} has no effect: {parent} follows and replaces it", f"give {parent} first")
+        for place, key in enumerate(keys)
+        for parent in keys[place + 1 :]
+        if key.startswith(f"{parent}.")
+    ]
+    if hidden:
+        raise LimbeckError(hidden)
 
 
 def _drop_removed_terms(stage: Any) -> None:
@@ -151,7 +165,8 @@ def _of_other_size(raw: dict[str, Any]) -> bool:
 
 def _named_net(raw: dict[str, Any]) -> bool:
     student = raw.get("student")
-    return isinstance(student, dict) and student.get("init") in SHAPES
+    init = student.get("init") if isinstance(student, dict) else None
+    return isinstance(init, str) and init in SHAPES
 
 
 def _without_papers_rates(base: dict[str, Any]) -> dict[str, Any]:
@@ -170,7 +185,7 @@ _PAPER_SETTINGS = ("epochs", "lr", "batch_size")
 
 def pocket_settings(task: Any, *, from_scratch: bool, kind: Any = None) -> dict[str, Any]:
     """Settings known to work for a pocket task's teacher, or students; empty for other tasks."""
-    if task not in RECOMMENDED:
+    if not isinstance(task, str) or task not in RECOMMENDED:
         return {}
     recommended = RECOMMENDED[task].teacher if from_scratch else RECOMMENDED[task].student
     if kind == "text":
@@ -184,10 +199,7 @@ def _read_file(path_or_name: str | Path) -> dict[str, Any]:
         return {"method": catalog.find(str(path_or_name)).method}
     if not path.is_file():
         raise LimbeckError(f"recipe: no file {path}", "give an existing YAML file or use --method")
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise LimbeckError(f"recipe: {path} is not YAML: {error}", "mend the file") from None
+    raw = read_yaml(read_text(path), f"recipe {path}")
     if not isinstance(raw, dict):
         raise LimbeckError(f"recipe: {path} holds no keys", "write key: value lines")
     return raw
@@ -287,7 +299,7 @@ def _path(place: list[str]) -> str:
     return ".".join(name + [part for part in inside if not _BRANCH.fullmatch(part)])
 
 
-_BRANCH = re.compile(r"int|str|float|Ramp|.*\[.*\]")
+_BRANCH = re.compile(r"(constrained-)?(int|str|float)|Ramp|.*\[.*\]")
 
 _INSIDE: dict[str, type[BaseModel]] = {
     "student": StudentSpec,

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from limbeck.errors import LimbeckError
+from limbeck.plain import read_json
 from limbeck.records.files import write_whole
 
 SCHEMA = 1
@@ -257,14 +258,8 @@ class Record(_Part):
             raise LimbeckError(
                 f"cannot read {source}: {error}", "check the file and its permissions"
             ) from None
-        try:
-            # Other writers' NaN and Infinity read as "no number", as our own null does.
-            content = json.loads(text, parse_constant=lambda _: None)
-        except json.JSONDecodeError as error:
-            raise LimbeckError(
-                f"{source} is not valid JSON (line {error.lineno}: {error.msg})",
-                "the file was cut or edited; run the command again or leave this run out",
-            ) from None
+        # Other writers' NaN and Infinity read as "no number", as our own null does.
+        content = read_json(text, str(source), constant=lambda _: None)
         record = _validated(cls, content, source)
         record._path = source
         return record

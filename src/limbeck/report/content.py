@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import yaml
 
+from limbeck.plain import write_yaml
 from limbeck.records import Record
 from limbeck.report import gather, plots
 from limbeck.report.sections import Section, legend_entry
@@ -219,7 +219,7 @@ class Content:
         shown: dict[str, dict[str, str]] = {}
         for run in self.records:
             recipe = {key: value for key, value in run.recipe.items() if key != "seed"}
-            text = yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True, width=88)
+            text = write_yaml(recipe, width=88)
             if recipe and text not in shown:
                 depth = f", {run.student.layers} layers" if run.student.layers else ""
                 name = f"{run.method}, {place_title(run, self.many_sources)}{depth}"

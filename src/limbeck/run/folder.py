@@ -10,11 +10,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from limbeck.data import TASKS
 from limbeck.engine.checkpoints import last_whole
 from limbeck.errors import LimbeckError
+from limbeck.plain import read_text, read_yaml
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import RECORD_NAME, Record, write_whole
 
@@ -153,8 +152,8 @@ class RunFolder:
 
     def _refuse_other(self, recipe: Recipe) -> None:
         try:
-            there = yaml.safe_load(self.recipe.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError):
+            there = read_yaml(read_text(self.recipe), str(self.recipe))
+        except LimbeckError:
             there = None
         wanted = recipe.model_dump(mode="json")
         # A key that an older version did not know has its default in what that version wrote.

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from limbeck.schedules import Number
+from limbeck.settings import Count, Settings
 
 Ranking = Literal["uniform", "teacher-rank", "student-rank"]
 RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
 
 
-class _Team(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class _Ranked(_Team):
+class _Ranked(Settings):
     student_runs: str | None = Field(
         None,
         description="student-rank: folder of the runs that distil a student from each teacher "
@@ -45,11 +42,11 @@ class DrawSpec(_Ranked):
         "student's, best-of (a run with each of these three, the best on dev), adaptive (learned "
         "in training), or one number a teacher",
     )
-    holdout: int | None = Field(
-        None, gt=0, description="adaptive: training rows held out to see progress on (128)"
+    holdout: Count | None = Field(
+        None, description="adaptive: training rows held out to see progress on (128)"
     )
-    block: int | None = Field(
-        None, gt=0, description="adaptive: optimisation steps that a drawn teacher stays (10)"
+    block: Count | None = Field(
+        None, description="adaptive: optimisation steps that a drawn teacher stays (10)"
     )
     explore: Number | None = Field(
         None, gt=0, le=1, description="adaptive: share of draws that are uniform (0.2)"
@@ -85,7 +82,7 @@ class TogetherSpec(_Ranked):
         return self
 
 
-class ChainSpec(_Team):
+class ChainSpec(Settings):
     """From the largest to the smallest, each distils the next one; the last one teaches (TAKD)."""
 
     use: Literal["chain"]

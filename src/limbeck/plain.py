@@ -1,0 +1,280 @@
+"""Plain values that a user wrote: YAML and JSON read without guessing, and checked before anyone uses them.
+
+Below everything else. YAML 1.1, which PyYAML follows, reads `1:30` as 90, `010` as 8, `yes` as true
+and `1e-4` as a word, and both it and JSON let a later key replace an earlier one of the same name.
+Here a number is a decimal number, true and false are the only truth values, and a key that stands
+twice, nesting without end, a number that no setting can hold and text that cannot be written down
+again are refused with the place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from limbeck.errors import LimbeckError
+
+LARGEST_WHOLE = 2**63 - 1
+"""Whole numbers beyond it, and their negatives, fit into no setting and no column."""
+DEEPEST = 32
+MOST_VALUES = 100_000
+LONGEST_YAML = 2**19
+"""Characters of a YAML file; PyYAML takes seconds for more."""
+
+_NULL = re.compile(r"~|null|Null|NULL|")
+_TRUTH = re.compile(r"true|True|TRUE|false|False|FALSE")
+_WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_DECIMAL = re.compile(
+    r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*|(?=[eE])))([eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+)
+# JSON's escapes make what no text file can hold; NUL ends a path for the operating system.
+_UNWRITABLE = re.compile("[\ud800-\udfff\x00]")
+
+
+def read_text(path: Path) -> str:
+    """A text file's content. Raises LimbeckError for what is no file of text in UTF-8."""
+    if not path.is_file():
+        raise LimbeckError(f"{path} is no file", "name a file")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise LimbeckError(f"{path} is not UTF-8: {error.reason}", "save it as UTF-8") from None
+
+
+def read_yaml(text: str, where: str) -> Any:
+    """The one YAML document in `text` as dictionaries, lists, text, numbers, truth values and None.
+
+    `where` names the text in messages. Anchors and `<<` work. Raises LimbeckError naming the line
+    for what is not YAML, and for what `check_plain` refuses.
+    """
+    if len(text) > LONGEST_YAML:
+        raise LimbeckError(
+            f"{where}: {len(text)} characters of YAML, more than {LONGEST_YAML}",
+            "check that the right file is named",
+        )
+    try:
+        value = yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise LimbeckError(f"{where} is not YAML: {_said(error)}", "mend it") from None
+    return check_plain(value, where)
+
+
+def write_yaml(value: Any, *, width: int | None = None) -> str:
+    """YAML that `read_yaml` and readers of YAML 1.1 read as the same value, keys in their order."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
+
+
+def read_json(
+    text: str | bytes, where: str, *, constant: Callable[[str], Any] | None = None
+) -> Any:
+    """The JSON value in `text`; `constant` stands in for NaN and infinity, which are refused else.
+
+    Raises LimbeckError naming the line for what is not JSON, and for what `check_plain` refuses.
+    """
+    try:
+        value = loads(text, constant=constant)
+    except ValueError as error:
+        raise LimbeckError(
+            f"{where} is not valid JSON ({json_reason(error)})",
+            "the file was cut or edited: write it again",
+        ) from None
+    return check_plain(value, where)
+
+
+def loads(text: str | bytes, *, constant: Callable[[str], Any] | None = None) -> Any:
+    """`json.loads` that raises ValueError also for a key that stands twice and for endless nesting."""
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=constant)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def json_reason(error: ValueError) -> str:
+    """What `loads` found wrong, and the line where it is known."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"line {error.lineno}: {error.msg}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8: {error.reason}"
+    return str(error).split(";")[0]
+
+
+def check_plain(value: Any, where: str) -> Any:
+    """The same value in plain types: NumPy's scalars as numbers, tuples as lists, paths as text.
+
+    Raises LimbeckError for numbers that are not finite or beyond 64 bits, for text that cannot be
+    written as UTF-8, for nesting deeper than `DEEPEST`, more than `MOST_VALUES` values (anchors
+    make many out of few), and for values of another type, each with its place: `recipe: a.b`.
+    """
+    return _Plain(where).of(value, ())
+
+
+def encodable(text: str) -> bool:
+    """Whether text can be written to a file and named to the operating system."""
+    return _UNWRITABLE.search(text) is None
+
+
+class _Plain:
+    """One walk over a value; counts as it goes."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.values = 0
+
+    def of(self, value: Any, place: tuple[str, ...]) -> Any:
+        self.values += 1
+        if self.values > MOST_VALUES:
+            raise LimbeckError(
+                f"{self.where}: more than {MOST_VALUES} values",
+                "check that the right file is named",
+            )
+        if len(place) > DEEPEST:
+            raise self._refused(place[:4], "nested too deep", f"at most {DEEPEST} levels")
+        if isinstance(value, Mapping):
+            return {
+                self._key(key, place): self.of(item, (*place, str(key)))
+                for key, item in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self.of(item, (*place, str(at))) for at, item in enumerate(value, start=1)]
+        if isinstance(value, Path):
+            value = str(value)
+        if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # NumPy's, or a tensor
+            value = value.item()
+        return self._scalar(value, place)
+
+    def _key(self, key: Any, place: tuple[str, ...]) -> Hashable:
+        if isinstance(key, float) or not isinstance(key, str | int | None):
+            raise self._refused(place, f"the key {key!r:.40} is no name", "write name: value")
+        return self._scalar(key, place)
+
+    def _scalar(self, value: Any, place: tuple[str, ...]) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            if not encodable(value):
+                raise self._refused(
+                    place,
+                    f"{value!r:.60} holds characters that cannot be written as UTF-8",
+                    "take them out",
+                )
+            return value
+        if isinstance(value, int):
+            if abs(value) > LARGEST_WHOLE:
+                raise self._refused(place, "a number beyond 64 bits", "write a smaller number")
+            return value
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise self._refused(place, f"{value} is no finite number", "write a number")
+            return value
+        raise self._refused(
+            place, f"a value of type {type(value).__name__}", "write text, a number, true or false"
+        )
+
+    def _refused(self, place: tuple[str, ...], what: str, fix: str) -> LimbeckError:
+        return LimbeckError(f"{self.where}: {'.'.join(place)}{': ' * bool(place)}{what}", fix)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in made if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} stands twice")
+    return made
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's numbers and truth values, no key twice, no nesting without end."""
+
+    yaml_implicit_resolvers: dict = {}  # noqa: RUF012
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """As PyYAML's, which recurses until Python gives up."""
+        self._depth += 1
+        if self._depth > DEEPEST + 1:
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(None, None, "nested too deep", mark)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        """As PyYAML's, where the last of several values for one key wins."""
+        seen = set()
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable):
+                if key in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key!r:.60} stands twice", key_node.start_mark
+                    )
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+    def flatten_mapping(self, node: Any) -> None:
+        """As PyYAML's, where a few lines that merge each other make any number of keys."""
+        super().flatten_mapping(node)
+        if len(node.value) > MOST_VALUES:
+            raise yaml.constructor.ConstructorError(
+                None, None, "more keys than can be meant", node.start_mark
+            )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that either reading of YAML would take for something else."""
+
+    yaml_implicit_resolvers: dict = {  # noqa: RUF012
+        first: list(pairs) for first, pairs in yaml.SafeDumper.yaml_implicit_resolvers.items()
+    }
+
+
+def _scalars(name: str, pattern: re.Pattern, firsts: list[str], make: Callable[[str], Any]) -> None:
+    """Read what matches as `name`, and refuse anything else that claims to be one."""
+    tag = f"tag:yaml.org,2002:{name}"
+    whole = re.compile(f"(?:{pattern.pattern})$")
+
+    def construct(loader: _Loader, node: Any) -> Any:
+        text = loader.construct_scalar(node)
+        wrong = f"{text!r:.60} is no {name}"
+        if whole.match(text) is not None:
+            try:
+                return make(text)
+            except ValueError:  # Python reads no more than some thousand digits
+                wrong = f"a number of {len(text)} digits"
+        raise yaml.constructor.ConstructorError(None, None, wrong, node.start_mark)
+
+    _Loader.add_constructor(tag, construct)
+    for kind in (_Loader, _Dumper):
+        kind.add_implicit_resolver(tag, whole, firsts)
+
+
+def _float(text: str) -> float:
+    return float(text.replace(".", "", 1) if text[-1] in "fFnN" else text)
+
+
+_scalars("null", _NULL, ["~", "n", "N", ""], lambda _: None)
+_scalars("bool", _TRUTH, list("tTfF"), lambda text: text.lower() == "true")
+_scalars("int", _WHOLE, list("-+0123456789"), int)
+_scalars("float", _DECIMAL, list("-+.0123456789"), _float)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile("<<$"), ["<"])
+
+
+def _said(error: yaml.YAMLError) -> str:
+    """PyYAML's message in one line, with the line it means."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"{problem}, line {mark.line + 1}" if mark is not None else problem

@@ -1,0 +1,30 @@
+"""What all groups of settings have in common: nothing is guessed from a value of another type.
+
+Below everything that has settings of its own in a recipe.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+"""NumPy takes no others."""
+Count = Annotated[int, Field(gt=0, le=10**9)]
+"""Of rows, steps, examples, words."""
+LayerNumber = Annotated[int, Field(ge=0, le=10**4)]
+"""Of a layer, the lowest being 1; 0 is the embeddings."""
+Width = Annotated[int, Field(gt=0, le=10**6)]
+"""Or a number of heads."""
+Passes = Annotated[float, Field(gt=0, le=10**6)]
+"""Over the training rows."""
+
+
+class Settings(BaseModel):
+    """A group of settings: unknown keys are refused, a truth value is no number and text is neither.
+
+    Numbers are finite. Instances cannot be changed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)

@@ -1,0 +1,38 @@
+"""A broken description of a stored entry, and records that someone edited."""
+
+import json
+
+import pytest
+
+from limbeck.cache.store import Store, describe
+from limbeck.errors import LimbeckError
+from limbeck.records import Record
+
+BROKEN = ["", "{", "[1]", "null", '"text"', "[" * 50_000, '{"bytes": 1, "bytes": 2}', "9" * 5000]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_an_entry_whose_description_is_broken_is_no_entry(tmp_path, text):
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "answers.arrow").write_bytes(b"x" * 8)
+        describe(tmp_path / name, {"teacher": "t"})
+    (tmp_path / "bad" / "about.json").write_text(text, encoding="utf-8")
+    store = Store(tmp_path)
+    assert [entry.key for entry in store.entries()] == ["good"]
+    assert store.find("bad") is None
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_record_that_is_none_is_refused(tmp_path, text):
+    (tmp_path / "record.json").write_text(text, encoding="utf-8")
+    with pytest.raises(LimbeckError, match=r"record\.json"):
+        Record.load(tmp_path)
+
+
+def test_a_key_twice_in_a_record_is_refused(tmp_path):
+    plain = {"schema": 1, "kind": "distill", "method": "kd", "task": "t", "data": "d", "seed": 1}
+    twice = json.dumps(plain)[:-1] + ', "seed": 2}'
+    (tmp_path / "record.json").write_text(twice, encoding="utf-8")
+    with pytest.raises(LimbeckError, match="'seed' stands twice"):
+        Record.load(tmp_path)
