@@ -16,6 +16,7 @@ from limbeck.recipe import Recipe, StudentSpec
 from limbeck.records import RECORD_NAME, Record
 from limbeck.stated import stated_of
 from limbeck.students import resolve_checkpoint, starts_random
+from limbeck.vision import SHAPES
 
 PRETRAINED = "pretrained"
 NAMED_BY_THE_USER = {
@@ -80,7 +81,7 @@ def _origin(teacher: str | None) -> StudentSpec | Problem:
         return unknown_because(f"the record of {teacher} does not say it")
     if spec.from_teacher:
         return unknown_because(f"{teacher} started from a teacher of its own")
-    if starts_random(spec.init):
+    if starts_random(spec.init) or spec.init in SHAPES:
         return unknown_because(f"{teacher} started from random weights")
     if spec.layers is not None:
         return unknown_because(f"{teacher} has only some layers of {spec.init}")

@@ -16,6 +16,11 @@ _SHOWN_FAILURES = 5
 _NAMED_METHODS = 6
 
 
+def _settings(record: Record) -> str:
+    but = f" but for {', '.join(record.departures)}" if record.departures else ""
+    return record.settings + but
+
+
 def _epochs(record: Record) -> Any:
     said = _length(record.recipe)
     first = record.recipe.get("first_stage")
@@ -70,6 +75,7 @@ _SHARED: dict[str, Callable[[Record], Any]] = {
     "training rows": _rows,
     "label noise": lambda record: f"{100 * (record.recipe.get('label_noise') or 0):g} %",
     "dev rows": _dev_rows,
+    "settings": _settings,
     "epochs": _epochs,
     "teacher": _teacher,
     "student's start": _start,

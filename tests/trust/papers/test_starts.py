@@ -105,6 +105,7 @@ def test_the_teachers_tokenizer_of_then_comes_along(place, tmp_path):
         (None, "has no record of a run"),
         ({"init": "pocket"}, "started from random weights"),
         ({"init": "bert-2-128-2:random"}, "started from random weights"),
+        ({"init": "resnet-20"}, "started from random weights"),
         ({"init": "teacher"}, "started from a teacher of its own"),
         ({"init": "./gone/model"}, "that is gone"),
         ({"init": "google-bert/bert-base-uncased", "layers": 6}, "has only some layers of"),
