@@ -15,10 +15,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import yaml
-
 from limbeck import catalog
 from limbeck.errors import LimbeckError, unknown
+from limbeck.plain import read_yaml
 
 QUICK = "quick"
 """The settings that a recipe has without any paper's."""
@@ -194,7 +193,7 @@ def _paper(name: str) -> dict[str, Any]:
     names = sorted(file.name.removesuffix(".yaml") for file in folder.iterdir())
     if name not in names:
         raise LimbeckError(unknown("paper", name, names))
-    return yaml.safe_load((folder / f"{name}.yaml").read_text(encoding="utf-8"))
+    return read_yaml((folder / f"{name}.yaml").read_text(encoding="utf-8"), f"paper {name}")
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any], *, deleting: bool) -> dict[str, Any]:

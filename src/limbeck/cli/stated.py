@@ -100,7 +100,18 @@ def shown(value: Any) -> str:
     if value is None:
         return "taken out"
     if isinstance(value, float):
-        return f"{value:g}".replace("e-0", "e-")
+        return _short(value)
     if isinstance(value, list):
         return "[" + ", ".join(map(shown, value)) + "]"
     return str(value)
+
+
+def _short(value: float) -> str:
+    if not 0 < abs(value) < _SMALL:
+        return f"{value:g}"
+    digits, _, power = f"{value:.6e}".partition("e")
+    return f"{digits.rstrip('0').rstrip('.')}e{int(power)}"
+
+
+# Rates are written as powers below.
+_SMALL = 1e-3

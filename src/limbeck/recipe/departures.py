@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from limbeck.recipe.fields import RecipeFields
-from limbeck.schedules import Number
 from limbeck.stated import flat, stated_of
 from limbeck.students import starts_random
 from limbeck.vision import SHAPES
@@ -27,9 +24,7 @@ def departures(recipe: RecipeFields) -> list[str]:
         return []
     own = recipe.model_dump(mode="json")
     wanted = dict(flat(stated.settings(recipe.task, net=net)))
-    found = [
-        key for key, value in wanted.items() if key != _START and _at(own, key) != _read(value)
-    ]
+    found = [key for key, value in wanted.items() if key != _START and _at(own, key) != value]
     # Any checkpoint may stand for a paper's; a teacher's layers or random weights do not.
     other = recipe.student.from_teacher or starts_random(recipe.student.init)
     return [_START, *found] if _START in wanted and other else found
@@ -39,18 +34,3 @@ def _at(keys: Any, key: str) -> Any:
     for part in key.split("."):
         keys = keys.get(part) if isinstance(keys, Mapping) else None
     return keys
-
-
-def _read(value: Any) -> Any:
-    """A value as a checked recipe holds it: YAML takes 1e-5 for a word."""
-    if isinstance(value, list):
-        return [_read(one) for one in value]
-    if not isinstance(value, str):
-        return value
-    try:
-        return _NUMBER.validate_python(value)
-    except ValidationError:
-        return value
-
-
-_NUMBER: TypeAdapter[float] = TypeAdapter(Number)

@@ -50,10 +50,11 @@ def start_problems(recipe: Recipe) -> list[Problem]:
     if init not in NAMED_BY_THE_USER:
         return []
     stated = stated_of(recipe.method).get(recipe.settings)
-    words = "" if stated is None or not stated.start else f" ({stated.start})"
+    words = NAMED_BY_THE_USER[init] if stated is None else stated.start
     return [
         Problem(
-            f"student.init: {init} stands for {NAMED_BY_THE_USER[init]}, and none is named{words}",
+            f"student.init: {init}, and no checkpoint is named to start from; settings "
+            f"{recipe.settings} start from {words}",
             "name it: --student FOLDER or a Hub name; --student teacher starts from the teacher's "
             "layers instead",
         )
