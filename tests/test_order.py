@@ -15,7 +15,7 @@ SOURCE = Path(limbeck.__file__).parent
 # beside it. The way of a training step runs in the same direction.
 ORDER = [
     {"agreement", "errors", "moment", "transfer"},
-    {"plain", "settings"},
+    {"files", "plain", "settings"},
     {"catalog", "inputs", "recipes"},
     {"stated"},
     {"functional", "vision"},

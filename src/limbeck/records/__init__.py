@@ -1,6 +1,6 @@
 """One JSON record a run: the last thing a training run writes and the first that tables read."""
 
-from limbeck.records.files import write_whole
+from limbeck.files import write_whole
 from limbeck.records.machine import hardware, versions
 from limbeck.records.record import (
     RECORD_NAME,

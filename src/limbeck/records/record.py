@@ -16,8 +16,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from limbeck.errors import LimbeckError
+from limbeck.files import write_whole
 from limbeck.plain import read_json
-from limbeck.records.files import write_whole
 
 SCHEMA = 1
 RECORD_NAME = "record.json"

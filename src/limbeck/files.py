@@ -1,0 +1,159 @@
+"""Files written whole or not at all, kept through a power cut, and told to be the same by a checksum.
+
+Below everything that writes: a killed run leaves the last good file, never half of a new one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import xxhash
+
+from limbeck.errors import LimbeckError, Problem
+
+# The disk, the user's share of it, or the largest file the system allows.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Libraries written in Rust or C++ pass the system's number on in words.
+_FULL_IN_WORDS = re.compile(rf"\((?:os )?error ({'|'.join(map(str, _FULL))})\)|No space left")
+_READ_BYTES = 2**22
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file whole or not at all: a temporary neighbour, then one rename.
+
+    When it returns the file is on disk. Raises LimbeckError when the folder cannot be made or
+    written, or has no room.
+    """
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(
+            dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"
+        )
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        # mkstemp makes files only the owner may read; give what open() would have given.
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(temporary).chmod(0o666 & ~mask)
+        Path(temporary).replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        if is_full(error):
+            raise LimbeckError(full_disk(path, error)) from error
+        raise LimbeckError(
+            f"cannot write {path}: {error.strerror or error}", "choose a folder you may write to"
+        ) from None
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether a file is what a killed `write_whole` leaves."""
+    return path.name.startswith(".") and path.name.endswith(".tmp")
+
+
+def put_in_place(part: Path, target: Path) -> None:
+    """Give a folder that is complete its name, in place of what had it: on disk first, then renamed."""
+    sync_files(part)
+    shutil.rmtree(target, ignore_errors=True)
+    part.rename(target)
+    sync_folder(target.parent)
+
+
+def sync_files(folder: Path) -> None:
+    """Wait until every file below a folder, and the folder itself, is on disk."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        else:
+            sync_folder(path)
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on disk."""
+    if os.name == "nt":  # Windows opens no folders, and writes names at once
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# ---- the same bytes ----
+
+
+def checksum(path: Path) -> str:
+    """Of a file's bytes (XXH3, 128 bits): tells damage, not malice; as fast as memory is read."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while piece := file.read(_READ_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def checksum_of_text(text: str) -> str:
+    """The same of a text's UTF-8 bytes."""
+    return xxhash.xxh3_128(text.encode()).hexdigest()
+
+
+def checksums(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Name below the folder → checksum."""
+    return {name: checksum(folder / name) for name in names}
+
+
+def damaged(folder: Path, expected: Mapping[str, str]) -> list[str]:
+    """The names whose files are missing, cannot be read, or are not what they were."""
+    return [name for name, known in expected.items() if not _is(folder / name, known)]
+
+
+def _is(path: Path, known: str) -> bool:
+    try:
+        return checksum(path) == known
+    except OSError:
+        return False
+
+
+# ---- a full disk ----
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether an error, or what led to it, is that there is no room on the disk."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return True
+        if _FULL_IN_WORDS.search(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def full_disk(place: Path, error: BaseException) -> Problem:
+    """What to say of it."""
+    reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+    return Problem(
+        f"the disk is full: {place} cannot be written whole ({reason})",
+        "make room there (or raise the limit on your files), and run the same command again: a run "
+        "continues from its last whole checkpoint",
+    )
+
+
+# ---- names ----
+
+
+def file_name(text: str) -> str:
+    """Text as the name of one file or folder, which leads nowhere else."""
+    return re.sub(r"[^\w.+-]+", "-", text).strip("-.") or "none"
