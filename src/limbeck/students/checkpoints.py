@@ -29,6 +29,7 @@ from limbeck.errors import LimbeckError, Problem
 from limbeck.kinds import SENTENCE, kind_of_config
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
 from limbeck.students.transplanting import fresh_model, head_keys, seeded, transplant
+from limbeck.students.weights import refuse_unsafe_index_on_hub, refuse_unsafe_weights
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -37,7 +38,8 @@ def resolve_checkpoint(path_or_name: str | Path) -> str:
     """The folder that holds `config.json`, or a Hub name unchanged.
 
     A run folder stands for the model inside it (`RUN` means `RUN/student`). Raises LimbeckError
-    when a folder does not exist, has no `config.json` or holds no safetensors.
+    when a folder does not exist, has no `config.json` or holds no safetensors, or names weights that
+    would have to be unpickled or lie outside it.
     """
     folder = Path(path_or_name).expanduser()
     if not folder.exists():
@@ -62,6 +64,7 @@ def resolve_checkpoint(path_or_name: str | Path) -> str:
             "loaded: they can run code)",
             "load it where you trust it and write it again with model.save_pretrained(FOLDER)",
         )
+    refuse_unsafe_weights(path_or_name, folder)
     return str(folder)
 
 
@@ -132,6 +135,8 @@ def load_checkpoint(
     Raises LimbeckError as `load_model` does.
     """
     name = resolve_checkpoint(path_or_name)
+    if not Path(name).is_dir():
+        refuse_unsafe_index_on_hub(name)
     with _readable_errors(path_or_name), _quiet(), seeded(seed):
         model, info = auto.from_pretrained(
             name,
