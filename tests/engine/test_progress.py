@@ -152,10 +152,11 @@ def test_weights_that_do_not_fit_are_an_error(tmp_path):
 
 def whole_checkpoint(folder):
     folder.mkdir()
-    for name in ("distiller.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"):
-        (folder / name).touch()
+    for name in ("distiller", "optimizer", "scheduler", "rng_state"):
+        (folder / f"{name}.safetensors").touch()
     for name in ("trainer_state.json", "progress.json"):
         (folder / name).write_text("{}")
+    checkpoints.seal(folder)
     return folder
 
 

@@ -3,105 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 import tiny_runs as tiny
-from limbeck.data import Collator
-from limbeck.engine import DistillationTrainer, training_arguments
-from limbeck.engine.callbacks import CheckpointEvery
-from limbeck.engine.checkpoints import last_whole
+from limbeck.engine.checkpoints import last_whole, seal
 from limbeck.recipe import Recipe
-
-EPOCHS = 3
-# 22 rows in batches of 4: 6 steps an epoch, the last batch smaller; accumulating by 4: 2 steps.
-SETTINGS = {
-    "rail": {"method": "rail-kd-l"},
-    "rail bf16": {"method": "rail-kd-l", "precision": "bf16"},
-    "alp accumulating": {"method": "alp-kd", "accumulation": 4, "group_by_length": False},
-    "workers": {"method": "rail-kd-l", "workers": 2},
-}
-
-
-def recipe_of(setting: str, **changes) -> Recipe:
-    given = {
-        "epochs": EPOCHS,
-        "batch_size": 4,
-        "lr": 1e-2,
-        "log_steps": 2,
-        "seed": 7,
-        "objectives.attention.project.when": "always",
-    } | SETTINGS[setting]
-    method = given.pop("method")
-    if method != "alp-kd":
-        del given["objectives.attention.project.when"]
-    return Recipe.load(method, **given, **changes)
-
-
-def start(folder: Path, recipe: Recipe, *callbacks) -> DistillationTrainer:
-    """What a process does: build everything anew, and continue from what lies in the folder."""
-    torch.manual_seed(int.from_bytes(os.urandom(4)))  # a new process starts anywhere
-    np.random.seed(torch.randint(2**31, ()).item())
-    # The second epoch is the best, so that the last one's weights would be wrong.
-    scores = {1: 60.0, 2: 80.0, 3: 70.0}
-    trainer = DistillationTrainer(
-        tiny.bert(3),
-        training_arguments(recipe, folder),
-        teacher=tiny.knowing_teacher(4),
-        objectives=recipe.objectives,
-        curriculum=recipe.curriculum,
-        mixup=recipe.mixup,
-        group_by_length=recipe.groups_by_length,
-        train_dataset=tiny.rows(22),
-        eval_dataset=tiny.rows(10),
-        data_collator=Collator(tiny.tokenizer()),
-        compute_metrics=lambda prediction: {"primary": scores[round(trainer.state.epoch)]},
-        callbacks=list(callbacks),
-    )
-    if recipe.checkpoint_steps:
-        trainer.add_callback(CheckpointEvery(recipe.checkpoint_steps))
-    trainer.start_or_continue(last_whole(folder))
-    return trainer
-
-
-def outcome(trainer: DistillationTrainer) -> dict:
-    """Everything of a run that time does not change."""
-    timeless = [
-        {key: value for key, value in entry.items() if key != "seconds"}
-        for entry in trainer.progress.epochs
-    ]
-    logged = [
-        {k: v for k, v in entry.items() if k.startswith(("term/", "loss", "eval_loss", "grad"))}
-        for entry in trainer.state.log_history
-        if "train_loss" not in entry  # the Trainer's own summary of the last start alone
-    ]
-    weights = {name: value.clone() for name, value in trainer.distiller.state_dict().items()}
-    return {
-        "epochs": timeless,
-        "logged": logged,
-        "best": trainer.state.best_global_step,
-        "steps": trainer.state.global_step,
-        "weights": weights,
-    }
-
-
-def assert_same(resumed: DistillationTrainer, unbroken: dict) -> None:
-    found = outcome(resumed)
-    weights, expected = found.pop("weights"), dict(unbroken)
-    expected_weights = expected.pop("weights")
-    assert found == expected
-    assert weights.keys() == expected_weights.keys()
-    for name, value in expected_weights.items():
-        assert torch.equal(weights[name], value), name
+from resumed_runs import assert_same, killed_at, outcome, recipe_of, start
 
 
 @pytest.fixture(scope="module")
@@ -116,11 +29,6 @@ def unbroken(tmp_path_factory):
         return found[setting]
 
     return run
-
-
-def killed_at(folder: Path, recipe: Recipe, event: str, step: int) -> None:
-    with pytest.raises(tiny.KilledError):
-        start(folder, recipe, tiny.Kill(event, step))
 
 
 def test_the_unbroken_run_has_something_to_lose(unbroken):
@@ -187,19 +95,21 @@ def test_a_finished_run_is_not_trained_again(tmp_path, unbroken):
         lambda folder: (folder / "trainer_state.json").unlink(),
         lambda folder: (folder / "distiller.safetensors").unlink(),
         lambda folder: (folder / "progress.json").unlink(),
-        lambda folder: (folder / "optimizer.pt").unlink(),
-        lambda folder: (folder / "rng_state.pth").unlink(),
+        lambda folder: (folder / "optimizer.safetensors").unlink(),
+        lambda folder: (folder / "rng_state.safetensors").unlink(),
+        lambda folder: (folder / "checksums.json").unlink(),
     ],
-    ids=["cut state", "no state", "no weights", "no progress", "no optimiser", "no generators"],
+    ids=["cut state", "no state", "no weights", "no progress", "no optimiser", "no rng", "no seal"],
 )
 def test_half_a_checkpoint_is_ignored(tmp_path, damage):
     for step in (6, 12):
         folder = tmp_path / f"checkpoint-{step}"
         folder.mkdir()
-        for name in ("distiller.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"):
-            (folder / name).touch()
+        for name in ("distiller", "optimizer", "scheduler", "rng_state"):
+            (folder / f"{name}.safetensors").touch()
         for name in ("trainer_state.json", "progress.json"):
             (folder / name).write_text("{}")
+        seal(folder)
     assert last_whole(tmp_path).name == "checkpoint-12"
     damage(tmp_path / "checkpoint-12")
     assert last_whole(tmp_path).name == "checkpoint-6"
@@ -215,6 +125,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_half_a_one(tmp_path, unbroken)
     half = tmp_path / "checkpoint-10"
     shutil.copytree(newest, half)
     (half / "trainer_state.json").unlink()
+    (half / "checksums.json").unlink()
     with (half / "distiller.safetensors").open("r+b") as stream:
         stream.truncate(100)
     assert last_whole(tmp_path) == newest

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from test_resume import assert_same, killed_at, outcome, start
 
 from limbeck.recipe import Recipe
+from resumed_runs import assert_same, killed_at, outcome, start
 
 # 22 rows in batches of 4: 6 steps an epoch, 18 in all. Three student layers.
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -46,7 +46,8 @@ def training_arguments(
         load_best_model_at_end=select,
         metric_for_best_model=recipe.select_by if select else None,
         greater_is_better=recipe.select_by not in LOWER_IS_BETTER if select else None,
-        save_total_limit=1,
+        # One to fall back on, should the newest be damaged.
+        save_total_limit=2,
         dataloader_num_workers=recipe.workers,
         disable_tqdm=True,
         report_to=[],

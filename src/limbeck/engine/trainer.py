@@ -25,8 +25,8 @@ from limbeck.engine.callbacks import EpochEntries, stop_if_not_finite
 from limbeck.engine.distiller import Distiller
 from limbeck.engine.optimisation import Optimisation
 from limbeck.engine.progress import Progress
+from limbeck.engine.resuming import Resumes
 from limbeck.engine.segments import warn_of_lost_segments
-from limbeck.engine.sending import SendsBatches
 from limbeck.engine.terms import index_bound, objectives_for
 from limbeck.engine.words import WordsInUse, words_of
 from limbeck.errors import LimbeckError
@@ -39,7 +39,7 @@ from limbeck.teachers import Teacher
 from limbeck.teams import Bandit, Drawn, Team, members_of
 
 
-class DistillationTrainer(SendsBatches):
+class DistillationTrainer(Resumes):
     """A drop-in for `transformers.Trainer` that also takes a teacher and a method.
 
     Args:
