@@ -30,6 +30,8 @@ SETTINGS = {
     "data": "data",
     "text_columns": "text_columns",
     "label_column": "label_column",
+    "classes": "classes",
+    "labels": "labels",
     "kind": "kind",
     "max_length": "max_length",
     "epochs": "epochs",

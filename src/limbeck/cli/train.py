@@ -26,6 +26,8 @@ Task = Annotated[str | None, setting("task", DATA)]
 Data = Annotated[str | None, setting("data", DATA)]
 TextColumns = Annotated[list[str] | None, setting("text_columns", DATA)]
 LabelColumn = Annotated[str | None, setting("label_column", DATA)]
+Classes = Annotated[list[str] | None, setting("classes", DATA)]
+Labels = Annotated[str | None, setting("labels", DATA)]
 AnswerKind = Annotated[str | None, setting("kind", DATA)]
 MaxLength = Annotated[int | None, setting("max_length", DATA)]
 Layers = Annotated[list[int] | None, setting("layers", STUDENT)]
@@ -78,6 +80,8 @@ def finetune(
     settings: TrainingSettings = None,
     text_columns: TextColumns = None,
     label_column: LabelColumn = None,
+    classes: Classes = None,
+    labels: Labels = None,
     kind: AnswerKind = None,
     max_length: MaxLength = None,
     epochs: Epochs = None,
@@ -123,6 +127,8 @@ def distill(
     settings: TrainingSettings = None,
     text_columns: TextColumns = None,
     label_column: LabelColumn = None,
+    classes: Classes = None,
+    labels: Labels = None,
     kind: AnswerKind = None,
     max_length: MaxLength = None,
     epochs: Epochs = None,

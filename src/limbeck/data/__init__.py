@@ -7,6 +7,7 @@ from limbeck.data.encoding import encode
 from limbeck.data.fingerprint import rows_fingerprint
 from limbeck.data.load import load_task
 from limbeck.data.metrics import METRICS
+from limbeck.data.own_labels import Labelling
 from limbeck.data.profiles import (
     PROFILES,
     Profile,
@@ -29,6 +30,7 @@ __all__ = [
     "CorpusSpec",
     "EpochSampler",
     "HubSource",
+    "Labelling",
     "Profile",
     "Task",
     "add_inputs",

@@ -13,11 +13,13 @@ from PIL import Image
 
 from limbeck.data.cifar import read_cifar
 from limbeck.data.folder import contents
+from limbeck.data.own_labels import Labelling, class_order
 from limbeck.data.splits import check_splits, make_split, with_held_out_dev, with_test_as_dev
 from limbeck.data.tasks import Task, image_metrics
 from limbeck.errors import LimbeckError
 from limbeck.kinds import IMAGE
 
+_ANY = Labelling()
 _Found = dict[str, list[Path]]
 """Class name → its pictures."""
 
@@ -33,12 +35,14 @@ def read_images(
     path: Path,
     *,
     known: Task | None = None,
+    labelling: Labelling = _ANY,
     seed: int = 0,
     for_training: bool = True,
 ) -> tuple[Task, DatasetDict]:
     """The task and splits of a folder of pictures, or of CIFAR's binary files.
 
-    Classes are the folders' names in alphabetical order, of a `known` task its own. Without a dev
+    Classes are the folders' names, in the order that `labelling` knows or in alphabetical order, of a
+    `known` task its own. Without a dev
     folder a seeded tenth of train is held out. Raises LimbeckError for a folder without pictures,
     for a class that train has not, and for CIFAR's pickled files.
     """
@@ -51,7 +55,7 @@ def read_images(
     task = known
     if splits is None:
         found = {split: _read(folder) for split, folder in _folders(path).items()}
-        task = known or _new_task(name or path.resolve().name, found["train"])
+        task = known or _new_task(name or path.resolve().name, found["train"], labelling)
         splits = DatasetDict({split: _split(task, rows, path) for split, rows in found.items()})
         splits = with_test_as_dev(task, splits)
         if "dev" not in splits:
@@ -100,8 +104,8 @@ def _read(folder: Path) -> _Found:
     return classes
 
 
-def _new_task(name: str, train: _Found) -> Task:
-    labels = tuple(train)
+def _new_task(name: str, train: _Found, labelling: Labelling) -> Task:
+    labels = class_order(tuple(train), labelling, "the train folder")
     return Task(name, name, ("image",), labels, image_metrics(len(labels)), "accuracy", kind=IMAGE)
 
 

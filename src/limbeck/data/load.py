@@ -16,11 +16,13 @@ from limbeck.data.hub import read_hub
 from limbeck.data.image_folder import read_images
 from limbeck.data.own import has_own_files, read_own
 from limbeck.data.own_kinds import read_own_kind
+from limbeck.data.own_labels import Labelling
 from limbeck.data.splits import check_splits
 from limbeck.data.tasks import TASKS, Task, as_kind, get_task
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.kinds import IMAGE, SENTENCE, Kind, get_kind
 
+_ANY = Labelling()
 DIGITS = "digits"
 """The data source, and the name of the one task it holds."""
 
@@ -32,6 +34,7 @@ def load_task(
     text_columns: Sequence[str] | None = None,
     label_column: str | None = None,
     kind: str | None = None,
+    labelling: Labelling = _ANY,
     seed: int = 0,
     for_training: bool = True,
     progress: bool = False,
@@ -50,18 +53,22 @@ def load_task(
       `label_column` name its columns, and `name` may be any name or None.
 
     `kind` says what the answer of a task of the user's own is (`limbeck.kinds`), by default a class
-    or number; a known task of classes can be had as kind "text".
+    or number; a known task of classes can be had as kind "text". `labelling` says what is known of
+    the user's own classes: their order, or that of a teacher.
 
     `seed` draws the dev split where a source has none, and pocket data; it is the data's seed, so
     runs that are compared share it. With `for_training=False` one labelled split is enough and a
     single file is a dev split as a whole. `progress` shows the bars of downloads. Raises
     LimbeckError for an unknown task, a missing or damaged source, and columns that do not fit.
     """
+    if labelling.problems():
+        raise LimbeckError(labelling.problems())
     text = str(source)
     if text == DIGITS:
         name = name or DIGITS
     if text in (DIGITS, "pocket", "hub") or text.startswith("hub:"):
         task, splits = _named(name, text, text_columns, label_column, seed, for_training, progress)
+        _need_no_labelling(task, labelling)
         return as_kind(task, kind), splits
     path = Path(source).expanduser()
     if not path.exists():
@@ -73,7 +80,7 @@ def load_task(
     wanted = get_kind(kind) if kind is not None else known.kind if known is not None else SENTENCE
     try:
         columns = (text_columns, label_column)
-        task, splits = _from_path(name, path, columns, wanted, seed, for_training)
+        task, splits = _from_path(name, path, columns, wanted, labelling, seed, for_training)
         return as_kind(task, kind), splits
     except OSError as error:
         raise LimbeckError(
@@ -95,6 +102,7 @@ def _from_path(
     path: Path,
     columns: tuple[Sequence[str] | None, str | None],
     kind: Kind,
+    labelling: Labelling,
     seed: int,
     for_training: bool,
 ) -> tuple[Task, DatasetDict]:
@@ -103,12 +111,15 @@ def _from_path(
     known = _known(name, text_columns, label_column)
     if known is not None:
         as_kind(known, kind.name)  # refuses a known task of another kind
+        _need_no_labelling(known, labelling)
     if kind is IMAGE:
         if text_columns or label_column is not None:
             raise LimbeckError(
                 "text_columns, label_column: a folder of pictures has no columns", "leave them out"
             )
-        return read_images(name, path, known=known, seed=seed, for_training=for_training)
+        return read_images(
+            name, path, known=known, labelling=labelling, seed=seed, for_training=for_training
+        )
     if not kind.has_classes:
         return read_own_kind(
             name,
@@ -117,6 +128,7 @@ def _from_path(
             known=known,
             text_columns=text_columns,
             label_column=label_column,
+            labelling=labelling,
             seed=seed,
             for_training=for_training,
         )
@@ -134,9 +146,21 @@ def _from_path(
         known=known,
         text_columns=text_columns,
         label_column=label_column,
+        labelling=labelling,
         seed=seed,
         for_training=for_training,
     )
+
+
+def _need_no_labelling(task: Task, labelling: Labelling) -> None:
+    """Raise LimbeckError for classes given to a task that has its own."""
+    if labelling.classes or labelling.holds:
+        key = "classes" if labelling.classes else "labels"
+        own = f"the classes {', '.join(task.labels)}" if task.labels else "no classes"
+        raise LimbeckError(
+            f"{key}: task {task.name!r} is known and has {own}",
+            "leave it out, or give your own data another task's name",
+        )
 
 
 def _named(

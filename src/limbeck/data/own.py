@@ -1,16 +1,12 @@
 """`--data FILE --text-columns … --label-column …`: a user's own data.
 
 A source of the data stage. A single file gives up a seeded tenth of its rows as dev split; a folder
-may hold train, dev (or validation) and test files. The label column decides the task: text or whole
-numbers are classes, in alphabetical or numerical order; numbers with a decimal point are a
-regression.
+may hold train, dev (or validation) and test files. What its labels are is for `own_labels` to say.
 """
 
 from __future__ import annotations
 
-import logging
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,18 +14,14 @@ from typing import Any
 from datasets import DatasetDict
 
 from limbeck.data.folder import contents
+from limbeck.data.own_labels import LabelColumn, Labelling, read_labels
 from limbeck.data.splits import check_splits, make_split, with_held_out_dev
 from limbeck.data.tables import SUFFIXES, Table, read_table
 from limbeck.data.tasks import Task
 from limbeck.errors import LimbeckError, Problem
 
-# Python's int() and float() also take "1_2" and "infinity", which are class names here.
-_WHOLE = re.compile(r"[+-]?\d+")
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-
-logger = logging.getLogger(__name__)
-
 _STEMS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
+_ANY = Labelling()
 # The IMDb table that circulates as one CSV file, and the names of its columns and classes.
 _IMDB_COLUMNS = {"text": "review", "label": "sentiment"}
 _IMDB_CLASSES = {"negative": "neg", "positive": "pos"}
@@ -42,6 +34,7 @@ def read_own(
     known: Task | None = None,
     text_columns: Sequence[str] | None = None,
     label_column: str | None = None,
+    labelling: Labelling = _ANY,
     seed: int = 0,
     for_training: bool = True,
 ) -> tuple[Task, DatasetDict]:
@@ -60,7 +53,9 @@ def read_own(
     if labels["train"] is None:
         raise _missing(tables["train"], "label column", [label])
     if known is None:
-        task, labels = _new_task(name or path.resolve().stem, tables, labels, label, len(texts))
+        found = read_labels(tables, labels, label, labelling)
+        task = _new_task(name or path.resolve().stem, len(texts), found)
+        labels = found.values
     else:
         task = known
         labels = {
@@ -183,90 +178,15 @@ def _text(table: Table, column: str) -> list[str]:
     return values
 
 
-def _new_task(
-    name: str,
-    tables: dict[str, Table],
-    labels: dict[str, list | None],
-    column: str,
-    texts: int,
-) -> tuple[Task, dict[str, list | None]]:
-    """What the label column says the task is, and the labels as class ids or numbers."""
-    parsed = _parse_untyped(tables, labels)
-    for split, values in parsed.items():
-        _check_labels(tables[split].path, column, values or [])
-    kinds = {type(value) for values in parsed.values() for value in values or []}
+def _new_task(name: str, texts: int, labels: LabelColumn) -> Task:
+    """The task that the columns make."""
     columns = ("sentence",) if texts == 1 else ("sentence1", "sentence2")
-    if float in kinds and kinds <= {int, float}:
-        logger.info("%s holds numbers with a decimal point: a regression", column)
-        task = Task(name, name, columns, (), ("pearson", "spearman"), "pearson+spearman")
-        return task, parsed
-    if len(kinds) > 1:
-        raise LimbeckError(
-            f"label column {column!r} mixes {' and '.join(sorted(k.__name__ for k in kinds))}",
-            "use text or whole numbers for classes, decimal numbers for a regression",
-        )
-    classes: list[Any] = sorted(set(parsed["train"] or ()))
-    names = [str(value) for value in classes]
-    stored = tables["train"].class_names.get(column)
-    if stored is not None and kinds == {int}:
-        classes, names = list(range(len(stored))), stored
-    _check_classes(tables["train"], column, classes)
-    ids = {value: i for i, value in enumerate(classes)}
-    for split, values in parsed.items():
-        strange = sorted({value for value in values or () if value not in ids})
-        if strange:
-            raise LimbeckError(
-                f"{tables[split].path} has the label {strange[0]!r}, which train has not",
-                f"labels of train: {', '.join(names[:20])}",
-            )
-    metrics = ("accuracy", "f1", "matthews") if len(names) == 2 else ("accuracy", "matthews")
-    task = Task(name, name, columns, tuple(names), metrics, "accuracy")
-    return task, {
-        split: None if values is None else [ids[value] for value in values]
-        for split, values in parsed.items()
-    }
-
-
-def _parse_untyped(
-    tables: dict[str, Table], labels: dict[str, list | None]
-) -> dict[str, list | None]:
-    """Labels of CSV and TSV files as whole numbers or decimals, if all of them are."""
-    untyped = [split for split, table in tables.items() if not table.typed and labels[split]]
-    written = [value for split in untyped for value in labels[split] or ()]
-    for kind, pattern in ((int, _WHOLE), (float, _DECIMAL)):
-        if all(pattern.fullmatch(value.strip()) for value in written):
-            parsed = {split: [kind(value) for value in labels[split] or ()] for split in untyped}
-            return labels | parsed
-    return labels
-
-
-def _check_labels(path: Path, column: str, values: list) -> None:
-    for row, value in enumerate(values, start=1):
-        empty = value is None or value == ""
-        if empty or (isinstance(value, float) and not math.isfinite(value)):
-            raise LimbeckError(
-                f"{path}, row {row}: {column} is {value!r}", "fill the gap or remove the row"
-            )
-        if not isinstance(value, str | int | float):
-            raise LimbeckError(
-                f"{path}, row {row}: {column} holds {type(value).__name__}",
-                "use text or whole numbers for classes, decimal numbers for a regression",
-            )
-
-
-def _check_classes(train: Table, column: str, classes: list) -> None:
-    if len(classes) < 2:
-        raise LimbeckError(
-            f"label column {column!r} of {train.path} holds one class only: {classes[0]!r}",
-            "there is nothing to learn; check the column",
-        )
-    if len(classes) > max(2, len(train) // 2):
-        raise LimbeckError(
-            f"label column {column!r} of {train.path} holds {len(classes)} different values "
-            f"in {len(train)} rows",
-            "name the label column, not a text or an id; write a regression's numbers with a "
-            "decimal point",
-        )
+    metrics: tuple[str, ...] = ("pearson", "spearman")
+    primary = "pearson+spearman"
+    if labels.names:
+        with_f1 = ("f1",) if len(labels.names) == 2 else ()
+        metrics, primary = ("accuracy", *with_f1, "matthews"), "accuracy"
+    return Task(name, name, columns, labels.names, metrics, primary, said=labels.said)
 
 
 def _known_labels(task: Task, values: list, path: Path) -> list:

@@ -16,6 +16,7 @@ from datasets import DatasetDict
 
 from limbeck.data.conll import read_conll
 from limbeck.data.own import split_files
+from limbeck.data.own_labels import Labelling, class_order
 from limbeck.data.splits import check_splits, make_split, with_held_out_dev
 from limbeck.data.squad_json import is_squad, read_squad
 from limbeck.data.tables import SUFFIXES, read_table
@@ -26,6 +27,7 @@ from limbeck.kinds.tokens import metrics_for_tags
 
 Columns = dict[str, list[Any]]
 
+_ANY = Labelling()
 _LINES = (".txt",)
 _CONLL = (".conll", ".bio", ".iob", ".iob2", ".tsv", ".txt")
 
@@ -53,20 +55,23 @@ def read_own_kind(
     known: Task | None = None,
     text_columns: Sequence[str] | None = None,
     label_column: str | None = None,
+    labelling: Labelling = _ANY,
     seed: int = 0,
     for_training: bool = True,
 ) -> tuple[Task, DatasetDict]:
     """The task and splits of a file, or of a folder with a train file.
 
-    The columns come out under the kind's own names. Tags are numbered with "O" first and the rest
-    in alphabetical order; a `known` task keeps its own. Raises LimbeckError for missing columns,
+    The columns come out under the kind's own names. Tags are numbered as `labelling` has them, else with "O" first
+    and the rest in alphabetical order; a `known` task keeps its own. Raises LimbeckError for missing columns,
     and for tags, answers or text that are none.
     """
     reader = _READERS[kind.name]
     wanted = _wanted(reader.wanted, text_columns, label_column)
     files = split_files(path, (*SUFFIXES, *reader.suffixes)) if path.is_dir() else {"train": path}
     read = {split: reader.read(file, wanted) for split, file in files.items()}
-    task = known or _new_task(name or path.resolve().stem, kind, reader.wanted, read["train"])
+    task = known or _new_task(
+        name or path.resolve().stem, kind, reader.wanted, read["train"], labelling
+    )
     splits = DatasetDict()
     for split, columns in read.items():
         texts = dict(zip(task.text_columns, (columns[c] for c in wanted.texts), strict=True))
@@ -106,15 +111,20 @@ def _held_out(task: Task, texts: Columns, labels: list[Any] | None, seed: int) -
     return with_held_out_dev(task, texts, labels or texts[task.label_column], seed)
 
 
-def _new_task(name: str, kind: Kind, usual: Wanted, train: Columns) -> Task:
+def _new_task(name: str, kind: Kind, usual: Wanted, train: Columns, labelling: Labelling) -> Task:
     label = usual.label or usual.texts[0]
+    if kind is not TOKENS and (labelling.classes or labelling.holds):
+        raise LimbeckError(
+            f"classes, labels: a task of kind {kind.name} has no classes", "leave them out"
+        )
     task = Task(name, name, usual.texts, (), (), "accuracy", label_column=label, kind=kind)
     if kind is SPANS:
         return replace(task, metrics=("exact_match", "f1"), primary="f1")
     if kind is MASKED:
         return replace(task, metrics=("accuracy", "perplexity"))
     found = {tag for tags in next(reversed(train.values())) for tag in tags}
-    tags = (*(["O"] if "O" in found else []), *sorted(found - {"O"}))
+    usual_order = (*(["O"] if "O" in found else []), *sorted(found - {"O"}))
+    tags = class_order(usual_order, labelling, "the column of tags")
     metrics, primary = metrics_for_tags(tags)
     return replace(task, labels=tags, metrics=metrics, primary=primary)
 

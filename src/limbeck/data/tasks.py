@@ -15,7 +15,7 @@ import numpy as np
 
 from limbeck.data.cifar_names import CIFAR10, CIFAR100
 from limbeck.data.metrics import METRICS, RANKED_METRICS, mean_of
-from limbeck.errors import LimbeckError, unknown
+from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.kinds import IMAGE, MASKED, SENTENCE, SPANS, TOKENS, Kind, get_kind
 from limbeck.vision import Normalisation
 
@@ -70,6 +70,8 @@ class Task:
     kind: Kind = SENTENCE
     pictures: Pictures = field(default_factory=Pictures)
     dev_is_test: bool = False
+    said: Problem | None = None
+    """What was understood of a user's own labels, and how to say otherwise."""
 
     @property
     def regression(self) -> bool:

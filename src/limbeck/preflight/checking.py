@@ -32,6 +32,7 @@ from limbeck.preflight.scores import (
     recorded_score,
 )
 from limbeck.preflight.showing import errors_of
+from limbeck.students import labels_of
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,10 @@ def _check_models(
     problems = []
     for side, (model, own_tokenizer) in sides.items():
         in_labels = check_labels(side, model.config, task)
-        # A teacher's names that merely prove nothing are settled by its answers, in _check_score.
-        problems += errors_of(in_labels) if side in teachers else in_labels
+        # A teacher's names that merely prove nothing are settled by its answers, in _check_score; so are
+        # those that a student has of it.
+        theirs = [labels_of(teacher.model.config) for teacher in teachers.values()]
+        problems += errors_of(in_labels) if labels_of(model.config) in theirs else in_labels
         checks = INPUT_CHECKS[task.kind.reads.name]
         problems += checks.model(side, model, own_tokenizer, max_length)
         problems += check_request(side, model, method.requests.get(side, Request()))

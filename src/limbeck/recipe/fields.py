@@ -149,6 +149,17 @@ class RecipeFields(Settings):
         None, description="your own data: one or two text columns"
     )
     label_column: str | None = Field(None, description="your own data: the label's column")
+    classes: list[str | int] | None = Field(
+        None,
+        min_length=2,
+        description="your own data: the class names in the order of their ids; if left out, the "
+        "teacher's order, or alphabetical (numbers: numerical)",
+    )
+    labels: Literal["classes", "numbers"] | None = Field(
+        None,
+        description="your own data: what the label column holds; if left out, its values decide: "
+        "text and whole numbers are classes, numbers with fractions a regression",
+    )
     kind: Literal["sentence", "tokens", "spans", "masked", "text", "image"] | None = Field(
         None,
         description="what is answered: sentence (a class or number, the default for your own data), "

@@ -124,6 +124,8 @@ def _rows_of(first: FirstStage, recipe: RecipeFields) -> dict[str, Any]:
         "task": first.task or recipe.task,
         "data": first.data or recipe.data,
         "train_rows": first.train_rows,
+        "classes": None,
+        "labels": None,
         # A condition of the target task's rows.
         "label_noise": 0.0,
     }

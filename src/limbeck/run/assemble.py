@@ -22,6 +22,7 @@ from limbeck.recipe import Recipe, Stage
 from limbeck.records import Numbers
 from limbeck.run.answering import example_size
 from limbeck.run.augmenting import augmented, load_augmenter
+from limbeck.run.labelling import names_at, names_for_students
 from limbeck.run.named import (
     Named,
     form_team,
@@ -211,7 +212,9 @@ def build_models(
     _check_selection(recipe, task)
     named = named_teachers(recipe, task, live_teacher)
     start = start_of(recipe, task)
-    student = _student(recipe, task, start, lead_model(recipe, task, named))
+    lead = lead_model(recipe, task, named)
+    teacher = named[0].teacher.model if learns_from_its_teacher(recipe) and named else None
+    student = _student(recipe, task, names_for_students(teacher, task), start, lead)
     return named, student, start.tokenizer
 
 
@@ -298,12 +301,14 @@ def _check_selection(recipe: Recipe, task: Task) -> None:
 
 
 def _student(
-    recipe: Recipe, task: Task, start: Start, teacher: PreTrainedModel | None
+    recipe: Recipe, task: Task, names: Task, start: Start, teacher: PreTrainedModel | None
 ) -> PreTrainedModel:
+    """The student, its classes called as in `names`: a head that knows them by either name is kept."""
     spec = recipe.student
-    return build_student(
+    own = names_at(start.init) if isinstance(start.init, str) else ()
+    student = build_student(
         start.init,
-        task=task,
+        task=task if own == task.labels else names,
         layers=spec.layers,
         pick=spec.pick,
         config=spec.config,
@@ -311,3 +316,7 @@ def _student(
         seed=recipe.seed,
         kind=task.kind,
     )
+    if names is not task:
+        student.config.id2label = dict(enumerate(names.labels))
+        student.config.label2id = {name: number for number, name in enumerate(names.labels)}
+    return student

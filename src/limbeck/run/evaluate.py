@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from limbeck.data import (
     TASKS,
     Collator,
+    Labelling,
     Task,
     as_kind,
     encode,
@@ -25,6 +27,7 @@ from limbeck.recipe import Recipe
 from limbeck.records import Numbers, Record
 from limbeck.run.answering import answers_of
 from limbeck.run.folder import RunFolder
+from limbeck.run.labelling import labelling_of, names_at
 from limbeck.students import load_model
 
 log = logging.getLogger(__name__)
@@ -60,7 +63,7 @@ def evaluate(
     if record.status != "finished":
         raise LimbeckError(f"run {folder.path} is {record.status}", "finish it first")
     recipe = Recipe.model_validate(record.recipe)
-    source = _own_task(recipe)
+    source = _own_task(recipe, folder)
     own = task is None or task == recipe.task
     target, rows = load_task(
         task or recipe.task,
@@ -68,6 +71,7 @@ def evaluate(
         text_columns=text_columns or (recipe.text_columns if own else None),
         label_column=label_column or (recipe.label_column if own else None),
         kind=recipe.kind if own or recipe.kind == "text" else None,
+        labelling=_labelling(recipe, folder) if own else Labelling(),
         # The split that the run drew from a single file of its own is drawn again the same way.
         for_training=own and data is None,
     )
@@ -101,7 +105,12 @@ def evaluate(
     return scores
 
 
-def _own_task(recipe: Recipe) -> Task:
+def _labelling(recipe: Recipe, folder: RunFolder) -> Labelling:
+    """Classes in the order of the student's head, whatever became of its teacher."""
+    return replace(labelling_of(recipe), teacher=names_at(folder.student))
+
+
+def _own_task(recipe: Recipe, folder: RunFolder) -> Task:
     if recipe.task not in TASKS or recipe.text_columns or recipe.label_column:
         task, _ = load_task(
             recipe.task,
@@ -109,6 +118,7 @@ def _own_task(recipe: Recipe) -> Task:
             text_columns=recipe.text_columns,
             label_column=recipe.label_column,
             kind=recipe.kind,
+            labelling=_labelling(recipe, folder),
         )
         return task
     return as_kind(get_task(str(recipe.task)), recipe.kind)

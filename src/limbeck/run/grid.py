@@ -28,7 +28,17 @@ from limbeck.run.rows import load_rows
 log = logging.getLogger(__name__)
 
 # The settings that decide which rows a run reads.
-_ROWS = ("task", "data", "text_columns", "label_column", "kind")
+_ROWS = (
+    "task",
+    "data",
+    "text_columns",
+    "label_column",
+    "kind",
+    "classes",
+    "labels",
+    "teacher",
+    "teachers",
+)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ def inspect_run(recipe: Recipe, assembly: Assembly, out: Path, *, show: bool) ->
     problems, method = _method(last, assembly)
     for stage in before:
         problems += [_in_stage(stage, problem) for problem in _inspect_stage(stage, assembly)]
+    problems += [assembly.task.said] if assembly.task.said is not None else []
     problems += _conditions(recipe, assembly) + _inherited_labels(recipe)
     sides = {}
     if learns_from_its_teacher(recipe):
@@ -71,7 +72,7 @@ def inspect_run(recipe: Recipe, assembly: Assembly, out: Path, *, show: bool) ->
     )
     errors = preflight.errors_of(problems)
     if errors:
-        raise LimbeckError(problems)
+        raise LimbeckError(problem for problem in problems if problem.severity != "note")
     if show and problems:
         preflight.show(problems)
 

@@ -16,6 +16,7 @@ from limbeck.errors import LimbeckError
 from limbeck.inputs import ModelInputs
 from limbeck.kinds import TEXT, Image, Kind, Processor, Reading
 from limbeck.recipe import ImageSpec, Recipe, Stage
+from limbeck.run.labelling import labelling_of
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def load_rows(recipe: Recipe) -> tuple[Task, DatasetDict]:
         text_columns=recipe.text_columns,
         label_column=recipe.label_column,
         kind=recipe.kind,
+        labelling=labelling_of(recipe),
     )
     absent = [split for split in ("train", task.dev_splits[0]) if split not in rows]
     if absent:

@@ -18,19 +18,20 @@ from transformers import PreTrainedModel
 
 from limbeck import preflight
 from limbeck.analysis import Team, team_of
-from limbeck.data import Collator, Task, encode, load_task
+from limbeck.data import Collator, Labelling, Task, encode, load_task
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.evaluation import Size, model_facts
 from limbeck.recipe import Recipe
 from limbeck.records import ModelFacts
 from limbeck.run.answering import answers_of, example_size
+from limbeck.run.labelling import names_at
 from limbeck.run.members import members_at
 from limbeck.students import load_model, read_processor
 
 log = logging.getLogger(__name__)
 
 # What the runs of a team must agree in, unless it is given.
-_SHARED = ("task", "data", "text_columns", "label_column", "kind")
+_SHARED = ("task", "data", "text_columns", "label_column", "kind", "classes", "labels")
 _MAX_LENGTH = Recipe.model_fields["max_length"].default
 
 
@@ -94,6 +95,8 @@ def look_at_team(
         "text_columns": list(text_columns) if text_columns else None,
         "label_column": label_column,
         "kind": None,
+        "classes": None,
+        "labels": None,
     }
     settings = _settings(candidates, given)
     target, rows = load_task(
@@ -102,6 +105,11 @@ def look_at_team(
         text_columns=settings["text_columns"],
         label_column=settings["label_column"],
         kind=settings["kind"],
+        labelling=Labelling(
+            tuple(map(str, settings["classes"] or ())),
+            settings["labels"],
+            names_at(candidates[0].path),
+        ),
         # The split that runs drew from a file of their own is drawn again the same way.
         for_training=data is None,
     )
@@ -168,8 +176,9 @@ def _settings(candidates: Sequence[_Candidate], given: dict[str, Any]) -> dict[s
     settings = dict(given)
     recipes = {c.path: c.recipe for c in candidates if c.recipe is not None}
     for key in _SHARED:
-        # Columns belong to their file, and another task has another kind.
-        elsewhere = given["task"] if key == "kind" else given["data"] if "column" in key else None
+        # Columns and classes belong to their file, and another task has another kind.
+        of_file = key.endswith(("column", "columns", "classes", "labels"))
+        elsewhere = given["task"] if key == "kind" else given["data"] if of_file else None
         if given[key] is not None or elsewhere is not None:
             continue
         values = {repr(getattr(recipe, key)): path for path, recipe in recipes.items()}
