@@ -25,14 +25,13 @@ def show_stated(method: str, console: Console) -> None:
     sets = stated_of(method)
     console.print()
     console.print(Text("Settings", style="bold"))
-    table = Table(box=None, padding=(0, 2), pad_edge=False)
-    table.add_column("")
-    table.add_column(QUICK)
-    for name in sets:
-        table.add_column(name)
-    for row in rows_of(method, sets):
-        table.add_row(*(Text(cell) for cell in row))
-    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+    for columns in _side_by_side([["", QUICK, *sets], *rows_of(method, sets)], console.width - 4):
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+        for title in columns[0]:
+            table.add_column(title, overflow="fold")
+        for row in columns[1:]:
+            table.add_row(*(Text(cell) for cell in row))
+        console.print(Padding(table, (0, 0, 1, 2), expand=False))
     if sets:
         console.print(Padding(Text(_LEGEND, style="dim"), (0, 0, 0, 2), expand=False))
     for name, stated in sets.items():
@@ -42,13 +41,29 @@ def show_stated(method: str, console: Console) -> None:
         console.print(Padding(Text("of papers: none are known"), (0, 0, 0, 2), expand=False))
 
 
+def _side_by_side(rows: list[list[str]], width: int) -> Iterator[list[list[str]]]:
+    """The rows, cut into as many tables as it takes for each to fit; all begin with two columns."""
+    widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
+    rest = list(range(2, len(widths)))
+    while True:
+        taken = [0, 1, *rest[:1]]
+        for column in rest[1:]:
+            if sum(widths[one] for one in (*taken, column)) > width:
+                break
+            taken.append(column)
+        yield [[row[column] for column in taken] for row in rows]
+        rest = rest[len(taken) - 2 :]
+        if not rest:
+            return
+
+
 def rows_of(method: str, sets: Mapping[str, Stated]) -> Iterator[list[str]]:
     """For each key: its name, the method's own value, and what each set of settings states."""
     quick = quick_settings(method)
     stated = {name: dict(flat(one.keys)) for name, one in sets.items()}
     keys = [*quick, *(key for one in stated.values() for key in one if key not in quick)]
     for key in dict.fromkeys(keys):
-        own = shown(quick[key]) if key in quick else "–"
+        own = "–" if quick.get(key) is None else shown(quick[key])
         yield [key, own, *(_said(one, key) or NOT_STATED for one in sets.values())]
 
 

@@ -67,6 +67,19 @@ def test_tasks_that_have_something_otherwise_are_shown(monkeypatch):
     assert "mrpc, rte, stsb: epochs 15, team.student_epochs 10" in lines
 
 
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_no_name_or_value_is_cut_on_a_narrow_terminal(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    said = CliRunner().invoke(app, ["methods", "finetune"]).output
+    table = said.partition("Settings\n")[2].partition("settings=internal-kd")[0]
+    assert "…" not in table
+    words = table.split()
+    assert all(name in words for name in stated_of("finetune"))
+    assert "student.init" in words
+    assert max(map(len, table.splitlines())) <= width
+
+
 def test_a_method_without_stated_settings_says_so(monkeypatch):
     assert "of papers: none are known" in said_of("codir", monkeypatch)
 
