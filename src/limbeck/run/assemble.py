@@ -305,7 +305,8 @@ def _student(
 ) -> PreTrainedModel:
     """The student, its classes called as in `names`: a head that knows them by either name is kept."""
     spec = recipe.student
-    own = names_at(start.init) if isinstance(start.init, str) else ()
+    renamed = names is not task and not spec.from_teacher
+    own = names_at(start.init) if renamed and isinstance(start.init, str) else ()
     student = build_student(
         start.init,
         task=task if own == task.labels else names,
