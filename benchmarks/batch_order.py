@@ -6,7 +6,7 @@ lengths and dev rows are whole sentences.
 
     python benchmarks/batch_order.py --model MINILM_DIR --data GLUE_DIR [--work DIR] [--rows 6000] [--seeds 3]
 
-Resumable: `limbeck table benchmarks/records/batch_order --baseline shuffled`.
+Resumable: `limbeck table benchmarks/records/batch_order.jsonl.gz --baseline shuffled`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ start from the teacher's first layers (from the pretrained ones they stay on MRP
     python benchmarks/methods_study.py --model MINILM_DIR --data GLUE_DIR [--work DIR] [--seeds 3] [--parts sst2]
 
 Resumable, one seed of everything first and the cheapest methods first, so that a stopped study is still a table:
-`limbeck table benchmarks/records/methods_study --baseline finetune`.
+`limbeck table benchmarks/records/methods_study.jsonl.gz --baseline finetune`.
 """
 
 from __future__ import annotations

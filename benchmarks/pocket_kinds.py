@@ -3,7 +3,7 @@
     python benchmarks/pocket_kinds.py [--work DIR]
 
 One run each, seed 1, with the recommended settings. Minutes a run on one core, offline. Resumable:
-`limbeck table benchmarks/records/pocket_kinds`.
+`limbeck table benchmarks/records/pocket_kinds.jsonl.gz`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A 12-layer teacher trained from scratch on all rows; 6-, 4- and 2-layer students
 
     python benchmarks/pocket_study.py [--work DIR] [--seeds 3] [--tasks sst2 cola]
 
-Resumable: run it again and it goes on. `limbeck table benchmarks/records/pocket_study` prints what there is.
+Resumable: run it again and it goes on. `limbeck table benchmarks/records/pocket_study.jsonl.gz` prints what there is.
 """
 
 from __future__ import annotations

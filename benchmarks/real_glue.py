@@ -6,7 +6,7 @@ SST-2; three seeds; bf16. Every run of a task sees the same rows, epochs, rate a
 
     python benchmarks/real_glue.py --model MINILM_DIR --data GLUE_DIR [--work DIR] [--seeds 3]
 
-Resumable: run it again and it goes on. `limbeck table benchmarks/records/real_glue` prints what there is.
+Resumable: run it again and it goes on. `limbeck table benchmarks/records/real_glue.jsonl.gz` prints what there is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The machinery of a comparison of methods: many runs, resumable, cheapest first, one record each.
 
-A study is a list of `Cell`s. Each becomes an ordinary limbeck run; its record is copied into the study's folder
+A study is a list of `Cell`s. Each becomes an ordinary limbeck run; its record is copied into the study's file
 under `benchmarks/records/`, which is what the tables in the docs are made of. A cell whose record lies there is
 not run again, so a study that was stopped goes on where it was, and what there is can always be printed as a
 table. Several processes may work on one study: a cell is claimed by a lock file.
@@ -18,13 +18,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from limbeck.cache import RememberingTeacher
 from limbeck.recipe import Recipe
-from limbeck.records import RECORD_NAME, write_whole
+from limbeck.records import RECORD_NAME, write_collection
+from limbeck.records.collection import SUFFIX, read_raw
 from limbeck.run import distill
 from limbeck.teachers import Teacher
 
 RECORDS = Path(__file__).parent / "records"
+
+
+def records_of(study: str) -> Path:
+    """The file of a study's records."""
+    return RECORDS / f"{study}{SUFFIX}"
+
+
 METHODS = ("finetune", "kd", "pkd-skip", "ckd-no", "alp-kd", "rail-kd-l", "rail-kd-c")
 
 
@@ -60,7 +70,7 @@ def student_cells(
 
 @dataclass
 class Study:
-    """Cells, the folder their runs live in, and the folder their records are kept in."""
+    """Cells, the folder their runs live in, and the file their records are kept in."""
 
     name: str
     work: Path
@@ -69,10 +79,10 @@ class Study:
     @property
     def records(self) -> Path:
         """Where the records are kept."""
-        return RECORDS / self.name
+        return records_of(self.name)
 
-    def _record_of(self, cell: Cell) -> Path:
-        return self.records / cell.name / RECORD_NAME
+    def _is_kept(self, name: str) -> bool:
+        return name in read_raw(self.records)
 
     def run(self, cells: Iterable[Cell], teacher: Path | None = None) -> None:
         """Run every cell that has no record yet, cheapest first."""
@@ -97,20 +107,19 @@ class Study:
     def wait_for(self, cells: Iterable[Cell]) -> None:
         """Wait until what other processes hold of these cells is done."""
         for cell in cells:
-            while _held(self.work / f"{cell.name}.lock") and not self._record_of(cell).exists():
+            while _held(self.work / f"{cell.name}.lock") and not self._is_kept(cell.name):
                 time.sleep(1)
 
     def keep(self, run: Path, name: str, label: str | None = None) -> None:
         """Keep the record of a finished run as a cell's, where there is none yet."""
-        kept = self.records / name / RECORD_NAME
-        if kept.exists() or not (run / RECORD_NAME).exists():
+        if self._is_kept(name) or not (run / RECORD_NAME).exists():
             return
         record = self._portable(json.loads((run / RECORD_NAME).read_text(encoding="utf-8")))
         if record["status"] != "finished":  # another process is at it
             return
         record["method"] = label or record["method"]
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(kept, json.dumps(record, indent=1) + "\n")
+        with FileLock(self.work / "records.lock"):  # other processes keep records too
+            write_collection(self.records, read_raw(self.records) | {name: record})
         print(f"{name}: {record['scores']['dev']['primary']:.2f}", flush=True)
 
     def _portable(self, value: Any) -> Any:
@@ -126,7 +135,7 @@ class Study:
         """Whether this process is to run the cell: it has no record, and no living process holds it."""
         lock = self.work / f"{cell.name}.lock"
         lock.parent.mkdir(parents=True, exist_ok=True)
-        if self._record_of(cell).exists() or _held(lock):
+        if self._is_kept(cell.name) or _held(lock):
             yield False
             return
         lock.write_text(str(os.getpid()))

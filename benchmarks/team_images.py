@@ -6,7 +6,7 @@ from the best teacher, and labels alone; as many steps for all.
 
     python benchmarks/team_images.py [--work DIR] [--rows 50] [--seeds 3]
 
-Minutes on two cores, offline. Resumable: `limbeck table benchmarks/records/team_images --baseline finetune`.
+Minutes on two cores, offline. Resumable: `limbeck table benchmarks/records/team_images.jsonl.gz --baseline finetune`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from limbeck.records import Record
-from study import RECORDS, Cell, Study
+from limbeck.records import read_collection
+from study import Cell, Study, records_of
 
 TEAM = ("resnet-14", "resnet-20", "resnet-32", "wrn-16-1", "wrn-16-2")
 STUDENT = "resnet-8"
@@ -46,7 +46,8 @@ def teacher_cells() -> list[Cell]:
 
 def best_teacher() -> str:
     """The one of the highest dev score."""
-    found = {net: Record.load(RECORDS / "team_images" / f"teacher-{net}") for net in TEAM}
+    records = read_collection(records_of("team_images"))
+    found = {net: records[f"teacher-{net}"] for net in TEAM}
     return max(TEAM, key=lambda net: found[net].scores["dev"]["primary"] or 0)
 
 

@@ -9,7 +9,7 @@ and with the paper's 5/3 of them, which the labels alone and WKD get too.
     python benchmarks/team_study.py --model MINILM_DIR --data GLUE_DIR [--work DIR] [--seeds 3]
 
 Resumable, the whole team first. The records as the paper has them: `python benchmarks/team_tables.py`; as one table,
-with tests: `limbeck table benchmarks/records/team_study --baseline 'kd-soft wide-6'`.
+with tests: `limbeck table benchmarks/records/team_study.jsonl.gz --baseline 'kd-soft wide-6'`.
 """
 
 from __future__ import annotations

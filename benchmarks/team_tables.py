@@ -5,14 +5,15 @@ python benchmarks/team_tables.py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from statistics import mean, stdev
 
 from rich.console import Console
 from rich.table import Table
 
-from limbeck.records import Record
-from study import RECORDS
+from limbeck.records import Record, read_collection
+from study import records_of
 from team_study import SKD, TEAM, TEAMS, TOGETHER
 
 Found = Mapping[str, list[Record]]
@@ -71,9 +72,9 @@ def _shares(run: Record) -> dict[str, float]:
 def main() -> None:
     """Print all three."""
     found: dict[str, list[Record]] = {}
-    for path in sorted((RECORDS / "team_study").glob("*-s[0-9]*")):
-        record = Record.load(path)
-        found.setdefault(record.method, []).append(record)
+    for name, record in read_collection(records_of("team_study")).items():
+        if re.search(r"-s[0-9]", name):
+            found.setdefault(record.method, []).append(record)
     for table in (alone(found), by_team(found), by_teacher(found)):
         Console(width=150).print(table)
 

@@ -24,8 +24,8 @@ _FULL_IN_WORDS = re.compile(rf"\((?:os )?error ({'|'.join(map(str, _FULL))})\)|N
 _READ_BYTES = 2**22
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file whole or not at all: a temporary neighbour, then one rename.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file whole or not at all: a temporary neighbour, then one rename; text as UTF-8.
 
     When it returns the file is on disk. Raises LimbeckError when the folder cannot be made or
     written, or has no room.
@@ -36,8 +36,8 @@ def write_whole(path: Path, text: str) -> None:
         handle, temporary = tempfile.mkstemp(
             dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"
         )
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
         # mkstemp makes files only the owner may read; give what open() would have given.

@@ -1,6 +1,7 @@
 """One JSON record a run: the last thing a training run writes and the first that tables read."""
 
 from limbeck.files import write_whole
+from limbeck.records.collection import is_collection, read_collection, write_collection
 from limbeck.records.machine import hardware, versions
 from limbeck.records.record import (
     RECORD_NAME,
@@ -39,6 +40,9 @@ __all__ = [
     "TeamMember",
     "finite",
     "hardware",
+    "is_collection",
+    "read_collection",
     "versions",
+    "write_collection",
     "write_whole",
 ]

@@ -260,6 +260,14 @@ class Record(_Part):
             ) from None
         # Other writers' NaN and Infinity read as "no number", as our own null does.
         content = read_json(text, str(source), constant=lambda _: None)
+        return cls.of(content, source)
+
+    @classmethod
+    def of(cls, content: object, source: Path) -> Record:
+        """A record read from elsewhere as plain JSON; `source` is what its `path` says.
+
+        Raises LimbeckError for what is not a record of this schema.
+        """
         record = _validated(cls, content, source)
         record._path = source
         return record

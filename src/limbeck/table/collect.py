@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from limbeck.errors import LimbeckError, Problem
-from limbeck.records import RECORD_NAME, Record
+from limbeck.records import RECORD_NAME, Record, is_collection, read_collection
 
 
 def collect(paths: Iterable[str | Path]) -> list[Record]:
-    """All records in the given run folders, folders of runs (at any depth) and record files.
+    """All records in the given run folders, folders of runs (at any depth), record files and
+    files of many records (`.jsonl.gz`).
 
     Each file once, in the order of the paths and then of the names. Raises LimbeckError that lists
     every path without a record and every file that is not one, so that no run is left out silently.
@@ -22,7 +23,7 @@ def collect(paths: Iterable[str | Path]) -> list[Record]:
     problems: list[Problem] = []
     for path in map(Path, paths):
         if path.is_dir():
-            found = sorted(path.rglob(RECORD_NAME))
+            found = sorted(file for file in path.rglob("*") if _holds_records(file))
             if not found:
                 problems.append(
                     Problem(f"no {RECORD_NAME} anywhere in {path}", "name a folder that holds runs")
@@ -35,7 +36,9 @@ def collect(paths: Iterable[str | Path]) -> list[Record]:
     records: list[Record] = []
     for file in files:
         try:
-            records.append(Record.load(file))
+            records += (
+                read_collection(file).values() if is_collection(file) else [Record.load(file)]
+            )
         except LimbeckError as error:
             problems.extend(error.problems)
     if problems:
@@ -43,3 +46,7 @@ def collect(paths: Iterable[str | Path]) -> list[Record]:
     if not records:
         raise LimbeckError("no runs were named", "name one or more run folders")
     return records
+
+
+def _holds_records(file: Path) -> bool:
+    return file.name == RECORD_NAME or is_collection(file)

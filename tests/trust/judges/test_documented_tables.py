@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from limbeck.records import read_collection
 from limbeck.table import build_table, collect, render
 
 ROOT = Path(__file__).parents[3]
@@ -20,15 +21,16 @@ def rows(text: str) -> list[str]:
 
 @pytest.mark.parametrize("study", ["real_glue", "pocket_study"])
 def test_whole_tables(study):
-    table = build_table(collect([RECORDS / study]), baseline="finetune")
+    table = build_table(collect([RECORDS / f"{study}.jsonl.gz"]), baseline="finetune")
     printed = rows(render(table, "markdown"))
     assert len(printed) > 10
     assert [row for row in printed if row not in PAGE.splitlines()] == []
 
 
 def test_the_methods_side_by_side():
-    runs = sorted((RECORDS / "methods_study").glob("sst2-*"))
-    printed = rows(render(build_table(collect(runs), baseline="finetune"), "markdown"))
+    runs = read_collection(RECORDS / "methods_study.jsonl.gz").items()
+    sst2 = [record for name, record in runs if name.startswith("sst2-")]
+    printed = rows(render(build_table(sst2, baseline="finetune"), "markdown"))
     said = {row.split("|")[1].strip(): row.split("|")[3].strip() for row in printed[2:]}
     section = PAGE[PAGE.index("## Every method with one teacher") :]
     cells = dict(re.findall(r"`([a-z0-9-]+)` \| (\d+\.\d ± \d+\.\d(?: [▲▼])?) \|", section))
