@@ -17,7 +17,8 @@ import torch
 class Moment:
     """A point of a run: its `seed`; `epoch` and optimisation `step` from 0; `progress` in 0..1.
 
-    `passes`: how often the training rows were seen, with fractions. `layers`: the student layers
+    `passes`: how often the training rows were seen, with fractions; `length`: how often they will
+    have been at the run's end, 0 where that is not known. `layers`: the student layers
     that learn now; None for all of them. `teacher`: who teaches now, of several; counted from 0.
     """
 
@@ -26,6 +27,7 @@ class Moment:
     step: int = 0
     progress: float = 0.0
     passes: float = 0.0
+    length: float = 0.0
     layers: tuple[int, ...] | None = None
     teacher: int = 0
 

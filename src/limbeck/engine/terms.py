@@ -6,6 +6,8 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from limbeck.engine.head import head_of
+from limbeck.errors import LimbeckError
 from limbeck.kinds import Kind
 from limbeck.objectives import (
     CurriculumSpec,
@@ -38,6 +40,11 @@ def objectives_for(
     shapes = [Shape(own, other, kind=kind, rows=rows) for other in teachers]
     if isinstance(teacher, Team) and teacher.separate:
         return TeamObjectives(specs, shapes, teacher.names)
+    if curriculum is not None and curriculum.then == "head" and not head_of(student):
+        raise LimbeckError(
+            "curriculum.then: head: the student has no weights of its own behind its last layer",
+            "train all of it, curriculum.then=student",
+        )
     return Objectives(specs, shapes[0], curriculum)
 
 

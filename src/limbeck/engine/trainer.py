@@ -23,6 +23,7 @@ from limbeck.engine import checkpoints
 from limbeck.engine.adaptive import LearnWhomToDraw
 from limbeck.engine.callbacks import EpochEntries, stop_if_not_finite
 from limbeck.engine.distiller import Distiller
+from limbeck.engine.head import train_head_alone
 from limbeck.engine.optimisation import Optimisation
 from limbeck.engine.progress import Progress
 from limbeck.engine.resuming import Resumes
@@ -163,6 +164,7 @@ class DistillationTrainer(Resumes):
             step=step,
             progress=min(step / steps, 1.0),
             passes=step / per_epoch,
+            length=steps / per_epoch,
             teacher=0 if self.drawn is None else self.drawn.pick(self.args.seed, step),
         )
 
@@ -205,6 +207,13 @@ class DistillationTrainer(Resumes):
             terms = terms | {f"loss ({self.drawn.names[moment.teacher]})": outputs["loss"]}
         self.progress.add(terms, outputs["loss"])
         return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        """As the Trainer's; where a curriculum trains the head alone, no other weight is moved."""
+        loss = super().training_step(*args, **kwargs)
+        if (curriculum := self.objectives.curriculum) is not None:
+            train_head_alone(self.student, curriculum, self.moment_of(self.state.global_step))
+        return loss
 
     def _mixture(self, inputs: Mapping[str, Tensor], moment: Moment) -> Mixture | None:
         if self.mixup is None:

@@ -5,6 +5,7 @@ Part of `limbeck.objectives`. Internal-KD's progressive (PID) and stacked (SID) 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -41,6 +42,16 @@ class CurriculumSpec(Settings):
     epochs_per_layer: float | list[float] | None = Field(
         None, description="epochs a layer has at most, one number or one a layer; instead of share"
     )
+    move_on: Literal["epochs", "steps"] = Field(
+        "epochs",
+        description="when a layer's time is up: at the end of an epoch, or at any step; a run of "
+        "fewer epochs than layers and one more goes by steps",
+    )
+    then: Literal["head", "student"] = Field(
+        "head",
+        description="what is trained when the layers are through: what stands behind the last "
+        "layer, or the whole student",
+    )
     watch: str | None = Field(
         None, description="term whose sum over an epoch moves the layers on when it is small enough"
     )
@@ -62,6 +73,12 @@ class CurriculumSpec(Settings):
             limit <= 0 for limit in (limits if isinstance(limits, list) else [limits])
         ):
             raise ValueError("`epochs_per_layer` has to be above 0")
+        parts = [x for x in (limits if isinstance(limits, list) else [limits or 1]) if x % 1]
+        if parts and "move_on" in self.model_fields_set and self.move_on == "epochs":
+            raise ValueError(
+                f"`move_on: epochs` needs whole epochs a layer, not {parts[0]:g}; round them, or "
+                "take `move_on: steps`"
+            )
         if self.epochs_per_layer is not None and "share" in self.model_fields_set:
             raise ValueError("`epochs_per_layer` replaces `share`; give one of them")
         return self
@@ -128,22 +145,69 @@ class Curriculum(nn.Module):
 
     def place(self, moment: Moment) -> int:
         """How many layers are through: 0 while the first one learns, len(layers) at the end."""
-        now = moment.passes if self.spec.epochs_per_layer is not None else moment.progress
-        column = 1 if self.spec.epochs_per_layer is not None else 0
+        whole = self._whole_epochs(moment.length)
+        if whole is not None:
+            now, limits, column = float(moment.epoch), whole, 1
+        elif self.spec.epochs_per_layer is not None:
+            now, limits, column = moment.passes, self._own_limits(), 1
+        else:
+            part = self.spec.share / len(self.layers)
+            now, limits, column = moment.progress, [part] * len(self.layers), 0
         began = 0.0
         for number, early in enumerate(self._read(self.moved_on).tolist()):
-            end = min(began + self._limit(number), early[column])
+            end = min(began + limits[number], early[column])
             # Rounding must not keep a layer for one step more than its share.
             if now < end - 1e-9:
                 return number
             began = end
         return len(self.layers)
 
-    def _limit(self, number: int) -> float:
+    def _own_limits(self) -> list[float]:
         limits = self.spec.epochs_per_layer
-        if limits is None:
-            return self.spec.share / len(self.layers)
-        return limits[number] if isinstance(limits, list) else limits
+        return limits if isinstance(limits, list) else [limits or 0.0] * len(self.layers)
+
+    def _whole_epochs(self, length: float) -> list[float] | None:
+        """The epochs of each layer, in a run of `length` epochs whose layers share them.
+
+        Their ends are the nearest to even parts that leave each layer an epoch, and one for what
+        follows. None where layers move on by steps or have limits of their own, or there are too
+        few epochs.
+        """
+        count = len(self.layers)
+        # A run that stops inside an epoch has no end there to decide at.
+        epochs = int(length + 1e-9)
+        last = epochs - 1 if self.spec.share < 1 else epochs
+        if not self._by_epoch or last < count:
+            return None
+        found: list[float] = []
+        end = 0
+        for number in range(count):
+            nearest = math.floor(self.spec.share * length * (number + 1) / count + 0.5)
+            began, end = end, min(max(nearest, end + 1), last - (count - 1 - number))
+            found.append(float(end - began))
+        return found
+
+    @property
+    def _by_epoch(self) -> bool:
+        return self.spec.move_on == "epochs" and self.spec.epochs_per_layer is None
+
+    def note(self, length: float) -> Problem | None:
+        """A warning where a run of `length` epochs is too short for layers to have whole ones."""
+        if not self._by_epoch or self._whole_epochs(length) is not None:
+            return None
+        count = len(self.layers)
+        needed = count + 1 if self.spec.share < 1 else count
+        return Problem(
+            f"curriculum.move_on: epochs: a run of {length:g} epoch{'' if length == 1 else 's'} is "
+            f"too short for {count} layers{' and what follows' if needed > count else ''}: they "
+            "share steps instead",
+            f"train longer, epochs={needed}, or say so: curriculum.move_on=steps",
+            "warning",
+        )
+
+    def head_alone(self, moment: Moment) -> bool:
+        """Whether the layers are through and only what stands behind them is trained."""
+        return self.spec.then == "head" and self.place(moment) == len(self.layers)
 
     def at(self, name: str, moment: Moment) -> Moment | None:
         """The moment as a term sees it, with the layers that learn; None while it rests."""

@@ -40,7 +40,7 @@ from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import Execution
 from limbeck.run.assemble import Assembly
-from limbeck.run.passes import bars, device, size
+from limbeck.run.passes import bars, device, length_of, size
 from limbeck.run.terms import objectives_of
 from limbeck.teachers import Teacher
 from limbeck.teams import Team
@@ -74,7 +74,7 @@ class _Place:
 
     def passes(self, rows: int) -> float:
         """How often training goes through the rows with this teacher."""
-        return self.share * _passes(self.stage.recipe, rows)
+        return self.share * length_of(self.stage.recipe, rows)
 
 
 @dataclass(frozen=True)
@@ -314,9 +314,3 @@ def _lengths(group: _Group) -> Lengths:
     if targets and group.teacher.model.config.is_encoder_decoder:
         decoder = np.array([len(labels) for labels in group.rows["labels"]])
     return {"main": main, "decoder": decoder}
-
-
-def _passes(recipe: Recipe, rows: int) -> float:
-    if recipe.max_steps is None:
-        return recipe.epochs
-    return recipe.max_steps * recipe.batch_size * recipe.accumulation / rows

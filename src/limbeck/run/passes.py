@@ -1,4 +1,4 @@
-"""A pass of a model over rows, before training: where it runs, and what is shown of it.
+"""Passes over rows: how many a stage makes, where one runs, and what is shown of it.
 
 Part of `limbeck.run`.
 """
@@ -13,7 +13,16 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from limbeck.recipe import Recipe
+
 _GIB = 2**30
+
+
+def length_of(recipe: Recipe, rows: int) -> float:
+    """How often a stage sees its rows, with fractions where it stops after so many steps."""
+    if recipe.max_steps is None:
+        return recipe.epochs
+    return recipe.max_steps * recipe.batch_size * recipe.accumulation / rows
 
 
 def device() -> torch.device:

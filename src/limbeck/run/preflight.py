@@ -21,12 +21,20 @@ from limbeck.errors import LimbeckError, Problem
 from limbeck.mapping import rounding_note
 from limbeck.mixup import capture_mixed, draw
 from limbeck.moment import Moment
-from limbeck.objectives import ErrorWeightedSpec, HardSpec, MappedSpec, SoftSpec
+from limbeck.objectives import (
+    ErrorWeightedSpec,
+    HardSpec,
+    MappedSpec,
+    Objectives,
+    SoftSpec,
+    TeamObjectives,
+)
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.stages import label_terms
 from limbeck.run.assemble import Assembly
 from limbeck.run.named import learns_from_its_teacher
 from limbeck.run.own_inputs import input_problems, stage_input_problems
+from limbeck.run.passes import length_of
 from limbeck.run.terms import depths_of, objectives_of
 from limbeck.schedules import Ramp
 from limbeck.teachers import Teacher
@@ -246,7 +254,16 @@ def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.
         batch=assembly.rows_of(stage).collator(assembly.tokenizer)(list(few)),
         modules=(objectives,),
     )
-    return _rounding(recipe, *depths_of(stage, assembly)), method
+    notes = _rounding(recipe, *depths_of(stage, assembly))
+    return notes + _too_short(recipe, objectives, len(train)), method
+
+
+def _too_short(recipe: Recipe, objectives: Objectives | TeamObjectives, rows: int) -> list[Problem]:
+    """A warning where layers that learn in turn cannot have whole epochs."""
+    if objectives.curriculum is None or not rows:
+        return []
+    note = objectives.curriculum.note(length_of(recipe, rows))
+    return [] if note is None else [note]
 
 
 def _moments(recipe: Recipe) -> tuple[Moment, ...]:
