@@ -1,4 +1,4 @@
-"""From encoded examples to one batch: of text as wide as its longest example.
+"""From encoded examples to one batch: of text as wide as its longest example, or of a fixed width.
 
 The last step of the data stage; what it returns is what capture feeds to both models.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from limbeck.errors import LimbeckError
 from limbeck.inputs import TEACHER_COLUMN
 from limbeck.kinds import SENTENCE, Kind, Processor
 from limbeck.kinds.base import pad_column
@@ -25,9 +26,10 @@ class Collator:
     "labels" come out as int64 class ids or float32 numbers, and only if the rows have them; "index"
     as int64. Other kinds of task bring the labels of theirs: by token, padded with −100, or as
     positions. `pad_to_multiple_of` rounds the width of text up: by default to 8 where there is an
-    accelerator, whose matrix units work in tiles, and not at all on a processor. `tokenizer` is an
+    accelerator, whose matrix units work in tiles, and not at all on a processor. `pad_to` gives every
+    batch that very width instead, as releases have it whose losses count padding. `tokenizer` is an
     image processor where the kind reads images. Raises LimbeckError for a tokenizer without a
-    padding token.
+    padding token, and for `pad_to` where examples have no padding.
     """
 
     def __init__(
@@ -35,23 +37,33 @@ class Collator:
         tokenizer: Processor,
         pad_to_multiple_of: int | None = None,
         *,
+        pad_to: int | None = None,
         kind: Kind = SENTENCE,
     ) -> None:
         self.kind = kind
+        self.pad_to = pad_to
+        if pad_to is not None and not kind.reads.pads:
+            raise LimbeckError(
+                f"pad_to {pad_to}: {kind.reads.noun}s are of one size and have no padding",
+                "leave pad_to out",
+            )
         self.tokenizer = tokenizer
         self.step = pad_to_multiple_of or (_TILE if torch.accelerator.is_available() else None)
         kind.reads.check(tokenizer)
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-        """Collate the rows of an encoded split, as evaluation reads them."""
+        """Collate the rows of an encoded split, as evaluation reads them.
+
+        Raises LimbeckError for a row longer than `pad_to`.
+        """
         kept = [
             {name: value for name, value in row.items() if name not in self.kind.scoring_columns}
             for row in rows
         ]
-        width = self.kind.reads.width(kept, self.step)
+        width = self._width(kept)
         labels = self.kind.pad_labels(kept, self.tokenizer, width)
         others = self._inputs_of_others(kept, width)
-        batch = self.kind.reads.stack(kept, self.tokenizer, self.step) | labels | others
+        batch = self.kind.reads.stack(kept, self.tokenizer, width) | labels | others
         if "labels" in batch and batch["labels"].is_floating_point():
             batch["labels"] = batch["labels"].to(torch.float32)
         return self.kind.draw(batch, self.tokenizer, _EVALUATION_SEED, 0)
@@ -63,6 +75,17 @@ class Collator:
         return {
             name: pad_column([row.pop(name) for row in rows], width, 0, left=left) for name in names
         }
+
+    def _width(self, rows: Sequence[Mapping[str, Any]]) -> int:
+        if self.pad_to is None:
+            return self.kind.reads.width(rows, self.step)
+        longest = self.kind.reads.width(rows, None)
+        if longest > self.pad_to:
+            raise LimbeckError(
+                f"pad_to {self.pad_to}: a row has {longest} tokens",
+                "raise pad_to, or encode rows with a lower max_length",
+            )
+        return self.pad_to
 
     def for_epoch(self, batch: dict[str, Any], *, seed: int, epoch: int) -> dict[str, Any]:
         """The batch as training reads it in an epoch, counted from 0.

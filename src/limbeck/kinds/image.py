@@ -77,7 +77,7 @@ class ImageReading(Reading):
         """All images are of one size."""
 
     def stack(
-        self, rows: list[dict[str, Any]], processor: Processor, multiple_of: int | None
+        self, rows: list[dict[str, Any]], processor: Processor, width: int
     ) -> dict[str, Tensor]:
         """`pixel_values` (B, 3, H, W), scaled and normalised; other columns as tensors."""
         height, width = side_of(processor)

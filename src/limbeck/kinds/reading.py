@@ -29,6 +29,8 @@ class Reading(ABC):
     """What a row holds."""
     processor: ClassVar[str]
     """What makes a model's input."""
+    pads: ClassVar[bool] = False
+    """Whether shorter examples of a batch are filled up."""
 
     @abstractmethod
     def load(self, source: str) -> Processor:
@@ -52,13 +54,13 @@ class Reading(ABC):
 
     @abstractmethod
     def stack(
-        self, rows: list[dict[str, Any]], processor: Processor, multiple_of: int | None
+        self, rows: list[dict[str, Any]], processor: Processor, width: int
     ) -> dict[str, Tensor]:
-        """A batch of encoded rows, (B, …); the width of text is rounded up to a multiple."""
+        """A batch of encoded rows, (B, …); text is filled up to `width` positions."""
 
     @abstractmethod
     def width(self, rows: Sequence[Mapping[str, Any]], multiple_of: int | None) -> int:
-        """How many positions a batch of these rows has; 0 where it has none."""
+        """How many positions a batch of these rows needs, rounded up; 0 where it has none."""
 
     @abstractmethod
     def lengths(self, encoded: Dataset) -> list[int] | None:
@@ -79,6 +81,7 @@ class TextReading(Reading):
     name = "text"
     noun = "text"
     processor = "tokenizer"
+    pads = True
 
     def load(self, source: str) -> Processor:
         """A checkpoint's tokenizer."""
@@ -122,10 +125,11 @@ class TextReading(Reading):
             )
 
     def stack(
-        self, rows: list[dict[str, Any]], processor: Processor, multiple_of: int | None
+        self, rows: list[dict[str, Any]], processor: Processor, width: int
     ) -> dict[str, Tensor]:
-        """Padded to the longest of the batch."""
-        return dict(DataCollatorWithPadding(processor, pad_to_multiple_of=multiple_of)(rows))
+        """Padded to the width."""
+        collate = DataCollatorWithPadding(processor, padding="max_length", max_length=width)
+        return dict(collate(rows))
 
     def width(self, rows: Sequence[Mapping[str, Any]], multiple_of: int | None) -> int:
         """The longest example's, rounded up."""

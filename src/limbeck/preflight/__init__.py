@@ -11,6 +11,7 @@ from limbeck.preflight.influence import check_influence, check_weights
 from limbeck.preflight.inputs import INPUT_CHECKS
 from limbeck.preflight.models import (
     check_labels,
+    check_padding,
     check_positions,
     check_request,
     check_tokenizers,
@@ -47,6 +48,7 @@ __all__ = [
     "check_influence",
     "check_labels",
     "check_output",
+    "check_padding",
     "check_positions",
     "check_request",
     "check_teacher_score",

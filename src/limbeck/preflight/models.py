@@ -178,6 +178,19 @@ def check_positions(side: str, model: PreTrainedModel, max_length: int) -> list[
     ]
 
 
+def check_padding(side: str, model: PreTrainedModel, width: int | None) -> list[Problem]:
+    """A fixed width (`pad_to`) beyond the positions a model has; none if it is None."""
+    table, positions = _position_table(model), positions_of(model)
+    if width is None or positions is None or table is None or width <= positions:
+        return []
+    return [
+        Problem(
+            f"pad_to {width} is beyond the {positions} positions of the {side}",
+            f"set pad_to to {positions} or less, or leave it out",
+        )
+    ]
+
+
 def positions_of(model: PreTrainedModel) -> int | None:
     """How many tokens a model can read; None where its configuration names no limit."""
     positions = getattr(model.config, "max_position_embeddings", None)

@@ -52,12 +52,15 @@ class Recipe(OptimisationKeys):
 
     @property
     def groups_by_length(self) -> bool:
-        """Whether batches are of similar length: not where inputs are mixed, unless it is asked for.
+        """Whether batches are of similar length: not where inputs are mixed, nor where all are of one
+        width (`pad_to`), unless it is asked for.
 
         Mixing lengthens the shorter of two inputs (CR-ILD, §4.2), and there is little to lengthen
         where partners are alike.
         """
-        return self.mixup is None if self.group_by_length is None else self.group_by_length
+        if self.group_by_length is not None:
+            return self.group_by_length
+        return self.mixup is None and self.pad_to is None
 
     @property
     def lead(self) -> str | None:
@@ -68,6 +71,11 @@ class Recipe(OptimisationKeys):
     def conditions(self) -> Conditions:
         """What is done to the training rows before the run."""
         return Conditions(*(getattr(self, key) for key in Conditions._fields))
+
+    @property
+    def padded_width(self) -> int | None:
+        """How wide every batch is, in tokens; None where its longest example decides."""
+        return self.max_length if self.pad_to == "max_length" else self.pad_to
 
     def stages(self) -> list[Stage]:
         """What is trained after what: one stage, or two."""

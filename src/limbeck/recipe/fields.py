@@ -97,6 +97,7 @@ class FirstStage(Settings):
     lr_schedule: LrSchedule | None = Field(None, description="course of the learning rate")
     warmup: float | None = Field(None, ge=0, lt=1, description="share of steps with a rising rate")
     weight_decay: float | None = Field(None, ge=0, description="decay of the weights")
+    pad_to: Count | Literal["max_length"] | None = Field(None, description="width of every batch")
 
     task: str | None = Field(
         None, description="supplementary task: this stage reads its text and ignores its labels"
@@ -167,6 +168,11 @@ class RecipeFields(Settings):
         "(classes as generated words), image (a class for a picture)",
     )
     max_length: int = Field(128, gt=2, le=10**6, description="longest input, in tokens")
+    pad_to: Count | Literal["max_length"] | None = Field(
+        None,
+        description="width of every batch in tokens, or max_length; by default that of its longest "
+        "example. Counts in terms that see padding, as some releases do",
+    )
     images: ImageSpec | None = Field(
         None, description="size of images, and how training crops and mirrors them"
     )
@@ -273,7 +279,7 @@ class RecipeFields(Settings):
     group_by_length: bool | None = Field(
         None,
         description="batch examples of similar length; if left out, in every stage that does not "
-        "mix its inputs",
+        "mix its inputs or pad them to a fixed width",
     )
     seed: Seed = Field(42, description="seed of initialisation, order, dropout and draws")
     patience: Count | None = Field(

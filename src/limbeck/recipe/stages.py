@@ -28,6 +28,7 @@ TRAINING = (
     "lr_schedule",
     "warmup",
     "weight_decay",
+    "pad_to",
 )
 """Training settings that a first stage may have for itself."""
 
@@ -136,7 +137,7 @@ def _rows_of(first: FirstStage, recipe: RecipeFields) -> dict[str, Any]:
 
 def stage_problems(recipe: RecipeFields) -> list[Problem]:
     """Keys of the stages and of the data that contradict each other."""
-    problems = _mixup_problems(recipe)
+    problems = _mixup_problems(recipe) + _width_problems(recipe)
     if recipe.stratified and not _draws_rows(recipe):
         problems.append(
             Problem("stratified: all training rows are used", "set train_rows, or leave it out")
@@ -232,6 +233,21 @@ def _mixup_problems(recipe: RecipeFields) -> list[Problem]:
                     )
                 )
     return problems
+
+
+def _width_problems(recipe: RecipeFields) -> list[Problem]:
+    """Rows that would not fit into the width they are padded to."""
+    given = {"": recipe.pad_to}
+    if recipe.first_stage is not None:
+        given["first_stage."] = recipe.first_stage.pad_to
+    return [
+        Problem(
+            f"{prefix}pad_to: {width} is less than max_length {recipe.max_length}, the longest row",
+            "raise it, lower max_length, or write pad_to: max_length",
+        )
+        for prefix, width in given.items()
+        if isinstance(width, int) and width < recipe.max_length
+    ]
 
 
 def _draws_rows(recipe: RecipeFields) -> bool:

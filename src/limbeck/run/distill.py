@@ -241,7 +241,7 @@ def _train(
         train_dataset=assembly.rows_of(stage).encoded,
         eval_dataset=assembly.dev,
         compact=True,
-        data_collator=assembly.rows_of(stage).collator(assembly.tokenizer),
+        data_collator=assembly.rows_of(stage).collator(assembly.tokenizer, recipe.padded_width),
         processing_class=assembly.tokenizer,
         optimisation=Optimisation.of(recipe),
         compute_metrics=assembly.compute_metrics,

@@ -239,6 +239,13 @@ def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.
 
     train = assembly.rows_of(stage).encoded
     few = train.select(range(min(_EXAMPLES, len(train))))
+    width, models = recipe.padded_width, {"student": assembly.student}
+    too_wide = [
+        problem
+        for side, model in (models | _models_of(stage, assembly)).items()
+        for problem in preflight.check_padding(side, model, width)
+    ]
+    collate = assembly.rows_of(stage).collator(assembly.tokenizer, width)
     method = preflight.Method(
         weights={
             f"{name}{label}": _largest(weight)
@@ -251,10 +258,11 @@ def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.
             for place, side in enumerate(_models_of(stage, assembly))
         },
         terms=terms,
-        batch=assembly.rows_of(stage).collator(assembly.tokenizer)(list(few)),
+        # No model reads a batch that it has no positions for.
+        batch=None if too_wide else collate(list(few)),
         modules=(objectives,),
     )
-    notes = _rounding(recipe, *depths_of(stage, assembly))
+    notes = _rounding(recipe, *depths_of(stage, assembly)) + too_wide
     return notes + _too_short(recipe, objectives, len(train)), method
 
 

@@ -30,9 +30,9 @@ class Rows:
     """Of rows that a stage has for itself, by id of a teacher's model: how it finds what it reads; None if its tokens
     are others."""
 
-    def collator(self, tokenizer: Processor) -> Collator:
-        """Makes batches of these rows."""
-        return Collator(tokenizer, kind=self.kind)
+    def collator(self, tokenizer: Processor, pad_to: int | None = None) -> Collator:
+        """Makes batches of these rows, of a fixed width if one is given."""
+        return Collator(tokenizer, pad_to=pad_to, kind=self.kind)
 
     @property
     def mean_tokens(self) -> float | None:
