@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
+from limbeck.engine.bert_adam import BertAdam
 from limbeck.recipe import Recipe
 
 
@@ -19,12 +20,14 @@ class Optimisation:
     """What makes a step of the gradients; the defaults leave everything to the Trainer.
 
     Attributes:
-        momentum: of SGD; None for the Trainer's optimiser (AdamW).
+        momentum: of SGD; None for AdamW, the Trainer's own, and for `bert_adam`.
+        bert_adam: Adam as BERT was trained with (`BertAdam`).
         nesterov: SGD with Nesterov's momentum.
         milestones: shares of the steps after which the learning rate is multiplied by `decay`.
     """
 
     momentum: float | None = None
+    bert_adam: bool = False
     nesterov: bool = False
     milestones: tuple[float, ...] = ()
     decay: float = 0.1
@@ -35,6 +38,7 @@ class Optimisation:
         sgd = recipe.optimizer == "sgd"
         return cls(
             momentum=recipe.sgd_momentum if sgd else None,
+            bert_adam=recipe.optimizer == "bert_adam",
             nesterov=sgd and recipe.nesterov,
             milestones=recipe.milestones,
             decay=recipe.decay,
@@ -47,6 +51,8 @@ class Optimisation:
 
     def optimizer(self, lr: float) -> tuple[type[torch.optim.Optimizer], dict[str, Any]] | None:
         """The optimiser's class and arguments, for the Trainer; None for the Trainer's own."""
+        if self.bert_adam:
+            return BertAdam, {"lr": lr}
         if self.momentum is None:
             return None
         settings = {"lr": lr, "momentum": self.momentum, "nesterov": self.nesterov}

@@ -218,7 +218,11 @@ class RecipeFields(Settings):
     max_steps: Count | None = Field(
         None, description="optimisation steps at most; overrides epochs"
     )
-    optimizer: Literal["adamw", "sgd"] = Field("adamw", description="what makes a step")
+    optimizer: Literal["adamw", "bert_adam", "sgd"] = Field(
+        "adamw",
+        description="what makes a step; bert_adam: without bias correction, each tensor's gradient "
+        "clipped to norm 1, as in releases of BERT's time",
+    )
     lr: Number = Field(5e-5, gt=0, le=1e38, description="peak learning rate")
     batch_size: Count = Field(32, description="examples in a forward pass")
     accumulation: Count = Field(
@@ -227,7 +231,8 @@ class RecipeFields(Settings):
     weight_decay: float = Field(
         0.0,
         ge=0,
-        description="AdamW: decoupled, of weights that are no bias or normalisation; sgd: of all",
+        description="AdamW, bert_adam: decoupled, of weights that are no bias or normalisation; "
+        "sgd: of all",
     )
     adam_epsilon: Number | None = Field(
         None,
