@@ -5,6 +5,8 @@ relation) or one token's layers (layer-transforming relation). Only relations in
 compared, so widths may differ.
 """
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -19,6 +21,8 @@ from limbeck.functional.reductions import (
     without_autocast,
 )
 
+MeanOver = Literal["valid", "all"]
+
 # A squared distance below this share of the squared norms is rounding.
 _NO_DIRECTION = 1e-6
 
@@ -29,17 +33,22 @@ def word_relation_kl(
     student: Float[Tensor, "batch tokens student_width"],
     teacher: Float[Tensor, "batch tokens teacher_width"],
     mask: TokenMask,
+    *,
+    mean_over: MeanOver = "valid",
 ) -> Float[Tensor, ""]:
     """KL(P_T ‖ P_S), P a token's softmax over its cosines to the other tokens.
 
     A token is not compared with itself nor with padding. Mean over each example's tokens that have
-    another, then the batch.
+    another, then the batch; `all`, as the release: the sum over the number of all pairs of tokens
+    of an example, a token with itself among them, in the whole batch.
 
     Raises:
         LimbeckError: batch or tokens differ, or the mask does not fit.
     """
     valid = _check("word_relation_kl", student, teacher, mask)
     rows = _pair_rows(_clean(student, valid), _clean(teacher, valid), valid)
+    if mean_over == "all":
+        return _share(rows.sum(), valid.sum(1).square().sum())
     return mean_over_batch(rows.sum(1), (valid & (valid.sum(1, keepdim=True) > 1)).sum(1))
 
 
@@ -49,16 +58,21 @@ def word_relation_mse(
     mask: TokenMask,
     *,
     window: int = 21,
+    mean_over: MeanOver = "valid",
 ) -> Float[Tensor, ""]:
     """Squared error of the angles between two tokens' differences to a centre token.
 
     The angle at i of j and k is cos(h_j − h_i, h_k − h_i), for j ≠ k within `window` tokens around
-    i. Mean over each example's angles, then the batch.
+    i. Mean over each example's angles, then the batch; `all`, as the release: over all pairs of
+    places in all windows of the batch, where padding counts around a real token, and the first and
+    the last position stand for what lies beyond them.
 
     Raises:
         LimbeckError: batch or tokens differ, or the mask does not fit.
     """
     valid = _check("word_relation_mse", student, teacher, mask)
+    if mean_over == "all":
+        return _windows_over_all(student, teacher, valid, window)
     totals, counts = _angle_errors(_clean(student, valid), _clean(teacher, valid), valid, window)
     return mean_over_batch(totals, counts)
 
@@ -67,23 +81,34 @@ def layer_relation_kl(
     student: Float[Tensor, "batch tokens layers student_width"],
     teacher: Float[Tensor, "batch tokens layers teacher_width"],
     mask: TokenMask,
+    *,
+    mean_over: MeanOver = "valid",
 ) -> Float[Tensor, ""]:
     """`word_relation_kl` among the layers of one token, by the token rule.
+
+    `all`, as the release: over all pairs of layers, one with itself among them, of all tokens.
 
     Raises:
         LimbeckError: batch, tokens or layers differ, or the mask does not fit.
     """
     valid = _check("layer_relation_kl", student, teacher, mask)
     student, teacher, everywhere = _token_by_token(student, teacher, valid)
-    return _token_rule(_pair_rows(student, teacher, everywhere).mean(1), valid)
+    rows = _pair_rows(student, teacher, everywhere)
+    if mean_over == "all":
+        return _share(_of_tokens(rows.sum(1), valid).sum(), valid.sum() * rows.shape[1] ** 2)
+    return _token_rule(rows.mean(1), valid)
 
 
 def layer_relation_mse(
     student: Float[Tensor, "batch tokens layers student_width"],
     teacher: Float[Tensor, "batch tokens layers teacher_width"],
     mask: TokenMask,
+    *,
+    mean_over: MeanOver = "valid",
 ) -> Float[Tensor, ""]:
     """`word_relation_mse` among all layers of one token, by the token rule.
+
+    `all`, as the release: over all triples of layers, also of less than three, of all tokens.
 
     Raises:
         LimbeckError: batch, tokens or layers differ, or the mask does not fit.
@@ -91,6 +116,8 @@ def layer_relation_mse(
     valid = _check("layer_relation_mse", student, teacher, mask)
     student, teacher, everywhere = _token_by_token(student, teacher, valid)
     totals, counts = _angle_errors(student, teacher, everywhere, 2 * student.shape[1] - 1)
+    if mean_over == "all":
+        return _share(_of_tokens(totals, valid).sum(), valid.sum() * student.shape[1] ** 3)
     return _token_rule(totals / counts.clamp(min=1), valid)
 
 
@@ -116,8 +143,29 @@ def _token_by_token(
 
 def _token_rule(per_token: Tensor, valid: Tensor) -> Tensor:
     """Values of all tokens (B·N) by the token rule."""
-    per_token = per_token.view(valid.shape).masked_fill(~valid, 0.0)
-    return mean_over_batch(per_token.sum(1), valid.sum(1))
+    return mean_over_batch(_of_tokens(per_token, valid).sum(1), valid.sum(1))
+
+
+def _of_tokens(per_token: Tensor, valid: Tensor) -> Tensor:
+    """(B·N) as (B, N), 0 at padding."""
+    return per_token.view(valid.shape).masked_fill(~valid, 0.0)
+
+
+def _share(total: Tensor, count: Tensor) -> Tensor:
+    """One mean over a batch; 0 of nothing."""
+    return total / count.clamp(min=1)
+
+
+def _windows_over_all(student: Tensor, teacher: Tensor, valid: Tensor, window: int) -> Tensor:
+    """Squared angle differences over all places of all real tokens' windows."""
+    parts, reach = valid.shape[1], window // 2
+    around = torch.arange(-reach, reach + 1, device=valid.device)
+    place = torch.arange(parts, device=valid.device)[:, None] + around
+    place = place.clamp(0, parts - 1)
+    sides = (at_least_float32(student), at_least_float32(teacher))
+    difference = _angles(sides[0], place) - _angles(sides[1], place)
+    squared = difference.square().sum((2, 3)).masked_fill(~valid, 0.0)
+    return _share(squared.sum(), valid.sum() * len(around) ** 2)
 
 
 def _pair_rows(

@@ -27,15 +27,21 @@ class WordRelation(MappedTerm):
         """Angles are those of differences to a centre."""
         return self.spec.compare == "word_relation_mse"
 
+    @property
+    def sees_padding(self) -> bool:
+        """Around a token, where the release's mean runs over whole windows."""
+        return self.spec.mean_over == "all" and self.spec.compare == "word_relation_mse"
+
     def seen(self, layer: int) -> Seen:
         """All tokens' hidden states."""
         return Seen("hidden", layer, None, self.stack)
 
     def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
         """Pairs by KL, or angles in a window by squared error."""
+        mask, over = masks.tokens, self.spec.mean_over
         if self.spec.compare == "word_relation_kl":
-            return F.word_relation_kl(state, target, masks.tokens)
-        return F.word_relation_mse(state, target, masks.tokens, window=self.spec.window)
+            return F.word_relation_kl(state, target, mask, mean_over=over)
+        return F.word_relation_mse(state, target, mask, window=self.spec.window, mean_over=over)
 
 
 class LayerRelation(MappedTerm):
@@ -80,6 +86,7 @@ class LayerRelation(MappedTerm):
 
     def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
         """States (B, N, S, d): pairs by KL, or angles by squared error."""
-        if self.spec.compare == "layer_relation_kl":
-            return F.layer_relation_kl(state, target, masks.tokens)
-        return F.layer_relation_mse(state, target, masks.tokens)
+        compared = F.layer_relation_kl
+        if self.spec.compare == "layer_relation_mse":
+            compared = F.layer_relation_mse
+        return compared(state, target, masks.tokens, mean_over=self.spec.mean_over)
