@@ -97,8 +97,8 @@ def capture_mixed(
         entry = _mixed(unmixed[_ENTRY], mixture)
         trace = capture(model, _with_union_masks(batch, mixture), request, entry=entry)
     else:
-        wanted = clean is not None and (clean.items or clean.logits)
-        unmixed = capture(model, batch, clean) if clean is not None and wanted else Trace()
+        # Asked for nothing, the model does not run, and the trace holds the examples' own masks.
+        unmixed = capture(model, batch, clean or Request())
         trace = capture(model, _mixed_batch(model, batch, mixture), request)
     trace.mixed = Mixed(unmixed, mixture.partner, mixture.share)
     return trace

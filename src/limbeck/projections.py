@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from limbeck.settings import Settings, Width
 
+_BERT_STD = 0.02
+
 
 class ProjectSpec(Settings):
     """What a recipe may say about the maps between a representation and its comparison."""
@@ -24,8 +26,10 @@ class ProjectSpec(Settings):
     share: Literal["slot", "all"] = Field(
         "slot", description="one map for every mapped student layer, or one for all of them"
     )
-    start: Literal["random", "identity"] = Field(
-        "random", description="identity: square maps begin as no change at all"
+    start: Literal["random", "identity", "normal"] = Field(
+        "random",
+        description="identity: square maps begin as no change at all; normal: N(0, .02), as BERT's "
+        "own weights do and the maps of some releases",
     )
     bias: bool = Field(False, description="maps add a learned vector (papers have none)")
     when: Literal["always", "widths-differ"] = Field(
@@ -50,6 +54,8 @@ class Projection(nn.Module):
             assert isinstance(linear, nn.Linear)
             if spec.start == "identity" and linear.in_features == linear.out_features:
                 nn.init.eye_(linear.weight)
+            if spec.start == "normal":
+                nn.init.normal_(linear.weight, std=_BERT_STD)
             if spec.bias:
                 nn.init.zeros_(linear.bias)
 
@@ -77,6 +83,8 @@ class Projections(nn.Module):
 
     Attributes:
         widths: for each slot the student's and the teacher's width as they are compared.
+        shared: one map serves all slots of a side.
+        of_layers: there is something to map, and it is single layers, not several side by side.
     """
 
     def __init__(
@@ -92,6 +100,10 @@ class Projections(nn.Module):
         self.student: nn.Module = Unprojected()
         self.teacher: nn.Module = Unprojected()
         self.widths = list(zip(student_widths, teacher_widths, strict=True))
+        self.shared = spec is not None and spec.share == "all"
+        sides = ((student_widths, student_width), (teacher_widths, teacher_width))
+        whole = all(width == own for widths, own in sides for width in widths)
+        self.of_layers = spec is not None and whole
         if spec is None or (spec.when == "widths-differ" and student_width == teacher_width):
             return
         own = {"student": student_width, "teacher": teacher_width}

@@ -29,6 +29,10 @@ class Case:
 
 CASES = {
     "attention_kl": Case((BATCH, HEADS, TOKENS, TOKENS), token_dims=(2, 3), kind="probabilities"),
+    "attention_cross_entropy": Case((BATCH, HEADS, TOKENS, TOKENS), token_dims=(2, 3)),
+    "attention_cross_entropy causal": Case(
+        (BATCH, HEADS, TOKENS, TOKENS), token_dims=(2, 3), extra={"causal": True}
+    ),
     "attention_mse": Case((BATCH, HEADS, TOKENS, TOKENS), token_dims=(2, 3)),
     "attention_mse causal": Case(
         (BATCH, HEADS, TOKENS, TOKENS), token_dims=(2, 3), extra={"causal": True}
@@ -182,6 +186,10 @@ def test_identical_inputs_give_0(name):
     if name == "soft_cross_entropy":  # its least value is the entropy, not 0
         entropy = torch.distributions.Categorical(logits=student).entropy().mean()
         assert value.item() == pytest.approx(entropy.item(), abs=1e-6)
+    elif name.startswith("attention_cross_entropy"):  # likewise: a minimum
+        moving = student.clone().requires_grad_()
+        call(name, moving, student, mask).backward()
+        assert moving.grad.abs().max().item() == pytest.approx(0.0, abs=1e-6)
     else:
         assert value.item() == pytest.approx(0.0, abs=1e-6)
 

@@ -13,6 +13,7 @@ import limbeck.functional as functional
 from limbeck.errors import LimbeckError
 
 EXPORTED = {
+    "attention_cross_entropy": "student_scores teacher_scores query_mask key_mask=None *causal=False",
     "attention_kl": "student_probs teacher_probs query_mask key_mask=None",
     "attention_mse": "student_scores teacher_scores query_mask key_mask=None *causal=False",
     "attention_weights": "student teacher allowed=None",
@@ -21,8 +22,8 @@ EXPORTED = {
     "error_weighted_mse": "student_outputs teacher_outputs labels",
     "hidden_mse": "student teacher mask",
     "info_nce": "student positive negatives mask=None *temperature",
-    "layer_relation_kl": "student teacher mask",
-    "layer_relation_mse": "student teacher mask",
+    "layer_relation_kl": "student teacher mask *mean_over=valid",
+    "layer_relation_mse": "student teacher mask *mean_over=valid",
     "mix": "a b lam",
     "mse": "student teacher",
     "normalized_mse": "student teacher",
@@ -34,8 +35,8 @@ EXPORTED = {
     "soft_kl": "student_logits teacher_logits *temperature=1.0 *scale_by_t2=False",
     "sparse_attention_weights": "student teacher allowed=None *transform=sparsemax",
     "transport_flow": "costs student_weights teacher_weights",
-    "word_relation_kl": "student teacher mask",
-    "word_relation_mse": "student teacher mask *window=21",
+    "word_relation_kl": "student teacher mask *mean_over=valid",
+    "word_relation_mse": "student teacher mask *window=21 *mean_over=valid",
 }
 
 

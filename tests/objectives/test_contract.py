@@ -36,6 +36,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     method: {}
     for method in (
         *("alp-kd", "alp-minilmv2", "alp-no", "alp-po", "alp-sparse", "bert-emd", "ckd-no"),
+        *("bert-emd-released", "contextual-kd-released"),
         *("ckd-po", "codir", "contextual-kd", "cr-ild", "cr-ild-released", "cr-ild-t5"),
         *("distilbert", "emd-ild", "finetune", "internal-kd", "internal-kd-pid"),
         *("internal-kd-pid-soft", "internal-kd-pid-soft-hard", "internal-kd-sid"),
@@ -54,9 +55,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
 COUNTS_PADDING = {
     ("tinybert-released", 1): "means over all positions; masked scores are zeros that count",
     ("cr-ild-released", 1): "masks on keys only: padded queries and padded hidden states count",
+    ("bert-emd-released", 1): "means over all positions; masked scores are zeros that count",
+    ("contextual-kd-released", 1): "padding within a window around a token counts",
 }
 # Head with head: impossible where the two models have not the same number.
-BY_HEADS = ("attention_kl", "attention_mse")
+BY_HEADS = ("attention_kl", "attention_cross_entropy", "attention_mse")
 
 
 @functools.cache

@@ -18,12 +18,13 @@ from typing import Any, get_args
 import pytest
 import torch
 import yaml
-from tiny_pairs import GIVEN, answers, batch, bert, t5
+from tiny_pairs import CLASSES, GIVEN, answers, batch, bert, t5
 
 from limbeck import catalog
 from limbeck.capture import Request, Trace, capture
 from limbeck.data import get_task
 from limbeck.engine import training_arguments
+from limbeck.engine.optimisation import Optimisation
 from limbeck.errors import LimbeckError
 from limbeck.kinds import KINDS as TASK_KINDS
 from limbeck.mapping import MappingSpec
@@ -104,6 +105,15 @@ OTHER: dict[str, Any] = {
     "lr_schedule": "linear",
     "warmup": 0.3,
     "teacher_dropout": False,
+    "keys": "model",
+    "through": None,
+    "regression": "teacher",
+    "exceptions": [{"teacher": 12, "student": 4, "layers": {1: 1, 2: 1, 3: 1}}],
+    "optimizer": "adamw",
+    "weight_decay": 0.5,
+    "max_grad_norm": 2.0,
+    "max_length": 99,
+    "pad_to": 999,
 }
 MOMENTS = [
     Moment(seed=2, epoch=n, step=7 * n, progress=p, passes=n + 0.5)
@@ -150,7 +160,8 @@ def changes(raw: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
     elif path == "kind":
         found = [raw | {"kind": "sentence"}]
     elif key == "kind":
-        keys = {k: v for k, v in place(raw, path).items() if k != "layers"}
+        own = ("layers", "exceptions")
+        keys = {k: v for k, v in place(raw, path).items() if k not in own}
         found = [
             {k: v for k, v in keys.items() if k in kept or k == "combine"} | {"kind": kind}
             for kept in (set(keys), {"student_layers"}, set())
@@ -175,18 +186,21 @@ def changes(raw: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
 # ---- what a recipe comes to ----
 
 PAIRS = {"of 6 layers, wider": (6, 12), "of 12, as wide": (12, 8), "of 12, wider": (12, 12)}
+NUMBERS = "of 6 layers, with a number for a label"
 
 
 @functools.cache
 def models(kind: str, pair: str) -> tuple[Any, Any]:
+    if pair == NUMBERS:
+        return bert(4, 8, seed=1, classes=1), bert(6, 12, seed=0, classes=1)
     make = t5 if kind == "text" else bert
     return make(4, 8, seed=1), make(*PAIRS[pair], seed=0)
 
 
 @functools.cache
-def examples(kind: str, step: int) -> dict[str, torch.Tensor]:
+def examples(kind: str, step: int, pair: str = "") -> dict[str, torch.Tensor]:
     """Other words each time under the same four numbers."""
-    made = batch(extra=1, seed=step)
+    made = batch(extra=1, seed=step, classes=1 if pair == NUMBERS else CLASSES)
     return made | {"labels": answers(seed=step)} if kind == "text" else made
 
 
@@ -195,7 +209,7 @@ def seen(
     step: int, kind: str, pair: str, side: int, asked: Request, clean: Request, mixture: Any
 ) -> Trace:
     """A trace, made once for each thing that is asked."""
-    model, shown = models(kind, pair)[side], examples(kind, step)
+    model, shown = models(kind, pair)[side], examples(kind, step, pair)
     with torch.no_grad():
         if mixture is None:
             return capture(model, shown, asked)
@@ -229,7 +243,7 @@ def losses(recipe: Recipe, pair: str) -> Any:
                 seen(moment.step, kind, pair, 1, asked["teacher"], Request(), mixture),
             )
             with torch.no_grad():
-                found = objectives(*traces, examples(kind, moment.step), moment)
+                found = objectives(*traces, examples(kind, moment.step, pair), moment)
             objectives.after_step()
             steps.append({n: (objectives.weight(n, moment), v.item()) for n, v in found.items()})
         return {name: tuple(w.shape) for name, w in objectives.named_parameters()}, steps
@@ -283,9 +297,11 @@ def outcome(recipe: Recipe) -> Iterator[Any]:
     for stage in stages:
         arguments = training_arguments(stage.recipe, Path("none"), select=stage.last)
         yield {k: v for k, v in arguments.to_dict().items() if "dir" not in k}
-    for pair in PAIRS:
+        yield Optimisation.of(stage.recipe), stage.recipe.padded_width, stage.recipe.max_length
+    for pair in (*PAIRS, NUMBERS):
         for stage in stages:
-            yield losses(stage.recipe, pair)
+            text = stage.recipe.kind == "text"
+            yield None if text and pair == NUMBERS else losses(stage.recipe, pair)
 
 
 def load(raw: dict[str, Any]) -> Recipe:

@@ -102,7 +102,10 @@ def backward(method: str, term: str, stage: int, progress: float = 0.5, **given)
 def test_a_term_moves_what_it_looks_at_and_what_lies_below(method, stage, term, parts):
     student, objectives, term = backward(method, term, stage)
     assert moved(student) == parts
-    own, others = objectives[term].parameters(), set(objectives.parameters())
+    own, others = [*objectives[term].parameters()], set(objectives.parameters())
+    through = getattr(getattr(objectives[term], "spec", None), "through", None)
+    if through is not None:  # it moves the map that it borrows
+        own += objectives[through].parameters()
     for weight in own:
         assert weight.grad.abs().max() > 0
         others.discard(weight)
@@ -134,7 +137,8 @@ def consistency(compare: str, **given) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(3)
     shape, seen = (2, 3, 4), Seen("hidden", 2)
     if compare == "attention_consistency":
-        shape, seen = (2, 2, 3, 3), Seen("probabilities", 2)
+        what = "scores" if given.get("target") == "clean" else "probabilities"
+        shape, seen = (2, 2, 3, 3), Seen(what, 2)
     sides = [torch.randn(shape, generator=generator).softmax(-1) for _ in range(2)]
     mixed, clean = (side.requires_grad_() for side in sides)
     mask = {"main": torch.ones(2, 3, dtype=torch.bool)}

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from inside import Inside, attention_kl, hidden_mse, maps_kl, mean, soft_label, squares
+from inside import Inside, attention_kl, hidden_mse, maps_kl, mean, soft_label, softmax, squares
 from tiny_pairs import LENGTHS, batch, bert, build, stage_recipe, terms
 
 from limbeck.mixup import Mixture, MixupSpec, draw
@@ -98,44 +98,54 @@ def test_of_whole_shares_nothing_is_left_to_be_consistent_about():
 
 
 def test_cr_ild_released():
-    """Mixed behind the embeddings' normalisation, clean targets in turn, masks on keys alone."""
+    """Mixed behind the embeddings' normalisation, clean targets in turn, every map over the example's
+    own keys (of its partner where that is the target), hidden states behind one W_H with bias.
+    """
     share, partner = 0.7, (3, 2, 1, 0)
     mixing = Mixing("cr-ild-released", share=share, partner=partner)
-    everywhere = [list(range(7))] * 4
-    keys = [mixing.s.real(b) for b in range(4)]
+    weight, bias = (w.detach().double().numpy() for w in mixing.objectives["hidden"].parameters())
 
-    def divergence(target: np.ndarray, b: int) -> float:
-        """KL( clean ‖ mixed ) of one example, every row, the union's keys."""
-        return maps_kl(
-            lambda _, h, q, k: float(mixing.s.maps[3][b, h, q, k]),
-            lambda _, h, q, k: float(target[h, q, k]),
-            [everywhere[b]],
-            [keys[b]],
-        )
+    def over(side: Inside, layer: int, b: int, h: int, q: int, keys: list[int]) -> list[float]:
+        return softmax(side.score(layer, b, h, q, k) for k in keys)
 
-    def square(target: np.ndarray, b: int) -> float:
-        return mean(squares(mixing.s.hidden[3][b, n], target[n]) for n in range(7))
-
-    def both(distance, clean: np.ndarray) -> float:
+    def crossed(target, b: int, keys: list[int]) -> float:
+        """CE of the student's last map of mixed input b with a target's, every row."""
         return mean(
-            share * distance(clean[b], b) + (1 - share) * distance(clean[partner[b]], b)
-            for b in range(4)
+            -sum(
+                t * math.log(s)
+                for t, s in zip(target(h, q, keys), over(mixing.s, 3, b, h, q, keys), strict=True)
+            )
+            for h in range(2)
+            for q in range(7)
         )
 
+    def clean_map(b: int):
+        return lambda h, q, keys: over(mixing.clean, 3, b, h, q, keys)
+
+    def square(given: np.ndarray, target: np.ndarray) -> float:
+        return mean(squares(given[n], target[n]) for n in range(7))
+
+    def through(states: np.ndarray) -> np.ndarray:
+        return states @ weight.T + bias
+
+    def both(distance) -> float:
+        return mean(
+            share * distance(b, b) + (1 - share) * distance(b, partner[b]) for b in range(4)
+        )
+
+    own = [mixing.clean.real(b) for b in range(4)]
     expected = {
-        "attention": maps_kl(
-            lambda *place: float(mixing.s.maps[3][place]),
-            lambda *place: float(mixing.t.maps[6][place]),
-            everywhere,
-            keys,
+        "attention": mean(
+            crossed(lambda h, q, keys, b=b: over(mixing.t, 6, b, h, q, keys), b, own[b])
+            for b in range(4)
         ),
         "hidden": mean(
-            squares(mixing.weight @ mixing.s.hidden[3][b, n], mixing.t.hidden[6][b, n])
-            for b in range(4)
-            for n in range(7)
+            square(through(mixing.s.hidden[3][b]), mixing.t.hidden[6][b]) for b in range(4)
         ),
-        "attention_consistency": both(divergence, mixing.clean.maps[3]),
-        "hidden_consistency": both(square, mixing.clean.hidden[3]),
+        "attention_consistency": both(lambda b, j: crossed(clean_map(j), b, own[j])),
+        "hidden_consistency": both(
+            lambda b, j: square(through(mixing.s.hidden[3][b]), through(mixing.clean.hidden[3][j]))
+        ),
     }
     assert mixing.found() == pytest.approx(expected, rel=5e-5)
 

@@ -12,7 +12,7 @@ whatever stands there; an example without a valid position contributes 0 and sti
 example of the batch.
 """
 
-from limbeck.functional.attention import attention_kl, attention_mse
+from limbeck.functional.attention import attention_cross_entropy, attention_kl, attention_mse
 from limbeck.functional.context import (
     layer_relation_kl,
     layer_relation_mse,
@@ -31,6 +31,7 @@ from limbeck.functional.several import error_weighted_cross_entropy, error_weigh
 from limbeck.functional.transport import transport_flow
 
 __all__ = [
+    "attention_cross_entropy",
     "attention_kl",
     "attention_mse",
     "attention_weights",

@@ -73,6 +73,38 @@ def attention_kl(
     return mean_over_batch(divergence, valid_queries.sum(1) * student.shape[1])
 
 
+def attention_cross_entropy(
+    student_scores: Float[Tensor, "batch heads queries keys"],
+    teacher_scores: Float[Tensor, "batch heads queries keys"],
+    query_mask: QueryMask,
+    key_mask: KeyMask | None = None,
+    *,
+    causal: bool = False,
+) -> Float[Tensor, ""]:
+    """−Σ_k A_T log A_S, A the softmax of the scaled scores over valid keys; means as `attention_kl`.
+
+    CR-ILD's release. `attention_kl` plus the teacher maps' entropy: the same gradient for the
+    student. It makes the maps itself, so that they may run over other keys than the model's own;
+    causal keeps the keys up to a query.
+
+    Raises:
+        LimbeckError: the shapes differ, a mask does not fit, or cross-attention has no key mask.
+    """
+    require_same_shape("attention_cross_entropy", student_scores.shape, teacher_scores.shape, _FIX)
+    valid_queries, inside = _valid_pairs(student_scores, query_mask, key_mask)
+    student, teacher = at_least_float32(student_scores), at_least_float32(teacher_scores)
+    if causal:
+        queries, keys = student.shape[-2:]
+        inside = inside & torch.ones(queries, keys, dtype=torch.bool, device=student.device).tril()
+    outside = ~inside
+    # The least number, not −∞: a row without any valid key then stays finite.
+    lowest = torch.finfo(student.dtype).min
+    log_student = student.masked_fill(outside, lowest).log_softmax(-1)
+    maps = teacher.masked_fill(outside, lowest).softmax(-1)
+    crossed = -(maps * log_student).masked_fill(outside, 0.0).sum((1, 2, 3))
+    return mean_over_batch(crossed, valid_queries.sum(1) * student.shape[1])
+
+
 def attention_mse(
     student_scores: Float[Tensor, "batch heads queries keys"],
     teacher_scores: Float[Tensor, "batch heads queries keys"],

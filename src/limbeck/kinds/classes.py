@@ -43,7 +43,8 @@ class Classes(Kind):
     def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
         """Soft cross-entropy or KL of logits (B, C); squared error of outputs (B, 1)."""
         if student.shape[-1] == 1:
-            return F.mse(student, teacher)
+            scale = rule.temperature if rule.tempered else 1.0
+            return F.mse(student / scale, teacher / scale)
         distance = F.soft_kl if rule.compare == "soft_kl" else F.soft_cross_entropy
         return distance(
             student, teacher, temperature=rule.temperature, scale_by_t2=rule.scale_by_t2

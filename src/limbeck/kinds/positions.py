@@ -15,11 +15,15 @@ from limbeck.functional.reductions import at_least_float32
 
 
 class SoftRule(NamedTuple):
-    """How a soft label is compared: `soft_cross_entropy` or `soft_kl`, and at what temperature."""
+    """How a soft label is compared: `soft_cross_entropy` or `soft_kl`, and at what temperature.
+
+    `tempered`: a regression's outputs are divided by it too.
+    """
 
     compare: str = "soft_cross_entropy"
     temperature: float = 1.0
     scale_by_t2: bool = False
+    tempered: bool = False
 
 
 def mean_over_positions(values: Tensor, valid: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ def build_mapping(
     Raises:
         LimbeckError: it names a layer a model lacks, or more slots than there are layers for.
     """
+    spec = _at_depths(spec, teacher_depth, student_depth)
     slots, candidates = _ranges(spec, teacher_depth, student_depth, setting)
     listed = spec.layers is not None
     _exists(slots, student_depth, f"{setting}.{'' if listed else 'student_'}layers", "student")
@@ -51,6 +52,7 @@ def build_mapping(
 
 def rounding_note(spec: MappingSpec, *, teacher_depth: int, student_depth: int) -> str | None:
     """A line that says so when L/M is not whole and a map had to round; None when it had not."""
+    spec = _at_depths(spec, teacher_depth, student_depth)
     if spec.kind not in ("uniform", "skip") or teacher_depth % student_depth == 0:
         return None
     mapping = build_mapping(spec, teacher_depth=teacher_depth, student_depth=student_depth)
@@ -61,6 +63,15 @@ def rounding_note(spec: MappingSpec, *, teacher_depth: int, student_depth: int) 
         f"{teacher_depth} teacher layers over {student_depth} student layers is not whole; "
         f"rounded half up: {given}"
     )
+
+
+def _at_depths(spec: MappingSpec, teacher_depth: int, student_depth: int) -> MappingSpec:
+    """The spec, or the layers it gives outright for models of these depths."""
+    for exception in spec.exceptions or ():
+        if (exception.teacher, exception.student) == (teacher_depth, student_depth):
+            changes = {"kind": "explicit", "layers": exception.layers, "exceptions": None}
+            return spec.model_copy(update=changes)
+    return spec
 
 
 def _ranges(

@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from limbeck.settings import LayerNumber, Settings
+from limbeck.settings import Count, LayerNumber, Settings
 
 
 def _numbered(layers: Any) -> Any:
@@ -41,6 +41,16 @@ _IDLE: dict[str, tuple[str, ...]] = {
 _OWN = {"read": "attention", "weigh": "attention", "layer_weights": "transport"}
 
 
+class DepthsSpec(Settings):
+    """Layers given outright for a teacher and a student of certain depths."""
+
+    teacher: Count = Field(description="the teacher's depth L")
+    student: Count = Field(description="the student's depth M")
+    layers: Annotated[dict[LayerNumber, LayerNumber], BeforeValidator(_numbered)] = Field(
+        description="student layer: teacher layer"
+    )
+
+
 class MappingSpec(Settings):
     """Which teacher layers each student layer learns from."""
 
@@ -65,6 +75,10 @@ class MappingSpec(Settings):
     layers: Annotated[
         dict[LayerNumber, LayerNumber | list[LayerNumber]] | None, BeforeValidator(_numbered)
     ] = Field(None, description="explicit only: student layer: teacher layer, or list of them")
+    exceptions: list[DepthsSpec] | None = Field(
+        None,
+        description="skip, uniform: depths for which layers are given outright, as a release does",
+    )
     within: Literal["all", "buckets"] = Field(
         "all", description="attention only: attend to all teacher layers, or to one bucket each"
     )
@@ -108,6 +122,8 @@ class MappingSpec(Settings):
             )
         if self.overlap and not (self.kind == "buckets" or self.within == "buckets"):
             raise ValueError("`overlap` goes with buckets; leave it out")
+        if self.exceptions is not None and self.kind not in ("skip", "uniform"):
+            raise ValueError("`exceptions` goes with kind: skip or uniform; leave it out")
         for key, kind in _OWN.items():
             if key in self.model_fields_set and self.kind != kind:
                 raise ValueError(f"`{key}` goes with kind: {kind}; leave it out")
@@ -127,4 +143,6 @@ class MappingSpec(Settings):
         idle = {*_IDLE.get(self.kind, ()), *(k for k, kind in _OWN.items() if kind != self.kind)}
         if self.kind == "transport":
             idle.add("combine")
+        if self.exceptions is None:
+            idle.add("exceptions")
         return {key: value for key, value in handler(self).items() if key not in idle}

@@ -19,7 +19,7 @@ from limbeck.objectives.spec import AttentionSpec, RelationSpec
 
 
 class AttentionMatch(MappedTerm):
-    """Attention probabilities by KL, or scaled scores before the softmax by squared error.
+    """Attention probabilities by KL or cross-entropy, or scaled scores before the softmax by squared error.
 
     Raises:
         LimbeckError: the two sides' head counts differ.
@@ -45,21 +45,46 @@ class AttentionMatch(MappedTerm):
         return self.spec.rows == "all" or self.spec.masked == "zero"
 
     def seen(self, layer: int) -> Seen:
-        """The layer's attention: probabilities (B, H, Q, K), or scores."""
+        """The layer's attention: probabilities (B, H, Q, K); scores where the term masks them itself."""
         what: What = "probabilities" if self.spec.compare == "attention_kl" else "scores"
         return Seen(what, layer, None, self.stack)
 
+    def masks(self, student: Trace) -> Masks:
+        """Of mixed input the example's own keys, where the recipe says so."""
+        found = super().masks(student)
+        if self.spec.keys == "model":
+            return found
+        if student.mixed is None:
+            raise LimbeckError(
+                f"{self.setting}: keys: own tells partners' keys apart, and nothing is mixed",
+                "add mixup: {alpha: 1} to the recipe, or leave `keys` out",
+            )
+        own = student.mixed.clean
+        return Masks(found.tokens, own.mask("cross" if self.stack == "cross" else self.stack))
+
     def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
         """Mean over heads and valid queries (KL), or valid pairs (MSE)."""
-        if self.spec.compare == "attention_kl":
+        if self.spec.compare != "attention_mse":
             every = self.spec.rows == "all"
             rows = torch.ones_like(masks.tokens) if every else masks.tokens
-            return F.attention_kl(state, target, rows, masks.keys)
+            if self.spec.compare == "attention_kl":
+                return F.attention_kl(state, target, rows, masks.keys)
+            return F.attention_cross_entropy(
+                state, target, rows, masks.keys, causal=self.student_shape.causal
+            )
         if self.spec.masked == "zero":
             outside = ~masks.keys.bool()[:, None, None, :]
-            return F.mse(state.masked_fill(outside, 0.0), target.masked_fill(outside, 0.0))
+            return F.mse(_zeroed(state, outside), _zeroed(target, outside))
         causal = self.student_shape.causal
         return F.attention_mse(state, target, masks.tokens, masks.keys, causal=causal)
+
+
+# TinyBERT's release takes a score this low for one that the model's mask closed.
+_CLOSED_IN_RELEASES = -100.0
+
+
+def _zeroed(scores: Tensor, outside: Tensor) -> Tensor:
+    return scores.masked_fill(outside | (scores <= _CLOSED_IN_RELEASES), 0.0)
 
 
 class RelationMatch(MappedTerm):

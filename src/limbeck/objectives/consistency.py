@@ -17,25 +17,38 @@ from limbeck.errors import LimbeckError
 from limbeck.mapping import parse_layers
 from limbeck.moment import Moment
 from limbeck.objectives.base import Objective
+from limbeck.objectives.lending import Borrowed
 from limbeck.objectives.shape import Shape
 from limbeck.objectives.spec import ConsistencySpec
+from limbeck.projections import Projections
 
 
 class Consistency(Objective):
     """R_MHA (attention) and R_IR (hidden states before W_H) of CR-ILD Eq. 5 and 6.
 
     `target: mixed`: KL( A(mix) ‖ mix(A_i, A_j) ), or squared error of hidden states; gradients flow
-    to both unless `detach_target`. `target: clean`, as its release: λ·KL(A_i ‖ A(mix)) +
-    (1−λ)·KL(A_j ‖ A(mix)) with the clean side a constant and every query row counted; its
-    cross-entropy differs by a constant.
+    to both unless `detach_target`. `target: clean`, as its release: λ·CE(A(mix), A_i) +
+    (1−λ)·CE(A(mix), A_j) with the clean side a constant and every query row counted, the maps over
+    the keys of i in the first and of j in the second, A(mix)'s too.
+
+    Args:
+        maps: the learned maps behind which hidden states are compared, where the spec says
+            `through`; another term's, which trains them.
 
     Raises:
         LimbeckError: layers the student does not have.
     """
 
-    def __init__(self, spec: ConsistencySpec, shape: Shape, setting: str) -> None:
+    def __init__(
+        self,
+        spec: ConsistencySpec,
+        shape: Shape,
+        setting: str,
+        maps: Projections | None = None,
+    ) -> None:
         super().__init__()
         self.spec = spec
+        self._maps = Borrowed(maps)
         self.setting = setting
         depth = shape.student.stack(spec.stack, setting, "student").layers
         self.layers = parse_layers(
@@ -50,7 +63,9 @@ class Consistency(Objective):
             )
 
     def _seen(self, layer: int) -> Seen:
-        what: What = "probabilities" if self.spec.compare == "attention_consistency" else "hidden"
+        what: What = "hidden"
+        if self.spec.compare == "attention_consistency":
+            what = "probabilities" if self.spec.target == "mixed" else "scores"
         return Seen(what, layer, None, self.spec.stack)
 
     def request(self, side: str, moment: Moment) -> Request:
@@ -75,30 +90,35 @@ class Consistency(Objective):
                 "add mixup: {alpha: 1} to the recipe",
             )
         mask = student.mask(self.spec.stack)
+        keys = mixed.clean.mask(self.spec.stack)
         total = []
         for layer in self.layers:
             seen = self._seen(layer)
-            own = mixed.clean[seen]
+            state, own = self._mapped(student[seen]), self._mapped(mixed.clean[seen])
             partner = own[mixed.partner]
             if self.spec.target == "mixed":
                 blend = F.mix(own.float(), partner.float(), mixed.share)
-                target = student[seen].detach() if self.spec.detach_target else student[seen]
+                target = state.detach() if self.spec.detach_target else state
                 total.append(self._distance(blend, target, mask))
             else:
                 total.append(
-                    mixed.share * self._distance_to_clean(student[seen], own.detach(), mask)
+                    mixed.share * self._distance_to_clean(state, own.detach(), keys)
                     + (1 - mixed.share)
-                    * self._distance_to_clean(student[seen], partner.detach(), mask)
+                    * self._distance_to_clean(state, partner.detach(), keys[mixed.partner])
                 )
         return torch.stack(total).sum()
+
+    def _mapped(self, state: Tensor) -> Tensor:
+        maps = self._maps.lender
+        return state if maps is None else maps.student(state, 0)
 
     def _distance(self, state: Tensor, target: Tensor, mask: Tensor) -> Tensor:
         if self.spec.compare == "attention_consistency":
             return F.attention_kl(state, target, mask)
         return F.hidden_mse(state, target, mask)
 
-    def _distance_to_clean(self, state: Tensor, target: Tensor, mask: Tensor) -> Tensor:
-        everywhere = torch.ones_like(mask, dtype=torch.bool)
+    def _distance_to_clean(self, state: Tensor, target: Tensor, keys: Tensor) -> Tensor:
+        everywhere = torch.ones_like(keys, dtype=torch.bool)
         if self.spec.compare == "attention_consistency":
-            return F.attention_kl(state, target, everywhere, mask)
+            return F.attention_cross_entropy(state, target, everywhere, keys)
         return F.hidden_mse(state, target, everywhere)

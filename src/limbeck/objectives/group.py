@@ -23,6 +23,7 @@ from limbeck.objectives.context import LayerRelation, WordRelation
 from limbeck.objectives.contrast import Contrast
 from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
 from limbeck.objectives.hidden import LayerMatch
+from limbeck.objectives.lending import lent_maps
 from limbeck.objectives.mapped import Mapped
 from limbeck.objectives.predictions import HardLabel, SoftLabel
 from limbeck.objectives.several import ErrorWeighted
@@ -68,11 +69,17 @@ class Objectives(nn.Module):
         self.weights: dict[str, float | Ramp] = {name: s.weight for name, s in specs.items()}
         self.terms = nn.ModuleDict()
         problems: list[Problem] = []
-        for name, spec in specs.items():
+        built: dict[str, Objective] = {}
+        # Those with maps of their own come first: others may go through them.
+        for name in sorted(specs, key=lambda name: _through(specs[name]) is not None):
             try:
-                self.terms[name] = _build(name, spec, shape)
+                built[name] = _build(name, specs[name], shape, built)
             except LimbeckError as error:
                 problems.extend(error.problems)
+        for name in specs:
+            try:
+                if name in built:
+                    self.terms[name] = built[name]
             except KeyError:  # torch refuses dots and the names of its own attributes
                 problems.append(_refused_name(name))
         if _TOTAL in specs:
@@ -201,8 +208,17 @@ def _need_layers(setting: str, shape: Shape) -> None:
         )
 
 
-def _build(name: str, spec: TermSpec, shape: Shape) -> Objective:
+def _through(spec: TermSpec) -> str | None:
+    """The term whose maps another one passes."""
+    return spec.through if isinstance(spec, LayerSpec | ConsistencySpec) else None
+
+
+def _build(
+    name: str, spec: TermSpec, shape: Shape, others: dict[str, Objective] | None = None
+) -> Objective:
     setting = f"objectives.{name}"
+    through = _through(spec)
+    maps = None if through is None else lent_maps(setting, through, others or {})
     if not isinstance(spec, HardSpec | SoftSpec | ErrorWeightedSpec):
         _need_layers(setting, shape)
     match spec:
@@ -211,7 +227,7 @@ def _build(name: str, spec: TermSpec, shape: Shape) -> Objective:
         case SoftSpec():
             return SoftLabel(spec, shape)
         case LayerSpec():
-            return LayerMatch(spec, shape, setting)
+            return LayerMatch(spec, shape, setting, maps)
         case AttentionSpec():
             return AttentionMatch(spec, shape, setting)
         case RelationSpec():
@@ -223,6 +239,6 @@ def _build(name: str, spec: TermSpec, shape: Shape) -> Objective:
         case ContrastSpec():
             return Contrast(spec, shape, setting)
         case ConsistencySpec():
-            return Consistency(spec, shape, setting)
+            return Consistency(spec, shape, setting, maps)
         case ErrorWeightedSpec():
             return ErrorWeighted(spec, shape, setting)

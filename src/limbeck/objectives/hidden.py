@@ -13,6 +13,7 @@ from limbeck.capture import Seen
 from limbeck.errors import LimbeckError
 from limbeck.mapping import Mapping, MappingSpec
 from limbeck.moment import Moment
+from limbeck.objectives.lending import Borrowed
 from limbeck.objectives.matched import MappedTerm, Masks
 from limbeck.objectives.shape import ModelShape, Shape
 from limbeck.objectives.spec import LayerSpec
@@ -22,6 +23,9 @@ from limbeck.projections import Projections, ProjectSpec
 class LayerMatch(MappedTerm):
     """Hidden states of mapped layers, pooled or token by token, mapped to one width and compared.
 
+    Args:
+        maps: another term's maps, which serve here too where the spec says `through`.
+
     Raises:
         LimbeckError: widths differ and nothing brings them together, or one map is to serve layers
             of several widths.
@@ -29,21 +33,33 @@ class LayerMatch(MappedTerm):
 
     spec: LayerSpec
 
-    def __init__(self, spec: LayerSpec, shape: Shape, setting: str) -> None:
+    def __init__(
+        self, spec: LayerSpec, shape: Shape, setting: str, maps: Projections | None = None
+    ) -> None:
         super().__init__(spec, shape, setting)
-        self.projections = build_projections(
-            spec.project,
-            self.mapping,
-            spec.mapping,
-            (self.student_shape, self.teacher_shape),
-            joined=spec.slots == "joined",
-            setting=setting,
-        )
+        self._borrowed = Borrowed(maps)
+        self.projections: Projections | None = None
+        if maps is None:
+            self.projections = build_projections(
+                spec.project,
+                self.mapping,
+                spec.mapping,
+                (self.student_shape, self.teacher_shape),
+                joined=spec.slots == "joined",
+                setting=setting,
+            )
         self._refuse_widths()
         self.numbers = {layer: number for number, layer in enumerate(self.mapping.slots)}
 
+    @property
+    def maps(self) -> Projections:
+        """Its own, or those of the term it goes through."""
+        found = self.projections or self._borrowed.lender
+        assert found is not None
+        return found
+
     def _refuse_widths(self) -> None:
-        for student, teacher in self.projections.widths:
+        for student, teacher in self.maps.widths:
             if student != teacher:
                 both_read = self.mapping.reads_representations or self.mapping.reads_costs
                 raise LimbeckError(
@@ -68,15 +84,14 @@ class LayerMatch(MappedTerm):
 
     @property
     def _mapped_before_mixing(self) -> bool:
-        project = self.spec.project
-        shared = self.spec.slots == "each" and project is not None and project.share == "all"
+        shared = self.spec.slots == "each" and self.maps.shared
         return shared and self.spec.mapping.combine != "concat"
 
     def shared_map(self, side: str, hidden: Tensor) -> Tensor:
         """One map for all layers of a side is applied once a layer, before layers are mixed."""
         if not self._mapped_before_mixing:
             return hidden
-        maps = self.projections.student if side == "student" else self.projections.teacher
+        maps = self.maps.student if side == "student" else self.maps.teacher
         return maps(hidden, 0)
 
     def compare(
@@ -88,12 +103,8 @@ class LayerMatch(MappedTerm):
             target = torch.cat(list(targets.values()), dim=-1)
             states, targets = {0: joined}, {0: target}
         if not self._mapped_before_mixing:
-            states = {
-                j: self.projections.student(s, self.numbers.get(j, 0)) for j, s in states.items()
-            }
-            targets = {
-                j: self.projections.teacher(t, self.numbers.get(j, 0)) for j, t in targets.items()
-            }
+            states = {j: self.maps.student(s, self.numbers.get(j, 0)) for j, s in states.items()}
+            targets = {j: self.maps.teacher(t, self.numbers.get(j, 0)) for j, t in targets.items()}
         return super().compare(states, targets, masks)
 
     def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:

@@ -49,7 +49,7 @@ class MappedTerm(Mapped):
     ) -> Tensor:
         """The sum, or mean, of the mapped layers' distances."""
         mapping = self._mapping_at(moment)
-        masks = self._masks(student)
+        masks = self.masks(student)
         states = {j: self.shared_map("student", self.read(student, j)) for j in mapping.slots}
         layers = {
             k: self.shared_map("teacher", self.read(teacher, k)) for k in mapping.active(moment)
@@ -63,7 +63,8 @@ class MappedTerm(Mapped):
             distances = self.compare(states, targets, masks)
         return distances.mean() if self.spec.pairs == "mean" else distances.sum()
 
-    def _masks(self, student: Trace) -> Masks:
+    def masks(self, student: Trace) -> Masks:
+        """Which queries and which keys count."""
         if self.stack == "cross":
             return Masks(student.mask("decoder"), student.mask("cross"))
         return Masks(student.mask(self.stack), student.mask(self.stack))

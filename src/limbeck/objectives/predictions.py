@@ -40,24 +40,30 @@ class HardLabel(Objective):
 class SoftLabel(Objective):
     """The teacher's outputs as targets (Hinton et al.): soft cross-entropy or KL.
 
-    Squared error of the outputs for regression.
+    Squared error of the outputs for regression, or whatever the recipe's `regression` says.
     """
 
     def __init__(self, spec: SoftSpec, shape: Shape) -> None:
         super().__init__()
         self.kind = shape.kind
-        self.rule = SoftRule(spec.compare, spec.temperature, spec.scale_by_t2)
+        self.rule = SoftRule(
+            spec.compare, spec.temperature, spec.scale_by_t2, spec.regression == "tempered"
+        )
+        is_regression = shape.kind.has_classes and shape.student.labels == 1
+        self.of_labels = is_regression and spec.regression == "labels"
         self.over_classes = spec.mean_over == "batch_and_classes"
 
     def request(self, side: str, moment: Moment) -> Request:
-        """Both sides' logits."""
-        return Request.of_logits()
+        """Both sides' logits, or the student's alone where the labels are the target."""
+        return NOTHING if self.of_labels and side == "teacher" else Request.of_logits()
 
     def forward(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
     ) -> Tensor:
-        """Logits (B, …) of both sides."""
+        """Logits (B, …) of both sides, or of the student and the batch's labels."""
         logits = present(student.logits)
+        if self.of_labels:
+            return self.kind.hard_label(logits, batch)
         distance = self.kind.soft_label(logits, present(teacher.logits), batch, self.rule)
         return distance / logits.shape[-1] if self.over_classes else distance
 

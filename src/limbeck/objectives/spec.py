@@ -39,6 +39,11 @@ class SoftSpec(_Term):
     mean_over: Literal["batch", "batch_and_classes"] = Field(
         "batch", description="also divide by the number of classes, as some releases do"
     )
+    regression: Literal["teacher", "tempered", "labels"] = Field(
+        "teacher",
+        description="what a number is learned from: the teacher's; tempered: both sides' divided by "
+        "the temperature (CR-ILD's release); labels: not the teacher at all (TinyBERT's release)",
+    )
 
 
 class ErrorWeightedSpec(_Term):
@@ -88,6 +93,9 @@ class LayerSpec(MappedSpec):
         "null compares every token",
     )
     project: ProjectSpec | None = Field(None, description="learned linear maps, if any")
+    through: str | None = Field(
+        None, description="another term of the stage whose learned map serves here too"
+    )
     slots: Literal["each", "joined"] = Field(
         "each",
         description="compare every mapped student layer by itself, or all of them side by side "
@@ -110,6 +118,11 @@ class LayerSpec(MappedSpec):
             )
         if self.pool is not None and self.compare == "hidden_mse":
             raise ValueError("hidden_mse compares every token; leave `pool` out, or use mse")
+        if self.through is not None and (self.project is not None or self.slots == "joined"):
+            raise ValueError(
+                "`through` brings the other term's map, for each layer; leave `project` and `slots` "
+                "out"
+            )
         self._check_joined()
         self._check_projection()
         own = {"all": "hidden_mse", "batch_and_features": "normalized_mse"}
@@ -154,23 +167,33 @@ class LayerSpec(MappedSpec):
 class AttentionSpec(MappedSpec):
     """Attention maps of mapped layers, head by head: probabilities (KL) or scores (MSE)."""
 
-    compare: Literal["attention_kl", "attention_mse"]
+    compare: Literal["attention_kl", "attention_cross_entropy", "attention_mse"]
     masked: Literal["left_out", "zero"] = Field(
         "left_out",
-        description="attention_mse: padding is left out, or counted as zero scores (as TinyBERT's "
-        "release does)",
+        description="attention_mse: padding is left out; zero: padding, and every score of −100 or "
+        "less, counts as a zero score (as in TinyBERT's release)",
     )
     rows: Literal["valid", "all"] = Field(
         "valid",
-        description="attention_kl: queries that count; `all`: padding too (CR-ILD's release)",
+        description="attention_kl, attention_cross_entropy: queries that count; `all`: padding too "
+        "(CR-ILD's release)",
+    )
+    keys: Literal["model", "own"] = Field(
+        "model",
+        description="attention_cross_entropy of mixed inputs: the keys of both partners, as the "
+        "models see them, or the example's own alone (CR-ILD's release)",
     )
 
     @model_validator(mode="after")
     def _makes_sense(self) -> AttentionSpec:
         if self.masked == "zero" and self.compare != "attention_mse":
             raise ValueError("masked: zero goes with attention_mse; leave it out")
-        if self.rows == "all" and self.compare != "attention_kl":
-            raise ValueError("rows: all goes with attention_kl; leave it out")
+        if self.rows == "all" and self.compare == "attention_mse":
+            raise ValueError(
+                "rows: all goes with attention_kl and attention_cross_entropy; leave it out"
+            )
+        if self.keys == "own" and self.compare != "attention_cross_entropy":
+            raise ValueError("keys: own goes with attention_cross_entropy; leave it out")
         return self
 
 
@@ -186,10 +209,18 @@ class RelationSpec(MappedSpec):
     )
 
 
+_RELATIONS_MEAN: Any = Field(
+    "valid",
+    description="each example's valid tokens first, then the batch; all: one mean over all pairs and "
+    "triples of the batch, and padding around a token counts (contextual KD's release)",
+)
+
+
 class WordRelationSpec(MappedSpec):
     """Relations among an example's tokens, or among a token's layers (contextual KD)."""
 
     compare: Literal["word_relation_kl", "word_relation_mse"]
+    mean_over: Literal["valid", "all"] = _RELATIONS_MEAN
     window: int = Field(21, gt=2, le=10**6, description="word_relation_mse: tokens around a centre")
 
     @model_validator(mode="after")
@@ -210,6 +241,7 @@ class LayerRelationSpec(MappedSpec):
     """Relations among the mapped layers of each token (contextual KD)."""
 
     compare: Literal["layer_relation_kl", "layer_relation_mse"]
+    mean_over: Literal["valid", "all"] = _RELATIONS_MEAN
 
     @model_validator(mode="after")
     def _makes_sense(self) -> LayerRelationSpec:
@@ -256,7 +288,12 @@ class ConsistencySpec(_Term):
     target: Literal["mixed", "clean"] = Field(
         "mixed",
         description="which side is the target: the mixed input's output (the paper), or each clean "
-        "output in turn (its release)",
+        "output in turn, over its own keys (its release)",
+    )
+    through: str | None = Field(
+        None,
+        description="hidden_consistency: the term of the stage whose learned map of the student's "
+        "states both sides pass first (W_H, in its release)",
     )
 
     @model_validator(mode="after")
@@ -266,6 +303,8 @@ class ConsistencySpec(_Term):
                 "target: clean never lets a gradient through; `detach_target` has no effect, leave "
                 "it out"
             )
+        if self.through is not None and self.compare != "hidden_consistency":
+            raise ValueError("`through` maps hidden states; leave it out")
         return self
 
 

@@ -216,11 +216,14 @@ def _mixup_problems(recipe: RecipeFields) -> list[Problem]:
     problems = []
     for prefix, terms, mixup in parts:
         for name, term in terms.items():
-            if mixup is None and term.compare.endswith("_consistency"):
+            own_keys = getattr(term, "keys", "model") == "own"
+            if mixup is None and (own_keys or term.compare.endswith("_consistency")):
                 problems.append(
                     Problem(
-                        f"{prefix}objectives.{name}: {term.compare} compares mixed with clean "
-                        "input, and nothing is mixed",
+                        f"{prefix}objectives.{name}: "
+                        + ("keys: own tells partners' keys apart" if own_keys else "")
+                        + ("" if own_keys else f"{term.compare} compares mixed with clean input")
+                        + ", and nothing is mixed",
                         f"add {prefix}mixup.alpha=1, or take the term out",
                     )
                 )

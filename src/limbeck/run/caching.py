@@ -176,6 +176,9 @@ def _refusal(stage: Stage, teacher: Teacher, objectives: Objectives, kind: Kind)
         return "the teacher's dropout is on (teacher_dropout)"
     if kind.redrawn:
         return f"{kind.redrawn} are drawn anew in every epoch"
+    asked = objectives.ever("teacher")
+    if not asked.items and not asked.logits:
+        return "no term asks the teacher anything"
     if objectives.sees_padding:
         return f"what stands at padding counts in {', '.join(objectives.sees_padding)}"
     return None

@@ -1,0 +1,37 @@
+"""`-released` recipes give the released code's loss and gradients, which are written down."""
+
+from __future__ import annotations
+
+import pytest
+from released_numbers import NUMBERS
+from released_pairs import found
+
+from limbeck import catalog
+
+# The releases ran in float32; sums of some thousand terms agree far better than this.
+TOLERANCE = 1e-4
+
+
+@pytest.mark.parametrize("case", NUMBERS, ids=str)
+def test_loss_and_gradients_are_the_releases(case):
+    told, expected = found(*case), NUMBERS[case]
+    assert told.keys() == expected.keys()
+    assert told["loss"] == pytest.approx(expected["loss"], rel=TOLERANCE)
+    for name, value in expected.items():
+        if name.endswith(" length"):
+            along = name.replace(" length", " along")
+            assert told[name] == pytest.approx(value, rel=TOLERANCE), name
+            # A wave has a length of √(n/2): what a rounded gradient is off along it is bounded by that.
+            assert told[along] == pytest.approx(expected[along], abs=20 * TOLERANCE * value), along
+
+
+def test_every_released_recipe_is_held_against_its_release():
+    held = {method for method, *_ in NUMBERS}
+    assert held == {name for name in catalog.names() if name.endswith("-released")}
+
+
+def test_a_step_beside_them_is_told_apart():
+    """Leaving out what a release does is a hundred times what is tolerated."""
+    for method, paper in (("tinybert-released", "tinybert"), ("cr-ild-released", "cr-ild")):
+        own, other = found(paper, 0, 3, False), NUMBERS[method, 0, 3, False]
+        assert abs(own["loss"] / other["loss"] - 1) > 100 * TOLERANCE
