@@ -16,6 +16,7 @@ SOURCE = Path(limbeck.__file__).parent
 ORDER = [
     {"agreement", "errors", "moment", "transfer"},
     {"files", "plain", "settings"},
+    {"manifest"},
     {"catalog", "inputs", "recipes"},
     {"stated"},
     {"functional", "vision"},

@@ -10,7 +10,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import xxhash
@@ -149,6 +150,19 @@ def full_disk(place: Path, error: BaseException) -> Problem:
         "make room there (or raise the limit on your files), and run the same command again: a run "
         "continues from its last whole checkpoint",
     )
+
+
+@contextmanager
+def one_error_for_a_full_disk(place: Path) -> Iterator[None]:
+    """Whatever a library makes of a full disk becomes one LimbeckError, which names a place."""
+    try:
+        yield
+    except LimbeckError:
+        raise
+    except Exception as error:
+        if is_full(error):
+            raise LimbeckError(full_disk(place, error)) from error
+        raise
 
 
 # ---- names ----

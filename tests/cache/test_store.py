@@ -38,7 +38,7 @@ def test_a_stopped_build_leaves_nothing_to_find(tmp_path):
 
 def test_what_a_killed_build_leaves_is_not_found_and_is_swept(tmp_path):
     store = Store(tmp_path)
-    part = tmp_path / "a.part"
+    part = tmp_path / "a.limbeck-part"
     part.mkdir()
     (part / TABLE).write_bytes(b"half")
     assert store.find("a") is None and store.entries() == []

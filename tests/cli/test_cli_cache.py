@@ -55,7 +55,7 @@ def test_clear_removes_what_is_named_by_its_beginning(store):
 
 
 def test_clear_without_a_name_removes_everything(store):
-    (store.folder / "left.part").mkdir()
+    (store.folder / "left.limbeck-part").mkdir()
     assert "removed 2 of 2" in limbeck("clear").output
     assert list(store.folder.iterdir()) == []
     assert "nothing is stored" in limbeck("list").output

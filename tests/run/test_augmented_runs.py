@@ -164,7 +164,7 @@ def test_a_build_that_is_killed_leaves_nothing_and_the_next_one_starts_anew(
         patch.setattr(augment_rows, "copies_of", killed)
         with pytest.raises(KeyboardInterrupt):
             distill(more(), tmp_path / "run", report=False)
-    assert store.entries() == [] and not list(store.folder.glob("*.part"))
+    assert store.entries() == [] and not list(store.folder.glob("*part"))
     assert distill(more(), tmp_path / "run", report=False).record.examples.augmented > 0
 
 

@@ -1,12 +1,14 @@
 """The folder of all that is stored, answers and copies: entries by key, a size cap, least recently used out first.
 
 Part of `limbeck.cache`. An entry is a folder that appears whole, by a rename; what a killed build
-leaves has another name and is swept by the next one. `LIMBECK_CACHE` names the folder.
+leaves has another name and is swept by the next one. It is read only while it is what was written.
+`LIMBECK_CACHE` names the folder.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import time
@@ -19,13 +21,19 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from limbeck.errors import LimbeckError
+from limbeck.files import checksum, checksum_of_text, put_in_place
 from limbeck.plain import read_json
+
+logger = logging.getLogger(__name__)
 
 FOLDER_VARIABLE = "LIMBECK_CACHE"
 TABLE = "answers.arrow"
 ABOUT = "about.json"
-_PART = ".part"
+# The folder may be one that other programs use too, with unfinished files of their own.
+_PART = ".limbeck-part"
 _LOCK = ".lock"
+_TABLE_SUM = "checksum"
+_OWN_SUM = "own_checksum"
 
 
 @dataclass(frozen=True)
@@ -55,9 +63,16 @@ class Store:
 
     folder: Path
 
-    def find(self, key: str) -> Entry | None:
-        """The entry of that key, if it is whole; it counts as used now."""
-        entry = self._read(self.folder / key)
+    def find(self, key: str, *, just_written: bool = False) -> Entry | None:
+        """The entry of that key, if it is whole; it counts as used now.
+
+        What is damaged is said to be and counts as not there; `just_written` is not read again.
+        """
+        path = self.folder / key
+        entry = self._read(path)
+        if not just_written and path.is_dir() and (entry is None or not _is_as_written(entry)):
+            logger.warning("what is stored in %s is damaged, and is made again", path)
+            return None
         if entry is not None:
             with suppress(OSError):  # one that others keep may be read without a mark
                 os.utime(entry.path / ABOUT)
@@ -82,8 +97,7 @@ class Store:
         part.mkdir(parents=True)
         try:
             yield part
-            shutil.rmtree(self.folder / key, ignore_errors=True)
-            part.rename(self.folder / key)
+            put_in_place(part, self.folder / key)
         finally:
             shutil.rmtree(part, ignore_errors=True)
 
@@ -135,10 +149,31 @@ class Store:
 
 
 def describe(path: Path, about: dict[str, Any]) -> None:
-    """Write what an entry is, last of all: it is whole when the size written here is its table's."""
-    size = (path / TABLE).stat().st_size
-    content = about | {"bytes": size, "made": time.strftime("%Y-%m-%dT%H:%M:%S")}
+    """Write what an entry is, last of all: its table's size and checksum, and one of all this."""
+    own = {
+        "bytes": (path / TABLE).stat().st_size,
+        "made": time.strftime("%Y-%m-%dT%H:%M:%S"),
+        _TABLE_SUM: checksum(path / TABLE),
+    }
+    # As it is read back: JSON has no tuples.
+    content = json.loads(json.dumps(about | own))
+    content[_OWN_SUM] = _own_sum(content)
     (path / ABOUT).write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def _is_as_written(entry: Entry) -> bool:
+    """Whether table and description are, byte for byte, what a build wrote."""
+    about = {name: value for name, value in entry.about.items() if name != _OWN_SUM}
+    if entry.about.get(_OWN_SUM) != _own_sum(about):
+        return False
+    try:
+        return checksum(entry.table) == about.get(_TABLE_SUM)
+    except OSError:
+        return False
+
+
+def _own_sum(about: dict[str, Any]) -> str:
+    return checksum_of_text(json.dumps(about, sort_keys=True))
 
 
 def default_store() -> Store:

@@ -36,7 +36,7 @@ _LOOKED_AT = 4
 
 
 class UnstorableError(LimbeckError):
-    """The teacher says something that float16 cannot hold."""
+    """The teacher says something that float16 cannot hold, or there is no room for what it says."""
 
 
 class Table:

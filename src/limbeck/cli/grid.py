@@ -12,6 +12,7 @@ from typing import Any
 from limbeck.cli.console import output
 from limbeck.cli.options import is_setting, parse_axes
 from limbeck.errors import LimbeckError
+from limbeck.files import file_name
 
 
 def run_grid(
@@ -28,7 +29,7 @@ def run_grid(
     from limbeck.run import train_grid
     from limbeck.table.members import members_table
 
-    folder = out or Path("runs") / f"{settings.get('task') or 'own'}-team"
+    folder = out or Path("runs") / file_name(f"{settings.get('task') or 'own'}-team")
     members = train_grid(
         "finetune",
         out=folder,

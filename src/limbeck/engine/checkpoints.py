@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,17 @@ def remove_unfinished(folder: str | Path) -> None:
     for path in Path(folder).rglob(f"{PREFIX_CHECKPOINT_DIR}-*"):
         if path.is_dir() and not (path / SEAL).is_file():
             shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_all(folder: Path) -> None:
+    """Delete all checkpoints below a folder, and the folders that are empty then."""
+    for path in list(folder.rglob(f"{PREFIX_CHECKPOINT_DIR}-*")):
+        if path.is_dir():
+            _delete(path)
+    places = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    for place in sorted(places, key=lambda place: len(place.parts), reverse=True):
+        with suppress(OSError):  # it holds something else
+            place.rmdir()
 
 
 def refuse_pickled(folder: Path) -> None:

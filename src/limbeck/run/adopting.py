@@ -22,11 +22,9 @@ def adopt(record: Record, folder: RunFolder) -> None:
         setattr(record, part, getattr(theirs, part))
     record.cost = _sum([Record.load(run).cost for run in record.team.runs])
     shutil.copyfile(chosen.predictions, folder.predictions)
-    unfinished = folder.student.with_name("student.part")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.copytree(chosen.student, unfinished)
-    shutil.rmtree(folder.student, ignore_errors=True)
-    unfinished.rename(folder.student)
+    shutil.rmtree(folder.unshipped, ignore_errors=True)
+    shutil.copytree(chosen.student, folder.unshipped)
+    folder.ship()
     record.status = "finished"
 
 

@@ -135,6 +135,6 @@ def _made(
         limit = int(recipe.cache_limit * _GIB)
         for entry in store.make_room((folder / TABLE).stat().st_size, limit):
             logger.info("cache: removed %s (%s)", entry.key, size(entry.bytes))
-    found = store.find(key)
+    found = store.find(key, just_written=True)
     assert found is not None  # just renamed into its place
     return found

@@ -32,9 +32,11 @@ from limbeck.cache import (
     fingerprint,
     measure,
 )
+from limbeck.cache.store import FOLDER_VARIABLE
 from limbeck.capture import token_mask
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
+from limbeck.files import is_full
 from limbeck.kinds import Kind
 from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe, Stage
@@ -283,17 +285,25 @@ def _build(
         "precision": recipe.precision,
         "holds": group.wanted.names(),
     }
-    with store.writing(key) as folder, bars(console) as watch:
-        build(
-            folder,
-            group.teacher,
-            _batches(group, order),
-            group.wanted,
-            precision=recipe.precision,
-            about=about,
-            advance=watch("teacher", len(order)),
-        )
-    entry = store.find(key)
+    try:
+        with store.writing(key) as folder, bars(console) as watch:
+            build(
+                folder,
+                group.teacher,
+                _batches(group, order),
+                group.wanted,
+                precision=recipe.precision,
+                about=about,
+                advance=watch("teacher", len(order)),
+            )
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise UnstorableError(
+            f"cache: the disk is full: {store.folder} has no room for the teacher's outputs",
+            f"make room there, name another folder by {FOLDER_VARIABLE}, or run with cache=never",
+        ) from error
+    entry = store.find(key, just_written=True)
     assert entry is not None  # just renamed into its place
     return entry
 

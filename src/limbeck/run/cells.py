@@ -6,7 +6,6 @@ Part of `limbeck.run`; `grid` trains the cells.
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.errors import LimbeckError, Problem
+from limbeck.files import file_name
 from limbeck.students import RANDOM, TEAMS
 
 MODEL = "student.init"
@@ -110,5 +110,4 @@ def _text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ".".join(f"{key}-{_text(item)}" for key, item in value.items())
     said = str(value)
-    said = Path(said).resolve().name if "/" in said else said
-    return re.sub(r"[^\w.+-]+", "-", said).strip("-") or "none"
+    return file_name(Path(said).resolve().name if "/" in said else said)

@@ -26,13 +26,17 @@ from limbeck.engine import (
 )
 from limbeck.engine.callbacks import CheckpointEvery
 from limbeck.engine.display import Display
+from limbeck.files import one_error_for_a_full_disk
 from limbeck.kinds import LOWER_IS_BETTER
 from limbeck.recipe import Recipe, Stage, departures
 from limbeck.records import Best, Epoch, Examples, Numbers, Record, hardware, versions, write_whole
 from limbeck.run.adopting import adopt
 from limbeck.run.assemble import Assembly, add_copies, assemble
 from limbeck.run.caching import store_answers
+from limbeck.run.failing import fail
 from limbeck.run.folder import RunFolder, default_folder
+from limbeck.run.inputs import refuse_inputs
+from limbeck.run.lock import in_use
 from limbeck.run.measure import Spent, add_draws, cost, model_facts, stage_facts
 from limbeck.run.members import named_one_by_one
 from limbeck.run.origin import with_start
@@ -83,7 +87,8 @@ def distill(
     Args:
         recipe: a `Recipe`, a shipped method's name or a YAML file.
         out: the run folder; `runs/<task>-<method>-…` by default.
-        overwrite: replace the run that lies there, once everything is ready to start.
+        overwrite: replace another recipe's run that lies there, or this one's if it has finished,
+            once everything is ready to start; one that was stopped is gone on with.
         show: show pre-flight findings and progress on the terminal.
         report: also write the run's page, `report.html`.
         live_teacher: the model `recipe.teacher` names, loaded already; runs of one process may
@@ -92,26 +97,53 @@ def distill(
 
     Raises:
         LimbeckError: everything that is wrong with the recipe, the data or the models, before any
-            work starts; or a loss that stopped being a number.
+            work starts; a folder that another process writes, or that the run reads; a loss that
+            stopped being a number; a full disk.
     """
     if not isinstance(recipe, Recipe):
         recipe = Recipe.load(recipe, **overrides)
     recipe = with_start(named_one_by_one(recipe))
     folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
-    done = agreed(folder.finished(recipe, overwrite=overwrite))
+    refuse_inputs(recipe, folder.path)
+    done = _finished(recipe, folder, overwrite=overwrite)
     if done is not None:
-        if is_first():
-            shutil.rmtree(folder.checkpoints, ignore_errors=True)
-        return Result(folder.path, done)
+        return done
+    with in_use(folder.path), one_error_for_a_full_disk(folder.path):
+        # Who held the folder until now may have finished the run.
+        done = _finished(recipe, folder, overwrite=overwrite)
+        if done is not None:
+            return done
+        return _run(recipe, folder, live_teacher, overwrite=overwrite, show=show, report=report)
+
+
+def _finished(recipe: Recipe, folder: RunFolder, *, overwrite: bool) -> Result | None:
+    done = agreed(folder.finished(recipe, overwrite=overwrite))
+    if done is None:
+        return None
+    if is_first():
+        folder.remove_checkpoints()
+    return Result(folder.path, done)
+
+
+def _run(
+    recipe: Recipe,
+    folder: RunFolder,
+    live_teacher: Teacher | None,
+    *,
+    overwrite: bool,
+    show: bool,
+    report: bool,
+) -> Result:
     began = time.perf_counter()
+    goes_on = agreed(folder.continues(recipe, overwrite=overwrite))
     set_seed(recipe.seed)
     assembly = assemble(recipe, live_teacher, progress=show)
     given = recipe
-    recipe, execution = settle(given, assembly, folder, anew=overwrite)
+    recipe, execution = settle(given, assembly, folder, anew=not goes_on)
     inspect_run(recipe, assembly, folder.path, show=show)
     record = _new_record(given, assembly)
     record.execution = execution
-    _begin(given, folder, record, overwrite=overwrite)
+    _begin(given, folder, record, anew=not goes_on)
     try:
         _add_copies(recipe, assembly, record.examples, show=show)
         record.team = settle_team(given, assembly, folder, _before_run(show))
@@ -120,20 +152,19 @@ def distill(
         else:
             _train_and_finish(recipe, assembly, folder, record, began, show=show)
     except Exception as error:
-        record.fail(error)
-        _save(record, folder)
+        fail(record, folder, error)
         raise
     if is_first():
         if report:
             report_run(assembly, record, folder)
-        shutil.rmtree(folder.checkpoints, ignore_errors=True)
+        folder.remove_checkpoints()
     wait_for_all()
     return Result(folder.path, record)
 
 
-def _begin(recipe: Recipe, folder: RunFolder, record: Record, *, overwrite: bool) -> None:
+def _begin(recipe: Recipe, folder: RunFolder, record: Record, *, anew: bool) -> None:
     """The folder is this run's from now on."""
-    if overwrite and is_first():
+    if anew and is_first():
         folder.clear()
     wait_for_all()
     if is_first():
@@ -295,12 +326,9 @@ def _finish(
 
 
 def _ship(trainer: DistillationTrainer, folder: RunFolder) -> None:
-    """Write the student, whole or not at all: a student folder that is there is complete."""
-    part = folder.student.with_name("student.part")
-    shutil.rmtree(part, ignore_errors=True)
-    trainer.save_model(str(part))
-    shutil.rmtree(folder.student, ignore_errors=True)
-    part.rename(folder.student)
+    shutil.rmtree(folder.unshipped, ignore_errors=True)
+    trainer.save_model(str(folder.unshipped))
+    folder.ship()
 
 
 def _predict(

@@ -29,7 +29,11 @@ from limbeck.errors import LimbeckError, Problem
 from limbeck.kinds import SENTENCE, kind_of_config
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
 from limbeck.students.transplanting import fresh_model, head_keys, seeded, transplant
-from limbeck.students.weights import refuse_unsafe_index_on_hub, refuse_unsafe_weights
+from limbeck.students.weights import (
+    refuse_damaged_student,
+    refuse_unsafe_index_on_hub,
+    refuse_unsafe_weights,
+)
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -135,7 +139,10 @@ def load_checkpoint(
     Raises LimbeckError as `load_model` does.
     """
     name = resolve_checkpoint(path_or_name)
-    if not Path(name).is_dir():
+    if Path(name).is_dir():
+        refuse_damaged_student(path_or_name, Path(name))
+    else:
+        read_config(name)  # says why the Hub does not give it
         refuse_unsafe_index_on_hub(name)
     with _readable_errors(path_or_name), _quiet(), seeded(seed):
         model, info = auto.from_pretrained(

@@ -18,6 +18,7 @@ from transformers.utils import (
 )
 
 from limbeck.errors import LimbeckError
+from limbeck.manifest import Manifest
 
 _SAFE = ".safetensors"
 _INDEX = ".safetensors.index.json"
@@ -67,6 +68,20 @@ def refuse_unsafe_index_on_hub(name: str) -> None:
         return
     if index is not None:
         _refuse_index(name, Path(index))
+
+
+def refuse_damaged_student(source: str | Path, folder: Path) -> None:
+    """Raise LimbeckError for a run's student whose weights are not those that the run shipped."""
+    manifest = Manifest.read(folder.parent)
+    if manifest is None or folder.name != "student":
+        return
+    broken = manifest.damaged(folder.parent, ending=_SAFE)
+    if broken:
+        raise LimbeckError(
+            f"model {str(source)!r}: {', '.join(broken)} is not what the run wrote",
+            "run the same command again, which trains it again; or copy the folder elsewhere to use "
+            "it as it is",
+        )
 
 
 def _refuse_index(source: str | Path, path: Path) -> None:

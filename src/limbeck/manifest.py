@@ -1,0 +1,80 @@
+"""What a run's folder says of itself: which files are the run's, and what the shipped ones are.
+
+Beside a run's files, `manifest.json`. It is the first file of a run and the last that is removed:
+only what it names is ever deleted, and a student is the run's only while it is what was shipped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+
+from limbeck.files import damaged, write_whole
+
+NAME = "manifest.json"
+_VERSION = "limbeck"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Attributes: `names` of files, relative to the folder, with `*` for any; `checksums` of some."""
+
+    names: tuple[str, ...]
+    checksums: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest | None:
+        """A folder's own; None where there is none, or it is no manifest of ours."""
+        try:
+            found = json.loads((folder / NAME).read_text(encoding="utf-8"))
+            if _VERSION not in found:
+                return None
+            names, checksums = found["names"], found["checksums"]
+            if not all(isinstance(text, str) for text in (*names, *checksums, *checksums.values())):
+                return None
+            return cls(tuple(names), dict(checksums))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+
+    def write(self, folder: Path) -> None:
+        """Write it into a folder, whole or not at all."""
+        about = {_VERSION: metadata.version("limbeck"), "names": [*self.names]}
+        content = about | {"checksums": dict(self.checksums)}
+        write_whole(folder / NAME, json.dumps(content, indent=1) + "\n")
+
+    def holding(self, checksums: Mapping[str, str]) -> Manifest:
+        """With these files, and what they are, in place of those it held."""
+        return replace(self, checksums=dict(checksums))
+
+    def damaged(self, folder: Path, ending: str = "") -> list[str]:
+        """The files with checksums that are missing or are not what they were."""
+        return damaged(
+            folder, {name: sum_ for name, sum_ in self.checksums.items() if name.endswith(ending)}
+        )
+
+    def files(self, folder: Path) -> Iterator[Path]:
+        """Those that it names and that are there, in the folder itself and nowhere else."""
+        root = folder.resolve()
+        for name in (*self.names, *self.checksums):
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+                continue
+            for path in list(folder.glob(name)):
+                inside = path.parent.resolve().is_relative_to(root)
+                if inside and path.name != NAME and (path.is_symlink() or path.is_file()):
+                    yield path
+
+    def delete(self, folder: Path) -> None:
+        """Remove them, the folders that are empty then, and at last the manifest."""
+        emptied: set[Path] = set()
+        for path in self.files(folder):
+            path.unlink(missing_ok=True)
+            emptied.update(path.relative_to(folder).parents)
+        for parent in sorted(emptied, key=lambda place: len(place.parts), reverse=True):
+            if parent.parts:
+                with suppress(OSError):  # it holds something else
+                    (folder / parent).rmdir()
+        (folder / NAME).unlink(missing_ok=True)

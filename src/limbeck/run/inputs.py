@@ -1,0 +1,50 @@
+"""What a recipe reads from disk, which its run must not write over. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from limbeck.errors import LimbeckError
+from limbeck.recipe import Recipe
+from limbeck.students import named_model
+from limbeck.vision import SHAPES
+
+# Settings whose value may be a file or a folder, wherever in a recipe they stand.
+_PLACES = frozenset(
+    {"teacher", "teachers", "data", "init", "tokenizer", "model", "embeddings", "source", "plugin"}
+)
+# Values that name no place, whatever lies beside the working directory.
+_NO_PLACES = frozenset({"hub", "pocket", "digits", "fresh"})
+
+
+def refuse_inputs(recipe: Recipe, out: Path) -> None:
+    """Raise LimbeckError for an output folder that is, or holds, something the run reads."""
+    target = out.expanduser().resolve()
+    found = [
+        f"{place} ({setting})"
+        for setting, place in _places(recipe.model_dump(mode="json"))
+        if place.exists() and place.resolve().is_relative_to(target)
+    ]
+    if found:
+        raise LimbeckError(
+            f"out: {out} is, or holds, what this run reads: {', '.join(found)}",
+            "choose another folder with --out",
+        )
+
+
+def _places(settings: dict[str, Any], above: str = "") -> Iterator[tuple[str, Path]]:
+    for key, value in settings.items():
+        name = f"{above}{key}"
+        if isinstance(value, dict):
+            yield from _places(value, f"{name}.")
+        elif key in _PLACES:
+            for text in value if isinstance(value, list) else [value]:
+                if isinstance(text, str) and not _is_name(key, text):
+                    yield name, Path(text.removeprefix("hub:")).expanduser()
+
+
+def _is_name(key: str, text: str) -> bool:
+    shape = key == "init" and (text in SHAPES or named_model(text) is not None)
+    return shape or text in _NO_PLACES

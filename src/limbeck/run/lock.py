@@ -1,0 +1,134 @@
+"""One process at a time writes a run's folder. Part of `limbeck.run`.
+
+The lock is the operating system's, so a process that is killed holds it no longer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from limbeck.agreement import agreed, is_first
+from limbeck.errors import LimbeckError, Problem
+
+LOCK = ".limbeck-lock"
+HOLDER = ".limbeck-holder.json"
+"""Who holds the lock; left behind by a process that was killed."""
+# Loaders of a killed process find out after some seconds, and hold its lock until then.
+_ORPHANS_SECONDS = 30.0
+_COMMAND = 100
+
+
+@contextmanager
+def in_use(folder: Path) -> Iterator[None]:
+    """The folder is this run's until the block ends; one process of several holds it for all.
+
+    Raises:
+        LimbeckError: another process writes there.
+    """
+    with ExitStack() as stack:
+        problems: list[Problem] = []
+        if is_first():
+            try:
+                stack.enter_context(held(folder))
+            except LimbeckError as error:
+                problems = error.problems
+        problems = agreed(problems)
+        if problems:
+            raise LimbeckError(problems)
+        yield
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """As `in_use`, for one process alone."""
+    made = _make(folder)
+    lock = FileLock(folder / LOCK)
+    try:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if not _is_gone(holder := _holder(folder)):
+                raise _refusal(folder, holder) from None
+            try:
+                lock.acquire(timeout=_ORPHANS_SECONDS)
+            except Timeout:
+                raise _refusal(folder, _holder(folder)) from None
+        _name_holder(folder)
+        try:
+            yield
+        finally:
+            (folder / HOLDER).unlink(missing_ok=True)
+            if {path.name for path in folder.iterdir()} == {LOCK}:  # nothing was begun
+                (folder / LOCK).unlink(missing_ok=True)
+            lock.release()
+    finally:
+        for place in made:
+            with suppress(OSError):  # it holds a run by now
+                place.rmdir()
+
+
+def _make(folder: Path) -> list[Path]:
+    """Make the folder; those that were not there, the innermost first."""
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LimbeckError(
+            f"out: cannot make {folder} ({error.strerror})", "choose another folder with --out"
+        ) from None
+    return made
+
+
+def _name_holder(folder: Path) -> None:
+    about = {
+        "process": os.getpid(),
+        "host": socket.gethostname(),
+        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "command": " ".join(sys.argv)[:_COMMAND],
+    }
+    with suppress(OSError):  # it is for messages alone
+        (folder / HOLDER).write_text(json.dumps(about), encoding="utf-8")
+
+
+def _holder(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / HOLDER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_gone(holder: dict[str, Any]) -> bool:
+    """Whether the process that named itself has ended, as far as this machine can tell."""
+    process = holder.get("process")
+    if holder.get("host") != socket.gethostname() or not isinstance(process, int):
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _refusal(folder: Path, holder: dict[str, Any]) -> LimbeckError:
+    who, fix = "another process", ""
+    if holder:
+        who = f"process {holder.get('process')} on {holder.get('host')}"
+        who += f", since {holder.get('since')} ({holder.get('command')})"
+        fix = f"stop it (kill {holder.get('process')}), "
+    return LimbeckError(
+        f"out: {folder} is in use by {who}",
+        f"wait for it, {fix}or choose another folder with --out",
+    )
