@@ -49,7 +49,10 @@ Out = Annotated[
     ),
 ]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace another recipe's run that lies in --out.")
+    bool,
+    typer.Option(
+        "--overwrite", help="Replace another recipe's run, or a finished one, that lies in --out."
+    ),
 ]
 Grid = Annotated[
     list[str] | None,
