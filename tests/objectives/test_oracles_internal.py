@@ -265,7 +265,11 @@ def test_a_joint_stage_has_the_terms_of_both():
 
 def test_emd_ild_moves_layers_at_least_cost():
     both = Both()
-    objectives = both.build("emd-ild", stage=1)
+    fixed = {
+        f"first_stage.objectives.{name}.mapping.layer_weights": "uniform"
+        for name in ("attention", "hidden")
+    }
+    objectives = both.build("emd-ild", stage=1, **fixed)
     weight = student_map(objectives, "hidden", both.s)
     costs = {
         "attention": [[attention_kl(both.s, both.t, j, k) for k in range(1, 7)] for j in PAIRS],
