@@ -1,7 +1,8 @@
 """Sentence pairs from a corpus: text for a first stage that needs no labels.
 
 Part of the data stage. Two passages that follow each other in one document make a row, as in BERT's
-pre-training input; CR-ILD (§3.2.1) draws such rows from Wikipedia, of a chosen number and length.
+pre-training input, or two sentences from anywhere; CR-ILD (§3.2.1, appendix B) draws rows from
+Wikipedia, of a chosen number and length.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from datasets import Dataset, Features, Value
 from pydantic import Field, model_validator
@@ -38,6 +39,11 @@ class CorpusSpec(Settings):
         description="a text file (a sentence or paragraph a line, a blank line between documents), "
         "hub (English Wikipedia), hub:DATASET[/CONFIG], hub:DIR (a copy of such a repository), or "
         "pocket (generated)",
+    )
+    pairs: Literal["adjacent", "random"] = Field(
+        "adjacent",
+        description="which sentences meet: those that follow each other in a document, or any two "
+        "of the corpus (as CR-ILD's release draws them)",
     )
     size: Count = Field(description="number of rows")
     min_tokens: Count | None = Field(
@@ -67,21 +73,34 @@ def load_corpus(
     A row begins at a sentence drawn at random and holds the sentence and the one after it; while it
     is shorter than `min_tokens`, further sentences join it, and where the row is then divided in
     two is drawn as well. A row out of the range is not taken. Every starting sentence gives one row
-    at most.
+    at most. With `pairs` "random" a row is two sentences drawn independently, of a file from all
+    of it, of a stream from at most eight of a document.
 
     Raises:
         LimbeckError: the source cannot be read, or gives fewer rows than asked for.
     """
     longest = spec.max_tokens or max_length
     shortest = spec.min_tokens or 0
+    random = Random(f"corpus {spec.seed}")
     special = tokenizer.num_special_tokens_to_add(pair=True)
-    cut = _Cut(tokenizer, shortest - special, longest - special, Random(f"corpus {spec.seed}"))
+    cut = _Cut(tokenizer, shortest - special, longest - special, random)
+    streamed: Iterable[Document] | None = None
     if spec.source == "pocket":
-        candidates = cut.streamed(pocket_documents(spec.seed, spec.size))
+        streamed = pocket_documents(spec.seed, spec.size)
     elif spec.source == "hub" or spec.source.startswith("hub:"):
-        candidates = cut.streamed(hub_documents(spec.source, spec.seed, progress=progress))
+        streamed = hub_documents(spec.source, spec.seed, progress=progress)
+    if streamed is not None and spec.pairs == "random":
+        sentences = sentences_of_stream(streamed, spec.size, random)
+        candidates = random_pairs(sentences, spec.size, random)
+    elif streamed is not None:
+        candidates = cut.streamed(streamed)
     else:
-        candidates = cut.anywhere(file_documents(Path(spec.source).expanduser()))
+        documents = file_documents(Path(spec.source).expanduser())
+        if spec.pairs == "random":
+            sentences = [sentence for document in documents for sentence in document]
+            candidates = random_pairs(sentences, spec.size, random)
+        else:
+            candidates = cut.anywhere(documents)
     rows = list(islice(_fitting(candidates, tokenizer, shortest, longest), spec.size))
     if len(rows) < spec.size:
         raise LimbeckError(
@@ -101,6 +120,29 @@ def load_corpus(
 class _Pair(NamedTuple):
     first: str
     second: str
+
+
+# Sentences that one document of a stream gives at most, where any two may meet.
+_OF_A_STREAMED_DOCUMENT = 8
+# Pairs tried for each that is asked for, before a corpus counts as having too few of the range.
+_TRIES = 50
+
+
+def random_pairs(sentences: list[str], size: int, random: Random) -> Iterator[_Pair]:
+    """Pairs of two different places of `sentences`, each drawn independently of all others."""
+    for _ in range(_TRIES * size if len(sentences) > 1 else 0):
+        first, second = random.sample(range(len(sentences)), 2)
+        yield _Pair(sentences[first], sentences[second])
+
+
+def sentences_of_stream(documents: Iterable[Document], size: int, random: Random) -> list[str]:
+    """Sentences to draw `size` pairs from: at most eight of a document, twice as many as pairs."""
+    found: list[str] = []
+    for document in documents:
+        found += random.sample(document, min(len(document), _OF_A_STREAMED_DOCUMENT))
+        if len(found) >= max(1000, 2 * size):
+            break
+    return found
 
 
 class _Cut:
