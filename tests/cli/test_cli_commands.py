@@ -43,7 +43,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
         ModuleType(f"limbeck.{name}") for name in ("recipe", "run", "quickstart")
     )
     epochs = SimpleNamespace(
-        best=SimpleNamespace(epoch=2, primary=70.125), last=SimpleNamespace(epoch=3, primary=69.5)
+        best=SimpleNamespace(epoch=2, primary=70.125),
+        last=SimpleNamespace(epoch=3, primary=69.5),
+        scores={},
+        teacher=None,
     )
     result = SimpleNamespace(
         scores={"dev": {"accuracy": 70.125}}, path=Path("runs/it"), record=epochs

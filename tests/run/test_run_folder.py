@@ -140,7 +140,7 @@ def test_a_loss_that_is_no_number_fails_the_run(tmp_path, recipe):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task": None}, "task: none is given"),
+        ({"task": None, "data": "hub"}, "task: none is given"),
         ({"teacher": None}, "teacher: method rail-kd-l learns from one"),
         ({"teacher": None, "student.init": "fresh"}, r"student\.init: fresh needs a teacher"),
         ({"teacher": "nowhere/teacher"}, "nowhere"),

@@ -15,7 +15,13 @@ from limbeck.cli.help import setting
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN",
+            help="A run folder; or any checkpoint's folder or Hub name, with --task, --data.",
+        ),
+    ],
     task: Annotated[
         str | None, typer.Option(help="The task to score on; default: the run's own.")
     ] = None,
@@ -30,7 +36,7 @@ def evaluate(
     text_columns: Annotated[list[str] | None, setting("text_columns")] = None,
     label_column: Annotated[str | None, setting("label_column")] = None,
 ) -> None:
-    """Score a run's student, on its own task or out of its domain, and record the score."""
+    """Score a run's student (and record it), on its own task or out of its domain; or any checkpoint."""
     from limbeck.run import evaluate as run_evaluation
 
     scores = run_evaluation(

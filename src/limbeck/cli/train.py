@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from limbeck.cli.console import output, show_scores
 from limbeck.cli.grid import run_grid
 from limbeck.cli.help import setting
 from limbeck.cli.options import flags_given, is_recipe_file, is_setting, merge
+from limbeck.cli.result import show_result
 from limbeck.errors import LimbeckError
-
-if TYPE_CHECKING:
-    from limbeck.run import Result
 
 DATA, STUDENT, TRAINING = "Task and data", "Student", "Training"
 
@@ -36,6 +33,9 @@ Epochs = Annotated[float | None, setting("epochs", TRAINING)]
 MaxSteps = Annotated[int | None, setting("max_steps", TRAINING)]
 Rate = Annotated[float | None, setting("lr", TRAINING)]
 BatchSize = Annotated[int | None, setting("batch_size", TRAINING)]
+Accumulation = Annotated[int | None, setting("accumulation", TRAINING)]
+Warmup = Annotated[float | None, setting("warmup", TRAINING)]
+Patience = Annotated[int | None, setting("patience", TRAINING)]
 Seed = Annotated[int | None, setting("seed", TRAINING)]
 Compile = Annotated[bool | None, setting("compile", TRAINING)]
 Precision = Annotated[str | None, setting("precision", TRAINING)]
@@ -91,6 +91,9 @@ def finetune(
     max_steps: MaxSteps = None,
     lr: Rate = None,
     batch_size: BatchSize = None,
+    accumulation: Accumulation = None,
+    warmup: Warmup = None,
+    patience: Patience = None,
     seed: Seed = None,
     precision: Precision = None,
     compile: Compile = None,
@@ -138,6 +141,9 @@ def distill(
     max_steps: MaxSteps = None,
     lr: Rate = None,
     batch_size: BatchSize = None,
+    accumulation: Accumulation = None,
+    warmup: Warmup = None,
+    patience: Patience = None,
     seed: Seed = None,
     precision: Precision = None,
     compile: Compile = None,
@@ -187,22 +193,3 @@ def run_recipe(name: str, settings: Mapping[str, Any], out: Path | None, overwri
     from limbeck.run import distill as run
 
     show_result(run(recipe, out=out, overwrite=overwrite, show=True))
-
-
-def show_result(result: Result) -> None:
-    """Print the final scores by split and the folder that holds them."""
-    for split, scores in result.scores.items():
-        show_scores(scores, title=f"{split}:")
-    best, last = result.record.best, result.record.last
-    if (
-        best is not None
-        and last is not None
-        and best.primary is not None
-        and last.primary is not None
-    ):
-        output().print(
-            f"dev by epoch: best {best.primary:.2f} (epoch {best.epoch}), "
-            f"last {last.primary:.2f} (epoch {last.epoch})",
-            highlight=False,
-        )
-    output().print(f"written to {result.path}", markup=False, soft_wrap=True)

@@ -97,8 +97,14 @@ class Display(TrainerCallback):
         self._print(args, state, f"  dev {metrics['eval_primary']:.2f}")
 
     def _print(self, args: TrainingArguments, state: TrainerState, what: str) -> None:
+        # Where steps are counted nobody asked for a number of epochs.
+        where = (
+            f"step {state.global_step}/{state.max_steps}"
+            if args.max_steps > 0
+            else f"epoch {state.epoch:.3g}/{args.num_train_epochs:g}"
+        )
         self.console.print(
-            f"{self.name}  epoch {state.epoch:.3g}/{args.num_train_epochs:g}{what}",
+            f"{self.name}  {where}{what}",
             markup=False,
             highlight=False,
         )

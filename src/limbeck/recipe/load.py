@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from limbeck import catalog
 from limbeck.augment import AugmentSpec
-from limbeck.data import CorpusSpec
+from limbeck.data import TASKS, CorpusSpec
 from limbeck.data.load import DIGITS
 from limbeck.data.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER
 from limbeck.data.pocket.vocabulary import MAX_LENGTH
@@ -60,6 +60,7 @@ def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, A
     _fill_pocket(raw)
     _fill_images(raw)
     raw.setdefault("objectives", {})
+    _name_own_task(raw)
     _drop_removed_terms(raw)
     _drop_removed_terms(raw.get("first_stage"))
     return raw
@@ -111,6 +112,18 @@ def _drop_removed_terms(stage: Any) -> None:
     terms = stage.get("objectives") if isinstance(stage, dict) else None
     if isinstance(terms, dict):
         stage["objectives"] = {name: term for name, term in terms.items() if term is not None}
+
+
+def _name_own_task(raw: dict[str, Any]) -> None:
+    """A user's own data are called as their file or folder is, where no task is named."""
+    data = raw.get("data")
+    if raw.get("task") is not None or not isinstance(data, str) or not data:
+        return
+    path = Path(data).expanduser()
+    own = any(raw.get(key) for key in ("text_columns", "label_column", "kind"))
+    if path.is_file() or (own and path.is_dir()):
+        name = path.resolve().stem if path.is_file() else path.resolve().name
+        raw["task"] = f"own-{name}" if name in TASKS else name
 
 
 def _fill_pocket(raw: dict[str, Any]) -> None:

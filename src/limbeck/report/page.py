@@ -47,7 +47,7 @@ def write_report(
     page = fill(
         "report.html.j2",
         title=title,
-        subtitle=_subtitle(records, table.profile),
+        subtitle=_subtitle(records, table.profile if table.follows_profile else None),
         cards=content.cards(),
         table=table,
         grid=grid(table),
@@ -59,7 +59,7 @@ def write_report(
     return write_page(page, out_path, REPORT_NAME)
 
 
-def _subtitle(records: Sequence[Record], profile: str) -> str:
+def _subtitle(records: Sequence[Record], profile: str | None) -> str:
     counts = {
         status: sum(record.status == status for record in records)
         for status in ("finished", "failed", "running")
@@ -67,4 +67,5 @@ def _subtitle(records: Sequence[Record], profile: str) -> str:
     said = [f"{n} {status}" for status, n in counts.items() if n]
     runs = "1 run" if len(records) == 1 else f"{len(records)} runs"
     sources = sorted({record.data for record in records})
-    return f"{runs} ({', '.join(said)}) · data: {', '.join(sources)} · profile {profile}"
+    follows = f" · profile {profile}" if profile is not None else ""
+    return f"{runs} ({', '.join(said)}) · data: {', '.join(sources)}{follows}"

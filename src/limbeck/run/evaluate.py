@@ -24,8 +24,9 @@ from limbeck.data import (
 )
 from limbeck.errors import LimbeckError, unknown
 from limbeck.recipe import Recipe
-from limbeck.records import Numbers, Record
+from limbeck.records import RECORD_NAME, Numbers, Record
 from limbeck.run.answering import answers_of
+from limbeck.run.checkpoint_scores import score_checkpoint
 from limbeck.run.folder import RunFolder
 from limbeck.run.labelling import labelling_of, names_at
 from limbeck.students import load_model
@@ -42,14 +43,14 @@ def evaluate(
     text_columns: Sequence[str] | None = None,
     label_column: str | None = None,
 ) -> Numbers:
-    """Scores, 0 to 100, of a run's student; they are also added to the run's record.
+    """Scores, 0 to 100, of a run's student, which the run's record keeps too, or of any checkpoint.
 
     What the run measured itself stays. Scores on other rows stand beside it, under a key with the
     data's name and the rows' fingerprint.
 
     Args:
-        run: a finished run's folder.
-        task: the task to score on; its own by default. Another task's classes are translated
+        run: a finished run's folder, or a checkpoint's folder or Hub name.
+        task: the task to score on; the run's own by default. Another task's classes are translated
             (MNLI to SciTail: contradiction counts as neutral).
         data: source of the rows; the run's own by default.
         split: which split; by default the one the task is scored on (dev, or test out of domain).
@@ -59,6 +60,10 @@ def evaluate(
         LimbeckError: no finished run there, or classes that do not correspond.
     """
     folder = RunFolder(Path(run))
+    if not (folder.path / RECORD_NAME).is_file():
+        return score_checkpoint(
+            str(run), task, data, split, text_columns=text_columns, label_column=label_column
+        )
     record = Record.load(folder.path)
     if record.status != "finished":
         raise LimbeckError(f"run {folder.path} is {record.status}", "finish it first")

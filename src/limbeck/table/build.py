@@ -25,6 +25,7 @@ from limbeck.table.model import Cell, Column, Row, Table
 from limbeck.table.scores import (
     check_profile,
     columns_of,
+    knows,
     place_of,
     profile_note,
     task_title,
@@ -90,7 +91,8 @@ def build_table(
     for index, group in enumerate(groups):
         compared = {key: c for (row, key), c in comparisons.items() if row == index}
         rows.append(_student_row(group, columns, compared, teachers, profile, baseline))
-    notes = [profile_note(profile), _seed_note(rows), *test_notes, *left_out]
+    follows = any(knows(run.task) for run in records)
+    notes = [profile_note(profile) if follows else "", _seed_note(rows), *test_notes, *left_out]
     notes += comparability_notes(students) + teacher_notes(students)
     notes += repeat_notes(students, lambda run: (run.method, _layers(run), _variant(run, by)))
     notes += latency_notes(students) if "latency" in facts else []
@@ -103,6 +105,7 @@ def build_table(
         facts=tuple(facts),
         notes=tuple(note for note in notes if note),
         baseline=baseline,
+        follows_profile=follows,
     )
 
 

@@ -100,8 +100,9 @@ def fact_piece(name: str, fact: Fact) -> Piece:
 
 
 def caption(table: Table) -> str:
-    """The table's title and the profile that its scores follow."""
-    return f"{table.title or 'Scores'} (profile {table.profile})"
+    """The table's title, and the profile if its scores follow one."""
+    title = table.title or "Scores"
+    return f"{title} (profile {table.profile})" if table.follows_profile else title
 
 
 def _section(row: Row) -> tuple[str, int | None]:

@@ -13,7 +13,7 @@ from rich.text import Text
 from limbeck.data.profiles import get_profile
 from limbeck.records import Record
 from limbeck.table.facts import duration, magnitude
-from limbeck.table.scores import columns_of, values_of
+from limbeck.table.scores import columns_of, knows, values_of
 
 TEAM_PROFILE = "skd-dev"
 """SKD weighs its teachers by these scores."""
@@ -29,9 +29,9 @@ def members_table(members: Mapping[str, Record | None], profile: str = TEAM_PROF
     known = get_profile(profile).columns
     profile = profile if all(record.task in known for record in records) else "glue"
     columns = columns_of(records, profile, out_of_domain=False)
-    table = Grid(
-        header_style="bold", caption=f"dev scores of profile {profile}", caption_justify="left"
-    )
+    follows = any(knows(record.task) for record in records)
+    caption = f"dev scores of profile {profile}" if follows else "primary dev scores"
+    table = Grid(header_style="bold", caption=caption, caption_justify="left")
     table.add_column("name", no_wrap=True)
     titles = [column.title for column in columns]
     for heading in ("layers", "width", "heads", "parameters", *titles, "time"):

@@ -106,11 +106,14 @@ class Table:
     """Which fact columns to show, in order; keys of `limbeck.table.FACTS`."""
     notes: tuple[str, ...]
     baseline: str | None = None
+    follows_profile: bool = True
+    """Whether a column is of a task that profiles know; a user's own has its primary score alone."""
 
     @property
     def has_average(self) -> bool:
-        """Whether there is more than one column to average."""
-        return sum(column.in_average for column in self.columns) > 1
+        """Whether there is more than one column to average, and a row that has them all."""
+        several = sum(column.in_average for column in self.columns) > 1
+        return several and any(row.average.mean is not None for row in self.rows)
 
     @property
     def usual_n(self) -> int:

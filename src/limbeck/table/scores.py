@@ -30,6 +30,11 @@ def profile_note(profile: str) -> str:
     return f"Profile {profile}: {get_profile(profile).summary}."
 
 
+def knows(task: str) -> bool:
+    """Whether profiles say what a task's scores are; others have their primary score."""
+    return task in get_profile("glue").columns
+
+
 def place_of(record: Record) -> str:
     """The task and data of a run; runs are compared only where this agrees."""
     return f"{record.task}|{_data_name(record)}"
@@ -93,7 +98,7 @@ def task_title(name: str) -> str:
 
 def _values(profile: str, task: str, scores: Mapping[str, Numbers]) -> Mapping[str, float | None]:
     """Column title → number; a task outside GLUE has its primary dev score."""
-    if task not in get_profile("glue").columns:
+    if not knows(task):
         return {task_title(task): scores.get("dev", {}).get("primary")}
     # A record keeps a score that was not finite as None; for a profile it is a missing one.
     known = {
@@ -105,7 +110,7 @@ def _values(profile: str, task: str, scores: Mapping[str, Numbers]) -> Mapping[s
 
 def _weights(profile: str, task: str) -> Mapping[str, int]:
     """Column title → how often it counts in the average."""
-    if task not in get_profile("glue").columns:
+    if not knows(task):
         return {task_title(task): 1}
     columns = get_profile(profile).columns.get(task, ())
     return {column.title: column.weight for column in columns}

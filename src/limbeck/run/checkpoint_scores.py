@@ -1,0 +1,89 @@
+"""The scores of a checkpoint that is no run of limbeck's. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transformers import PreTrainedModel
+
+from limbeck import preflight
+from limbeck.data import TASKS, Collator, Labelling, Task, encode, load_task
+from limbeck.errors import LimbeckError, unknown
+from limbeck.kinds import SENTENCE, TEXT, Kind, kind_of_config
+from limbeck.records import Numbers
+from limbeck.run.answering import answers_of
+from limbeck.run.labelling import names_at
+from limbeck.students import load_model, read_config, read_processor
+
+# A model without a limit, or one of thousands of tokens, is measured on texts this long.
+_LONGEST = 512
+_HUB = "hub"
+
+
+def score_checkpoint(
+    path: str,
+    task: str | None,
+    data: str | None,
+    split: str | None = None,
+    *,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+) -> Numbers:
+    """Scores, 0 to 100, of a fine-tuned model by its own tokenizer, on a task's rows or a user's own.
+
+    Raises:
+        LimbeckError: no such checkpoint, no task named, rows or classes that do not fit the model.
+    """
+    config = read_config(path)
+    if task is None and data is None:
+        raise LimbeckError(
+            f"evaluate: {path} is no run of limbeck's, and a checkpoint does not say what to score it on",
+            "add --task and --data, say --task mrpc --data glue, or --data FILE with its columns",
+        )
+    kind = kind_of_config(config)
+    target, rows = load_task(
+        task,
+        data or _HUB,
+        text_columns=text_columns,
+        label_column=label_column,
+        kind=_wanted(kind, task),
+        labelling=Labelling(teacher=names_at(path)),
+        for_training=False,
+    )
+    chosen = split or (target.evaluation_splits(rows) or tuple(rows))[0]
+    if chosen not in rows:
+        raise LimbeckError(unknown("split", chosen, list(rows)))
+    if target.label_column not in rows[chosen].column_names:
+        raise LimbeckError(
+            f"split {chosen!r} of {target.name} has no labels", "score another split"
+        )
+    model = load_model(path, head="required", auto=target.kind.auto)
+    wrong = preflight.errors_of(preflight.check_labels("model", model.config, target))
+    if wrong:
+        raise LimbeckError(wrong)
+    tokenizer = read_processor(path, target.kind.reads)
+    encoded, _ = encode(rows[chosen], target, tokenizer, _length(model))
+    answers = answers_of(model, encoded, Collator(tokenizer, kind=target.kind))
+    labels = rows[chosen][target.label_column][:]
+    _check_order(target, model, preflight.Answers(answers, labels, f"measured on {chosen}"))
+    return dict(target.kind.results(target, answers, encoded, rows[chosen], tokenizer).scores)
+
+
+def _wanted(kind: Kind, task: str | None) -> str | None:
+    """The kind to read rows as: a known task has its own, which a text-to-text model may answer in words."""
+    if task in TASKS:
+        return kind.name if kind is TEXT else None
+    return None if kind is SENTENCE else kind.name
+
+
+def _check_order(task: Task, model: PreTrainedModel, answers: preflight.Answers) -> None:
+    """Raise for classes whose names prove no order and whose answers show another than the data's."""
+    if not preflight.check_labels("model", model.config, task):
+        return
+    found = preflight.check_class_order(task, answers, side="model")
+    if found:
+        raise LimbeckError(found)
+
+
+def _length(model: PreTrainedModel) -> int:
+    return min(preflight.positions_of(model) or _LONGEST, _LONGEST)
