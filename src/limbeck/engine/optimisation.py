@@ -21,16 +21,18 @@ class Optimisation:
 
     Attributes:
         momentum: of SGD; None for AdamW, the Trainer's own, and for `bert_adam`.
-        bert_adam: Adam as BERT was trained with (`BertAdam`).
         nesterov: SGD with Nesterov's momentum.
         milestones: shares of the steps after which the learning rate is multiplied by `decay`.
+        bert_adam: Adam as BERT was trained with (`BertAdam`).
+        epsilon: of `bert_adam`; None for its own.
     """
 
     momentum: float | None = None
-    bert_adam: bool = False
     nesterov: bool = False
     milestones: tuple[float, ...] = ()
     decay: float = 0.1
+    bert_adam: bool = False
+    epsilon: float | None = None
 
     @classmethod
     def of(cls, recipe: Recipe) -> Optimisation:
@@ -39,6 +41,7 @@ class Optimisation:
         return cls(
             momentum=recipe.sgd_momentum if sgd else None,
             bert_adam=recipe.optimizer == "bert_adam",
+            epsilon=recipe.adam_epsilon,
             nesterov=sgd and recipe.nesterov,
             milestones=recipe.milestones,
             decay=recipe.decay,
@@ -52,7 +55,7 @@ class Optimisation:
     def optimizer(self, lr: float) -> tuple[type[torch.optim.Optimizer], dict[str, Any]] | None:
         """The optimiser's class and arguments, for the Trainer; None for the Trainer's own."""
         if self.bert_adam:
-            return BertAdam, {"lr": lr}
+            return BertAdam, {"lr": lr} | ({} if self.epsilon is None else {"eps": self.epsilon})
         if self.momentum is None:
             return None
         settings = {"lr": lr, "momentum": self.momentum, "nesterov": self.nesterov}

@@ -237,7 +237,8 @@ class RecipeFields(Settings):
     adam_epsilon: Number | None = Field(
         None,
         gt=0,
-        description="AdamW: added to the root of the mean squared gradient; 1e-8 if left out",
+        description="AdamW, bert_adam: added to the root of the mean squared gradient; 1e-8, of "
+        "bert_adam 1e-6, if left out",
     )
     momentum: float | None = Field(
         None, ge=0, lt=1, description="sgd: share of the last step kept; .9 if left out"

@@ -9,7 +9,7 @@ import pytest
 
 from limbeck import catalog
 from limbeck.data import TASKS
-from limbeck.engine import training_arguments
+from limbeck.engine import Optimisation, training_arguments
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe, departures
 from limbeck.stated import flat, quick_settings, stated_of
@@ -189,6 +189,11 @@ def test_released_code():
     assert (pkd.epochs, pkd.lr, pkd.batch_size, pkd.max_length) == (4, 1e-5, 32, 128)
     assert (cr.lr, cr.batch_size, cr.weight_decay) == (3e-5, 16, 0.01)
     assert (cr.first_stage.epochs, cr.first_stage.lr) == (5, 3e-5)
+    emd = load("bert-emd-released", "released", "qnli")
+    assert (emd.lr, emd.objectives["hidden"].weight, emd.epochs) == (5e-5, 0.001, 10)
+    context = load("contextual-kd-released", "released", "rte")
+    assert (context.epochs, context.lr, context.objectives["soft"].temperature) == (6, 5e-5, 3)
+    assert context.objectives["word_angles"].weight == 10
 
 
 # What holds for all of them
@@ -246,6 +251,10 @@ def test_the_optimiser_has_the_papers_epsilon(tmp_path):
 
     assert epsilon(load("skd-uniform", "paper")) == 1e-6
     assert epsilon(load("kd", "quick")) == 1e-8
+    berts = Recipe.load("kd", optimizer="bert_adam", adam_epsilon=1e-4)
+    assert Optimisation.of(berts).optimizer(1e-5)[1] == {"lr": 1e-5, "eps": 1e-4}
+    its_own = Recipe.load("kd", optimizer="bert_adam")
+    assert Optimisation.of(its_own).optimizer(1e-5)[1] == {"lr": 1e-5}
     said = problems_of("kd", optimizer="sgd", adam_epsilon=1e-6)
     assert "adam_epsilon: sgd has none of it" in said
 
