@@ -389,4 +389,4 @@ def adam(path: Path, steps: int = 5) -> float:
                     weight.grad = torch.randn(weight.shape, generator=draws) * 10.0 ** (step - 3)
                 optimizer.step()
             sides.append(weights)
-    return max(float((a - b).norm() / b.norm()) for a, b in zip(*sides, strict=True))
+    return max(float(((a - b).norm() / b.norm()).detach()) for a, b in zip(*sides, strict=True))

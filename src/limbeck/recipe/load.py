@@ -183,7 +183,7 @@ def _named_net(raw: dict[str, Any]) -> bool:
 
 
 def _without_papers_rates(base: dict[str, Any]) -> dict[str, Any]:
-    """A shipped recipe without the paper's epochs, rates and batch sizes, in both stages."""
+    """A shipped recipe without the paper's epochs, rates, batch sizes and optimiser, in both stages."""
     kept = {key: value for key, value in base.items() if key not in _PAPER_SETTINGS}
     if isinstance(kept.get("first_stage"), dict):
         first = kept["first_stage"].items()
@@ -193,7 +193,8 @@ def _without_papers_rates(base: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-_PAPER_SETTINGS = ("epochs", "lr", "batch_size")
+# The optimiser and its clipping go with the rate.
+_PAPER_SETTINGS = ("epochs", "lr", "batch_size", "optimizer", "max_grad_norm")
 
 
 def pocket_settings(task: Any, *, from_scratch: bool, kind: Any = None) -> dict[str, Any]:

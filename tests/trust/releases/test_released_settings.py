@@ -53,6 +53,13 @@ def test_training_settings():
             assert (r.optimizer, r.weight_decay) == ("bert_adam", 0.01)
 
 
+def test_models_of_another_size_have_rates_and_the_optimiser_that_are_known_to_suit_them():
+    pocket = Recipe.load("tinybert-released", data="pocket", task="mrpc")
+    assert (pocket.lr, pocket.optimizer, pocket.max_grad_norm) == (1e-3, "adamw", 1.0)
+    chosen = Recipe.load("kd", data="pocket", task="mrpc", optimizer="bert_adam")
+    assert chosen.optimizer == "bert_adam"
+
+
 # ---- which layers (PKD) ----
 
 
