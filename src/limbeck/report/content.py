@@ -15,7 +15,7 @@ from limbeck.records import Record
 from limbeck.report import gather, plots
 from limbeck.report.sections import Section, legend_entry
 from limbeck.report.teachers import team_section
-from limbeck.table.facts import FACTS, duration
+from limbeck.table.facts import FACTS, duration, facts_of
 from limbeck.table.model import Row, Table
 from limbeck.table.scores import (
     place_title,
@@ -70,16 +70,31 @@ class Content:
         """The teacher and each student depth at a glance: size, work and time, no ranking."""
         teachers = [row for row in self.table.rows if row.role == "teacher"]
         teacher = teachers[0] if len(teachers) == 1 else None
-        cards = [_card("Teacher", row, None) for row in teachers]
+        cards = [_card("Teacher", row, None, _latency(row)) for row in teachers]
         depths: dict[int | None, Row] = {}
         for row in self.table.rows:
             if row.role == "student":
                 depths.setdefault(row.layers, row)
         cards += [
-            _card(f"Student, {depth} layers" if depth else "Student", row, teacher)
+            _card(
+                f"Student, {depth} layers" if depth else "Student",
+                row,
+                teacher,
+                self._speed(depth, teacher),
+            )
             for depth, row in depths.items()
         ]
         return cards
+
+    def _speed(self, depth: int | None, teacher: Row | None) -> str | None:
+        """Latency over all runs of a depth, and the ratio to the teacher that each timed in turns."""
+        runs = [run for run in self.finished if run.student.layers == depth]
+        facts = facts_of([run.student for run in runs], runs, None)
+        value, ratio = facts["latency"].value, facts["speedup"].value
+        if value is None:
+            return None
+        said = f" ({ratio:.1f} × the teacher's speed)" if ratio and teacher else ""
+        return f"{FACTS['latency'].text(value)} ms{said}"
 
     def score_section(self) -> Section:
         """Every run as a dot."""
@@ -103,6 +118,7 @@ class Content:
                         rows,
                         x_label="dev score" if column.in_average else "score",
                         reference=self.teacher_level(column.key),
+                        least_span=plots.SCORE_SPAN,
                     )
                 )
         lead = "One dot is one run; the bar is the mean over seeds; dashed, the teacher."
@@ -121,6 +137,7 @@ class Content:
                         x_label="epoch",
                         y_label="primary dev score",
                         reference=_primary_of_teacher(runs),
+                        least_span=plots.SCORE_SPAN,
                     )
                 )
         lead = "Mean over seeds; the band reaches from the lowest to the highest seed."
@@ -271,7 +288,12 @@ def similarity_section(similarity: Mapping[str, np.ndarray]) -> Section:
     return Section("similarity", "Layer similarity", lead, drawings, layout="wide" if wide else "")
 
 
-def _card(title: str, row: Row, teacher: Row | None) -> dict[str, str]:
+def _latency(row: Row) -> str | None:
+    fact = row.facts.get("latency")
+    return None if fact is None or fact.value is None else f"{FACTS['latency'].text(fact.value)} ms"
+
+
+def _card(title: str, row: Row, teacher: Row | None, speed: str | None) -> dict[str, str]:
     def fact(source: Row, name: str) -> float | None:
         known = source.facts.get(name)
         return known.value if known else None
@@ -284,11 +306,8 @@ def _card(title: str, row: Row, teacher: Row | None) -> dict[str, str]:
         other = fact(teacher, name) if teacher else None
         share = f" ({100 * value / other:.0f} %)" if other else ""
         lines.append(f"{FACTS[name].text(value)} {noun}{share}")
-    value = fact(row, "latency")
-    if value is not None:
-        other = fact(teacher, "latency") if teacher else None
-        ratio = f" ({other / value:.1f} × the teacher's speed)" if other else ""
-        lines.append(f"{FACTS['latency'].text(value)} ms{ratio}")
+    if speed is not None:
+        lines.append(speed)
     big = f"{row.layers} layers" if row.layers else title
     return {"title": title.split(",")[0], "big": big, "lines": "\n".join(lines)}
 

@@ -14,7 +14,7 @@ from limbeck.table import build_table
 from limbeck.table.grid import grid
 from limbeck.table.teachers import split_teachers
 
-_FACTS = ("layers", "parameters", "flops", "latency", "kept")
+_FACTS = ("layers", "parameters", "flops", "latency", "speedup", "kept")
 REPORT_NAME = "report.html"
 
 

@@ -22,6 +22,9 @@ from limbeck.report.svg import (
     series_marker,
 )
 
+SCORE_SPAN = 5.0
+"""Points of score that an axis of scores shows at least."""
+
 
 @dataclass(frozen=True)
 class Series:
@@ -51,8 +54,12 @@ def lines(
     x_label: str,
     y_label: str,
     reference: tuple[str, float] | None = None,
+    least_span: float | None = None,
 ) -> str:
-    """Lines with bands from the lowest to the highest seed, and a dashed reference level."""
+    """Lines with bands from the lowest to the highest seed, and a dashed reference level.
+
+    The axis of y covers at least `least_span`, so that a small step does not look like a cliff.
+    """
     ends = "; ".join(f"{s.name} from {s.mean[0]:.3g} to {s.mean[-1]:.3g}" for s in series)
     beside = f"; {reference[0]} at {reference[1]:.1f}" if reference else ""
     panel = Panel(title, f"{title}. {y_label} by {x_label}: {ends}{beside}.")
@@ -83,6 +90,8 @@ def lines(
                 fontsize=8,
             )
         axes.margins(y=0.12)
+        if least_span is not None:
+            axes.set_ylim(_widened(axes.get_ylim(), least_span))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
         axes.set(xlabel=x_label, ylabel=y_label)
     return panel.svg
@@ -94,8 +103,12 @@ def dots(
     *,
     x_label: str,
     reference: tuple[str, float] | None = None,
+    least_span: float | None = None,
 ) -> str:
-    """A row of dots a group, one a run, a bar at the mean; (name, style, values) from the top."""
+    """A row of dots a group, one a run, a bar at the mean; (name, style, values) from the top.
+
+    The axis of x covers at least `least_span`.
+    """
     said = "; ".join(
         f"{name} {', '.join(f'{value:.1f}' for value in values) or 'none'}"
         for name, _, values in groups
@@ -137,8 +150,17 @@ def dots(
         axes.spines["left"].set_visible(False)
         axes.set_ylim(len(groups) - 0.4, -0.6)
         axes.margins(x=0.08)
+        if least_span is not None:
+            axes.set_xlim(_widened(axes.get_xlim(), least_span))
         axes.set_xlabel(x_label)
     return panel.svg
+
+
+def _widened(limits: tuple[float, float], least: float) -> tuple[float, float]:
+    """The limits, or as much more on both sides as they are too near each other."""
+    low, high = limits
+    more = max(0.0, least - (high - low)) / 2
+    return low - more, high + more
 
 
 def heat_map(title: str, matrix: np.ndarray, measure: str = "similarity") -> str:

@@ -46,7 +46,11 @@ def _scores(said: str, team: TeamFacts, names: dict[str, int]) -> list[str]:
         known = [value for value in (member.score, member.student_score) if value is not None]
         if known:
             rows.append((member.name, names[member.name], known))
-    return [plots.dots(f"{said}: scores", rows, x_label="dev score")] if rows else []
+    return (
+        [plots.dots(f"{said}: scores", rows, x_label="dev score", least_span=plots.SCORE_SPAN)]
+        if rows
+        else []
+    )
 
 
 def _shares(said: str, team: TeamFacts) -> list[str]:

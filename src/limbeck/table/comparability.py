@@ -136,8 +136,16 @@ def latency_notes(runs: Sequence[Record]) -> list[str]:
     if not said:
         return []
     if len(said) > 1:
-        return [f"Latency was measured under different conditions: {'; '.join(said)}."]
-    return [f"Latency: median ± distance between the quartiles of a forward pass; {said[0]}."]
+        notes = [f"Latency was measured under different conditions: {'; '.join(said)}."]
+    else:
+        notes = [f"Latency: median ± distance between the quartiles of a forward pass; {said[0]}."]
+    if sum(run.student.latency_ms is not None for run in runs) > 1:
+        notes.append(
+            "Each run timed its own student and teacher in turns, at another time than the other "
+            "runs: latencies of different rows are not to be compared, also where their models are "
+            "the same; × teacher's speed is."
+        )
+    return notes
 
 
 def teacher_notes(runs: Sequence[Record]) -> list[str]:

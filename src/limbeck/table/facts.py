@@ -22,6 +22,8 @@ class FactColumn:
     text: Callable[[float], str]
     of_model: Callable[[ModelFacts], float | None] | None = None
     of_run: Callable[[Record], float | None] | None = None
+    middle: bool = False
+    """Of several runs the median and not the mean: one slow run says nothing about the model."""
 
 
 def magnitude(value: float) -> str:
@@ -47,6 +49,15 @@ def milliseconds(value: float, spread: float | None = None) -> tuple[str, str]:
     return f"{value:.{digits}f}", "" if spread is None else f"{spread:.{digits}f}"
 
 
+def speedup(run: Record) -> float | None:
+    """How many times as fast as its teacher a run's student is: the run has timed them in turns."""
+    student = run.student.latency_ms
+    teacher = None if run.teacher is None else run.teacher.latency_ms
+    if student is None or teacher is None or not student.median:
+        return None
+    return teacher.median / student.median
+
+
 FACTS: dict[str, FactColumn] = {
     "layers": FactColumn("layers", lambda v: f"{v:g}", lambda m: m.layers),
     "parameters": FactColumn("parameters", magnitude, lambda m: m.parameters),
@@ -56,7 +67,9 @@ FACTS: dict[str, FactColumn] = {
         "latency (ms)",
         lambda v: milliseconds(v)[0],
         lambda m: m.latency_ms.median if m.latency_ms else None,
+        middle=True,
     ),
+    "speedup": FactColumn("× teacher's speed", lambda v: f"{v:.1f}", of_run=speedup, middle=True),
     "kept": FactColumn("% of teacher", lambda v: f"{v:.1f}"),
     "time": FactColumn("training time", duration, of_run=lambda r: r.cost.total_seconds),
 }
@@ -75,8 +88,8 @@ def facts_of(
 ) -> dict[str, Fact]:
     """Every fact of one row: the mean over its models (class counts differ a little by task).
 
-    Latency is the median of the runs' medians with the median of their spreads, because one slow
-    run says nothing about the model.
+    Latency is the median of the runs' medians with the median of their spreads. Models of different
+    runs were timed at different times; `speedup` compares what each run timed in turns.
     """
     facts: dict[str, Fact] = {"kept": Fact(kept)}
     for name, column in FACTS.items():
@@ -93,5 +106,6 @@ def facts_of(
             spreads = [model.latency_ms.spread for model in models if model.latency_ms]
             facts[name] = Fact(statistics.median(values), statistics.median(spreads))
         else:
-            facts[name] = Fact(statistics.fmean(values))
+            join = statistics.median if column.middle else statistics.fmean
+            facts[name] = Fact(join(values))
     return facts
