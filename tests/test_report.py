@@ -108,7 +108,7 @@ def test_every_drawing_says_in_words_what_it_shows(study):
     assert "RTE: rail. rail by epoch: rail-kd-l from 0.9 to 0.3" in said
     assert "nearest teacher layer: 1 to 1; 2 to 3" in said
     assert "Teacher layer of each epoch for student layer 1: " in said
-    assert "kd student 70, teacher 40, evaluation 8, other 4" in said
+    assert "kd student 70, teacher 40, evaluation 8, preparation 0, team 0, other 4" in said
 
 
 def test_every_colour_belongs_to_the_page(study):
@@ -200,4 +200,5 @@ def test_time_that_no_part_claims_is_other():
     stack = seconds_split("kd", [a_run("kd", 1, 80.0), a_run("kd", 3, 80.0)])
     assert stack is not None
     # Totals 121 and 123; 70 + 40 + 8 are accounted for
-    assert dict(stack.parts) == {"student": 70.0, "teacher": 40.0, "evaluation": 8.0, "other": 4.0}
+    claimed = {"student": 70.0, "teacher": 40.0, "evaluation": 8.0, "preparation": 0, "team": 0}
+    assert dict(stack.parts) == claimed | {"other": 4.0}

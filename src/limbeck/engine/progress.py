@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
+from limbeck.engine.parts import Parts
+
 
 class Window:
     """Running sums of named scalars, kept on the device so that a step never waits for it.
@@ -158,7 +160,8 @@ class Progress:
     this_epoch: Window = field(default_factory=Window)
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     epoch_clock: Clock = field(default_factory=Clock)
-    run_clock: Clock = field(default_factory=Clock)
+    parts: Parts = field(default_factory=Parts)
+    """Of the whole run, all its stages."""
     epochs: list[dict[str, Any]] = field(default_factory=list)
     drawn: Counter[str] = field(default_factory=Counter)
     """By teacher, of several, the optimisation steps of this epoch."""
@@ -182,7 +185,7 @@ class Progress:
             "this_epoch": self.this_epoch.state(),
             "seconds": self.stopwatch.read(),
             "epoch_seconds": self.epoch_clock.read(),
-            "run_seconds": self.run_clock.read(),
+            "parts": self.parts.read(),
             "epochs": self.epochs,
             "drawn": dict(self.drawn),
         }
@@ -193,6 +196,6 @@ class Progress:
         self.this_epoch.restore(state["this_epoch"], device)
         self.stopwatch.seconds = dict(state["seconds"])
         self.epoch_clock.before = state["epoch_seconds"]
-        self.run_clock.before = state["run_seconds"]
+        self.parts.restore(state.get("parts", {}))
         self.epochs = list(state["epochs"])
         self.drawn = Counter(state["drawn"])

@@ -86,7 +86,6 @@ class DistillationTrainer(Resumes):
     ) -> None:
         self.student = model
         self.progress = Progress()
-        self.progress.run_clock.start()
         self._order: EpochSampler | None = None
         self._words: WordsInUse | None = None
         self.group_by_length = group_by_length
@@ -246,8 +245,13 @@ class DistillationTrainer(Resumes):
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """As the Trainer's; its time is counted apart."""
-        with self.progress.stopwatch.measure("evaluation", self.args.device):
+        with self.progress.parts.part("evaluation"):
             return super().evaluate(*args, **kwargs)
+
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        """As the Trainer's; its time is counted apart."""
+        with self.progress.parts.part("evaluation"):
+            return super().predict(*args, **kwargs)
 
     # ---- data ----
 
@@ -307,7 +311,8 @@ class DistillationTrainer(Resumes):
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """As the Trainer's; words that no row holds take no part in its steps."""
         self._words = words_of(self, self.student, self._words)
-        with self._words.engaged() if self._words is not None else nullcontext():
+        engaged = self._words.engaged() if self._words is not None else nullcontext()
+        with self.progress.parts.part("training"), engaged:
             return super().train(*args, **kwargs)
 
     def start_or_continue(self, checkpoint: Path | None) -> None:
@@ -324,6 +329,10 @@ class DistillationTrainer(Resumes):
         if self.args.load_best_model_at_end:
             best = checkpoint.with_name(f"checkpoint-{self.state.best_global_step}")
             checkpoints.load_weights(best, self.distiller)
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        with self.progress.parts.part("saving"):
+            super()._save_checkpoint(*args, **kwargs)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Write the student, and its tokenizer or image processor, by `save_pretrained`.

@@ -141,12 +141,28 @@ class TeamFacts(_Part):
 
 
 class Cost(_Part):
-    """Where the run's time (seconds) and FLOPs went."""
+    """Where the run's time (seconds) and FLOPs went.
+
+    The parts of the time add up to the total, earlier starts of the run included; what such a start
+    did after its last checkpoint was lost with it and is not in them. Records of earlier versions
+    know but the first three parts, which do not add up.
+    """
 
     total_seconds: float | None = None
     student_seconds: float | None = None
+    """Of training, but for the teacher."""
     teacher_seconds: float | None = None
+    """Of training while the teacher ran or its stored outputs were read, and of storing them."""
     evaluation_seconds: float | None = None
+    """Scoring dev after every epoch and at the end, student and teacher."""
+    preparation_seconds: float | None = None
+    """Loading, tokenising, pre-flight, and whatever no other part claims."""
+    team_seconds: float | None = None
+    """Ranking several teachers and the runs made first for it."""
+    measuring_seconds: float | None = None
+    """Latency and FLOPs."""
+    saving_seconds: float | None = None
+    """Checkpoints and the student."""
     student_flops: float | None = None
     teacher_flops: float | None = None
     student_examples: float | None = None

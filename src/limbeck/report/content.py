@@ -192,9 +192,12 @@ class Content:
             bars = [bar for key in names if (bar := split(names[key], finished[key])) is not None]
             if bars:
                 drawings.append(plots.stacks(title, bars, x_label=label, unit=unit))
-        parts = ("student", "teacher", "evaluation", "other")
+        parts = (*gather.SECONDS, "other")
         legend = [legend_entry(part, index, patch=True) for index, part in enumerate(parts)]
-        lead = "Where a training run's time and arithmetic went; a multiply-add counts as 2 FLOPs."
+        lead = (
+            "Where a training run's time and arithmetic went; a multiply-add counts as 2 FLOPs. "
+            "Other: saving and measuring."
+        )
         return Section("cost", "Cost", lead, drawings, legend)
 
     def legend(self) -> list[dict[str, Any]]:

@@ -84,19 +84,18 @@ def draws(run: Record) -> dict[str, list[tuple[int, list[list[int]]]]]:
     }
 
 
-_SECONDS = (("student", "student_seconds"), ("teacher", "teacher_seconds"))
+SECONDS = ("student", "teacher", "evaluation", "preparation", "team")
+"""Parts of a run's time; the rest, saving and measuring, is small."""
+_SECONDS = tuple((part, f"{part}_seconds") for part in SECONDS)
 _FLOPS = (("student", "student_flops"), ("teacher", "teacher_flops"))
 
 
 def seconds_split(name: str, runs: Sequence[Record]) -> Stack | None:
-    """Mean seconds of a run by what they went into; what no part claims is "other"."""
+    """Mean seconds of a run by what they went into; the rest is "other"."""
     totals = [r.cost.total_seconds for r in runs if r.cost.total_seconds is not None]
     if not totals:
         return None
-    parts = [
-        (label, _mean_cost(runs, field))
-        for label, field in (*_SECONDS, ("evaluation", "evaluation_seconds"))
-    ]
+    parts = [(label, _mean_cost(runs, field)) for label, field in _SECONDS]
     other = max(0.0, fmean(totals) - sum(value for _, value in parts))
     return Stack(name, (*parts, ("other", other)))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import json
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from limbeck.engine import (
 )
 from limbeck.engine.callbacks import CheckpointEvery
 from limbeck.engine.display import Display
+from limbeck.engine.parts import Parts
 from limbeck.files import one_error_for_a_full_disk
 from limbeck.kinds import LOWER_IS_BETTER
 from limbeck.recipe import Recipe, Stage, departures
@@ -42,6 +42,7 @@ from limbeck.run.members import named_one_by_one
 from limbeck.run.origin import with_start
 from limbeck.run.preflight import inspect_run
 from limbeck.run.report import report_run
+from limbeck.run.scoring import reference_scores
 from limbeck.run.settle import settle
 from limbeck.run.teaching import Train, settle_team
 from limbeck.students import load_model
@@ -134,7 +135,7 @@ def _run(
     show: bool,
     report: bool,
 ) -> Result:
-    began = time.perf_counter()
+    parts = Parts()
     goes_on = agreed(folder.continues(recipe, overwrite=overwrite))
     set_seed(recipe.seed)
     assembly = assemble(recipe, live_teacher, progress=show)
@@ -146,11 +147,12 @@ def _run(
     _begin(given, folder, record, anew=not goes_on)
     try:
         _add_copies(recipe, assembly, record.examples, show=show)
-        record.team = settle_team(given, assembly, folder, _before_run(show))
+        with parts.part("teams"):
+            record.team = settle_team(given, assembly, folder, _before_run(show))
         if record.team is not None and record.team.chosen is not None:
             _take_over(record, folder)
         else:
-            _train_and_finish(recipe, assembly, folder, record, began, show=show)
+            _train_and_finish(recipe, assembly, folder, record, parts, show=show)
     except Exception as error:
         fail(record, folder, error)
         raise
@@ -177,14 +179,15 @@ def _train_and_finish(
     assembly: Assembly,
     folder: RunFolder,
     record: Record,
-    began: float,
+    parts: Parts,
     *,
     show: bool,
 ) -> None:
-    record.execution = store_answers(recipe, assembly, record.execution, show=show)
+    with parts.part("storing"):
+        record.execution = store_answers(recipe, assembly, record.execution, show=show)
     _save(record, folder)
-    trainer, spent = _train_all(recipe, assembly, folder, show=show)
-    _finish(recipe, assembly, folder, trainer, record, spent, began)
+    trainer, spent = _train_all(recipe, assembly, folder, parts, show=show)
+    _finish(recipe, assembly, folder, trainer, record, spent, parts)
 
 
 def _take_over(record: Record, folder: RunFolder) -> None:
@@ -237,21 +240,29 @@ def _add_copies(recipe: Recipe, assembly: Assembly, examples: Examples, *, show:
 
 
 def _train_all(
-    recipe: Recipe, assembly: Assembly, folder: RunFolder, *, show: bool
+    recipe: Recipe, assembly: Assembly, folder: RunFolder, parts: Parts, *, show: bool
 ) -> tuple[DistillationTrainer, list[Spent]]:
     """One stage after the other: the last one's trainer, and what each has cost."""
     *before, last = recipe.stages()
     spent = []
     for stage in before:
-        spent.append(Spent.by(_train(recipe, stage, assembly, folder, show=show), stage, assembly))
+        trainer = _train(recipe, stage, assembly, folder, parts, show=show)
+        spent.append(Spent.by(trainer, stage, assembly))
+        del trainer
         # A trainer and its callbacks hold each other; its optimiser need not wait for the next.
         gc.collect()
-    trainer = _train(recipe, last, assembly, folder, show=show)
+    trainer = _train(recipe, last, assembly, folder, parts, show=show)
     return trainer, [*spent, Spent.by(trainer, last, assembly)]
 
 
 def _train(
-    run: Recipe, stage: Stage, assembly: Assembly, folder: RunFolder, *, show: bool
+    run: Recipe,
+    stage: Stage,
+    assembly: Assembly,
+    folder: RunFolder,
+    parts: Parts,
+    *,
+    show: bool,
 ) -> DistillationTrainer:
     """Train the student through one stage, or load what an earlier start made of it.
 
@@ -278,6 +289,7 @@ def _train(
         compute_metrics=assembly.compute_metrics,
         callbacks=[display],
     )
+    trainer.progress.parts = parts
     trainer.remove_callback(PrinterCallback)
     if recipe.patience is not None:
         trainer.add_callback(Patience(recipe.patience, recipe.select_by))
@@ -299,7 +311,7 @@ def _finish(
     trainer: DistillationTrainer,
     record: Record,
     spent: list[Spent],
-    began: float,
+    parts: Parts,
 ) -> None:
     record.epochs = [
         Epoch(stage=part.stage.number, **entry) for part in spent for entry in part.epochs
@@ -310,17 +322,18 @@ def _finish(
     last = trainer.progress.epochs[-1]
     record.last = Best(epoch=last["epoch"], primary=last["dev"].get("primary"))
     record.scores = _predict(assembly, trainer, folder)
-    record.student, record.teacher = model_facts(assembly, recipe.max_length)
+    with parts.part("evaluation"):
+        scores = reference_scores(assembly, recipe.max_length)
+    with parts.part("measuring"):
+        record.student, record.teacher = model_facts(assembly, scores)
+        record.stages = [stage_facts(part, assembly) for part in spent]
     add_draws(record)
-    record.stages = [stage_facts(part, assembly) for part in spent]
-    # What earlier starts of this run have spent counts as well.
-    before = sum(part.seconds_before for part in spent)
-    seconds = time.perf_counter() - began + before
-    record.cost = cost(spent, record.stages, assembly, seconds)
-    record.status = "finished"
     wait_for_all()
     if is_first():
-        _ship(trainer, folder)
+        with parts.part("saving"):
+            _ship(trainer, folder)
+    record.cost = cost(spent, record.stages, parts.read())
+    record.status = "finished"
     _save(record, folder)
     wait_for_all()
 

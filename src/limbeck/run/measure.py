@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,26 +12,23 @@ from limbeck import evaluation
 from limbeck.cache import CachedTeacher
 from limbeck.data import CORPUS
 from limbeck.engine import DistillationTrainer
-from limbeck.errors import LimbeckError
 from limbeck.evaluation import Size, latencies
 from limbeck.recipe import Stage
-from limbeck.records import Cost, ModelFacts, Record, StageFacts, TeacherFacts
+from limbeck.records import Cost, ModelFacts, Numbers, Record, StageFacts, TeacherFacts
 from limbeck.run.assemble import Assembly
-from limbeck.run.scoring import teacher_scores
 from limbeck.teachers import Teacher
 from limbeck.teams import Drawn, Team, members_of
-
-log = logging.getLogger(__name__)
 
 # A backward pass computes two products for each one of the forward pass.
 _TRAINING_OVER_FORWARD = 3
 
 
-def model_facts(assembly: Assembly, max_length: int) -> tuple[ModelFacts, TeacherFacts | None]:
+def model_facts(
+    assembly: Assembly, scores: dict[str, Numbers]
+) -> tuple[ModelFacts, TeacherFacts | None]:
     """Size, FLOPs and latency of student and teacher, in turns on one example of mean length.
 
-    Of several teachers the one that students are held against; its scores are those on the run's
-    own dev rows.
+    Of several teachers the one that students are held against; `scores` are its own.
     """
     models: dict[str, PreTrainedModel] = {"student": assembly.student}
     if assembly.teacher is not None:
@@ -47,12 +43,6 @@ def model_facts(assembly: Assembly, max_length: int) -> tuple[ModelFacts, Teache
         return facts["student"], None
     path = assembly.named[assembly.reference].path
     own = facts["teacher"].model_dump()
-    try:
-        scores = teacher_scores(assembly, assembly.reference, max_length)
-    except LimbeckError as error:
-        # The student is trained by now; a teacher that no term asked for its answers may have none.
-        log.warning("the teacher has no score on these rows: %s", error)
-        scores = {}
     return facts["student"], TeacherFacts(**own, path=path, scores=scores)
 
 
@@ -70,8 +60,6 @@ class Spent:
     stage: Stage
     epochs: list[dict[str, Any]]
     seconds: dict[str, float]
-    seconds_before: float
-    """Of earlier starts of the same run."""
     steps: int
     examples: float
     """That the student was trained on, every pass counted."""
@@ -86,7 +74,6 @@ class Spent:
             stage,
             list(trainer.progress.epochs),
             trainer.progress.stopwatch.read(),
-            trainer.progress.run_clock.before,
             state.global_step,
             min(state.global_step * batch, (state.epoch or 0) * rows),
         )
@@ -97,6 +84,11 @@ class Spent:
             return [1.0] * len(members_of(team))
         drawn = [sum(e["drawn"].get(name, 0) for e in self.epochs) for name in team.names]
         return [count / max(sum(drawn), 1) for count in drawn]
+
+    @property
+    def teacher_seconds(self) -> float:
+        """Of training, while the teacher answered."""
+        return self.seconds.get("teacher", 0.0)
 
     @property
     def training_seconds(self) -> float:
@@ -156,17 +148,20 @@ def _answered_live(spent: Spent, assembly: Assembly, place: int, share: float) -
 
 
 def cost(
-    spent: Sequence[Spent], stages: Sequence[StageFacts], assembly: Assembly, total_seconds: float
+    spent: Sequence[Spent], stages: Sequence[StageFacts], seconds: Mapping[str, float]
 ) -> Cost:
-    """Seconds and FLOPs of all stages, split into teacher and student."""
-    training = sum(part.training_seconds for part in spent)
-    in_training = sum(part.seconds.get("teacher", 0.0) for part in spent)
-    stored = {id(t): t for t in assembly.stored.values() if isinstance(t, CachedTeacher)}
+    """Seconds and FLOPs of all stages; `seconds` are those of the run by part (`engine.parts`)."""
+    # On an accelerator the teacher's time is the device's own, which may lie outside the host's.
+    answering = min(sum(part.teacher_seconds for part in spent), seconds["training"])
     return Cost(
-        total_seconds=total_seconds,
-        student_seconds=training - in_training,
-        teacher_seconds=in_training + sum(t.built_seconds for t in stored.values()),
-        evaluation_seconds=sum(part.seconds.get("evaluation", 0.0) for part in spent),
+        total_seconds=sum(seconds.values()),
+        student_seconds=seconds["training"] - answering,
+        teacher_seconds=seconds["storing"] + answering,
+        evaluation_seconds=seconds["evaluation"],
+        preparation_seconds=seconds["preparation"],
+        team_seconds=seconds["teams"],
+        measuring_seconds=seconds["measuring"],
+        saving_seconds=seconds["saving"],
         student_flops=sum(facts.student_flops or 0 for facts in stages),
         teacher_flops=sum(facts.teacher_flops or 0 for facts in stages),
         student_examples=sum(part.examples for part in spent),

@@ -5,14 +5,18 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from transformers import PreTrainedModel
 
+from limbeck.errors import LimbeckError
 from limbeck.kinds import Processor
 from limbeck.preflight import ask_teacher, recorded_scores
 from limbeck.records import Numbers
 from limbeck.run.assemble import Assembly
+
+log = logging.getLogger(__name__)
 
 
 def teacher_scores(
@@ -33,6 +37,18 @@ def teacher_scores(
         assembly, one.path, lambda: (one.teacher.model, one.tokenizer), max_length, missing
     )
     return {split: known[split] for split in wanted}
+
+
+def reference_scores(assembly: Assembly, max_length: int) -> dict[str, Numbers]:
+    """Scores of the teacher that the student is held against; none of a teacher without answers."""
+    if not assembly.named:
+        return {}
+    try:
+        return teacher_scores(assembly, assembly.reference, max_length)
+    except LimbeckError as error:
+        # The student is trained by now, and no term may ever have asked for the teacher's answers.
+        log.warning("the teacher has no score on these rows: %s", error)
+        return {}
 
 
 def scores_of(

@@ -1,0 +1,141 @@
+"""Every second of a run belongs to one named part, and the parts add up to the run."""
+
+from __future__ import annotations
+
+import time
+from importlib import import_module
+from itertools import count
+from pathlib import Path
+
+import pytest
+from transformers import Trainer
+
+import tiny_runs as tiny
+from limbeck.engine import DistillationTrainer
+from limbeck.engine.parts import PARTS, Parts
+from limbeck.recipe import Recipe
+from limbeck.records import Cost, Record
+from limbeck.run import distill
+
+module = import_module("limbeck.run.distill")
+OWN = {"text_columns": ["review"], "label_column": "verdict"}
+NAMED = [name for name in Cost.model_fields if name.endswith("_seconds") and name[:5] != "total"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("seconds")
+    tiny.save(tiny.knowing_teacher(4), folder / "teacher")
+    tiny.save(tiny.bert(1), folder / "start")
+    tiny.write_csv(folder / "reviews.csv", 60)
+    return folder
+
+
+def recipe_of(place: Path, method: str = "kd", **changes) -> Recipe:
+    given = {"task": "reviews", "data": str(place / "reviews.csv"), "epochs": 2, **OWN}
+    given |= {"teacher": str(place / "teacher"), "student.init": str(place / "start")}
+    return Recipe.load(method, **(given | {"max_length": 24, "batch_size": 8} | changes))
+
+
+def parts_of(cost: Cost) -> dict[str, float]:
+    return {name: getattr(cost, name) for name in NAMED}
+
+
+def slowed(monkeypatch, owner, name: str, seconds: float) -> None:
+    original = getattr(owner, name)
+
+    def slow(*args, **kwargs):
+        time.sleep(seconds)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, slow)
+
+
+def test_one_part_runs_at_a_time():
+    """A clock that goes on by 1 at each look: 12 looks, 11 seconds, wherever they went."""
+    ticks = count()
+    parts = Parts(clock=lambda: float(next(ticks)))
+    with parts.part("training"):
+        with parts.part("evaluation"), parts.part("saving"):
+            pass
+        with pytest.raises(KeyError), parts.part("saving"):
+            raise KeyError
+    read = parts.read()
+    assert read.keys() == set(PARTS)
+    assert sum(read.values()) == float(next(ticks)) - 1
+    assert read["saving"] == 2 and read["evaluation"] == 2
+
+
+def test_what_an_earlier_start_came_to_is_added_once():
+    parts = Parts(clock=lambda: 0.0)
+    parts.restore({"training": 5.0, "storing": 1.0})
+    parts.restore({"training": 7.0})  # a later checkpoint knows what the earlier one knew
+    assert parts.read()["training"] == 7.0 and parts.read()["storing"] == 0.0
+
+
+def test_the_parts_of_a_run_add_up_to_its_time(place, tmp_path):
+    began = time.perf_counter()
+    record = distill(recipe_of(place), out=tmp_path / "run", report=False).record
+    took = time.perf_counter() - began
+    parts = parts_of(record.cost)
+    assert all(value is not None and value >= 0 for value in parts.values())
+    assert sum(parts.values()) == pytest.approx(record.cost.total_seconds)
+    # What is left is a look at the folder before, and the record after.
+    assert 0.8 * took < record.cost.total_seconds <= took
+
+
+@pytest.mark.parametrize(
+    ("part", "owner", "name"),
+    [
+        ("evaluation_seconds", Trainer, "predict"),
+        ("preparation_seconds", module, "inspect_run"),
+        ("measuring_seconds", module, "model_facts"),
+        ("saving_seconds", module, "_ship"),
+        ("student_seconds", DistillationTrainer, "training_step"),
+    ],
+)
+def test_slow_work_shows_in_its_part_and_in_no_other(
+    part, owner, name, place, tmp_path, monkeypatch
+):
+    quick = parts_of(distill(recipe_of(place), out=tmp_path / "a", report=False).record.cost)
+    slowed(monkeypatch, owner, name, 1.0 if name != "training_step" else 0.1)
+    slow = parts_of(distill(recipe_of(place), out=tmp_path / "b", report=False).record.cost)
+    assert max(slow, key=lambda other: slow[other] - quick[other]) == part
+
+
+@pytest.mark.parametrize("at", [5, 11])
+def test_seconds_of_a_continued_run_are_those_of_both_starts(at, place, tmp_path, monkeypatch):
+    """Killed in its first or second epoch; nothing is negative, and the pause does not count."""
+    recipe, folder = recipe_of(place, checkpoint_steps=2), tmp_path / "run"
+    original = module.Display
+
+    class Killed(original):
+        def on_step_begin(self, args, state, control, **kwargs):
+            time.sleep(0.05)
+            if state.global_step == at:
+                raise tiny.KilledError
+
+    monkeypatch.setattr(module, "Display", Killed)
+    with pytest.raises(tiny.KilledError):
+        distill(recipe, out=folder, report=False)
+    monkeypatch.setattr(module, "Display", original)
+    began = time.perf_counter()
+    record = distill(recipe, out=folder, report=False).record
+    took = time.perf_counter() - began
+    parts = parts_of(record.cost)
+    assert all(value >= 0 for value in parts.values())
+    assert sum(parts.values()) == pytest.approx(record.cost.total_seconds)
+    # The steps before the last checkpoint took at least their pauses.
+    assert record.cost.total_seconds > 0.8 * took + 0.05 * (at - at % 2)
+    assert Record.load(folder).cost == record.cost
+
+
+def test_a_run_of_several_teachers_counts_the_runs_made_first(place, tmp_path):
+    tiny.save(tiny.knowing_teacher(3), place / "other")
+    teachers = [str(place / "teacher"), str(place / "other")]
+    changes = {"teacher": None, "teachers": teachers, "team.student_epochs": 1, "epochs": 1}
+    recipe = recipe_of(place, "skd-student-rank", **changes)
+    record = distill(recipe, out=tmp_path / "run", report=False).record
+    assert sum(parts_of(record.cost).values()) == pytest.approx(record.cost.total_seconds)
+    made = [Record.load(run).cost.total_seconds for run in record.team.runs]
+    assert record.cost.team_seconds > 0.8 * sum(made)
