@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import torch
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import broadcast_object_list, gather_object
 
 T = TypeVar("T")
 
@@ -25,6 +25,14 @@ def agreed(own: T) -> T:
     box = [own]
     broadcast_object_list(box)
     return box[0]
+
+
+def largest(own: int) -> int:
+    """The largest value of any process, in every process; every one has to call it."""
+    if _alone():
+        return own
+    _processes()
+    return max(gather_object([own]))
 
 
 def is_first() -> bool:

@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.capture import Mixed, Request, Seen, Trace, capture
+from limbeck.capture import Mixed, Passes, Request, Seen, Trace, capture
 from limbeck.errors import LimbeckError
 from limbeck.functional import mix
 from limbeck.moment import Moment
@@ -71,6 +71,7 @@ def capture_mixed(
     request: Request,
     mixture: Mixture,
     clean: Request | None = None,
+    passes: Passes | None = None,
 ) -> Trace:
     """Capture a model on mixed input; `trace.mixed` tells how it was mixed.
 
@@ -80,6 +81,7 @@ def capture_mixed(
     Args:
         clean: what is wanted of the same model on the unmixed batch, each example under its own
             mask.
+        passes: where to note both passes.
 
     Raises:
         LimbeckError: the batch holds no token ids, or a decoder would read what is not mixed.
@@ -93,15 +95,34 @@ def capture_mixed(
     batch = _with_decoder_input(model, batch)
     if mixture.at == "embedding_output":
         _refuse_decoder(batch, request)
-        unmixed = capture(model, batch, (clean or Request()) | Request(frozenset({_ENTRY})))
+        before = (clean or Request()) | Request(frozenset({_ENTRY}))
+        unmixed = capture(model, batch, before)
+        _note(passes, model, batch, before, unmixed)
         entry = _mixed(unmixed[_ENTRY], mixture)
         trace = capture(model, _with_union_masks(batch, mixture), request, entry=entry)
     else:
         # Asked for nothing, the model does not run, and the trace holds the examples' own masks.
         unmixed = capture(model, batch, clean or Request())
+        _note(passes, model, batch, clean or Request(), unmixed)
         trace = capture(model, _mixed_batch(model, batch, mixture), request)
+    if passes is not None:
+        passes.add(model, batch, request, gradient=torch.is_grad_enabled())
     trace.mixed = Mixed(unmixed, mixture.partner, mixture.share)
     return trace
+
+
+def _note(
+    passes: Passes | None,
+    model: PreTrainedModel,
+    batch: Mapping[str, Tensor],
+    request: Request,
+    unmixed: Trace,
+) -> None:
+    """The clean pass, through which a gradient may go or not: targets are detached in some methods."""
+    if passes is not None:
+        kind = passes.add(model, batch, request, gradient=False)
+        # What enters the first layer is mixed, and its gradient goes no deeper.
+        passes.watch(unmixed, kind, len(batch["input_ids"]), leaving_out=[_ENTRY])
 
 
 def _mixed(values: Tensor, mixture: Mixture) -> Tensor:

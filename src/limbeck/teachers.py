@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
-from limbeck.capture import CastOnce, CompiledCapture, Request, Trace, capture
+from limbeck.capture import CastOnce, CompiledCapture, Passes, Request, Trace, capture
 from limbeck.errors import LimbeckError
 from limbeck.inputs import ModelInputs
 from limbeck.mixup import Mixture, capture_mixed
@@ -75,6 +75,8 @@ class Teacher:
                 "pass the transformers model itself",
             )
         self.dropout = dropout
+        self.passes = Passes()
+        """The passes it has run since someone began to count."""
         self.own_words: OwnWords | None = None
         self.inputs: ModelInputs | None = None
         """How it finds its inputs in a batch; None: it is given whatever its forward pass names."""
@@ -170,5 +172,6 @@ class Teacher:
         # Not inference_mode: its tensors may not be saved for the student's backward pass.
         with torch.no_grad(), self._cast_once():
             if mixture is not None:
-                return capture_mixed(self.model, moved, request, mixture)
+                return capture_mixed(self.model, moved, request, mixture, passes=self.passes)
+            self.passes.add(self.model, moved, request, gradient=False)
             return self._capture(moved, request)

@@ -343,11 +343,11 @@ def test_a_broken_chain_goes_on_at_the_broken_link(several, teachers, tmp_path, 
     started: list[str] = []
     original = module._train_all
 
-    def breaking(made, assembly, folder, **kwargs):
+    def breaking(made, assembly, folder, parts, **kwargs):
         started.append(folder.path.name)
         if started == ["01-teacher", "02-narrow"]:
             raise tiny.KilledError
-        return original(made, assembly, folder, **kwargs)
+        return original(made, assembly, folder, parts, **kwargs)
 
     monkeypatch.setattr(module, "_train_all", breaking)
     with pytest.raises(tiny.KilledError):

@@ -14,7 +14,7 @@ from limbeck.cache.columns import INDEX, Ask, Layout
 from limbeck.cache.places import token_masks
 from limbeck.cache.store import TABLE, describe
 from limbeck.cache.table import Table
-from limbeck.capture import Request, Trace
+from limbeck.capture import Passes, Request, Trace
 from limbeck.errors import LimbeckError
 from limbeck.teachers import Teacher
 
@@ -43,6 +43,7 @@ def build(
         UnstorableError: a value that float16 cannot hold.
     """
     began = time.perf_counter()
+    teacher.passes = Passes()
     table: Table | None = None
     try:
         for batch in batches:
@@ -59,6 +60,7 @@ def build(
             table.close()
     own = {
         "seconds": time.perf_counter() - began,
+        "passes": teacher.passes.state(),
         "largest_rounding": table.largest_rounding,
         "columns": table.layout.written(),
     }

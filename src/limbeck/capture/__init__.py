@@ -21,6 +21,7 @@ from limbeck.capture.facts import (
     stack_names,
 )
 from limbeck.capture.forward import capture, token_mask
+from limbeck.capture.passes import Pass, Passes
 from limbeck.capture.request import Request, Seen
 from limbeck.capture.trace import Mixed, Trace
 
@@ -28,6 +29,8 @@ __all__ = [
     "CastOnce",
     "CompiledCapture",
     "Mixed",
+    "Pass",
+    "Passes",
     "Request",
     "Seen",
     "Trace",

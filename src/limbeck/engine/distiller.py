@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from limbeck.capture import CompiledCapture, Request, Trace, capture
+from limbeck.capture import CompiledCapture, Passes, Request, Trace, capture
 from limbeck.kinds import Kind
 from limbeck.mixup import Mixture, capture_mixed
 from limbeck.moment import Moment
@@ -51,6 +51,8 @@ class Distiller(nn.Module):
         self.bandit = bandit
         self.kind = kind
         self.compact = compact
+        self.passes = Passes()
+        """The student's passes in training."""
         self._capture: Callable[[dict[str, Tensor], Request], Trace] = (
             CompiledCapture(student) if compiled else partial(capture, student)
         )
@@ -78,9 +80,12 @@ class Distiller(nn.Module):
         request = self.objectives.request("student", moment)
         if mixture is None:
             student = self._capture(batch, request)
+            self.passes.add(self.student, batch, request, gradient=True)
         else:
             clean = self.objectives.request("clean", moment)
-            student = capture_mixed(self.student, batch, request, mixture, clean)
+            student = capture_mixed(
+                self.student, batch, request, mixture, clean, passes=self.passes
+            )
         terms = self.objectives(student, teacher or _NO_TEACHER, batch, moment)
         return {"loss": self.objectives.total(terms, moment), "terms": terms}
 

@@ -22,6 +22,7 @@ from limbeck.data import Collator, EpochSampler
 from limbeck.engine import checkpoints
 from limbeck.engine.adaptive import LearnWhomToDraw
 from limbeck.engine.callbacks import EpochEntries, stop_if_not_finite
+from limbeck.engine.counting import Counts
 from limbeck.engine.distiller import Distiller
 from limbeck.engine.head import train_head_alone
 from limbeck.engine.optimisation import Optimisation
@@ -40,7 +41,7 @@ from limbeck.teachers import Teacher
 from limbeck.teams import Bandit, Drawn, Team, members_of
 
 
-class DistillationTrainer(Resumes):
+class DistillationTrainer(Counts, Resumes):
     """A drop-in for `transformers.Trainer` that also takes a teacher and a method.
 
     Args:
@@ -127,6 +128,7 @@ class DistillationTrainer(Resumes):
         if self.teacher is not None:
             self.teacher.to(self.args.device)
             warn_of_lost_segments(self.teacher.members, self.train_dataset)
+        self.begin_counting()
 
     def _objectives(
         self, specs: dict[str, TermSpec], curriculum: CurriculumSpec | None, rows: int
@@ -243,16 +245,6 @@ class DistillationTrainer(Resumes):
             self.progress.since_log.clear()
         super().log(logs, start_time)
 
-    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """As the Trainer's; its time is counted apart."""
-        with self.progress.parts.part("evaluation"):
-            return super().evaluate(*args, **kwargs)
-
-    def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """As the Trainer's; its time is counted apart."""
-        with self.progress.parts.part("evaluation"):
-            return super().predict(*args, **kwargs)
-
     # ---- data ----
 
     def _set_signature_columns_if_needed(self) -> None:
@@ -330,10 +322,6 @@ class DistillationTrainer(Resumes):
             best = checkpoint.with_name(f"checkpoint-{self.state.best_global_step}")
             checkpoints.load_weights(best, self.distiller)
 
-    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        with self.progress.parts.part("saving"):
-            super()._save_checkpoint(*args, **kwargs)
-
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Write the student, and its tokenizer or image processor, by `save_pretrained`.
 
@@ -342,7 +330,10 @@ class DistillationTrainer(Resumes):
         folder = str(output_dir or self.args.output_dir)
         if _internal_call:
             stop_if_not_finite(self, weights=True)
-            state = self.progress.state() | {"finished": self.control.should_training_stop}
+            state = self.progress.state() | {
+                "finished": self.control.should_training_stop,
+                "passes": self.passes(),
+            }
             if self.args.should_save:
                 checkpoints.save(folder, self.distiller, state)
             return
@@ -352,17 +343,13 @@ class DistillationTrainer(Resumes):
         if self.processing_class is not None:
             self.processing_class.save_pretrained(folder)
 
-    @property
-    def distiller(self) -> Distiller:
-        """Student and objectives, out of whatever the Trainer wrapped around them."""
-        return self.accelerator.unwrap_model(self.model)
-
     def _load_from_checkpoint(
         self, resume_from_checkpoint: str, model: nn.Module | None = None
     ) -> None:
         checkpoints.load_weights(resume_from_checkpoint, self.distiller)
         state = checkpoints.load_progress(resume_from_checkpoint)
         self.progress.restore(state, self.args.device)
+        self.restore_passes(state.get("passes"))
 
     def _load_best_model(self) -> None:
         checkpoints.load_weights(str(self.state.best_model_checkpoint), self.distiller)

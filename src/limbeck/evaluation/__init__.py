@@ -21,6 +21,7 @@ from limbeck.evaluation.measure import (
     latency,
     random_inputs,
 )
+from limbeck.evaluation.work import flops_of, flops_of_pass
 
 __all__ = [
     "Comparison",
@@ -28,6 +29,8 @@ __all__ = [
     "Pixels",
     "Size",
     "count_parameters",
+    "flops_of",
+    "flops_of_pass",
     "flops_per_example",
     "holm",
     "latencies",

@@ -101,7 +101,7 @@ def flops_per_example(model: PreTrainedModel, tokens: Size) -> int:
     inputs = random_inputs(model, tokens)
     # torch's counter has no formula for the CPU's fused attention kernel and would leave attention
     # out silently; the math backend is made of plain matrix products, which it does count.
-    with _measuring(model), sdpa_kernel(SDPBackend.MATH), counter:
+    with measuring(model), sdpa_kernel(SDPBackend.MATH), counter:
         _forward(model, inputs, tokens)
     return int(counter.get_total_flops())
 
@@ -144,7 +144,7 @@ def latencies(
     for round_number in range(warm_up + repeats):
         start_at = round_number % len(order) if order else 0
         for name in order[start_at:] + order[:start_at]:
-            with _measuring(models[name]):
+            with measuring(models[name]):
                 seconds = _timed(models[name], inputs[name], tokens, clock)
             if round_number >= warm_up:
                 times[name].append(1000 * seconds)
@@ -187,8 +187,8 @@ def _forward(model: PreTrainedModel, inputs: dict[str, Tensor], tokens: Size) ->
 
 
 @contextmanager
-def _measuring(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; the modules' own modes come back afterwards."""
+def measuring(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients, for what is measured; the modules' own modes come back afterwards."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:

@@ -193,6 +193,8 @@ class Execution(_Part):
     """`student`, `teacher` → attention implementation."""
     answers: dict[str, Literal["stored", "live"]] = Field(default_factory=dict)
     """Number of a stage → where its teacher's answers came from."""
+    stored: list[str] = Field(default_factory=list)
+    """Keys of the stored outputs that were made for this run, by any of its starts."""
 
 
 class Record(_Part):

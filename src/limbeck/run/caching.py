@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from datasets import Dataset, LargeList, List
 from rich.console import Console
 from torch import Tensor
 
-from limbeck.agreement import agreed
+from limbeck.agreement import agreed, largest
 from limbeck.cache import (
     Ask,
     CachedTeacher,
@@ -102,30 +102,50 @@ class _Group:
 
 
 def store_answers(
-    recipe: Recipe, assembly: Assembly, execution: Execution, *, show: bool
+    recipe: Recipe,
+    assembly: Assembly,
+    execution: Execution,
+    *,
+    show: bool,
+    keep: Callable[[Execution], None] = lambda execution: None,
 ) -> Execution:
     """Put stored answers in the teacher's place wherever that pays, and say what was done.
 
-    What an earlier start of the run decided (`execution`) stays.
+    What an earlier start of the run decided (`execution`) stays. `keep` is given what is about to be
+    stored before it is, so that the run is known to have paid for it however it ends.
 
     Raises:
         LimbeckError: `cache: always` where answers cannot be stored.
     """
     console = Console(stderr=True, quiet=not show)
-    answers = dict(execution.answers)
+    answers, stored = dict(execution.answers), list(execution.stored)
+
+    def starting(key: str) -> None:
+        stored.append(key)
+        keep(execution.model_copy(update={"answers": answers, "stored": stored}))
+
     for group in _groups(recipe, assembly):
         keys = [place.key for place in group.places]
         before = {answers.get(key) for key in keys}
         decided: Answers | None = next(
             (found for found in ("stored", "live") if before == {found}), None
         )
-        teacher = _answering(recipe, group, decided, console)
+        teacher = _answering(recipe, group, decided, stored, starting, console)
         answers |= dict.fromkeys(keys, "live" if teacher is None else "stored")
         if teacher is not None:
             assembly.stored |= {
                 (place.stage.number, place.number): teacher for place in group.places
             }
-    return execution.model_copy(update={"answers": answers})
+    return execution.model_copy(update={"answers": answers, "stored": stored})
+
+
+def seconds_stored_before(assembly: Assembly, before: Execution, now: Execution) -> float:
+    """What an earlier start of the run spent on storing outputs that this one has found."""
+    made_now = now.stored[len(before.stored) :]
+    stored = [one for one in assembly.stored.values() if isinstance(one, CachedTeacher)]
+    found = {teacher.entry.key: teacher.built_seconds for teacher in stored}
+    earlier = set(before.stored) - set(made_now)
+    return sum(seconds for key, seconds in found.items() if key in earlier)
 
 
 def _groups(recipe: Recipe, assembly: Assembly) -> list[_Group]:
@@ -187,7 +207,12 @@ def _refusal(stage: Stage, teacher: Teacher, objectives: Objectives, kind: Kind)
 
 
 def _answering(
-    recipe: Recipe, group: _Group, decided: Answers | None, console: Console
+    recipe: Recipe,
+    group: _Group,
+    decided: Answers | None,
+    ours: Sequence[str],
+    starting: Callable[[str], None],
+    console: Console,
 ) -> Teacher | None:
     """The teacher that reads its answers, or None for the live one."""
     if recipe.cache == "never" or decided == "live":
@@ -201,7 +226,8 @@ def _answering(
     entry = store.find(key)
     if agreed(entry is not None) and entry is not None:
         console.print(f"{group.title}: {size(entry.bytes)}, found", highlight=False)
-        return CachedTeacher(group.teacher, entry)
+        # An earlier start of this run may have stored them.
+        return CachedTeacher(group.teacher, entry, fresh=len(group.rows) if key in ours else 0)
     lengths = _lengths(group)
     order = np.lexsort((-lengths["decoder"], -lengths["main"]))
     few = next(_batches(group, order[:: math.ceil(len(order) / _SAMPLE)]))
@@ -223,6 +249,7 @@ def _answering(
         f"{max(estimate.saved(group.passes), 0):.0f} s",
         highlight=False,
     )
+    starting(key)
     try:
         return _stored(recipe, group, store, key, order, estimate, console)
     except UnstorableError as reason:
@@ -248,7 +275,8 @@ def _stored(
         if entry is None:
             _make_room(store, estimate.bytes, recipe.cache_limit)
             entry, fresh = _build(recipe, group, store, key, order, console), len(order)
-    return CachedTeacher(group.teacher, entry, fresh=fresh)
+    # Whichever of the run's processes it was.
+    return CachedTeacher(group.teacher, entry, fresh=largest(fresh))
 
 
 def _too_large(estimate: Estimate, limit: float, store: Store) -> str | None:

@@ -29,10 +29,20 @@ from limbeck.engine.parts import Parts
 from limbeck.files import one_error_for_a_full_disk
 from limbeck.kinds import LOWER_IS_BETTER
 from limbeck.recipe import Recipe, Stage, departures
-from limbeck.records import Best, Epoch, Examples, Numbers, Record, hardware, versions, write_whole
+from limbeck.records import (
+    Best,
+    Epoch,
+    Examples,
+    Execution,
+    Numbers,
+    Record,
+    hardware,
+    versions,
+    write_whole,
+)
 from limbeck.run.adopting import adopt
 from limbeck.run.assemble import Assembly, add_copies, assemble
-from limbeck.run.caching import store_answers
+from limbeck.run.caching import seconds_stored_before, store_answers
 from limbeck.run.failing import fail
 from limbeck.run.folder import RunFolder, default_folder
 from limbeck.run.inputs import refuse_inputs
@@ -183,9 +193,16 @@ def _train_and_finish(
     *,
     show: bool,
 ) -> None:
+
+    def keep(execution: Execution) -> None:
+        record.execution = execution
+        _save(record, folder)
+
+    before = record.execution
     with parts.part("storing"):
-        record.execution = store_answers(recipe, assembly, record.execution, show=show)
-    _save(record, folder)
+        keep(store_answers(recipe, assembly, record.execution, show=show, keep=keep))
+    # The first checkpoint, if there is one, knows them too, and takes their place.
+    parts.restore({"storing": seconds_stored_before(assembly, before, record.execution)})
     trainer, spent = _train_all(recipe, assembly, folder, parts, show=show)
     _finish(recipe, assembly, folder, trainer, record, spent, parts)
 

@@ -10,17 +10,15 @@ from transformers import PreTrainedModel
 
 from limbeck import evaluation
 from limbeck.cache import CachedTeacher
+from limbeck.capture import Passes
 from limbeck.data import CORPUS
 from limbeck.engine import DistillationTrainer
-from limbeck.evaluation import Size, latencies
+from limbeck.engine.counting import PassesState
+from limbeck.evaluation import flops_of, latencies
 from limbeck.recipe import Stage
 from limbeck.records import Cost, ModelFacts, Numbers, Record, StageFacts, TeacherFacts
 from limbeck.run.assemble import Assembly
-from limbeck.teachers import Teacher
-from limbeck.teams import Drawn, Team, members_of
-
-# A backward pass computes two products for each one of the forward pass.
-_TRAINING_OVER_FORWARD = 3
+from limbeck.teams import members_of
 
 
 def model_facts(
@@ -63,6 +61,8 @@ class Spent:
     steps: int
     examples: float
     """That the student was trained on, every pass counted."""
+    passes: PassesState
+    """What student and teachers were run on."""
 
     @classmethod
     def by(cls, trainer: DistillationTrainer, stage: Stage, assembly: Assembly) -> Spent:
@@ -76,14 +76,8 @@ class Spent:
             trainer.progress.stopwatch.read(),
             state.global_step,
             min(state.global_step * batch, (state.epoch or 0) * rows),
+            trainer.passes(),
         )
-
-    def shares(self, team: Teacher | Team | None) -> list[float]:
-        """The part of all steps in which each teacher was asked."""
-        if not isinstance(team, Drawn):
-            return [1.0] * len(members_of(team))
-        drawn = [sum(e["drawn"].get(name, 0) for e in self.epochs) for name in team.names]
-        return [count / max(sum(drawn), 1) for count in drawn]
 
     @property
     def teacher_seconds(self) -> float:
@@ -99,23 +93,18 @@ class Spent:
 def stage_facts(spent: Spent, assembly: Assembly) -> StageFacts:
     """What a stage trained on, and its FLOPs."""
     stage, rows = spent.stage, assembly.rows_of(spent.stage)
-    # Text of its own has a length of its own; otherwise the run's, that of its facts.
-    size, tokens = assembly.example_size(), rows.mean_tokens
-    if tokens is not None and not stage.same_rows:
-        size = max(round(tokens), 1)
-    student = _TRAINING_OVER_FORWARD * evaluation.flops_per_example(assembly.student, size)
     return StageFacts(
         stage=stage.number,
         task=stage.recipe.task if stage.corpus is None else CORPUS.name,
         data=stage.recipe.data if stage.corpus is None else stage.corpus.source,
         rows=len(rows.encoded),
-        tokens=tokens,
+        tokens=rows.mean_tokens,
         truncated=rows.truncated,
         teacher=_named(stage),
         steps=spent.steps,
         student_examples=spent.examples,
-        student_flops=student * spent.examples,
-        teacher_flops=_teacher_flops(spent, assembly, size),
+        student_flops=flops_of(assembly.student, Passes.of(spent.passes["student"])),
+        teacher_flops=_teacher_flops(spent, assembly),
         seconds=spent.training_seconds,
     )
 
@@ -127,24 +116,21 @@ def _named(stage: Stage) -> str | None:
     return ", ".join(several) if several else stage.recipe.teacher
 
 
-def _teacher_flops(spent: Spent, assembly: Assembly, size: Size) -> float:
-    team = assembly.teacher_of(spent.stage)
-    shares = spent.shares(team)
-    return sum(
-        evaluation.flops_per_example(member.model, size)
-        * _answered_live(spent, assembly, place, shares[place])
-        for place, member in enumerate(members_of(team))
-    )
+def _teacher_flops(spent: Spent, assembly: Assembly) -> float:
+    """Of a stage's live passes, and of those that stored a teacher's outputs for the run.
 
-
-def _answered_live(spent: Spent, assembly: Assembly, place: int, share: float) -> float:
-    """Examples a teacher was run on; a pass that stages share counts in the first of them."""
-    own = (spent.stage.number, place)
-    stored = assembly.stored.get(own)
-    if not isinstance(stored, CachedTeacher):
-        return spent.examples * share
-    first = min(key for key, teacher in assembly.stored.items() if teacher is stored)
-    return stored.fresh if first == own else 0
+    A store that stages share counts in the first of them.
+    """
+    members = members_of(assembly.teacher_of(spent.stage))
+    total = 0
+    for place, (member, live) in enumerate(zip(members, spent.passes["teachers"], strict=True)):
+        total += flops_of(member.model, Passes.of(live))
+        stored = assembly.stored.get((spent.stage.number, place))
+        if isinstance(stored, CachedTeacher) and stored.fresh:
+            first = min(key for key, teacher in assembly.stored.items() if teacher is stored)
+            if first == (spent.stage.number, place):
+                total += flops_of(member.model, Passes.of(stored.entry.about["passes"]))
+    return total
 
 
 def cost(
