@@ -108,7 +108,7 @@ def test_the_teacher_is_asked_once_for_every_seed_and_epoch(recipe, tmp_path, pa
     assert len(store.entries()) == 1
     passes.clear()
     second = stored_run(recipe, tmp_path / "two", seed=2).record
-    assert sum(passes) < 20 and len(store.entries()) == 1
+    assert max(passes) < 20 and len(store.entries()) == 1
     assert first.cost.teacher_flops > 0 and second.cost.teacher_flops == 0
     epochs = [
         [tuple(map(tuple, e.active_layers["rail"])) for e in r.epochs] for r in (first, second)

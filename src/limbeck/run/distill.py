@@ -6,13 +6,10 @@ Part of `limbeck.run`.
 from __future__ import annotations
 
 import gc
-import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from transformers import PrinterCallback, set_seed
 
 from limbeck.agreement import agreed, is_first, wait_for_all
@@ -38,7 +35,6 @@ from limbeck.records import (
     Record,
     hardware,
     versions,
-    write_whole,
 )
 from limbeck.run.adopting import adopt
 from limbeck.run.assemble import Assembly, add_copies, assemble
@@ -54,6 +50,7 @@ from limbeck.run.preflight import inspect_run
 from limbeck.run.report import report_run
 from limbeck.run.scoring import reference_scores
 from limbeck.run.settle import settle
+from limbeck.run.shipping import predict, ship
 from limbeck.run.teaching import Train, settle_team
 from limbeck.students import load_model
 from limbeck.teachers import Teacher
@@ -199,7 +196,8 @@ def _train_and_finish(
         _save(record, folder)
 
     before = record.execution
-    with parts.part("storing"):
+    asks = any(stage.recipe.needs_teacher for stage in recipe.stages())
+    with parts.part("storing" if asks else "preparation"):
         keep(store_answers(recipe, assembly, record.execution, show=show, keep=keep))
     # The first checkpoint, if there is one, knows them too, and takes their place.
     parts.restore({"storing": seconds_stored_before(assembly, before, record.execution)})
@@ -338,7 +336,7 @@ def _finish(
     record.best = Best(epoch=best["epoch"], primary=best["dev"]["primary"])
     last = trainer.progress.epochs[-1]
     record.last = Best(epoch=last["epoch"], primary=last["dev"].get("primary"))
-    record.scores = _predict(assembly, trainer, folder)
+    record.scores = predict(assembly, trainer, folder)
     with parts.part("evaluation"):
         scores = reference_scores(assembly, recipe.max_length)
     with parts.part("measuring"):
@@ -348,32 +346,8 @@ def _finish(
     wait_for_all()
     if is_first():
         with parts.part("saving"):
-            _ship(trainer, folder)
+            ship(trainer, folder)
     record.cost = cost(spent, record.stages, parts.read())
     record.status = "finished"
     _save(record, folder)
     wait_for_all()
-
-
-def _ship(trainer: DistillationTrainer, folder: RunFolder) -> None:
-    shutil.rmtree(folder.unshipped, ignore_errors=True)
-    trainer.save_model(str(folder.unshipped))
-    folder.ship()
-
-
-def _predict(
-    assembly: Assembly, trainer: DistillationTrainer, folder: RunFolder
-) -> dict[str, Numbers]:
-    """Score the best epoch's student on every dev split and keep its answers."""
-    scores: dict[str, Numbers] = {}
-    answers: dict[str, dict[str, list[Any]]] = {}
-    for split in assembly.task.dev_splits:
-        if split not in assembly.encoded:
-            continue
-        dataset = assembly.encoded[split]
-        output = trainer.predict(dataset)
-        found = assembly.results(split, np.asarray(output.predictions))
-        scores[split], answers[split] = dict(found.scores), found.answers
-    if is_first():
-        write_whole(folder.predictions, json.dumps(answers))
-    return scores

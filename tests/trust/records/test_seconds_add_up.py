@@ -98,7 +98,7 @@ def test_the_parts_of_a_run_add_up_to_its_time(place, tmp_path):
         ("evaluation_seconds", module, "reference_scores"),
         ("preparation_seconds", module, "inspect_run"),
         ("measuring_seconds", module, "model_facts"),
-        ("saving_seconds", module, "_ship"),
+        ("saving_seconds", module, "ship"),
         ("student_seconds", DistillationTrainer, "training_step"),
     ],
 )
