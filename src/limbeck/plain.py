@@ -38,12 +38,20 @@ _DECIMAL = re.compile(
 _UNWRITABLE = re.compile("[\ud800-\udfff\x00]")
 
 
+def regular(path: Path) -> Path:
+    """The path itself. Raises LimbeckError for what is no file: reading a pipe may wait for ever."""
+    if not path.is_file():
+        found = "is a folder" if path.is_dir() else "is a pipe or a device"
+        raise LimbeckError(
+            f"{path} {found if path.exists() else 'does not exist'}", "name a file on disk"
+        )
+    return path
+
+
 def read_text(path: Path) -> str:
     """A text file's content. Raises LimbeckError for what is no file of text in UTF-8."""
-    if not path.is_file():
-        raise LimbeckError(f"{path} is no file", "name a file")
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return regular(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise LimbeckError(f"{path} is not UTF-8: {error.reason}", "save it as UTF-8") from None
 

@@ -43,10 +43,10 @@ def quickstart(
         show: progress and the table on the terminal.
     """
     folder = Path(out)
-    console = Console(quiet=not show)
+    console = Console(quiet=not show, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = 100
-    console.print(f"[bold]limbeck quickstart[/]: pocket {task}, teacher first", highlight=False)
+    console.print(f"limbeck quickstart: pocket {task}, teacher first", highlight=False)
     # Matrices this small gain nothing from a second thread and lose time on handing work over.
     torch.set_num_threads(1)
     shared = {"task": task, "data": "pocket"}

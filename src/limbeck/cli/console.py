@@ -23,12 +23,18 @@ PIPED_WIDTH = 160  # columns when nobody looks: a pipe or a file should not get 
 def output() -> Console:
     """The console for results, on standard output. Of several processes only the first speaks."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
-    return Console(width=width, highlight=False, quiet=os.environ.get("RANK", "0") != "0")
+    return Console(
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        quiet=os.environ.get("RANK", "0") != "0",
+    )
 
 
 def trouble() -> Console:
     """The console for errors and notes, on standard error."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def show_scores(scores: Mapping[str, float | None], title: str = "") -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
+from limbeck.plain import regular
 
 _DOCUMENT = "-DOCSTART-"
 
@@ -22,7 +23,7 @@ def read_conll(path: Path) -> tuple[list[list[str]], list[list[str]]]:
     words: list[list[str]] = [[]]
     tags: list[list[str]] = [[]]
     try:
-        lines = path.read_text("utf-8-sig").split("\n")
+        lines = regular(path).read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise LimbeckError(f"cannot read {path}: {error}", "save the file as UTF-8") from error
     for number, line in enumerate(lines, start=1):

@@ -15,6 +15,7 @@ from datasets import load_dataset
 
 from limbeck.data.bars import progress_bars
 from limbeck.errors import LimbeckError
+from limbeck.plain import regular
 
 Document = tuple[str, ...]
 
@@ -66,7 +67,7 @@ def file_documents(path: Path) -> list[Document]:
         LimbeckError: no such file, or it is not UTF-8.
     """
     try:
-        with path.open(encoding="utf-8-sig") as file:
+        with regular(path).open(encoding="utf-8-sig") as file:
             return list(documents_of(file))
     except UnicodeDecodeError as error:
         raise LimbeckError(

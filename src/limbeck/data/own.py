@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from datasets import DatasetDict
 
 from limbeck.data.folder import contents
@@ -18,6 +19,7 @@ from limbeck.data.own_labels import LabelColumn, Labelling, read_labels
 from limbeck.data.splits import check_splits, make_split, with_held_out_dev
 from limbeck.data.tables import SUFFIXES, Table, read_table
 from limbeck.data.tasks import Task
+from limbeck.data.written_labels import check_written_labels
 from limbeck.errors import LimbeckError, Problem
 
 _STEMS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
@@ -50,6 +52,8 @@ def read_own(
     tables = {split: read_table(file) for split, file in files.items()}
     texts, label = _columns(tables, known, text_columns, label_column)
     labels = {split: _written_labels(table, label, split) for split, table in tables.items()}
+    for split, values in labels.items():
+        check_written_labels(values or (), label, tables[split].path)
     if labels["train"] is None:
         raise _missing(tables["train"], "label column", [label])
     if known is None:
@@ -80,9 +84,12 @@ def read_own(
 
 
 def _written_labels(table: Table, column: str, split: str) -> list | None:
-    values = table.columns.get(column)
+    if column not in table.columns:
+        return None
+    known: dict[Any, Any] = {}  # a million rows of two classes need two texts
+    values = [known.setdefault(v, v) if isinstance(v, str) else v for v in table.columns[column]]
     # A test file may keep the column and leave it blank.
-    if split == "test" and values is not None and all(value in (None, "") for value in values):
+    if split == "test" and all(value in (None, "") for value in values):
         return None
     return values
 
@@ -149,6 +156,8 @@ def _columns(
                 f"name {wanted or 'one or two'}",
             )
         )
+    if len(set(texts)) < len(texts):
+        problems.append(Problem(f"one text column is named twice: {texts[0]}", "name two columns"))
     if label in texts:
         problems.append(Problem(f"column {label!r} is named as text and as label", "name another"))
     if problems or label is None:
@@ -167,15 +176,15 @@ def _missing(table: Table, kind: str, names: list[str]) -> LimbeckError:
     )
 
 
-def _text(table: Table, column: str) -> list[str]:
+def _text(table: Table, column: str) -> pa.ChunkedArray:
     values = table.columns[column]
-    for row, value in enumerate(values, start=1):
-        if not isinstance(value, str):
-            raise LimbeckError(
-                f"{table.path}, row {row}: {column} is {value!r}, expected text",
-                "name a text column, or fill the gap",
-            )
-    return values
+    if values.text is not None:
+        return values.text
+    row, value = next(pair for pair in enumerate(values, start=1) if not isinstance(pair[1], str))
+    raise LimbeckError(
+        f"{table.path}, row {row}: {column} is {value!r:.80}, expected text",
+        "name a text column, or fill the gap",
+    )
 
 
 def _new_task(name: str, texts: int, labels: LabelColumn) -> Task:

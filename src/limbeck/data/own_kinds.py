@@ -24,6 +24,7 @@ from limbeck.data.tasks import Task
 from limbeck.errors import LimbeckError, Problem
 from limbeck.kinds import MASKED, SPANS, TOKENS, Kind
 from limbeck.kinds.tokens import metrics_for_tags
+from limbeck.plain import regular
 
 Columns = dict[str, list[Any]]
 
@@ -202,7 +203,7 @@ def _read_masked(path: Path, wanted: Wanted) -> Columns:
             raise LimbeckError(f"{path}, row {wrong[0]}: no text", "fill the gap")
         return columns
     try:
-        lines = [line.strip() for line in path.read_text("utf-8-sig").splitlines()]
+        lines = [line.strip() for line in regular(path).read_text("utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise LimbeckError(f"cannot read {path}: {error}", "save the file as UTF-8") from error
     texts = [line for line in lines if line]
@@ -220,7 +221,7 @@ def _table(path: Path, wanted: Wanted) -> Columns:
             f"{path} has no column {', '.join(map(repr, missing))}",
             f"name --text-columns and --label-column; there are: {', '.join(table.columns)}",
         )
-    return {name: table.columns[name] for name in names}
+    return {name: list(table.columns[name]) for name in names}
 
 
 _READERS = {

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from datasets import Dataset, DatasetDict, Features, Value
 
+from limbeck.data.column import taken
 from limbeck.data.tasks import Task
 from limbeck.errors import LimbeckError
 
@@ -28,12 +30,29 @@ def make_split(
     columns: dict[str, Any] = {name: texts[name] for name in task.text_columns}
     features = task.kind.features(task)
     if labels is not None:
-        columns[task.label_column] = labels
+        columns[task.label_column] = _checked(task, labels) if task.kind.has_classes else labels
     features = {name: feature for name, feature in features.items() if name in columns}
     rows = len(columns[task.text_columns[0]])
     columns["index"] = np.arange(rows)
     features["index"] = Value("int64")
     return Dataset.from_dict(columns, features=Features(features))
+
+
+def _checked(task: Task, labels: Sequence[Any]) -> pa.Array:
+    """Class ids or numbers [n] in Arrow's memory; the datasets library looks at lists one by one.
+
+    Raises LimbeckError for numbers beyond what the task's can be.
+    """
+    if task.bounds is not None:
+        low, high = task.bounds
+        wrong = [row for row, value in enumerate(labels, start=1) if not low <= value <= high]
+        if wrong:
+            raise LimbeckError(
+                f"task {task.name!r}: {len(wrong)} of {len(labels)} scores lie outside {low:g} to "
+                f"{high:g}, the first in row {wrong[0]}: {labels[wrong[0] - 1]:g}",
+                "mend those rows, or name a task of your own for scores of another range",
+            )
+    return pa.array(labels, pa.float64() if task.regression else pa.int64())
 
 
 def hold_out(labels: Sequence[Any], stratify: bool, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -61,10 +80,10 @@ def hold_out(labels: Sequence[Any], stratify: bool, seed: int) -> tuple[np.ndarr
     return np.setdiff1d(np.arange(len(values)), held), held
 
 
-def take(columns: Mapping[str, Sequence[Any]], rows: Iterable[int]) -> dict[str, list[Any]]:
+def take(columns: Mapping[str, Sequence[Any]], rows: Iterable[int]) -> dict[str, Any]:
     """The chosen rows of each column."""
     chosen = list(rows)
-    return {name: [values[row] for row in chosen] for name, values in columns.items()}
+    return {name: taken(values, chosen) for name, values in columns.items()}
 
 
 def with_held_out_dev(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from limbeck.errors import LimbeckError
+from limbeck.plain import loads, regular
 
 
 def is_squad(path: Path) -> bool:
     """Whether the file is one JSON object with the key `data`, not an object per line."""
     try:
-        content = json.loads(path.read_text("utf-8-sig"))
+        content = loads(regular(path).read_text("utf-8-sig"))
     except (OSError, ValueError):
         return False
     return isinstance(content, dict) and isinstance(content.get("data"), list)
@@ -27,7 +27,7 @@ def read_squad(path: Path) -> tuple[list[str], list[str], list[dict[str, list[An
     questions, contexts, answers = [], [], []
     unanswered = 0
     try:
-        for article in json.loads(path.read_text("utf-8-sig"))["data"]:
+        for article in loads(path.read_text("utf-8-sig"))["data"]:
             for paragraph in article["paragraphs"]:
                 for asked in paragraph["qas"]:
                     found = asked["answers"]

@@ -7,8 +7,11 @@ into nothing.
 from __future__ import annotations
 
 import csv
-import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,17 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from datasets import ClassLabel, Features
 
+from limbeck.data.column import PIECE, Column
 from limbeck.errors import LimbeckError, unknown
+from limbeck.plain import encodable, json_reason, loads, regular
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+
+MAX_ROWS = 5_000_000
+"""Rows of one file that are read unasked."""
+# One field of CSV; longer ones are an open quote rather than text.
+_LONGEST_FIELD = 2**28
+_BATCH = 8192
 
 
 @dataclass(frozen=True)
@@ -30,31 +41,33 @@ class Table:
     """
 
     path: Path
-    columns: dict[str, list[Any]]
+    columns: Mapping[str, Column]
     typed: bool
     class_names: dict[str, list[str]]
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values()), []))
+        return len(next(iter(self.columns.values()), ()))
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, max_rows: int = MAX_ROWS) -> Table:
     """Read a file by its suffix.
 
     CSV has a header line and the usual double quotes. TSV has a header line and no quoting, as
     GLUE's files. JSON lines have an object per line. Raises
-    LimbeckError naming the file, and the line where there is one, for anything that does not fit.
+    LimbeckError naming the file, and the line where there is one, for anything that does not fit,
+    and for more than `max_rows` rows: a Parquet file of a few kilobytes may hold millions.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise LimbeckError(unknown("file type", suffix or path.name, SUFFIXES))
     try:
         if suffix == ".parquet":
-            table = _parquet(path)
+            table = _parquet(regular(path), max_rows)
         elif suffix in (".csv", ".tsv"):
-            table = Table(path, _separated(path, suffix == ".tsv"), typed=False, class_names={})
+            columns = _separated(regular(path), suffix == ".tsv", max_rows)
+            table = Table(path, columns, typed=False, class_names={})
         else:
-            table = Table(path, _json_lines(path), typed=True, class_names={})
+            table = Table(path, _json_lines(regular(path), max_rows), typed=True, class_names={})
     except UnicodeDecodeError as error:
         raise LimbeckError(f"{path} is not UTF-8: {error.reason}", "save it as UTF-8") from error
     except pa.ArrowException as error:
@@ -69,70 +82,156 @@ def read_table(path: Path) -> Table:
     return table
 
 
-def _separated(path: Path, tabs: bool) -> dict[str, list[Any]]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
+def _too_many(path: Path, rows: str, max_rows: int, enough: int) -> LimbeckError:
+    return LimbeckError(
+        f"{path} holds {rows} rows, and no more than {max_rows} are read unasked",
+        f"set max_rows={enough} to read them all, or name a file of fewer",
+    )
+
+
+def _unique_names(path: Path, names: Iterable[str]) -> list[str]:
+    listed = list(names)
+    if len(set(listed)) < len(listed):
+        raise LimbeckError(
+            f"{path}, line 1: two columns have one name: {', '.join(listed)}", "rename one of them"
+        )
+    return listed
+
+
+def _separated(path: Path, tabs: bool, max_rows: int) -> dict[str, Column]:
+    with path.open(encoding="utf-8-sig", newline="") as file, _long_fields():
         if tabs:
             reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         else:
             reader = csv.reader(file, strict=True)
         try:
-            header = next(reader, [])
-            if len(set(header)) < len(header):
-                raise LimbeckError(
-                    f"{path}, line 1: two columns have one name: {', '.join(header)}",
-                    "rename one of them",
-                )
-            rows = []
-            for row in reader:
-                if not row:
-                    continue
-                if len(row) != len(header):
-                    raise LimbeckError(
-                        f"{path}, line {reader.line_num}: expected {len(header)} columns "
-                        f"({', '.join(header)}), found {len(row)}",
-                        "mend the line; in CSV, text with commas or line breaks needs quotes",
-                    )
-                rows.append(row)
+            header = _unique_names(path, next(reader, []))
+            columns = [Column() for _ in header]
+            rows = 0
+            whole = _whole_rows(path, header, reader)
+            while piece := list(islice(whole, PIECE)):
+                rows += len(piece)
+                if rows > max_rows:
+                    raise _too_many(path, f"more than {max_rows}", max_rows, 10 * max_rows)
+                for column, values in zip(columns, zip(*piece, strict=True), strict=True):
+                    column.extend(values)
         except csv.Error as error:
             raise LimbeckError(
                 f"{path}, line {reader.line_num}: {error}", "mend the quotes of that line"
             ) from error
-    return {name: [row[place] for row in rows] for place, name in enumerate(header)}
+    return dict(zip(header, columns, strict=True))
 
 
-def _json_lines(path: Path) -> dict[str, list[Any]]:
-    rows: list[dict[str, Any]] = []
+def _whole_rows(path: Path, header: list[str], reader: Any) -> Iterator[list[str]]:
+    for row in reader:
+        if len(row) == len(header):
+            yield row
+        elif row:
+            raise LimbeckError(
+                f"{path}, line {reader.line_num}: expected {len(header)} columns "
+                f"({', '.join(header)}), found {len(row)}",
+                "mend the line; in CSV, text with commas or line breaks needs quotes",
+            )
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Python's csv refuses fields of more than 131,072 characters, and documents are longer."""
+    usual = csv.field_size_limit(_LONGEST_FIELD)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(usual)
+
+
+def _json_lines(path: Path, max_rows: int) -> dict[str, Column]:
+    columns: dict[str, Column] = {}
+    rows = 0
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise LimbeckError(
-                    f"{path}, line {number}: not JSON: {error.msg}", "write one object per line"
-                ) from error
-            if not isinstance(row, dict):
-                raise LimbeckError(
-                    f"{path}, line {number}: expected a JSON object, found {type(row).__name__}",
-                    'write one object per line: {"text": "…", "label": 1}',
-                )
-            rows.append(row)
-    # A key that some lines leave out is a gap; whether it matters depends on the column.
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
+            row = _json_row(path, number, line)
+            if rows == max_rows:
+                raise _too_many(path, f"more than {max_rows}", max_rows, 10 * max_rows)
+            # A key that some lines leave out is a gap; whether it matters depends on the column.
+            for name in row.keys() - columns.keys():
+                columns[name] = Column([None] * rows)
+            for name, column in columns.items():
+                column.append(row.get(name))
+            rows += 1
+    return columns
 
 
-def _parquet(path: Path) -> Table:
-    table = parquet.read_table(path)
-    names = {}
+def _json_row(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
-        features = Features.from_arrow_schema(table.schema)
+        row = loads(line)
+    except ValueError as error:
+        reason = json_reason(error).removeprefix("line 1: ")
+        raise LimbeckError(
+            f"{path}, line {number}: not JSON: {reason}", "write one object per line"
+        ) from error
+    if not isinstance(row, dict):
+        raise LimbeckError(
+            f"{path}, line {number}: expected a JSON object, found {type(row).__name__}",
+            'write one object per line: {"text": "…", "label": 1}',
+        )
+    # Only JSON's escapes can make what UTF-8 cannot hold.
+    if "\\u" in line and not encodable(repr(row) + "".join(_texts(row))):
+        raise LimbeckError(
+            f"{path}, line {number}: half of a surrogate pair or a zero character in the text",
+            "write whole characters, as json.dumps does",
+        )
+    return row
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All text in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _parquet(path: Path, max_rows: int) -> Table:
+    with parquet.ParquetFile(path) as file:
+        rows = file.metadata.num_rows
+        if rows > max_rows:
+            raise _too_many(path, str(rows), max_rows, rows)
+        schema = file.schema_arrow
+        names = _unique_names(path, schema.names)
+        columns = {name: Column() for name in names}
+        read = 0
+        for batch in file.iter_batches(_BATCH):
+            read += batch.nbytes
+            if read > _half_the_memory():
+                raise LimbeckError(
+                    f"{path} needs more than half of this machine's memory",
+                    "name a file of fewer rows or shorter text",
+                )
+            for name in names:
+                columns[name].extend_arrow(batch.column(name))
+    return Table(path, columns, typed=True, class_names=_class_names(schema))
+
+
+def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
+    """What the datasets library calls the ids of a column of classes."""
+    try:
+        features = Features.from_arrow_schema(schema)
     # The schema may hold types that the datasets library does not know; then it has no names.
     except (ValueError, TypeError, KeyError):
-        features = Features({})
-    for column, feature in features.items():
-        if isinstance(feature, ClassLabel):
-            names[column] = list(feature.names)
-    columns = {name: table.column(name).to_pylist() for name in table.column_names}
-    return Table(path, columns, typed=True, class_names=names)
+        return {}
+    return {
+        column: list(feature.names)
+        for column, feature in features.items()
+        if isinstance(feature, ClassLabel)
+    }
+
+
+def _half_the_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

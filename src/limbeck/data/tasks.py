@@ -53,7 +53,8 @@ class Task:
     the task a student of this one is also scored on, `label_column` the column every loaded split
     carries its class id or number in, `kind` what the answer is (`limbeck.kinds`). `text_columns` of
     an image task is the image's column. `dev_is_test`: the published test split is what every epoch
-    is scored on, as the papers of that task do.
+    is scored on, as the papers of that task do. `bounds` are the lowest and highest number a
+    regression's label may be, where they are known.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Task:
     dev_is_test: bool = False
     said: Problem | None = None
     """What was understood of a user's own labels, and how to say otherwise."""
+    bounds: tuple[float, float] | None = None
 
     @property
     def regression(self) -> bool:
@@ -184,7 +186,7 @@ def _all_tasks() -> Iterable[Task]:
     )  # fmt: skip
     yield Task(
         "stsb", "STS-B", two, (), ("pearson", "spearman"), "pearson+spearman",
-        hub=_glue("stsb", *two),
+        hub=_glue("stsb", *two), bounds=(0.0, 5.0),
     )  # fmt: skip
     yield Task(
         "qqp", "QQP", ("question1", "question2"), ("not_duplicate", "duplicate"), paraphrase, _MEAN,

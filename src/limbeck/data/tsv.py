@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from limbeck.data.layouts import Layout
 from limbeck.errors import LimbeckError
+from limbeck.plain import regular
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Number and text of each line, without byte-order mark, line end and blank last lines."""
     try:
         # Binary, so that only "\n" ends a line and a bad byte is found on its own line.
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             blank = None
             for number, raw in enumerate(file, start=1):
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
@@ -96,6 +97,11 @@ def _header(
     """The column names, and whether the first line is where they stand."""
     names = [name.strip() for name in first.split("\t")]
     if all(name in names for name in wanted):
+        twice = [name for name in (*wanted, layout.label) if names.count(name) > 1]
+        if twice:
+            raise LimbeckError(
+                f"{path}, line 1: two columns have the name {twice[0]!r}", "take one of them out"
+            )
         return names, True
     if layout.headerless and all(name in layout.headerless for name in wanted):
         return list(layout.headerless), False

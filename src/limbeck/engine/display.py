@@ -32,7 +32,7 @@ class Display(TrainerCallback):
         # Without dev scores an epoch's line holds the loss.
         self.unscored = stage is not None and not stage.last
         self.loss = ""
-        self.console = Console(stderr=True, quiet=not shown)
+        self.console = Console(stderr=True, quiet=not shown, markup=False, emoji=False)
         self.bar: Progress | None = None
         self.task = TaskID(0)
 

@@ -41,7 +41,7 @@ def render(problems: Sequence[Problem]) -> RenderableType:
 
 def show(problems: Sequence[Problem], console: Console | None = None) -> None:
     """Print the list, to standard error unless a console is given."""
-    (console or Console(stderr=True)).print(render(problems))
+    (console or Console(stderr=True, markup=False, emoji=False)).print(render(problems))
 
 
 def _count(number: int, noun: str) -> str:

@@ -95,7 +95,7 @@ def augmented(
     Raises:
         LimbeckError: the folder of stored answers and copies cannot be written.
     """
-    console = Console(stderr=True, quiet=not show)
+    console = Console(stderr=True, quiet=not show, markup=False, emoji=False)
     augmenter = replace(augmenter, precision=recipe.precision)
     store, key = default_store(), augmenter.key(rows, task.text_columns)
     entry = store.find(key)

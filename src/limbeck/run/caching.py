@@ -117,7 +117,7 @@ def store_answers(
     Raises:
         LimbeckError: `cache: always` where answers cannot be stored.
     """
-    console = Console(stderr=True, quiet=not show)
+    console = Console(stderr=True, quiet=not show, markup=False, emoji=False)
     answers, stored = dict(execution.answers), list(execution.stored)
 
     def starting(key: str) -> None:

@@ -94,7 +94,7 @@ def train_grid(
     recipes = _recipes(cells, recipe, settings)
     folder = Path(out)
     _check(recipes, folder, overwrite=overwrite)
-    console = Console(stderr=True, quiet=not show, highlight=False)
+    console = Console(stderr=True, quiet=not show, highlight=False, markup=False, emoji=False)
     members = []
     for number, (name, one) in enumerate(recipes.items(), start=1):
         console.print(f"[{number}/{len(recipes)}] {name}", markup=False, style="bold")

@@ -54,7 +54,14 @@ def terminal(table: Table) -> Group:
 
 def terminal_text(table: Table, width: int = 120) -> str:
     """What `terminal` shows, as plain text."""
-    console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        color_system=None,
+        legacy_windows=False,
+        markup=False,
+        emoji=False,
+    )
     with console.capture() as shown:
         console.print(terminal(table))
     return "\n".join(line.rstrip() for line in shown.get().splitlines()) + "\n"
@@ -64,7 +71,7 @@ def markdown(table: Table) -> str:
     """A GitHub-flavoured Markdown table with its caption above and its notes below."""
     laid_out = grid(table)
     lines = [f"**{_in_markdown(caption(table))}**", ""]
-    lines.append(_markdown_line(laid_out.headings))
+    lines.append(_markdown_line([_in_markdown(heading) for heading in laid_out.headings]))
     lines.append(_markdown_line([":---", *("---:" for _ in laid_out.headings[1:])]))
     lines += [_markdown_line([_in_markdown(p.plain) for p in row]) for row in laid_out.rows]
     lines += [line for note in table.notes for line in ("", f"<sub>{_in_markdown(note)}</sub>")]

@@ -142,6 +142,6 @@ def test_values_from_python_become_plain(tmp_path):
 
 
 def test_a_file_of_text_is_a_file_of_text(tmp_path):
-    assert "is no file" in refused(read_text, tmp_path)
+    assert "is a folder" in refused(read_text, tmp_path)
     (tmp_path / "x").write_bytes(b"\xff\xfe")
     assert "not UTF-8" in refused(read_text, tmp_path / "x")

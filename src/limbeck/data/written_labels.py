@@ -1,0 +1,103 @@
+"""Labels as a file has them: gaps, odd ones out and two spellings of one, before they become classes.
+
+Below `own`, which reads what the labels mean. Whoever writes a column by a program leaves "nan" where a
+number is missing, and one such word would turn two hundred scores into classes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from limbeck.errors import LimbeckError
+
+logger = logging.getLogger(__name__)
+
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+# More different numbers than anyone's classes that are numbers beside words ("1", "2", "3+").
+_FEW_NUMBERS = 20
+_SHOWN = 5
+
+
+def check_written_labels(values: Sequence[Any], column: str, path: Path) -> None:
+    """Raise LimbeckError, with counts and the first row, for labels that no one can have meant.
+
+    Blank ones and "nan" are gaps; words among many different numbers, and labels that differ in
+    spaces at their ends or in how Unicode composes a letter, are mistakes. Labels that differ in
+    capitals alone, and a few numbers beside words, are classes with a warning.
+    """
+    gaps = [row for row, value in enumerate(values, start=1) if _is_gap(value)]
+    if gaps:
+        raise LimbeckError(
+            f"{path}: {len(gaps)} of {len(values)} rows have no label in {column}, the first is "
+            f"row {gaps[0]}: {column} is {values[gaps[0] - 1]!r}",
+            "fill the gap or remove the row",
+        )
+    counts = Counter(value for value in values if isinstance(value, str))
+    _check_words_among_numbers(counts, values, column, path)
+    _check_spellings(counts, column, path)
+
+
+def _is_gap(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip().lower() in ("", "nan")
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
+
+
+def _check_words_among_numbers(
+    counts: Counter[str], values: Sequence[Any], column: str, path: Path
+) -> None:
+    words = {text: count for text, count in counts.items() if not _NUMBER.fullmatch(text)}
+    numbers = len(counts) - len(words)
+    if not words or not numbers:
+        return
+    shown = _counted(words)
+    if numbers > _FEW_NUMBERS:
+        first = next(row for row, value in enumerate(values, start=1) if value in words)
+        raise LimbeckError(
+            f"{path}: label column {column} holds {numbers} different numbers, and in "
+            f"{sum(words.values())} of {len(values)} rows no number: {shown}, the first in row {first}",
+            "mend or remove those rows; a regression needs a number in every row",
+        )
+    logger.warning(
+        "%s: label column %s holds numbers and words (%s); all are classes", path, column, shown
+    )
+
+
+def _check_spellings(counts: Counter[str], column: str, path: Path) -> None:
+    for plain, refuse in ((_trimmed, True), (_without_capitals, False)):
+        spellings: dict[str, list[str]] = {}
+        for text in counts:
+            spellings.setdefault(plain(text), []).append(text)
+        for alike in spellings.values():
+            if len(alike) == 1:
+                continue
+            said = _counted({text: counts[text] for text in alike})
+            if refuse:
+                raise LimbeckError(
+                    f"{path}: label column {column} writes one class in several ways: {said}",
+                    "write it in one way; spaces at the ends count",
+                )
+            logger.warning(
+                "%s: label column %s holds labels that differ in capitals alone, as two classes: %s",
+                path, column, said,
+            )  # fmt: skip
+
+
+def _trimmed(text: str) -> str:
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def _without_capitals(text: str) -> str:
+    return _trimmed(text).casefold()
+
+
+def _counted(counts: dict[str, int]) -> str:
+    shown = [f"{text[:40]!r} ({count} rows)" for text, count in list(counts.items())[:_SHOWN]]
+    return ", ".join(shown) + (" and others" if len(counts) > _SHOWN else "")
