@@ -9,8 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from limbeck.catalog import available, find
 from limbeck.data import TASKS, Conditions
+from limbeck.errors import LimbeckError
 from limbeck.plain import write_yaml
 from limbeck.recipe.departures import departures
 from limbeck.recipe.fields import FirstStage, ImageSpec, StudentSpec
@@ -41,6 +44,20 @@ class Recipe(OptimisationKeys):
             LimbeckError: every mistake in it, together.
         """
         return check(read_raw(path_or_name, overrides), cls, known_tasks=tuple(TASKS))
+
+    @classmethod
+    def recorded(cls, raw: dict[str, Any], run: str) -> Recipe:
+        """The recipe that a run's record holds. Raises LimbeckError where it holds none."""
+        try:
+            return cls.model_validate(raw)
+        except ValidationError as error:
+            wrong = "; ".join(
+                f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:3]
+            )
+            raise LimbeckError(
+                f"the record of {run} holds no whole recipe ({wrong})",
+                "name a run that this version of limbeck made",
+            ) from None
 
     @property
     def needs_teacher(self) -> bool:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from limbeck.errors import LimbeckError
 from limbeck.files import write_whole
-from limbeck.plain import read_json
+from limbeck.plain import read_json, regular
+from limbeck.records.recipes import readable_recipe
 
 SCHEMA = 1
 RECORD_NAME = "record.json"
@@ -212,7 +213,7 @@ class Record(_Part):
     """Whose training settings the run started from: quick, paper, released, or a paper's name."""
     departures: list[str] = Field(default_factory=list)
     """Keys that those settings state and the run had otherwise."""
-    recipe: dict[str, Any] = Field(default_factory=dict)
+    recipe: Annotated[dict[str, Any], AfterValidator(readable_recipe)] = Field(default_factory=dict)
     versions: dict[str, str | None] = Field(default_factory=dict)
     hardware: dict[str, Any] = Field(default_factory=dict)
     execution: Execution = Field(default_factory=Execution)
@@ -266,7 +267,9 @@ class Record(_Part):
         """
         source = _record_file(Path(path))
         try:
-            text = source.read_text(encoding="utf-8")
+            # A pipe would be waited for.
+            file = regular(source) if source.exists() else source
+            text = file.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise LimbeckError(
                 f"no record at {source}",

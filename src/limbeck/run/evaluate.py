@@ -67,7 +67,7 @@ def evaluate(
     record = Record.load(folder.path)
     if record.status != "finished":
         raise LimbeckError(f"run {folder.path} is {record.status}", "finish it first")
-    recipe = Recipe.model_validate(record.recipe)
+    recipe = Recipe.recorded(record.recipe, str(folder.path))
     source = _own_task(recipe, folder)
     own = task is None or task == recipe.task
     target, rows = load_task(

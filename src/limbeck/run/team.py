@@ -167,7 +167,7 @@ def _answers(
 
 def _candidates(member: str) -> Iterator[_Candidate]:
     for path, record in members_at(member).items():
-        yield _Candidate(path, None if record is None else Recipe.model_validate(record.recipe))
+        yield _Candidate(path, None if record is None else Recipe.recorded(record.recipe, path))
 
 
 def _settings(candidates: Sequence[_Candidate], given: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from transformers.utils import logging as hub_logging
 from limbeck.errors import LimbeckError, Problem
 from limbeck.kinds import SENTENCE, kind_of_config
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
+from limbeck.students.sizes import refuse_impossible
 from limbeck.students.transplanting import fresh_model, head_keys, seeded, transplant
 from limbeck.students.weights import (
     refuse_damaged_student,
@@ -144,6 +145,7 @@ def load_checkpoint(
     else:
         read_config(name)  # says why the Hub does not give it
         refuse_unsafe_index_on_hub(name)
+    refuse_impossible(read_config(path_or_name), f"model {str(path_or_name)!r}, config.json")
     with _readable_errors(path_or_name), _quiet(), seeded(seed):
         model, info = auto.from_pretrained(
             name,
@@ -241,7 +243,8 @@ def _readable_errors(source: str | Path) -> Iterator[None]:
             else "no such folder, and the Hub did not give it: check the name, the network, "
             "and whether HF_HUB_OFFLINE is set",
         ) from error
-    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+    # Of another library, which raises what a broken file happens to meet.
+    except Exception as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise LimbeckError(
             f"model {str(source)!r} cannot be built: {first}",

@@ -33,7 +33,8 @@ def read_processor(path_or_name: str | Path, reads: Reading) -> Processor:
     source = student if not own and student.is_dir() else folder if here else path_or_name
     try:
         return reads.load(str(source))
-    except (OSError, ValueError, KeyError) as error:
+    # Of another library: a tokenizer's file that is cut raises a bare Exception.
+    except Exception as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise LimbeckError(
             f"{reads.processor} {str(path_or_name)!r} cannot be read: {first}",

@@ -18,6 +18,7 @@ from transformers import AutoModelForSequenceClassification, PretrainedConfig, P
 
 from limbeck.capture import number_of_layers, stack_layers, stack_layers_name
 from limbeck.errors import LimbeckError
+from limbeck.students.sizes import refuse_impossible
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +49,13 @@ def fresh_model(
 
     Raises LimbeckError when the configuration has no class for the task or makes no valid model.
     """
+    refuse_impossible(config, f"student: {type(config).__name__}")
     try:
         with seeded(seed):
             model = auto.from_config(
                 config, dtype=torch.float32, attn_implementation=attn_implementation
             )
-    except (ValueError, TypeError, RuntimeError) as error:
+    except Exception as error:  # of another library: zero heads are a ZeroDivisionError
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise LimbeckError(
             f"student: no model can be built from this {type(config).__name__}: {first}",

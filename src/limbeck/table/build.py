@@ -146,7 +146,9 @@ def _layers(run: Record) -> int | None:
         return run.student.layers
     # A run that failed early has measured nothing; its recipe still names the row it belongs to.
     asked = (run.recipe.get("student") or {}).get("layers")
-    return len(asked) if isinstance(asked, list) else asked
+    if isinstance(asked, list):
+        return len(asked)
+    return asked if isinstance(asked, int) else None  # of an encoder-decoder one for each stack
 
 
 def _variant(run: Record, by: Iterable[str]) -> tuple[str, ...]:

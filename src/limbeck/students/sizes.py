@@ -1,0 +1,50 @@
+"""Sizes that no model has, refused before anyone builds a billion layers one by one.
+
+Below `checkpoints` and `transplanting`, which read and build models.
+"""
+
+from __future__ import annotations
+
+from transformers import PretrainedConfig
+
+from limbeck.errors import LimbeckError, Problem
+
+_MOST = {
+    "num_hidden_layers": 10_000,
+    "num_layers": 10_000,
+    "num_decoder_layers": 10_000,
+    "encoder_layers": 10_000,
+    "decoder_layers": 10_000,
+    "num_attention_heads": 10_000,
+    "hidden_size": 1_000_000,
+    "intermediate_size": 10_000_000,
+    "vocab_size": 100_000_000,
+}
+# A float32 model of so many parameters takes 4 TB.
+_MOST_PARAMETERS = 10**12
+
+
+def refuse_impossible(config: PretrainedConfig, what: str) -> None:
+    """Raise LimbeckError for a configuration whose sizes are no positive numbers, or beyond any model's."""
+    problems = []
+    sizes: dict[str, int] = {}
+    for name, most in _MOST.items():
+        own = config.attribute_map.get(name, name)
+        value = getattr(config, own, None)
+        if value is None or isinstance(value, list | tuple):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            problems.append(
+                Problem(f"{what}: {own} is {value!r:.40}", f"write a whole number from 1 to {most}")
+            )
+        else:
+            sizes[name] = value
+    width = sizes.get("hidden_size", 1)
+    layers = sizes.get("num_hidden_layers", 1)
+    parameters = width * (sizes.get("vocab_size", 1) + 4 * layers * width)
+    if not problems and parameters > _MOST_PARAMETERS:
+        problems.append(
+            Problem(f"{what}: its sizes come to more than {parameters:.0e} parameters", "lower one")
+        )
+    if problems:
+        raise LimbeckError(problems)

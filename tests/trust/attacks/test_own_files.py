@@ -1,0 +1,151 @@
+"""Files that a program or an attacker wrote: labels no one meant, pipes, long fields, too many rows."""
+
+import logging
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from limbeck.data import TASKS, load_task
+from limbeck.data.column import PIECE, Column
+from limbeck.data.tables import read_table
+from limbeck.errors import LimbeckError
+
+COLUMNS = {"text_columns": ["q"], "label_column": "y"}
+
+
+def csv_of(path, labels, texts=None):
+    rows = [f"{'good' if texts is None else texts[i]} {i},{y}" for i, y in enumerate(labels)]
+    path.write_text("q,y\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def refusal(path, name=None, **options) -> str:
+    with pytest.raises(LimbeckError) as caught:
+        load_task(name, path, **(COLUMNS | options))
+    assert all(problem.fix for problem in caught.value.problems)
+    return str(caught.value)
+
+
+SCORES = [f"{i / 50:.2f}" for i in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ([*SCORES, "nan"], "1 of 201 rows have no label in y, the first is row 201"),
+        ([*SCORES, " "], "1 of 201 rows have no label"),
+        ([*SCORES, "n/a"], "holds 200 different numbers, and in 1 of 201 rows no number: 'n/a'"),
+        ([*map(str, range(200)), "?"], "in 1 of 201 rows no number"),
+        (["pos", "neg", "NaN", "pos"] * 9, "9 of 36 rows have no label in y, the first is row 3"),
+        (["pos", "neg", "", "pos"] * 9, "9 of 36 rows have no label"),
+        (["pos", "neg", "pos "] * 9, "'pos' (9 rows), 'pos ' (9 rows)"),
+        (["caf\u00e9", "neg", "cafe\u0301"] * 9, "writes one class in several ways"),
+    ],
+)
+def test_labels_that_no_one_can_have_meant(tmp_path, labels, said):
+    assert said in refusal(csv_of(tmp_path / "d.csv", labels))
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [(["1", "2", "3+"] * 9, "numbers and words"), (["Pos", "neg", "pos"] * 9, "capitals alone")],
+)
+def test_labels_that_may_be_meant_are_classes_with_a_warning(tmp_path, labels, said, caplog):
+    with caplog.at_level(logging.WARNING, logger="limbeck"):
+        task, _ = load_task(None, csv_of(tmp_path / "d.csv", labels), **COLUMNS)
+    assert len(task.labels) == 3 and said in caplog.text
+
+
+def test_a_score_out_of_the_tasks_range(tmp_path):
+    lines = [f"{i}\tone {i}\ttwo\t{i % 6}.0" for i in range(30)]
+    folder = tmp_path / "STS-B"
+    folder.mkdir()
+    for name in ("train", "dev"):
+        text = "index\tsentence1\tsentence2\tscore\n" + "\n".join(lines)
+        (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
+    assert load_task("stsb", tmp_path)[0] is TASKS["stsb"]
+    (folder / "dev.tsv").write_text(text + "\n30\tone\ttwo\t7\n", encoding="utf-8")
+    with pytest.raises(LimbeckError, match=r"1 of 31 scores lie outside 0 to 5.*row 31: 7"):
+        load_task("stsb", tmp_path)
+
+
+def test_a_column_twice(tmp_path):
+    path = csv_of(tmp_path / "d.csv", ["a", "b"] * 20)
+    assert "named twice: q" in refusal(path, text_columns=["q", "q"])
+    folder = tmp_path / "SST-2"
+    folder.mkdir()
+    for name in ("train", "dev"):
+        text = "sentence\tlabel\tlabel\n" + "fine\t1\t0\nbad\t0\t1\n" * 9
+        (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
+    with pytest.raises(LimbeckError, match="two columns have the name 'label'"):
+        load_task("sst2", tmp_path)
+    (tmp_path / "d.jsonl").write_text('{"q": "a", "y": 1, "y": 0}\n' * 9)
+    assert "line 1: not JSON: the key 'y' stands twice" in refusal(tmp_path / "d.jsonl")
+    table = pa.table([["a", "b"] * 9, [0, 1] * 9, [1, 0] * 9], names=["q", "y", "y"])
+    parquet.write_table(table, tmp_path / "d.parquet")
+    assert "two columns have one name" in refusal(tmp_path / "d.parquet")
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.tsv", "p.jsonl", "p.parquet"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    assert "is a pipe" in refusal(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", ["tokens", "spans", "masked"])
+def test_a_pipe_is_not_waited_for_by_any_kind(tmp_path, kind):
+    for suffix in ("txt", "json", "csv"):
+        os.mkfifo(tmp_path / f"p.{suffix}")
+        with pytest.raises(LimbeckError):
+            load_task(None, tmp_path / f"p.{suffix}", kind=kind)
+
+
+def test_a_pipe_in_a_folder_of_released_files(tmp_path):
+    (tmp_path / "RTE").mkdir()
+    os.mkfifo(tmp_path / "RTE" / "train.tsv")
+    with pytest.raises(LimbeckError, match="is a pipe"):
+        load_task("rte", tmp_path)
+
+
+def test_fields_longer_than_the_csv_module_likes(tmp_path):
+    path = tmp_path / "d.csv"
+    path.write_text("q,y\n" + "".join(f"{'word ' * 30_000}{i},{i % 2}\n" for i in range(6)))
+    _, splits = load_task(None, path, **COLUMNS)
+    assert all(len(row) > 131_072 for row in splits["train"]["sentence"][:])
+
+
+def test_rows_beyond_what_is_read_unasked(tmp_path):
+    parquet.write_table(pa.table({"q": ["a"] * 99}), tmp_path / "d.parquet")
+    with pytest.raises(LimbeckError, match=r"holds 99 rows.*\n.*max_rows=99"):
+        read_table(tmp_path / "d.parquet", max_rows=98)
+    for name in ("d.csv", "d.jsonl"):
+        line = '{"q": 1}\n' if name == "d.jsonl" else "1\n"
+        (tmp_path / name).write_text(("q\n" if name == "d.csv" else "") + line * 99)
+        assert len(read_table(tmp_path / name, max_rows=99)) == 99
+        with pytest.raises(LimbeckError, match="more than 98 rows"):
+            read_table(tmp_path / name, max_rows=98)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"q": "\\ud800", "y": 1}', '{"q": "a\\u0000b", "y": 1}', "[" * 9**5]
+)
+def test_json_that_no_column_can_hold(tmp_path, text):
+    (tmp_path / "d.jsonl").write_text(text + "\n")
+    assert "line 1" in refusal(tmp_path / "d.jsonl")
+
+
+def test_columns_keep_every_value_in_its_place():
+    values = ["x"] * PIECE + [None, 3, "y"] + [f"t{i}" for i in range(PIECE)]
+    column = Column(values)
+    assert (list(column), len(column), column.text) == (values, len(values), None)
+    assert column[PIECE + 1] == 3 and column[len(values) - 1] == values[-1]
+    text = Column()
+    for value in values[-PIECE:] * 2:
+        text.append(value)
+    assert text.text.to_pylist() == values[-PIECE:] * 2
+    mixed = Column()
+    mixed.extend_arrow(pa.array(["a", None]))
+    mixed.extend_arrow(pa.array(["b"]))
+    assert list(mixed) == ["a", None, "b"] and mixed.text is None
