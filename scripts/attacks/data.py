@@ -40,7 +40,6 @@ CSV: dict[str, str | bytes] = {
     "one class": "q,y\n" + "a,1\n" * 40,
     "an id for a label": "q,y\n" + "".join(f"t{i},{i}\n" for i in range(40)),
     "a text for a label": "q,y\n" + "".join(f"t{i},word {i}\n" for i in range(40)),
-    "a carriage return alone": _TEXT.replace("\n", "\r").encode(),
 }
 
 JSON: dict[str, str | bytes] = {

@@ -70,7 +70,10 @@ def load_task(
         task, splits = _named(name, text, text_columns, label_column, seed, for_training, progress)
         _need_no_labelling(task, labelling)
         return as_kind(task, kind), splits
-    path = Path(source).expanduser()
+    try:
+        path = Path(source).expanduser()
+    except RuntimeError:  # ~ and the name of no user
+        path = Path(source)
     if not path.exists():
         raise LimbeckError(
             f"data source {text!r}: there is no such file or folder",

@@ -18,6 +18,16 @@ def is_squad(path: Path) -> bool:
     return isinstance(content, dict) and isinstance(content.get("data"), list)
 
 
+def _check(question: Any, context: Any, answers: Any) -> None:
+    """Raise TypeError for values of another type than SQuAD's."""
+    for answer in answers:
+        start, text = answer["answer_start"], answer["text"]
+        if not isinstance(text, str) or not isinstance(start, int) or abs(start) > len(context):
+            raise TypeError(f"an answer is {answer!r:.60}")
+    if not isinstance(question, str) or not isinstance(context, str):
+        raise TypeError(f"the question or context of {question!r:.60} is no text")
+
+
 def read_squad(path: Path) -> tuple[list[str], list[str], list[dict[str, list[Any]]]]:
     """Questions, contexts and answers of a file for which `is_squad` holds.
 
@@ -32,6 +42,7 @@ def read_squad(path: Path) -> tuple[list[str], list[str], list[dict[str, list[An
                 for asked in paragraph["qas"]:
                     found = asked["answers"]
                     unanswered += not found
+                    _check(asked["question"], paragraph["context"], found)
                     questions.append(asked["question"])
                     contexts.append(paragraph["context"])
                     answers.append(

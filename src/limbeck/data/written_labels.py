@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.errors import LimbeckError
+from limbeck.plain import LARGEST_WHOLE
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,11 @@ def check_written_labels(values: Sequence[Any], column: str, path: Path) -> None
             f"row {gaps[0]}: {column} is {values[gaps[0] - 1]!r}",
             "fill the gap or remove the row",
         )
+    large = [row for row, value in enumerate(values, start=1) if _beyond_64_bits(value)]
+    if large:
+        raise LimbeckError(
+            f"{path}, row {large[0]}: {column} is a number beyond 64 bits", "write a smaller number"
+        )
     counts = Counter(value for value in values if isinstance(value, str))
     _check_words_among_numbers(counts, values, column, path)
     _check_spellings(counts, column, path)
@@ -48,6 +54,10 @@ def _is_gap(value: Any) -> bool:
     if isinstance(value, str):
         return value.strip().lower() in ("", "nan")
     return value is None or (isinstance(value, float) and not math.isfinite(value))
+
+
+def _beyond_64_bits(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) > LARGEST_WHOLE
 
 
 def _check_words_among_numbers(

@@ -1,5 +1,6 @@
 """Files that a program or an attacker wrote: labels no one meant, pipes, long fields, too many rows."""
 
+import json
 import logging
 import os
 
@@ -116,10 +117,14 @@ def test_fields_longer_than_the_csv_module_likes(tmp_path):
     assert all(len(row) > 131_072 for row in splits["train"]["sentence"][:])
 
 
-def test_rows_beyond_what_is_read_unasked(tmp_path):
+def test_rows_beyond_what_is_read_unasked(tmp_path, monkeypatch):
     parquet.write_table(pa.table({"q": ["a"] * 99}), tmp_path / "d.parquet")
-    with pytest.raises(LimbeckError, match=r"holds 99 rows.*\n.*max_rows=99"):
+    with pytest.raises(LimbeckError, match=r"holds 99 rows.*\n.*LIMBECK_MAX_ROWS=99"):
         read_table(tmp_path / "d.parquet", max_rows=98)
+    for said, message in (("98", "holds 99 rows"), ("many", "no number of rows")):
+        monkeypatch.setenv("LIMBECK_MAX_ROWS", said)
+        with pytest.raises(LimbeckError, match=message):
+            read_table(tmp_path / "d.parquet")
     for name in ("d.csv", "d.jsonl"):
         line = '{"q": 1}\n' if name == "d.jsonl" else "1\n"
         (tmp_path / name).write_text(("q\n" if name == "d.csv" else "") + line * 99)
@@ -134,6 +139,28 @@ def test_rows_beyond_what_is_read_unasked(tmp_path):
 def test_json_that_no_column_can_hold(tmp_path, text):
     (tmp_path / "d.jsonl").write_text(text + "\n")
     assert "line 1" in refusal(tmp_path / "d.jsonl")
+
+
+def test_a_number_beyond_64_bits_is_no_label(tmp_path):
+    rows = '{"q": "a", "y": 1}\n{"q": "b", "y": 0}\n' * 9
+    (tmp_path / "d.jsonl").write_text(rows + '{"q": "c", "y": ' + "9" * 30 + "}\n")
+    assert "row 19: y is a number beyond 64 bits" in refusal(tmp_path / "d.jsonl")
+
+
+def test_zero_characters_and_the_home_of_no_one(tmp_path):
+    (tmp_path / "d.csv").write_bytes(b"q,y\na,1\nb\0c,0\n" * 3)
+    assert "zero characters" in refusal(tmp_path / "d.csv")
+    assert "no such file" in refusal("~no-one-of-that-name/d.csv")
+
+
+@pytest.mark.parametrize("start", ["0", 2**70, 99])
+def test_answers_that_are_nowhere(tmp_path, start):
+    answer = {"text": "a", "answer_start": start}
+    asked = {"question": "q", "answers": [answer]}
+    content = {"data": [{"paragraphs": [{"context": "a b", "qas": [asked]}]}] * 20}
+    (tmp_path / "d.json").write_text(json.dumps(content))
+    with pytest.raises(LimbeckError, match="an answer is"):
+        load_task("own", tmp_path / "d.json", kind="spans")
 
 
 def test_columns_keep_every_value_in_its_place():
