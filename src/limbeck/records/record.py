@@ -99,6 +99,9 @@ class ModelFacts(_Part):
     hidden_size: int | None = None
     heads: int | None = None
     flops_per_example: float | None = None
+    """Of an example of the mean length of the run's rows."""
+    flops_at_128: float | None = None
+    """Of an example of 128 tokens, the length at which papers state FLOPs."""
     latency_ms: Latency | None = None
 
 

@@ -63,6 +63,7 @@ FACTS: dict[str, FactColumn] = {
     "parameters": FactColumn("parameters", magnitude, lambda m: m.parameters),
     "embeddings": FactColumn("of them embeddings", magnitude, lambda m: m.embedding_parameters),
     "flops": FactColumn("FLOPs / example", magnitude, lambda m: m.flops_per_example),
+    "flops-128": FactColumn("FLOPs at 128 tokens", magnitude, lambda m: m.flops_at_128),
     "latency": FactColumn(
         "latency (ms)",
         lambda v: milliseconds(v)[0],
