@@ -173,8 +173,9 @@ def _json_lines(path: Path, max_rows: int) -> dict[str, Column]:
             if rows == max_rows:
                 raise _too_many(path, f"more than {max_rows}", max_rows, 10 * max_rows)
             # A key that some lines leave out is a gap; whether it matters depends on the column.
-            for name in row.keys() - columns.keys():
-                columns[name] = Column([None] * rows)
+            for name in row:
+                if name not in columns:
+                    columns[name] = Column([None] * rows)
             for name, column in columns.items():
                 column.append(row.get(name))
             rows += 1

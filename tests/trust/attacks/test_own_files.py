@@ -163,6 +163,12 @@ def test_answers_that_are_nowhere(tmp_path, start):
         load_task("own", tmp_path / "d.json", kind="spans")
 
 
+def test_columns_of_json_lines_stand_in_the_order_of_the_file(tmp_path):
+    names = [f"column{i}" for i in range(20)]
+    (tmp_path / "d.jsonl").write_text(json.dumps(dict.fromkeys(names, 1)) + "\n")
+    assert list(read_table(tmp_path / "d.jsonl").columns) == names
+
+
 def test_columns_keep_every_value_in_its_place():
     values = ["x"] * PIECE + [None, 3, "y"] + [f"t{i}" for i in range(PIECE)]
     column = Column(values)
