@@ -33,8 +33,20 @@ class HardLabel(Objective):
     def forward(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
     ) -> Tensor:
-        """Logits (B, …) against the batch's labels."""
-        return self.kind.hard_label(present(student.logits), batch)
+        """Logits (B, …) against the batch's labels.
+
+        Of mixed input against both examples' labels, by their shares: λ·CE(z, y_i) + (1 − λ)·CE(z, y_j)
+        (Zhang et al. 2018, mixup).
+        """
+        logits, mixed = present(student.logits), student.mixed
+        own = self.kind.hard_label(logits, batch)
+        if mixed is None:
+            return own
+        theirs = {
+            name: batch[name][mixed.partner] for name in self.kind.label_names if name in batch
+        }
+        partners = self.kind.hard_label(logits, {**batch, **theirs})
+        return mixed.share * own + (1 - mixed.share) * partners
 
 
 class SoftLabel(Objective):

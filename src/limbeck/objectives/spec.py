@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -21,11 +21,16 @@ Pooling = Literal["cls", "mean", "last"]
 
 
 class _Term(Settings):
+    needs_teacher: ClassVar[bool] = True
+    """Whether it looks at a teacher."""
+
     weight: Weight = Field(1.0, description="weight in the sum: a number, a fraction, or a ramp")
 
 
 class HardSpec(_Term):
     """Cross-entropy with the labels; squared error for regression."""
+
+    needs_teacher = False
 
     compare: Literal["hard_label"]
 
@@ -278,6 +283,8 @@ class ContrastSpec(MappedSpec):
 
 class ConsistencySpec(_Term):
     """MixUp only: the student on mixed input against the mixture of its clean outputs (CR-ILD)."""
+
+    needs_teacher = False
 
     compare: Literal["attention_consistency", "hidden_consistency"]
     layers: str | LayerNumber | list[LayerNumber] = Field(

@@ -65,7 +65,7 @@ class Recipe(OptimisationKeys):
         terms = list(self.objectives.values())
         if self.first_stage is not None:
             terms += self.first_stage.objectives.values()
-        return any(term.compare != "hard_label" for term in terms)
+        return any(term.needs_teacher for term in terms)
 
     @property
     def groups_by_length(self) -> bool:

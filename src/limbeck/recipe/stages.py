@@ -36,6 +36,8 @@ _ROWS = ("task", "data", "text_columns", "label_column", "train_rows", "corpus",
 
 # Terms that look at the label of an example.
 _READ_LABELS = ("hard_label", "info_nce", "error_weighted")
+# Of those the ones that take the one label of an example, where mixed input has two.
+_ONE_LABEL = ("info_nce", "error_weighted")
 
 
 @dataclass(frozen=True)
@@ -227,10 +229,10 @@ def _mixup_problems(recipe: RecipeFields) -> list[Problem]:
                         f"add {prefix}mixup.alpha=1, or take the term out",
                     )
                 )
-            elif mixup is not None and term.compare in _READ_LABELS:
+            elif mixup is not None and term.compare in _ONE_LABEL:
                 problems.append(
                     Problem(
-                        f"{prefix}objectives.{name}: {term.compare} reads an example's label, and "
+                        f"{prefix}objectives.{name}: {term.compare} reads an example's one label, and "
                         "mixed input has that of two",
                         "take the term out, or leave mixup out",
                     )
