@@ -38,13 +38,13 @@ def objectives_for(
     own = ModelShape.of(student)
     teachers = [ModelShape.of(member.model) for member in members_of(teacher)] or [own]
     shapes = [Shape(own, other, kind=kind, rows=rows) for other in teachers]
-    if isinstance(teacher, Team) and teacher.separate:
-        return TeamObjectives(specs, shapes, teacher.names)
     if curriculum is not None and curriculum.then == "head" and not head_of(student):
         raise LimbeckError(
             "curriculum.then: head: the student has no weights of its own behind its last layer",
             "train all of it, curriculum.then=student",
         )
+    if isinstance(teacher, Team) and teacher.separate:
+        return TeamObjectives(specs, shapes, teacher.names, curriculum)
     return Objectives(specs, shapes[0], curriculum)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from limbeck.capture import Request, Trace
 from limbeck.errors import LimbeckError, Problem
 from limbeck.moment import Moment
-from limbeck.objectives.curriculum import Curriculum
+from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
 from limbeck.objectives.group import Objectives
 from limbeck.objectives.shape import Shape
 from limbeck.objectives.spec import TermSpec
@@ -28,15 +28,19 @@ class TeamObjectives(nn.Module):
         specs: the recipe's `objectives:`.
         shapes: the student with each teacher.
         names: of the teachers, for messages.
+        curriculum: when each layer learns, from whichever teacher; one for all of them.
 
     Raises:
-        LimbeckError: every term that cannot be built for one of the teachers.
+        LimbeckError: every term that cannot be built for one of the teachers; a curriculum whose
+            student layers are others with another teacher.
     """
 
-    curriculum: Curriculum | None = None
-
     def __init__(
-        self, specs: dict[str, TermSpec], shapes: Sequence[Shape], names: Sequence[str]
+        self,
+        specs: dict[str, TermSpec],
+        shapes: Sequence[Shape],
+        names: Sequence[str],
+        curriculum: CurriculumSpec | None = None,
     ) -> None:
         super().__init__()
         self.names = tuple(names)
@@ -44,11 +48,33 @@ class TeamObjectives(nn.Module):
         problems: list[Problem] = []
         for name, shape in zip(names, shapes, strict=True):
             try:
-                self.each.append(Objectives(specs, shape))
+                self.each.append(Objectives(specs, shape, curriculum))
             except LimbeckError as error:
                 problems += [_of_teacher(name, problem) for problem in error.problems]
         if problems:
             raise LimbeckError(problems)
+        self._share_curriculum()
+
+    def _share_curriculum(self) -> None:
+        """Where the layers stand is the student's state, and not a teacher's: one for all."""
+        first = self.of(0).curriculum
+        if first is None:
+            return
+        for number, name in enumerate(self.names):
+            own = self.of(number).curriculum
+            assert own is not None  # all have the same spec
+            if own.layers != first.layers:
+                raise LimbeckError(
+                    f"curriculum: with teacher {self.names[0]} the student layers {first.layers} learn "
+                    f"one after the other, with teacher {name} {own.layers}",
+                    "map the same student layers for all teachers: mapping.student_layers",
+                )
+            self.of(number).curriculum = first
+
+    @property
+    def curriculum(self) -> Curriculum | None:
+        """When each layer learns, if not all of them all the time."""
+        return self.of(0).curriculum
 
     def of(self, teacher: int) -> Objectives:
         """The terms for one teacher."""

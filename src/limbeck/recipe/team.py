@@ -13,14 +13,6 @@ def team_problems(recipe: RecipeFields) -> list[Problem]:
     if recipe.team is None:
         return _without_team(recipe)
     problems = _wrong_list(recipe)
-    if recipe.curriculum is not None:
-        problems.append(
-            Problem(
-                f"curriculum: layers learn one after the other from one teacher, and {recipe.method} "
-                "has several",
-                "leave curriculum out, or give one teacher",
-            )
-        )
     if isinstance(recipe.team, TogetherSpec):
         problems += [
             Problem(
