@@ -4,16 +4,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from accelerate.utils import broadcast
 from torch import Tensor
+from torch.utils.data import Subset
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from limbeck.engine.feeding import examples_in
 from limbeck.errors import LimbeckError
 from limbeck.teams import Bandit
 
 if TYPE_CHECKING:
     from limbeck.engine.trainer import DistillationTrainer
+
+
+HELD_OUT = 128
+"""Training rows held out where nobody says how many."""
+
+
+def hold_out(rows: Any, count: int | None, seed: int) -> tuple[Any, Any]:
+    """Rows to see progress on, drawn from the training rows, and those that are left to train on.
+
+    Raises:
+        LimbeckError: there are no more rows than are to be held out.
+    """
+    count, known = count or HELD_OUT, 0 if rows is None else len(rows)
+    if count >= known:
+        raise LimbeckError(
+            f"team.holdout: {count} of {known} training rows",
+            "hold out fewer, train on more, or pass holdout=: rows that are not trained on",
+        )
+    order = np.random.default_rng([seed, count]).permutation(known)
+    places = np.sort(order[:count]), np.sort(order[count:])
+    take = getattr(rows, "select", None) or (lambda chosen: Subset(rows, chosen.tolist()))
+    held, left = (take(chosen) for chosen in places)
+    return held, left
 
 
 class LearnWhomToDraw(TrainerCallback):
@@ -61,7 +87,7 @@ class LearnWhomToDraw(TrainerCallback):
         for batch in self._prepared():
             with trainer.accelerator.autocast():
                 loss = distiller(**batch)["loss"]
-            total += loss.float() * len(batch["index"])
+            total += loss.float() * examples_in(batch)
         distiller.train(was_training)
         # Every process computes it; rounding may differ, and then the draws would.
         return float(broadcast(total).item()) / len(self.rows)
@@ -69,11 +95,11 @@ class LearnWhomToDraw(TrainerCallback):
     def _prepared(self) -> list[dict[str, Tensor]]:
         if self._batches is None:
             trainer, size = self.trainer, self.trainer.args.per_device_eval_batch_size
-            rows = self.rows
+            rows, collate = trainer.readable(self.rows)
             self._batches = [
                 {
                     name: value.to(trainer.args.device)
-                    for name, value in trainer.data_collator(
+                    for name, value in collate(
                         [rows[row] for row in range(start, min(start + size, len(rows)))]
                     ).items()
                 }

@@ -6,15 +6,23 @@ Trainer's history, which a checkpoint carries, so that a resumed run decides ali
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    EarlyStoppingCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 from limbeck.errors import LimbeckError
 from limbeck.kinds import LOWER_IS_BETTER
 
 if TYPE_CHECKING:
+    from limbeck.engine.staging import TrainsParts
     from limbeck.engine.trainer import DistillationTrainer
 
 
@@ -28,6 +36,12 @@ class EpochEntries(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Start the epoch's clock and order."""
+        # A checkpoint of an epoch's last step may have been written before the epoch was closed.
+        if state.global_step > 0:
+            last = self.trainer.moment_of(state.global_step - 1).epoch
+            now = self.trainer.moment_of(state.global_step).epoch
+            if len(self.trainer.progress.epochs) == last < now:
+                self._close(state)
         self.trainer.progress.epoch_clock.start()
         self.trainer.start_epoch(self.trainer.moment_of(state.global_step).epoch)
 
@@ -44,6 +58,9 @@ class EpochEntries(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Close the epoch's means."""
+        self._close(state)
+
+    def _close(self, state: TrainerState) -> None:
         progress = self.trainer.progress
         stop_if_not_finite(self.trainer)
         last = self.trainer.moment_of(state.global_step - 1)
@@ -55,19 +72,15 @@ class EpochEntries(TrainerCallback):
         if (team := self.trainer.drawn) is not None:
             whom["drawn"] = {name: progress.drawn[name] for name in team.names}
             whom["chances"] = dict(zip(team.names, team.shares.tolist(), strict=True))
-        progress.epochs.append(
-            whom
-            | {
-                "epoch": last.epoch + 1,
-                "step": state.global_step,
-                "seconds": progress.epoch_clock.stop(),
-                "train": progress.this_epoch.means(),
-                "active_layers": self.trainer.objectives.active_layers(last),
-                "dev": {},
-            }
-        )
-        progress.this_epoch.clear()
-        progress.drawn.clear()
+        entry = whom | {
+            "epoch": last.epoch + 1,
+            "step": state.global_step,
+            "seconds": progress.epoch_clock.stop(),
+            "train": progress.this_epoch.means(),
+            "active_layers": self.trainer.objectives.active_layers(last),
+            "dev": {},
+        }
+        progress.end_epoch(entry, self.trainer.training_rows)
 
     def on_evaluate(
         self,
@@ -85,6 +98,32 @@ class EpochEntries(TrainerCallback):
                 for name, value in metrics.items()
                 if name.startswith("eval_") and not name.endswith(_SPEEDS)
             }
+
+
+class EarlierEntries(TrainerCallback):
+    """Puts what was logged in the student's earlier stages before what its last one logs."""
+
+    def __init__(self, trainer: DistillationTrainer) -> None:
+        self.trainer = trainer
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """A continued training has them from its checkpoint."""
+        if state.global_step == 0:
+            earlier = [part for part in self.trainer.parts if part.of_student]
+            state.log_history[:0] = [entry for part in earlier for entry in part.log_history]
+
+
+def users_callbacks(trainer: TrainsParts, given: Any = None) -> list[TrainerCallback]:
+    """The callbacks of a trainer that its user added: those of `given`, or all that are not its own."""
+    known = trainer.callback_handler.callbacks
+    if given is not None:
+        classes = tuple(one for one in given if isinstance(one, type))
+        return [one for one in known if one in given or type(one) in classes]
+    added = [one for one in known if id(one) not in trainer._own_callbacks]
+    # It counts epochs without a better score; a part has epochs of its own.
+    return [copy.deepcopy(one) if isinstance(one, EarlyStoppingCallback) else one for one in added]
 
 
 _SPEEDS = ("_runtime", "_per_second", "_time")

@@ -74,10 +74,14 @@ def load_progress(folder: str | Path) -> dict[str, Any]:
     return json.loads((Path(folder) / PROGRESS).read_text(encoding="utf-8"))
 
 
-def last_whole(folder: str | Path) -> Path | None:
+def last_whole(folder: str | Path, *, run: str | None = None) -> Path | None:
     """The newest checkpoint to continue from: whole, and its best epoch's as well.
 
     Says so where a newer one was damaged.
+
+    Args:
+        folder: where checkpoints lie.
+        run: only those of this training of several parts (`limbeck.engine.parts`).
 
     Raises:
         LimbeckError: the newest is one whose state is pickled.
@@ -88,6 +92,8 @@ def last_whole(folder: str | Path) -> Path | None:
         sealed = _sealed(path)
         if sealed is None:  # a kill cut its writing or its deletion short
             continue
+        if run is not None and run_of(path) != run:
+            continue
         broken = damaged(path, sealed) or _broken_best(path)
         if not broken:
             if lost:
@@ -97,6 +103,14 @@ def last_whole(folder: str | Path) -> Path | None:
     if lost:
         logger.warning("%s; there is no older checkpoint: from the beginning", "; ".join(lost))
     return None
+
+
+def run_of(folder: str | Path) -> str | None:
+    """Which training of several parts a checkpoint is of; None if it is of none, or not to be read."""
+    try:
+        return load_progress(folder).get("run")
+    except (OSError, ValueError):
+        return None
 
 
 def require_whole(folder: str | Path) -> None:

@@ -62,6 +62,19 @@ class Distiller(nn.Module):
         """The student's configuration, where the Trainer looks for it."""
         return self.student.config
 
+    @property
+    def main_input_name(self) -> str:
+        """Which column of a batch the student reads, where the Trainer looks for it."""
+        return self.student.main_input_name
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The student's, on which the Trainer puts NEFTune's noise."""
+        return self.student.get_input_embeddings()
+
+    def activation_checkpointing_enable(self, **kwargs: Any) -> None:
+        """Trade time for memory in the student."""
+        self.student.activation_checkpointing_enable(**kwargs)
+
     def gradient_checkpointing_enable(self, **kwargs: Any) -> None:
         """Trade time for memory in the student."""
         self.student.gradient_checkpointing_enable(**kwargs)

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from limbeck.engine.bert_adam import BertAdam
+from limbeck.engine.feeding import FeedsExamples
+from limbeck.errors import Problem
 from limbeck.recipe import Recipe
 
 
@@ -70,3 +73,53 @@ class Optimisation:
             return rising * self.decay ** sum(step >= fall for fall in falls)
 
         return LambdaLR(optimizer, factor)
+
+
+class Optimises(FeedsExamples):
+    """A Trainer that makes its steps as an `Optimisation` says."""
+
+    optimisation: Optimisation
+
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """Which weights decay: under SGD all of them, otherwise no bias and no normalisation."""
+        if self.optimisation.decays_all:
+            return [name for name, _ in model.named_parameters()]
+        return super().get_decay_parameter_names(model)
+
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
+        """The Trainer's own, or SGD at the rate that holds now, which a search may have changed."""
+        ours = self.optimisation.optimizer(self.args.learning_rate)
+        given = self.optimizer_cls_and_kwargs
+        if ours is not None and given is not None and given[0] is ours[0]:
+            self.optimizer_cls_and_kwargs = (ours[0], {**given[1], "lr": ours[1]["lr"]})
+        return super().create_optimizer(*args, **kwargs)
+
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
+    ) -> Any:
+        """The Trainer's own, or one that falls in steps."""
+        if self.lr_scheduler is None and self.optimisation.milestones:
+            self.lr_scheduler = self.optimisation.schedule(
+                optimizer or self.optimizer,
+                warmup=self.args.get_warmup_steps(num_training_steps),
+                steps=num_training_steps,
+            )
+            self._created_lr_scheduler = True
+        return super().create_scheduler(num_training_steps, optimizer)
+
+
+def unseen_maps(optimizer: torch.optim.Optimizer | None, objectives: nn.Module) -> list[Problem]:
+    """Learned maps of the terms that a user's optimiser would leave as they are."""
+    if optimizer is None:
+        return []
+    stepped = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+    unseen = [name for name, weight in objectives.named_parameters() if id(weight) not in stepped]
+    if not unseen:
+        return []
+    return [
+        Problem(
+            f"optimizers: the terms have learned maps, which this optimiser does not step: "
+            f"{', '.join(unseen)}",
+            "pass optimizer_cls_and_kwargs=(class, settings), which takes in all weights",
+        )
+    ]

@@ -165,14 +165,50 @@ class Progress:
     epochs: list[dict[str, Any]] = field(default_factory=list)
     drawn: Counter[str] = field(default_factory=Counter)
     """By teacher, of several, the optimisation steps of this epoch."""
+    earlier_examples: int = 0
+    """Examples that the student was trained on in the epochs that have ended."""
+    seen: Window = field(default_factory=Window)
+    """Those of this epoch, as each process has counted them."""
 
-    def add(self, terms: dict[str, Tensor], loss: Tensor) -> None:
-        """Add one micro-batch's terms and loss."""
+    def add(self, terms: dict[str, Tensor], loss: Tensor, weight: float | Tensor = 1.0) -> None:
+        """Add one micro-batch's terms and loss, as much as the micro-batch weighs in its step."""
         names = ("loss", *terms)
         values = torch.stack([loss.detach(), *(term.detach() for term in terms.values())])
         values = values.to(_exact(values.device))
+        if not (isinstance(weight, float) and weight == 1.0):
+            values = values * weight
         self.since_log.add(names, values)
         self.this_epoch.add(names, values)
+
+    def add_examples(self, count: int, device: torch.device) -> None:
+        """Add the examples of a step that this process trained on."""
+        self.seen.add(("examples",), torch.full((1,), count, dtype=_exact(device), device=device))
+
+    def examples(self, rows: int | None) -> int:
+        """Examples trained on so far, every pass counted. Every process has to call it.
+
+        Args:
+            rows: of the training set, if known. Where processes share it, some rows are given out twice
+                so that all have equally many; an epoch still is no more than all rows.
+        """
+        this_epoch = round(self.seen.sums().get("examples", 0.0))
+        return self.earlier_examples + (this_epoch if rows is None else min(this_epoch, rows))
+
+    def end_epoch(self, entry: dict[str, Any], rows: int | None) -> None:
+        """Keep an epoch's entry, and start the next one from nothing. Every process has to call it."""
+        self.earlier_examples = self.examples(rows)
+        self.epochs.append(entry)
+        self.this_epoch.clear()
+        self.seen.clear()
+        self.drawn.clear()
+
+    def restart(self) -> None:
+        """Forget what was trained: the same run begins anew. Its clocks go on."""
+        for window in (self.since_log, self.this_epoch, self.seen):
+            window.clear()
+        self.drawn.clear()
+        self.epochs = []
+        self.earlier_examples = 0
 
     def non_finite(self) -> list[str]:
         """Names of the scalars of this epoch that are no longer finite; waits for the device."""
@@ -188,6 +224,8 @@ class Progress:
             "parts": self.parts.read(),
             "epochs": self.epochs,
             "drawn": dict(self.drawn),
+            "earlier_examples": self.earlier_examples,
+            "seen": self.seen.state(),
         }
 
     def restore(self, state: dict[str, Any], device: torch.device) -> None:
@@ -199,3 +237,5 @@ class Progress:
         self.parts.restore(state.get("parts", {}))
         self.epochs = list(state["epochs"])
         self.drawn = Counter(state["drawn"])
+        self.earlier_examples = state.get("earlier_examples", 0)
+        self.seen.restore(state.get("seen", []), device)

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+from transformers.trainer_utils import has_length
+
 from limbeck.teachers import Teacher
 
 logger = logging.getLogger(__name__)
@@ -21,7 +23,7 @@ def warn_of_lost_segments(teachers: Iterable[Teacher], rows: Any) -> None:
     then reads both texts as the first.
     """
     columns = getattr(rows, "column_names", None) or ()
-    if "input_ids" not in columns or _TYPES in columns or not len(rows):
+    if "input_ids" not in columns or _TYPES in columns or not has_length(rows) or not len(rows):
         return
     if any(_has_segments(teacher) for teacher in teachers) and _has_pairs(rows):
         logger.warning(

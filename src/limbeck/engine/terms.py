@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from transformers import PreTrainedModel
+from transformers.trainer_utils import has_length
 
 from limbeck.engine.head import head_of
 from limbeck.errors import LimbeckError
@@ -50,6 +51,7 @@ def objectives_for(
 
 def index_bound(rows: Any) -> int:
     """One more than the largest `index` of the training examples; 0 where they have none."""
-    if "index" not in (getattr(rows, "column_names", None) or ()) or not len(rows):
+    known = "index" in (getattr(rows, "column_names", None) or ()) and has_length(rows)
+    if not known or not len(rows):
         return 0
     return max(rows["index"]) + 1

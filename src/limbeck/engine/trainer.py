@@ -8,76 +8,97 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sized
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, Sampler, SequentialSampler
-from transformers import PreTrainedModel, TrainerState, TrainingArguments
+from torch.utils.data import Dataset
+from transformers import PreTrainedModel, TrainingArguments
+from transformers.trainer_utils import has_length
 
 from limbeck.capture import Trace
-from limbeck.data import Collator, EpochSampler
+from limbeck.data import Collator
 from limbeck.engine import checkpoints
-from limbeck.engine.adaptive import LearnWhomToDraw
-from limbeck.engine.callbacks import EpochEntries, stop_if_not_finite
-from limbeck.engine.counting import Counts
+from limbeck.engine.adaptive import LearnWhomToDraw, hold_out
+from limbeck.engine.callbacks import (
+    EarlierEntries,
+    EpochEntries,
+    stop_if_not_finite,
+    users_callbacks,
+)
 from limbeck.engine.distiller import Distiller
+from limbeck.engine.feeding import examples_in, numbered, padded
 from limbeck.engine.head import train_head_alone
-from limbeck.engine.optimisation import Optimisation
+from limbeck.engine.method import OBJECTS, default_arguments, recipe_of, with_first_stage
+from limbeck.engine.optimisation import Optimisation, unseen_maps
+from limbeck.engine.plan import Plan
 from limbeck.engine.progress import Progress
-from limbeck.engine.resuming import Resumes
 from limbeck.engine.segments import warn_of_lost_segments
+from limbeck.engine.settings import keyword_problems, label_problems, setting_problems, sharded
+from limbeck.engine.staging import TrainsParts
+from limbeck.engine.teaching import learns_whom_to_draw, teaching
 from limbeck.engine.terms import index_bound, objectives_for
-from limbeck.engine.words import WordsInUse, words_of
 from limbeck.errors import LimbeckError
 from limbeck.kinds import kind_of
 from limbeck.mixup import Mixture, MixupSpec, draw
 from limbeck.moment import Moment
-from limbeck.objectives import CurriculumSpec, Objectives, TeamObjectives, TermSpec
+from limbeck.objectives import CurriculumSpec, TermSpec
 from limbeck.recipe import Recipe
 from limbeck.teachers import Teacher
 from limbeck.teams import Bandit, Drawn, Team, members_of
 
 
-class DistillationTrainer(Counts, Resumes):
+class DistillationTrainer(TrainsParts):
     """A drop-in for `transformers.Trainer` that also takes a teacher and a method.
+
+    `train` trains the whole method. What comes before its last stage, or beside it, is trained first by
+    trainers of its own, with the same data, collator, metrics and callbacks, in folders below
+    `args.output_dir`: `first_stage`, `students/NAME` (to rank teachers by), `assistants/01-NAME` (a chain),
+    `tries/BY` (the best of three). `train(resume_from_checkpoint=True)` goes on in whichever part a training
+    was stopped.
 
     Args:
         model: the student, any `PreTrainedModel` with a head of one of `limbeck.kinds`.
-        teacher: the model to learn from, several of them as a `limbeck.teams.Team`, or None for
-            plain fine-tuning.
-        method: a shipped method's name, a recipe file, or a `Recipe`; only its top-level
-            objectives, curriculum and mixup are read.
-        objectives: the terms themselves, instead of a method.
+        args: the Trainer's, of the last stage; of the others too, where the method or `first_stage` says
+            nothing else. Every setting does what it says or is refused. Left out, the method's own.
+        teacher: the model to learn from; several of them as a list, as a dict by name, or as a
+            `limbeck.teams.Team`; None for plain fine-tuning.
+        method: a shipped method's name, a recipe file, or a `Recipe`; its terms, curriculum, MixUp, stages
+            and team are read, of its training settings the first stage's.
+        objectives: the terms themselves, instead of a method: settings as in a recipe.
         curriculum: with `objectives`: when each layer learns.
         mixup: with `objectives`: mix the inputs of both models.
-        holdout: rows on which a team that learns whom to draw sees its progress.
-        group_by_length: batch examples of similar length; text needs an `input_ids` column.
+        first_stage: changes to the method's first stage, by its keys in a recipe (`epochs`, `lr`,
+            `batch_size`, `objectives`, …), and as objects its own `teacher`, `train_dataset`, `data_collator`.
+        holdout: rows on which a team that learns whom to draw sees its progress; by default some of
+            the training rows, which are not trained on then.
+        group_by_length: batch examples of similar length, as `args.train_sampling_strategy` can say
+            too; text needs an `input_ids` column.
         compile: run training passes of student and teacher as compiled graphs.
         compact: hand `compute_metrics` and `predict` what the kind's scores need in place of the
             logits, which are as large as a vocabulary for some kinds.
         optimisation: optimiser and schedule where the Trainer's own arguments do not reach.
-        **kwargs: as for `Trainer`.
+        **kwargs: as for `Trainer`, `model_init` among them.
 
     `trainer.student` is the student; `save_model` writes it by `save_pretrained`. Checkpoints also
-    hold the learned parts of the objectives.
+    hold the learned parts of the objectives. `trainer.parts` are the parts that have been trained.
 
     Raises:
-        LimbeckError: the method does not fit the models.
+        LimbeckError: the method does not fit the models, or a setting would not do what it says.
     """
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | None = None,
         args: TrainingArguments | None = None,
         *,
-        teacher: PreTrainedModel | Teacher | Team | None = None,
+        teacher: Any = None,
         method: str | Path | Recipe = "kd",
-        objectives: dict[str, TermSpec] | None = None,
-        curriculum: CurriculumSpec | None = None,
-        mixup: MixupSpec | None = None,
+        objectives: Mapping[str, TermSpec | Mapping[str, Any]] | None = None,
+        curriculum: CurriculumSpec | Mapping[str, Any] | None = None,
+        mixup: MixupSpec | Mapping[str, Any] | None = None,
+        first_stage: Mapping[str, Any] | None = None,
         holdout: Dataset | None = None,
         group_by_length: bool = False,
         compile: bool = False,
@@ -85,62 +106,111 @@ class DistillationTrainer(Counts, Resumes):
         optimisation: Optimisation | None = None,
         **kwargs: Any,
     ) -> None:
-        self.student = model
-        self.progress = Progress()
-        self._order: EpochSampler | None = None
-        self._words: WordsInUse | None = None
+        recipe = with_first_stage(recipe_of(method, objectives, curriculum, mixup), first_stage)
+        if args is None:
+            args = default_arguments(recipe)
+            optimisation = optimisation or Optimisation.of(recipe.stages()[-1].recipe)
+        recipe = recipe.model_copy(update={"seed": args.seed})
+        who = teaching(recipe, teacher)
+        given = {key: value for key, value in (first_stage or {}).items() if key in OBJECTS}
+        self.plan = Plan(recipe, who, given)
+        self.mixup = self.plan.last.mixup
+        self.teacher: Teacher | Team | None = who.teacher
+        self.optimisation = optimisation or Optimisation()
         self.group_by_length = group_by_length
-        self.teacher = Teacher(teacher) if isinstance(teacher, PreTrainedModel) else teacher
-        if objectives is None:
-            recipe = _recipe(method)
-            objectives, curriculum, mixup = recipe.objectives, recipe.curriculum, recipe.mixup
-        self.mixup = mixup
-        self.kind = kind_of(model)
-        # Their learned maps start from the run's seed, whatever drew numbers before.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(args.seed if args is not None else 42)
-            self.objectives = self._objectives(
-                objectives, curriculum, index_bound(kwargs.get("train_dataset"))
+        self.compact, self.compiled = compact, compile
+        self.progress = Progress()
+        if learns_whom_to_draw(recipe) and holdout is None:
+            count = getattr(recipe.team, "holdout", None)
+            holdout, kwargs["train_dataset"] = hold_out(
+                kwargs.get("train_dataset"), count, args.seed
             )
-        distiller = Distiller(
-            model,
-            self.objectives,
-            kind=self.kind,
-            compact=compact,
-            compiled=compile,
-            bandit=self.bandit,
-        )
+        if any(term.needs_index for term in self.plan.last.objectives.values()):
+            kwargs["train_dataset"] = numbered(kwargs.get("train_dataset"))
+        self._rows = index_bound(kwargs.get("train_dataset"))
+        problems = setting_problems(args) + keyword_problems(kwargs, staged=self.plan.staged)
+        if problems:
+            raise LimbeckError(problems)
         if self.teacher is not None and compile:
             self.teacher.compile()
-        self.optimisation = optimisation or Optimisation()
-        if args is not None and "optimizer_cls_and_kwargs" not in kwargs:
+        self._seed = args.seed
+        self._optimizer_given = kwargs.get("optimizer_cls_and_kwargs")
+        self._made_optimizer = not any(kwargs.get("optimizers") or ())
+        if self._optimizer_given is None and self._made_optimizer:
             kwargs["optimizer_cls_and_kwargs"] = self.optimisation.optimizer(args.learning_rate)
-        super().__init__(distiller, args, **kwargs)
-        # The objectives average over a batch themselves; a model that takes `num_items_in_batch`
-        # would switch off the division by the accumulation factor.
+        distiller = None if model is None else self._distil(model)
+        super().__init__(cast(Any, distiller), args, **kwargs)
+        # The objectives average over a batch themselves, and `weight_of` over a step; a model that takes
+        # `num_items_in_batch` would switch off the division by the accumulation factor.
         self.model_accepts_loss_kwargs = False
-        self.label_names = list(self.kind.label_names)
+        self.loss_is_scaled_for_ga = False
+        if problems := [
+            *label_problems(args, self.kind.label_names),
+            *sharded(self),
+            *unseen_maps(self.optimizer, self.objectives),
+        ]:
+            raise LimbeckError(problems)
+        self.label_names = list(args.label_names or self.kind.label_names)
         # A NaN must end the run, not be averaged away.
         self.args.logging_nan_inf_filter = False
-        self.add_callback(EpochEntries(self))
+        self._own_callbacks = {id(callback) for callback in self.callback_handler.callbacks}
+        self._own_callbacks -= {id(one) for one in users_callbacks(self, kwargs.get("callbacks"))}
+        for own in (EarlierEntries(self), EpochEntries(self)):
+            self._add_own(own)
         if self.bandit is not None:
-            self.add_callback(LearnWhomToDraw(self, self.bandit, holdout))
+            self._add_own(LearnWhomToDraw(self, self.bandit, holdout))
         if self.teacher is not None:
             self.teacher.to(self.args.device)
             warn_of_lost_segments(self.teacher.members, self.train_dataset)
         self.begin_counting()
+        self.plan.check(self.student, self)
 
-    def _objectives(
-        self, specs: dict[str, TermSpec], curriculum: CurriculumSpec | None, rows: int
-    ) -> Objectives | TeamObjectives:
-        if self.teacher is None and any(spec.compare != "hard_label" for spec in specs.values()):
+    def _add_own(self, callback: Any) -> None:
+        self.add_callback(callback)
+        self._own_callbacks.add(id(callback))
+
+    def _distil(self, student: PreTrainedModel) -> Distiller:
+        """A student, from the beginning, and the terms between it and whoever teaches it."""
+        if not isinstance(student, PreTrainedModel):
             raise LimbeckError(
-                "this method learns from a teacher, and none is given",
-                "pass teacher=, or use method finetune",
+                f"model: a {type(student).__name__} is not a transformers model",
+                "pass the transformers model itself",
             )
-        return objectives_for(
-            self.student, self.teacher, specs, curriculum, kind=self.kind, rows=rows
+        self.student = student
+        self.kind = kind_of(student)
+        self.teacher = self.plan.who.teacher
+        self._words = None
+        # Their learned maps start from the run's seed, whatever drew numbers before.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._seed)
+            self.objectives = objectives_for(
+                student,
+                self.teacher,
+                self.plan.last.objectives,
+                self.plan.last.curriculum,
+                kind=self.kind,
+                rows=self._rows,
+            )
+        return Distiller(
+            student,
+            self.objectives,
+            kind=self.kind,
+            compact=self.compact,
+            compiled=self.compiled,
+            bandit=self.bandit,
         )
+
+    def call_model_init(self, trial: Any = None) -> nn.Module:
+        """What `model_init` makes, with terms of its own: each training, or trial, begins anew."""
+        self._seed = self.args.seed
+        if self.bandit is not None:
+            self.bandit.reset()
+        return self._distil(cast(PreTrainedModel, super().call_model_init(trial)))
+
+    def columns_read(self) -> list[str]:
+        """What student and teachers read of an example."""
+        read = {*inspect.signature(self.student.forward).parameters}
+        return sorted(read.union(*(member.columns for member in members_of(self.teacher))))
 
     @property
     def drawn(self) -> Drawn | None:
@@ -170,18 +240,12 @@ class DistillationTrainer(Counts, Resumes):
         )
 
     def _steps_per_epoch(self) -> int:
-        batches = len(cast(Sized, self.callback_handler.train_dataloader))
+        loader = cast(Sized, self.callback_handler.train_dataloader)
+        if not has_length(loader):  # a stream is one long epoch
+            return max(self.state.max_steps, 1)
+        batches = len(loader)
         accumulation = self.args.gradient_accumulation_steps
         return max(-(-batches // accumulation), 1)
-
-    def start_epoch(self, epoch: int) -> None:
-        """Put an epoch, counted from 0, and its examples in their places.
-
-        The Trainer tells the sampler too, but does not reach it behind the wrappers of a run that
-        is continued in several processes.
-        """
-        if self._order is not None:
-            self._order.set_epoch(epoch)
 
     # ---- the step ----
 
@@ -200,14 +264,23 @@ class DistillationTrainer(Counts, Resumes):
         # A collator of limbeck's hides other words, or shows other views, in every epoch.
         if isinstance(self.data_collator, Collator):
             inputs = self.data_collator.for_epoch(inputs, seed=moment.seed, epoch=moment.epoch)
+        if (width := self.plan.last.padded_width) is not None:
+            inputs = padded(inputs, width, self.student.config.pad_token_id or 0)
         mixture = self._mixture(inputs, moment)
         teacher = self._look_at_teacher(inputs, moment, mixture)
         outputs = model(moment=moment, teacher=teacher, mixture=mixture, **inputs)
         terms = outputs["terms"]
         if self.drawn is not None:  # also by whose they are
             terms = terms | {f"loss ({self.drawn.names[moment.teacher]})": outputs["loss"]}
-        self.progress.add(terms, outputs["loss"])
-        return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
+        weight = self.weight_of(inputs)
+        self.progress.add(terms, outputs["loss"], weight)
+        self.progress.add_examples(examples_in(inputs), self.args.device)
+        loss = (
+            outputs["loss"]
+            if isinstance(weight, float) and weight == 1.0
+            else weight * outputs["loss"]
+        )
+        return (loss, outputs) if return_outputs else loss
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """As the Trainer's; where a curriculum trains the head alone, no other weight is moved."""
@@ -245,103 +318,15 @@ class DistillationTrainer(Counts, Resumes):
             self.progress.since_log.clear()
         super().log(logs, start_time)
 
-    # ---- data ----
-
-    def _set_signature_columns_if_needed(self) -> None:
-        if self._signature_columns is None:
-            accepted = {*inspect.signature(self.student.forward).parameters}
-            for member in members_of(self.teacher):
-                accepted |= member.columns
-            columns = [
-                *sorted(accepted),
-                "label",
-                "label_ids",
-                "labels",
-                "index",
-                *self.kind.extra_columns,
-            ]
-            self._signature_columns = columns  # type: ignore[assignment]
-
-    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
-        dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
-        self._order = EpochSampler(
-            dataset,
-            self.args.seed,
-            lengths=self.kind.reads.lengths(dataset) if self.group_by_length else None,
-            batch_size=self.args.train_batch_size
-            * self.args.gradient_accumulation_steps
-            * self.args.world_size,
-        )
-        return self._order
-
-    def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler | None:
-        rows = cast(Sized, eval_dataset)
-        return SequentialSampler(rows) if self.args.world_size <= 1 else None
-
-    # ---- the optimiser ----
-
-    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
-        """Which weights decay: under SGD all of them, otherwise no bias and no normalisation."""
-        if self.optimisation.decays_all:
-            return [name for name, _ in model.named_parameters()]
-        return super().get_decay_parameter_names(model)
-
-    def create_scheduler(
-        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
-    ) -> Any:
-        """The Trainer's own, or one that falls in steps."""
-        if self.lr_scheduler is None and self.optimisation.milestones:
-            self.lr_scheduler = self.optimisation.schedule(
-                optimizer or self.optimizer,
-                warmup=self.args.get_warmup_steps(num_training_steps),
-                steps=num_training_steps,
-            )
-        return super().create_scheduler(num_training_steps, optimizer)
-
     # ---- checkpoints and the shipped student ----
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
-        """As the Trainer's; words that no row holds take no part in its steps."""
-        self._words = words_of(self, self.student, self._words)
-        engaged = self._words.engaged() if self._words is not None else nullcontext()
-        with self.progress.parts.part("training"), engaged:
-            return super().train(*args, **kwargs)
-
-    def start_or_continue(self, checkpoint: Path | None) -> None:
-        """Train from the beginning, or from a checkpoint, to the end and the best epoch's weights.
-
-        A checkpoint of a run's last step is not trained on: only its best epoch is loaded, or, where
-        no epoch is scored, the checkpoint itself.
-        """
-        if checkpoint is None or not checkpoints.load_progress(checkpoint)["finished"]:
-            self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-            return
-        self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-        self._load_from_checkpoint(str(checkpoint))
-        if self.args.load_best_model_at_end:
-            best = checkpoint.with_name(f"checkpoint-{self.state.best_global_step}")
-            checkpoints.load_weights(best, self.distiller)
-
-    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Write the student, and its tokenizer or image processor, by `save_pretrained`.
-
-        Inside a checkpoint: the whole wrapper and the progress.
-        """
-        folder = str(output_dir or self.args.output_dir)
-        if _internal_call:
-            stop_if_not_finite(self, weights=True)
-            state = self.progress.state() | {
-                "finished": self.control.should_training_stop,
-                "passes": self.passes(),
-            }
-            if self.args.should_save:
-                checkpoints.save(folder, self.distiller, state)
-            return
-        if not self.args.should_save:
-            return
-        self.student.save_pretrained(folder)
-        if self.processing_class is not None:
-            self.processing_class.save_pretrained(folder)
+    def save_checkpoint(self, folder: str) -> None:
+        """The whole wrapper and the progress."""
+        stop_if_not_finite(self, weights=True)
+        state = self.progress.state() | {"finished": self.control.should_training_stop}
+        state |= {"run": self._run, "passes": self.passes()}
+        if self.args.should_save:
+            checkpoints.save(folder, self.distiller, state)
 
     def _load_from_checkpoint(
         self, resume_from_checkpoint: str, model: nn.Module | None = None
@@ -353,7 +338,3 @@ class DistillationTrainer(Counts, Resumes):
 
     def _load_best_model(self) -> None:
         checkpoints.load_weights(str(self.state.best_model_checkpoint), self.distiller)
-
-
-def _recipe(method: str | Path | Recipe) -> Recipe:
-    return method if isinstance(method, Recipe) else Recipe.load(method)

@@ -23,6 +23,8 @@ Pooling = Literal["cls", "mean", "last"]
 class _Term(Settings):
     needs_teacher: ClassVar[bool] = True
     """Whether it looks at a teacher."""
+    needs_index: ClassVar[bool] = False
+    """Whether it remembers training examples by their number."""
 
     weight: Weight = Field(1.0, description="weight in the sum: a number, a fraction, or a ramp")
 
@@ -262,6 +264,8 @@ class LayerRelationSpec(MappedSpec):
 
 class ContrastSpec(MappedSpec):
     """A student's sentence told from those of other classes (CoDIR)."""
+
+    needs_index = True
 
     compare: Literal["info_nce"]
     pool: Pooling = Field("mean", description="sentence vector of a layer")

@@ -14,6 +14,7 @@ from transformers import EvalPrediction, PreTrainedModel
 
 from limbeck.augment import Augmenter
 from limbeck.data import Collator, Task, encode, rows_fingerprint
+from limbeck.engine.adaptive import hold_out
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.evaluation import Size
 from limbeck.kinds import Processor, Results
@@ -247,22 +248,13 @@ def _hold_out(recipe: Recipe, assembly: Assembly) -> None:
     """Take rows out of the training split for a team that learns whom to draw."""
     if not isinstance(recipe.team, DrawSpec) or recipe.team.by != "adaptive":
         return
-    rows, count = assembly.encoded["train"], recipe.team.holdout or HOLDOUT
-    if count >= len(rows):
-        raise LimbeckError(
-            f"team.holdout: {count} of {len(rows)} training rows",
-            "hold out fewer, or train on more",
-        )
-    order = np.random.default_rng([recipe.seed, count]).permutation(len(rows))
-    assembly.holdout = rows.select(np.sort(order[:count]))
-    trained = assembly.encoded["train"] = rows.select(np.sort(order[count:]))
+    assembly.holdout, trained = hold_out(
+        assembly.encoded["train"], recipe.team.holdout, recipe.seed
+    )
+    assembly.encoded["train"] = trained
     for one in assembly.named:
         if one.teacher.own_words is not None:
             one.teacher.own_words = one.teacher.own_words.only(trained["index"][:])
-
-
-HOLDOUT = 128
-"""Rows held out where `team.holdout` is not given."""
 
 
 def missing(recipe: Recipe) -> list[Problem]:

@@ -262,12 +262,12 @@ def _train_all(
     spent = []
     for stage in before:
         trainer = _train(recipe, stage, assembly, folder, parts, show=show)
-        spent.append(Spent.by(trainer, stage, assembly))
+        spent.append(Spent.by(trainer, stage))
         del trainer
         # A trainer and its callbacks hold each other; its optimiser need not wait for the next.
         gc.collect()
     trainer = _train(recipe, last, assembly, folder, parts, show=show)
-    return trainer, [*spent, Spent.by(trainer, last, assembly)]
+    return trainer, [*spent, Spent.by(trainer, last)]
 
 
 def _train(

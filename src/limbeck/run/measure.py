@@ -65,17 +65,14 @@ class Spent:
     """What student and teachers were run on."""
 
     @classmethod
-    def by(cls, trainer: DistillationTrainer, stage: Stage, assembly: Assembly) -> Spent:
+    def by(cls, trainer: DistillationTrainer, stage: Stage) -> Spent:
         """Read off a trainer that is done."""
-        args, state = trainer.args, trainer.state
-        batch = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
-        rows = len(assembly.rows_of(stage).encoded)
         return cls(
             stage,
             list(trainer.progress.epochs),
             trainer.progress.stopwatch.read(),
-            state.global_step,
-            min(state.global_step * batch, (state.epoch or 0) * rows),
+            trainer.state.global_step,
+            trainer.progress.examples(trainer.training_rows),
             trainer.passes(),
         )
 

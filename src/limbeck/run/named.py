@@ -10,24 +10,14 @@ from dataclasses import dataclass
 
 from transformers import PreTrainedModel
 
+from limbeck import teams
 from limbeck.data import Task
 from limbeck.kinds import Processor
 from limbeck.recipe import Recipe
 from limbeck.run.start import processor_of
 from limbeck.students import load_model
 from limbeck.teachers import Teacher
-from limbeck.teams import (
-    Bandit,
-    ChainSpec,
-    Chances,
-    Drawn,
-    DrawSpec,
-    Team,
-    Together,
-    TogetherSpec,
-    shares,
-    short_names,
-)
+from limbeck.teams import Team, form, short_names
 
 ALONE = "teacher"
 """What a teacher is called where there is one."""
@@ -113,22 +103,11 @@ def form_team(recipe: Recipe, named: list[Named]) -> Teacher | Team | None:
     In a chain it is the smallest, in whose place its distilled form is put later.
     """
     members, names = [one.teacher for one in named], [one.name for one in named]
-    match recipe.team:
-        case None:
-            return members[0] if members else None
-        case DrawSpec(by="adaptive") as spec:
-            given = {key: getattr(spec, key) for key in ("block", "explore", "rate")}
-            known = {key: value for key, value in given.items() if value is not None}
-            return Drawn(members, names, Bandit(len(members), **known))
-        case DrawSpec():
-            return Drawn(members, names, Chances(shares("uniform", None, len(members))))
-        case TogetherSpec():
-            return Together(members, names, shares("uniform", None, len(members)).tolist())
-        case ChainSpec():
-            return members[by_capacity(named)[-1]]
+    if recipe.team is None:
+        return members[0] if members else None
+    return form(recipe.team, members, names)
 
 
 def by_capacity(named: Sequence[Named]) -> list[int]:
     """Places of the teachers from the one of most parameters to that of fewest."""
-    sizes = [one.teacher.model.num_parameters() for one in named]
-    return sorted(range(len(named)), key=lambda place: -sizes[place])
+    return teams.by_capacity([one.teacher for one in named])

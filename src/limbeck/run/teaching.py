@@ -31,12 +31,13 @@ from limbeck.teachers import Teacher
 from limbeck.teams import (
     RANKINGS,
     ChainSpec,
-    Chances,
     Drawn,
     DrawSpec,
+    Team,
     Together,
     TogetherSpec,
     shares,
+    weighed,
 )
 from limbeck.vision import SHAPES
 
@@ -93,11 +94,8 @@ def _facts(one: Named) -> TeamMember:
 
 
 def _weigh(assembly: Assembly, given: list[float]) -> None:
-    team = assembly.live_teacher
-    if isinstance(team, Drawn):
-        assembly.live_teacher = Drawn(team.members, team.names, Chances(given))
-    elif isinstance(team, Together):
-        assembly.live_teacher = Together(team.members, team.names, given)
+    assert isinstance(assembly.live_teacher, Team)  # a chain has no shares
+    assembly.live_teacher = weighed(assembly.live_teacher, given)
 
 
 def _shares(assembly: Assembly) -> list[float]:

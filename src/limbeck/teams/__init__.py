@@ -6,6 +6,7 @@ who answers.
 
 from limbeck.teams.bandit import Bandit
 from limbeck.teams.chances import Chances, draw, shares
+from limbeck.teams.forming import by_capacity, form, weighed
 from limbeck.teams.spec import RANKINGS, USES, ChainSpec, DrawSpec, TeamSpec, TogetherSpec
 from limbeck.teams.team import Answering, Drawn, Team, Together, members_of, short_names
 
@@ -22,8 +23,11 @@ __all__ = [
     "TeamSpec",
     "Together",
     "TogetherSpec",
+    "by_capacity",
     "draw",
+    "form",
     "members_of",
     "shares",
     "short_names",
+    "weighed",
 ]

@@ -50,6 +50,12 @@ class Bandit(nn.Module):
         self.register_buffer("before", torch.full((), math.nan, dtype=torch.float64))
         self._read = ReadOnce()
 
+    def reset(self) -> None:
+        """Forget everything: a new student begins."""
+        for state in (self.weights, self.rewards, self.seen):
+            state.zero_()
+        self.before.fill_(math.nan)
+
     @property
     def probabilities(self) -> np.ndarray:
         """π as it is now."""

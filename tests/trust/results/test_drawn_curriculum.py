@@ -22,7 +22,13 @@ TERMS = {
     "soft": {"compare": "soft_cross_entropy"},
 }
 # Ten steps: each of two layers has four, and then the answers two.
-ORDER = {"terms": ["layers"], "order": "progressive", "wait": ["soft"], "share": 0.8}
+ORDER = {
+    "terms": ["layers"],
+    "order": "progressive",
+    "wait": ["soft"],
+    "share": 0.8,
+    "move_on": "steps",
+}
 
 
 def build(folder, team, curriculum=ORDER, **changes) -> DistillationTrainer:

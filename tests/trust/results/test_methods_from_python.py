@@ -1,0 +1,193 @@
+"""Every shipped method, from Python: a user's own models, rows, collator, metrics and callback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import own_rows as own
+import pytest
+import torch
+from transformers import PrinterCallback
+
+from limbeck import catalog
+from limbeck.engine import DistillationTrainer
+from limbeck.errors import LimbeckError
+from limbeck.recipe import Recipe
+
+# What a method leaves to its user, or to small data.
+GIVEN: dict[str, dict[str, Any]] = {
+    "pkd": {"objectives.patience.mapping.layers": {1: 4}},
+    "skd-adaptive": {"team.holdout": 4},
+}
+
+
+@pytest.mark.parametrize("method", catalog.names())
+def test_every_method_trains_whole(tmp_path, capsys, method):
+    # Tiny models have few positions, and some releases pad every batch to all of max_length.
+    recipe = Recipe.load(method, **GIVEN.get(method, {}), max_length=12)
+    text = recipe.kind == "text"
+    teachers = [own.t5(4, 1)] if text else [own.bert(12, 1)]
+    if recipe.team is not None:
+        teachers.append(own.bert(4, 2))
+    student = own.t5(2) if text else own.bert(3)
+    before = {name: value.clone() for name, value in student.state_dict().items()}
+    rows = own.prompts() if text else own.sentences()
+    collator, watch = own.OwnCollator(text=text), own.Watch()
+    trainer = DistillationTrainer(
+        student,
+        # Layers that learn one after the other have a step each, and the answers one.
+        own.arguments(tmp_path, max_steps=5 if recipe.curriculum else 2),
+        teacher=(teachers if recipe.team else teachers[0]) if recipe.needs_teacher else None,
+        method=recipe,
+        first_stage={"max_steps": 2} if recipe.first_stage else None,
+        train_dataset=rows,
+        eval_dataset=rows,
+        data_collator=collator,
+        compute_metrics=own.accuracy,
+        callbacks=[watch],
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    *earlier, last = recipe.stages()
+    expected = {
+        part: set(s.recipe.objectives) for part, s in zip(["first_stage"], earlier, strict=False)
+    }
+    found = own.terms_by_part(trainer.state.log_history)
+    if "best-of" in method:
+        assert len(found) == 1 and next(iter(found)).startswith("tries/")
+    else:
+        assert found == expected | {"": set(last.recipe.objectives)}
+    for part in trainer.parts:
+        if part.name != "first_stage":
+            assert own.terms_by_part(part.log_history)[part.name] == set(last.recipe.objectives)
+    folders = {str(tmp_path / part.name) for part in trainer.parts}
+    if "best-of" not in method:
+        folders.add(str(tmp_path))
+    assert folders <= set(watch.steps)
+    assert set(map(watch.steps.get, folders)) <= {2, 5}
+    assert collator.calls > 0
+    assert "eval_mine" in trainer.evaluate()
+    assert trainer.predict(rows).predictions is not None
+    after = trainer.student.state_dict()
+    assert trainer.student is student
+    assert any(not torch.equal(after[name], before[name]) for name in before)
+    trainer.save_model(str(tmp_path / "shipped"))
+    again = type(student).from_pretrained(tmp_path / "shipped").state_dict()
+    assert all(torch.equal(again[name], after[name]) for name in after)
+
+
+@pytest.mark.parametrize(
+    ("method", "parts"),
+    [
+        ("takd", ["assistants/01-middle", "assistants/02-small"]),
+        ("skd-student-rank", ["students/small", "students/large", "students/middle"]),
+        ("wkd-teacher-rank", []),
+        ("skd-best-of", ["tries/uniform", "tries/teacher-rank", "tries/student-rank"]),
+    ],
+)
+def test_teams_are_made_ready_part_by_part(tmp_path, method, parts):
+    given = {"small": own.bert(2, 1), "large": own.bert(6, 2), "middle": own.bert(4, 3)}
+    kept = {
+        name: {key: value.clone() for key, value in model.state_dict().items()}
+        for name, model in given.items()
+    }
+    trainer = DistillationTrainer(
+        own.bert(2),
+        own.arguments(tmp_path, max_steps=1),
+        teacher=given,
+        method=method,
+        train_dataset=own.sentences(),
+        eval_dataset=own.sentences(),
+        data_collator=own.OwnCollator(),
+    )
+    trainer.train()
+    assert [part.name for part in trainer.parts] == parts
+    for name, model in given.items():  # the user's teachers are as they were
+        assert all(torch.equal(value, kept[name][key]) for key, value in model.state_dict().items())
+
+
+def test_teachers_are_weighed_by_the_rank_of_their_scores(tmp_path):
+    """SKDBERT Eq. 2: π_n = r_n / Σ r, the worst teacher's rank 1; here by the loss on the user's rows."""
+    knowing, turned = own.tiny.knowing_teacher(2), own.tiny.knowing_teacher(2)
+    with torch.no_grad():
+        turned.classifier.weight.neg_()  # always wrong
+    trainer = DistillationTrainer(
+        own.bert(2),
+        own.arguments(tmp_path, max_steps=1),
+        teacher=[turned, own.bert(2, 1), knowing],
+        method="wkd-teacher-rank",
+        train_dataset=own.sentences(),
+        eval_dataset=own.sentences(),
+        data_collator=own.OwnCollator(),
+    )
+    trainer.train()
+    assert trainer.teacher.weights == pytest.approx([1 / 6, 2 / 6, 3 / 6])
+
+
+def test_the_best_of_three_is_the_students(tmp_path):
+    scores = {"uniform": 0.2, "teacher-rank": 0.9, "student-rank": 0.5}
+
+    class Scoring(DistillationTrainer):
+        def evaluate(self, *args, **kwargs):
+            metrics = super().evaluate(*args, **kwargs)
+            name = str(self.args.output_dir).rsplit("/", 1)[-1]
+            return metrics | {"eval_mine": scores.get(name, 0.0)}
+
+    trainer = Scoring(
+        own.bert(2),
+        own.arguments(tmp_path, max_steps=1, metric_for_best_model="mine"),
+        teacher=[own.bert(2, 1), own.bert(3, 2)],
+        method="wkd-uniform",
+        train_dataset=own.sentences(),
+        eval_dataset=own.sentences(),
+        data_collator=own.OwnCollator(),
+    )
+    best = Scoring(
+        own.bert(2),
+        trainer.args,
+        teacher=[own.bert(2, 1), own.bert(3, 2)],
+        method=Recipe.load("skd-best-of", **{"team.student_epochs": None}),
+        train_dataset=own.sentences(),
+        eval_dataset=own.sentences(),
+        data_collator=own.OwnCollator(),
+    )
+    result = best.train()
+    assert {entry["part"] for entry in best.state.log_history} == {"tries/teacher-rank"}
+    assert result.metrics["eval_mine"] == 0.9
+    assert result.global_step == 1
+
+
+def test_a_width_that_a_release_pads_to_holds_for_the_users_collator_too(tmp_path):
+    """TinyBERT's released code counts padding: the wider a batch, the larger its terms."""
+    logged = []
+    for width in (8, 12):
+        trainer = DistillationTrainer(
+            own.bert(2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
+            own.arguments(tmp_path, max_steps=1),
+            teacher=own.bert(4, 1, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
+            method=Recipe.load("tinybert-released", max_length=width),
+            first_stage={"max_steps": 1},
+            train_dataset=own.sentences().select([0, 1]),
+            data_collator=own.OwnCollator(),
+        )
+        widths = []
+        trainer.student.get_input_embeddings().register_forward_hook(
+            lambda module, given, found, widths=widths: widths.append(found.shape[1])
+        )
+        trainer.train()
+        assert set(widths) == {width}
+        logged.append(trainer.parts[0].log_history[0]["term/hidden"])
+    assert logged[0] != logged[1]
+
+
+def test_a_row_longer_than_that_width_is_an_error(tmp_path):
+    trainer = DistillationTrainer(
+        own.bert(2),
+        own.arguments(tmp_path),
+        teacher=own.bert(4, 1),
+        method=Recipe.load("tinybert-released", max_length=4),
+        train_dataset=own.sentences(),
+        data_collator=own.OwnCollator(),
+    )
+    with pytest.raises(LimbeckError, match="pad_to 4: a batch has"):
+        trainer.train()
