@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 """NumPy takes no others."""
@@ -19,6 +19,14 @@ Width = Annotated[int, Field(gt=0, le=10**6)]
 """Or a number of heads."""
 Passes = Annotated[float, Field(gt=0, le=10**6)]
 """Over the training rows."""
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[list[str], BeforeValidator(_listed)]
+"""Some names; one may stand alone."""
 
 
 class Settings(BaseModel):

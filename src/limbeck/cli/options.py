@@ -46,6 +46,7 @@ SETTINGS = {
     "attention": "attention",
     "cache": "cache",
     "compile": "compile",
+    "report_to": "report_to",
 }
 
 # List options whose values may themselves be settings: they end at the next option only.

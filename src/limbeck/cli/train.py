@@ -41,6 +41,7 @@ Compile = Annotated[bool | None, setting("compile", TRAINING)]
 Precision = Annotated[str | None, setting("precision", TRAINING)]
 Cache = Annotated[str | None, setting("cache", TRAINING)]
 Attention = Annotated[str | None, setting("attention", TRAINING)]
+ReportTo = Annotated[list[str] | None, setting("report_to", TRAINING)]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -98,6 +99,7 @@ def finetune(
     precision: Precision = None,
     compile: Compile = None,
     attention: Attention = None,
+    report_to: ReportTo = None,
 ) -> None:
     """Train a model without a teacher: a teacher, a team of them, a student to compare with."""
     flags = flags_given(locals())
@@ -148,6 +150,7 @@ def distill(
     precision: Precision = None,
     compile: Compile = None,
     attention: Attention = None,
+    report_to: ReportTo = None,
     cache: Cache = None,
 ) -> None:
     """Distil a fine-tuned teacher into a smaller student, by a method's name or a recipe file."""

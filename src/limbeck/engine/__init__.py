@@ -7,6 +7,7 @@ from limbeck.engine.arguments import tensorboard, training_arguments
 from limbeck.engine.callbacks import Patience
 from limbeck.engine.distiller import Distiller
 from limbeck.engine.optimisation import Optimisation
+from limbeck.engine.trackers import reporting, tracker_problems
 from limbeck.engine.trainer import DistillationTrainer
 
 __all__ = [
@@ -14,6 +15,8 @@ __all__ = [
     "Distiller",
     "Optimisation",
     "Patience",
+    "reporting",
     "tensorboard",
+    "tracker_problems",
     "training_arguments",
 ]

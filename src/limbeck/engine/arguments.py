@@ -15,11 +15,12 @@ from limbeck.recipe import Recipe
 
 
 def training_arguments(
-    recipe: Recipe, checkpoints: Path, *, select: bool = True
+    recipe: Recipe, checkpoints: Path, *, select: bool = True, name: str | None = None
 ) -> TrainingArguments:
     """The Trainer's arguments for a recipe of one stage; checkpoints go to this folder.
 
-    With `select` every epoch is scored and the best one kept; without, the last weights are.
+    With `select` every epoch is scored and the best one kept; without, the last weights are. `name`: what
+    experiment trackers call the run.
     """
     return TrainingArguments(
         output_dir=str(checkpoints),
@@ -50,7 +51,9 @@ def training_arguments(
         save_total_limit=2,
         dataloader_num_workers=recipe.workers,
         disable_tqdm=True,
+        # `reporting` makes the callbacks, which need the run's folder.
         report_to=[],
+        run_name=name,
         label_names=["labels"],
     )
 

@@ -94,6 +94,12 @@ class Recipe(OptimisationKeys):
         """How wide every batch is, in tokens; None where its longest example decides."""
         return self.max_length if self.pad_to == "max_length" else self.pad_to
 
+    @property
+    def trackers(self) -> list[str]:
+        """The experiment trackers that the run reports to, each once."""
+        also = ["tensorboard"] if self.tensorboard else []
+        return list(dict.fromkeys([*self.report_to, *also]))
+
     def stages(self) -> list[Stage]:
         """What is trained after what: one stage, or two."""
         return stages_of(self)

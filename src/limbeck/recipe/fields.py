@@ -16,7 +16,7 @@ from limbeck.execution import Attention, Precision
 from limbeck.mixup import MixupSpec
 from limbeck.objectives import CurriculumSpec, TermSpec
 from limbeck.schedules import Number
-from limbeck.settings import Count, Passes, Seed, Settings
+from limbeck.settings import Count, Names, Passes, Seed, Settings
 from limbeck.teams import TeamSpec
 
 
@@ -298,7 +298,10 @@ class RecipeFields(Settings):
         None, description="also checkpoint every N steps; always at the end of an epoch"
     )
     log_steps: Count = Field(10, description="steps between two logged values of the terms")
-    tensorboard: bool = Field(
-        False, description="log every term for TensorBoard in OUT/tensorboard"
+    report_to: Names = Field(
+        default_factory=list,
+        description="experiment trackers that get every logged value: tensorboard (in OUT/tensorboard), "
+        "wandb, mlflow, or another that transformers knows",
     )
+    tensorboard: bool = Field(False, description="the same as report_to=tensorboard")
     workers: int = Field(0, ge=0, le=256, description="processes that load batches")

@@ -14,6 +14,7 @@ from transformers import EvalPrediction, PreTrainedModel
 
 from limbeck.augment import Augmenter
 from limbeck.data import Collator, Task, encode, rows_fingerprint
+from limbeck.engine import tracker_problems
 from limbeck.engine.adaptive import hold_out
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.evaluation import Size
@@ -283,7 +284,7 @@ def missing(recipe: Recipe) -> list[Problem]:
                 "add --teacher FOLDER, or start from a checkpoint: --student FOLDER",
             )
         )
-    return problems + start_problems(recipe)
+    return problems + start_problems(recipe) + tracker_problems(recipe.trackers)
 
 
 def _check_selection(recipe: Recipe, task: Task) -> None:

@@ -17,7 +17,7 @@ from limbeck.engine import (
     DistillationTrainer,
     Optimisation,
     Patience,
-    tensorboard,
+    reporting,
     training_arguments,
 )
 from limbeck.engine.callbacks import CheckpointEvery
@@ -287,7 +287,12 @@ def _train(
     display = Display(run, shown=show, stage=stage)
     trainer = DistillationTrainer(
         assembly.student,
-        training_arguments(recipe, folder.checkpoints_of(stage), select=stage.last),
+        training_arguments(
+            recipe,
+            folder.checkpoints_of(stage),
+            select=stage.last,
+            name=folder.name_of(stage),
+        ),
         teacher=assembly.teacher_of(stage),
         holdout=assembly.holdout,
         objectives=recipe.objectives,
@@ -310,10 +315,9 @@ def _train(
         trainer.add_callback(Patience(recipe.patience, recipe.select_by))
     if recipe.checkpoint_steps is not None:
         trainer.add_callback(CheckpointEvery(recipe.checkpoint_steps))
-    if recipe.tensorboard:
-        trainer.add_callback(tensorboard(folder.events_of(stage)))
     try:
-        trainer.start_or_continue(folder.last_checkpoint(stage))
+        with reporting(trainer, recipe.trackers, folder.events_of(stage)):
+            trainer.start_or_continue(folder.last_checkpoint(stage))
     finally:
         display.close()
     return trainer

@@ -89,6 +89,11 @@ class RunFolder:
         """One stage's files for TensorBoard: every stage counts its steps from 0."""
         return self.events if stage.last else self.events / "first_stage"
 
+    def name_of(self, stage: Stage) -> str:
+        """What experiment trackers call one stage of the run."""
+        name = self.path.resolve().name
+        return name if stage.last else f"{name}/first_stage"
+
     @property
     def report(self) -> Path:
         """The page to open."""

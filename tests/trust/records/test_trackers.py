@@ -1,0 +1,150 @@
+"""What a run reports to experiment trackers: from the command line to the tracker's own files, each run apart."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.integrations import integration_utils
+from typer.testing import CliRunner
+
+import tiny_runs as tiny
+from limbeck.cli.app import app
+from limbeck.engine import reporting, tracker_problems
+from limbeck.errors import LimbeckError
+from limbeck.recipe import FirstStage, Recipe
+from limbeck.run import distill
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("place")
+    tiny.save(tiny.knowing_teacher(4), folder / "teacher")
+    tiny.write_csv(folder / "reviews.csv", 40)
+    return folder
+
+
+def settings(place, **changes):
+    return {
+        "teacher": str(place / "teacher"),
+        "data": str(place / "reviews.csv"),
+        "text_columns": ["review"],
+        "label_column": "verdict",
+        "student.layers": 2,
+        "max_length": 24,
+        "batch_size": 8,
+        "max_steps": 3,
+        "log_steps": 1,
+        "cache": "never",
+    } | changes
+
+
+def scalars(folder) -> dict[str, list[int]]:
+    read = EventAccumulator(str(folder)).Reload()
+    return {tag: [event.step for event in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
+
+
+def test_a_flag_brings_every_term_to_tensorboard(place, tmp_path):
+    keys = settings(place)
+    columns = [
+        "--text-columns", keys.pop("text_columns")[0],
+        "--label-column", keys.pop("label_column"),
+        "--report-to", "tensorboard",
+    ]  # fmt: skip
+    words = [f"{key}={value}" for key, value in keys.items()]
+    run = tmp_path / "run"
+    ended = CliRunner().invoke(app, ["distill", "kd", *words, "--out", str(run), *columns])
+    assert ended.exit_code == 0, ended.output
+    seen = scalars(run / "tensorboard")
+    for term in ("loss", "term/soft", "term/hard"):
+        assert seen[f"train/{term}"] == [1, 2, 3]
+    assert "eval/accuracy" in seen
+
+
+def test_both_ways_to_ask_for_tensorboard_are_one(place):
+    for changes in ({"tensorboard": True}, {"report_to": "tensorboard"}):
+        recipe = Recipe.load("kd", **settings(place, **changes))
+        assert recipe.trackers == ["tensorboard"]
+    both = Recipe.load("kd", **settings(place, tensorboard=True, report_to=["tensorboard"]))
+    assert both.trackers == ["tensorboard"]
+    assert Recipe.load("kd", **settings(place)).trackers == []
+
+
+def test_what_cannot_be_reported_to_is_said_before_anything_is_written(
+    place, tmp_path, monkeypatch
+):
+    there = "get_available_reporting_integrations"
+    monkeypatch.setattr(integration_utils, there, lambda: ["tensorboard"])
+    recipe = Recipe.load("kd", **settings(place, report_to=["wandb", "tensorbord", "comet_ml"]))
+    with pytest.raises(LimbeckError) as found:
+        distill(recipe, out=tmp_path / "run")
+    said = str(found.value)
+    assert "wandb is not installed" in said and "pip install wandb" in said
+    assert "pip install comet-ml" in said
+    assert "'tensorbord'" in said and "did you mean 'tensorboard'?" in said and "mlflow" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tracker_whose_list_forgets_one_still_has_it_checked(monkeypatch):
+    monkeypatch.setattr("limbeck.engine.trackers.find_spec", lambda name: None)
+    (problem,) = tracker_problems(["flyte"])
+    assert "pip install flytekit" in problem.fix
+    monkeypatch.setattr("limbeck.engine.trackers.find_spec", lambda name: object())
+    assert tracker_problems(["flyte"]) == []
+
+
+# ---- each run apart ----
+
+
+class Tracker(SimpleNamespace):
+    """W&B's module as far as it matters: one open run a process, and nothing logged without one."""
+
+    run = None
+
+    def finish(self):
+        self.run = None
+
+
+class Callback(TrainerCallback):
+    def on_train_begin(self, args, state, control, **kwargs):
+        tracker = sys.modules["wandb"]
+        tracker.run = tracker.run or args.run_name
+        tracker.names.append(tracker.run)
+
+    def on_predict(self, args, state, control, **kwargs):
+        assert sys.modules["wandb"].run is not None, "wandb.init() was not called"
+
+
+@pytest.fixture
+def wandb(monkeypatch) -> Tracker:
+    tracker = Tracker(names=[])
+    monkeypatch.setitem(sys.modules, "wandb", tracker)
+    monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "wandb", Callback)
+    there = "get_available_reporting_integrations"
+    monkeypatch.setattr(integration_utils, there, lambda: ["wandb"])
+    return tracker
+
+
+def test_every_run_and_stage_is_one_of_its_own(place, tmp_path, wandb):
+    two = Recipe.load("pkd-skip", **settings(place, report_to="wandb", max_steps=1))
+    first = {"objectives": two.objectives, "max_steps": 1}
+    two = two.model_copy(update={"first_stage": FirstStage.model_validate(first)})
+    distill(two, out=tmp_path / "one")
+    distill(two.model_copy(update={"seed": 1}), out=tmp_path / "two")
+    assert wandb.names == ["one/first_stage", "one", "two/first_stage", "two"]
+    assert wandb.run is None
+
+
+def test_a_run_is_closed_after_an_error_and_a_users_own_is_left_open(wandb, tmp_path):
+    trainer = Trainer(tiny.bert(1), TrainingArguments(str(tmp_path), report_to="none"))
+    with pytest.raises(KeyError), reporting(trainer, ["wandb"], tmp_path):
+        wandb.run = "opened by the callback"
+        raise KeyError
+    assert wandb.run is None
+    wandb.run = "the user's"
+    with reporting(trainer, ["wandb"], tmp_path):
+        pass
+    assert wandb.run == "the user's"
