@@ -129,6 +129,7 @@ def test_public_names() -> None:
         "Result",
         "Seen",
         "Trace",
+        "build_student",
         "capture",
         "distill",
         "evaluate",

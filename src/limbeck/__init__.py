@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from limbeck.run.evaluate import evaluate
     from limbeck.run.grid import train_grid
     from limbeck.run.team import look_at_team
+    from limbeck.students import build_student
 
 __all__ = [
     "DistillationTrainer",
@@ -29,6 +30,7 @@ __all__ = [
     "Result",
     "Seen",
     "Trace",
+    "build_student",
     "capture",
     "distill",
     "evaluate",
@@ -45,6 +47,7 @@ _HOMES = {
     "Result": "limbeck.run",
     "Seen": "limbeck.capture",
     "Trace": "limbeck.capture",
+    "build_student": "limbeck.students",
     "distill": "limbeck.run",
     "evaluate": "limbeck.run",
     "look_at_team": "limbeck.run",

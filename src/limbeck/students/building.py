@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.errors import LimbeckError
-from limbeck.kinds import SENTENCE, Kind
+from limbeck.kinds import SENTENCE, Kind, kind_of_config
 from limbeck.kinds.base import Labelled
-from limbeck.students.checkpoints import load_checkpoint
+from limbeck.students.checkpoints import Head, load_checkpoint, read_config
 from limbeck.students.configuration import (
     labels_agree,
     layer_count,
@@ -32,22 +33,23 @@ from limbeck.students.transplanting import fresh_model, shares_one_layer, transp
 log = logging.getLogger(__name__)
 
 Layers = int | Sequence[int] | Mapping[str, int | Sequence[int]] | None
+_OF_TEACHER = ("teacher", "fresh")
 
 
 def build_student(
     init: str | Path | PretrainedConfig | PreTrainedModel,
     *,
-    task: Labelled,
+    task: Labelled | None = None,
     layers: Layers = None,
     pick: str = "first",
     config: Mapping[str, Any] | None = None,
     teacher: PreTrainedModel | None = None,
     seed: int = 0,
-    kind: Kind = SENTENCE,
+    kind: Kind | None = None,
     auto: Any = None,
     attn_implementation: str | None = None,
 ) -> PreTrainedModel:
-    """Build the student that a recipe describes: float32, eval mode, on the CPU.
+    """Build a student, `build_student(teacher, layers=3)`: float32, eval mode, on the CPU.
 
     `init`: `"teacher"` (copied from `teacher`), a folder or Hub name, a model, `"fresh"` (random
     weights, the teacher's configuration) or a configuration (random weights).
@@ -55,18 +57,22 @@ def build_student(
     applies to both stacks, or give `{"encoder": …, "decoder": …}`. None keeps them all.
     `pick`: `first`, `last`, `skip`, `upper` (see `pick_layers`).
     `config`: entries that replace the configuration's (`with_settings`).
-    `kind`: what its head answers, and so its class; `auto` names another AutoModel class.
+    `task`: names its head's outputs; None: the head is the one of what it starts from.
+    `kind`: what its head answers, and so its class; `auto` names another AutoModel class. If left out,
+    sentence classification with a `task`, else what it starts from.
     The head is copied when its labels agree with the task's, otherwise drawn from `seed`.
     ALBERT runs one layer many times: there only the number of rounds changes, and the log says so.
 
     Raises LimbeckError for layers that do not exist, settings the model does not have, weights that
-    do not fit, and checkpoints that cannot be read.
+    do not fit, checkpoints that cannot be read, and, without a `task`, those without a trained head.
     """
-    auto = auto or kind.auto
-    source, base, has_head = _start(init, teacher, seed, auto, attn_implementation)
+    auto = auto or _class_of_head(init, teacher, task, kind)
+    head: Head = "optional" if task is not None else "required"
+    source, base, has_head = _start(init, teacher, seed, auto, attn_implementation, head)
     picked = _picked(base, layers, pick)
-    labelled = _labels_of_head(kind, task)
-    shape = with_layers(base, picked) if picked else base
+    kind = kind or SENTENCE
+    labelled = None if task is None else _labels_of_head(kind, task)
+    shape = with_layers(base, picked) if picked else deepcopy(base)
     if config:
         shape = with_settings(shape, config, fresh=source is None)
     # With a vocabulary for labels there is nothing to name.
@@ -88,19 +94,45 @@ def build_student(
     return transplant(source, target, picked, copy_head=copy_head)
 
 
+class _SameClass:
+    """Stands for an AutoModel class where the very class of a model is known."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        # Not public, and all that AutoModel classes themselves call.
+        self.from_config = type(model)._from_config
+
+
+def _class_of_head(
+    init: str | Path | PretrainedConfig | PreTrainedModel,
+    teacher: PreTrainedModel | None,
+    task: Labelled | None,
+    kind: Kind | None,
+) -> Any:
+    """What makes the student's class: the kind's, or without a task what it starts from."""
+    if kind is not None or task is not None:
+        return (kind or SENTENCE).auto
+    model = teacher if isinstance(init, str) and init in _OF_TEACHER else init
+    if isinstance(model, PreTrainedModel):
+        return _SameClass(model)
+    if isinstance(model, PretrainedConfig):
+        return kind_of_config(model).auto
+    return SENTENCE.auto if model is None else kind_of_config(read_config(model)).auto
+
+
 def _start(
     init: str | Path | PretrainedConfig | PreTrainedModel,
     teacher: PreTrainedModel | None,
     seed: int,
     auto: Any,
     attn_implementation: str | None,
+    head: Head,
 ) -> tuple[PreTrainedModel | None, PretrainedConfig, bool]:
     """The model to copy from (None: random weights), its configuration, whether it has a head."""
     if isinstance(init, PretrainedConfig):
         return None, init, False
     if isinstance(init, PreTrainedModel):
         return init, init.config, True
-    if init in ("teacher", "fresh"):
+    if init in _OF_TEACHER:
         if teacher is None:
             raise LimbeckError(
                 f"student.init is {init!r}, but there is no teacher",
@@ -108,7 +140,7 @@ def _start(
             )
         return (teacher if init == "teacher" else None), teacher.config, init == "teacher"
     model, has_head = load_checkpoint(
-        init, seed=seed, auto=auto, attn_implementation=attn_implementation
+        init, head=head, seed=seed, auto=auto, attn_implementation=attn_implementation
     )
     return model, model.config, has_head
 

@@ -36,6 +36,9 @@ from limbeck.students.weights import (
     refuse_unsafe_weights,
 )
 
+Head = Literal["optional", "required"]
+"""Whether a checkpoint has to hold a trained head."""
+
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -85,7 +88,7 @@ def load_model(
     *,
     labels: Sequence[str] | None = None,
     regression: bool = False,
-    head: Literal["optional", "required"] = "optional",
+    head: Head = "optional",
     seed: int = 0,
     auto: Any = None,
     attn_implementation: str | None = None,
@@ -130,7 +133,7 @@ def load_model(
 def load_checkpoint(
     path_or_name: str | Path,
     *,
-    head: Literal["optional", "required"] = "optional",
+    head: Head = "optional",
     seed: int = 0,
     auto: Any = AutoModelForSequenceClassification,
     attn_implementation: str | None = None,
