@@ -4,6 +4,7 @@ import gc
 import os
 import tempfile
 
+import pytest
 from jaxtyping import install_import_hook
 
 # Nothing a test stores may lie where a user's own does.
@@ -18,3 +19,28 @@ def pytest_collection_finish() -> None:
     """What is imported by now stays to the end: each of the Trainer's full collections (one a training) skips it."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_sessionstart(session) -> None:
+    """With LIMBECK_TEST_ROUNDING=seed everything runs in arithmetic that rounds otherwise."""
+    seed = os.environ.get("LIMBECK_TEST_ROUNDING")
+    session.config.rounding = None
+    if seed:
+        from rounding import RoundsOtherwise
+
+        session.config.rounding = RoundsOtherwise(int(seed))
+        session.config.rounding.__enter__()
+
+
+@pytest.fixture(autouse=True)
+def arithmetic(request):
+    """Tests that compile, or hold one process against another, keep to the processor's own."""
+    rounding = request.config.rounding
+    if rounding is None or not request.node.get_closest_marker("own_arithmetic"):
+        yield
+        return
+    rounding.__exit__(None, None, None)
+    try:
+        yield
+    finally:
+        rounding.__enter__()

@@ -24,7 +24,7 @@ from limbeck.teachers import Teacher
 
 FACTS_SHOWN = ("layers", "parameters", "flops", "latency", "kept")
 METHODS = ("finetune", "kd", "rail-kd-c")
-LAYERS = 2
+LAYERS = 4
 TASK = "sst2"
 # What keeps ten runs within minutes on two cores; `limbeck finetune` and `distill` train longer.
 TEACHER_EPOCHS = 3

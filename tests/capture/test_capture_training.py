@@ -99,6 +99,7 @@ def test_bfloat16_autocast(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
+@pytest.mark.own_arithmetic
 def test_one_graph_under_compile(name: str) -> None:
     family = BY_NAME[name]
     batch = family.batch()
@@ -140,6 +141,7 @@ def traced_backend(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("traced_backend")
+@pytest.mark.own_arithmetic
 def test_compiled_capture_equals_capture_for_batches_of_any_size() -> None:
     family = BY_NAME["bert"]
     model = family.build()
