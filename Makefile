@@ -12,7 +12,7 @@ STAMP = $(VENV)/.installed-for-limbeck
 export PYTHON VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test check lint types format clean
+.PHONY: help install quickstart test processors check lint types format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -29,7 +29,11 @@ quickstart: $(STAMP) ## train a teacher, distil students, show the table: a few 
 test: $(STAMP) ## run the test suite
 	@OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 "$(BIN)/python" -m pytest -n auto --maxprocesses 8 $(PYTEST_ARGS)
 
-check: lint types test ## everything that must be green: format, lint, types, tests
+# The default suite runs as this processor computes; these run its numeric tests as others would.
+processors: $(STAMP) ## run the numeric tests with other instruction sets, threads and rounding
+	@PYTHON="$(BIN)/python" scripts/processors $(PYTEST_ARGS)
+
+check: lint types test processors ## everything that must be green: format, lint, types, tests
 
 lint: $(STAMP)
 	@"$(BIN)/ruff" format --check --quiet . || { echo "some files are not formatted: run 'make format'" >&2; exit 1; }

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import tempfile
 
 import pytest
@@ -30,6 +31,21 @@ def pytest_sessionstart(session) -> None:
 
         session.config.rounding = RoundsOtherwise(int(seed))
         session.config.rounding.__enter__()
+
+
+# A module that says one of these compares floating-point numbers.
+_COMPARES = re.compile(r"assert_close|allclose|approx\(|assert_trained_alike")
+
+
+def pytest_collection_modifyitems(items) -> None:
+    """Mark as `numeric` what `scripts/processors` runs as other processors would."""
+    compares = {
+        path: _COMPARES.search(path.read_text(encoding="utf-8")) is not None
+        for path in {item.path for item in items}
+    }
+    for item in items:
+        if compares[item.path]:
+            item.add_marker(pytest.mark.numeric)
 
 
 @pytest.fixture(autouse=True)

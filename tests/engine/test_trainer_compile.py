@@ -10,6 +10,9 @@ import tiny_runs as tiny
 from limbeck.capture import CompiledCapture, compiled
 
 
+pytestmark = pytest.mark.own_arithmetic
+
+
 @pytest.fixture(autouse=True)
 def _traced_backend(monkeypatch) -> None:
     # Graphs are traced and run as they are: what a compiler makes of them is torch's matter.

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
-from torch.testing import assert_close
 
 import tiny_runs as tiny
+from closeness import assert_trained_alike, travelled
 from limbeck.recipe import Recipe
+from limbeck.records import Record
 from limbeck.run import distill
 
 TESTS = Path(__file__).parent.parent
@@ -85,4 +86,4 @@ def test_two_processes_make_what_one_makes(tmp_path, method, monkeypatch):
     for ours, theirs in zip(records[0]["epochs"], records[1]["epochs"], strict=True):
         assert ours["drawn"] == theirs["drawn"]
     weights = [load_file(folder / "student" / "model.safetensors") for folder in (both, alone)]
-    assert_close(weights[0], weights[1], rtol=1e-3, atol=1e-5)
+    assert_trained_alike(*weights, travelled=travelled(Record.load(alone)))
