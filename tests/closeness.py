@@ -1,10 +1,11 @@
 """Whether two trainings came to the same weights, on any processor.
 
-Two runs that differ in rounding alone do not end equal. Adam divides a gradient by its own size, so a weight whose
-gradient is rounding noise is moved by whole learning rates in a direction that differs from processor to processor.
-Attention's key bias is the extreme: softmax removes it, so its true gradient is zero. It is left out. For all others the
-difference is held, as root mean square over a weight tensor, against how far Adam can have moved it: the sum of the
-learning rates. A wrong term, a lost row or another order of rows moves weights elsewhere by about that sum.
+Two runs that differ in rounding alone do not end equal. Adam divides a gradient by its own size, so a
+weight whose gradient is rounding noise is moved by whole learning rates, in a direction that differs
+from processor to processor. Attention's key bias is the extreme: softmax removes it, so its true
+gradient is zero. It is left out. For all others the difference is held, as root mean square over a
+weight tensor, against how far Adam can have moved it: the sum of the learning rates. A wrong term, a
+lost row or another order of rows moves weights elsewhere by about that sum.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from torch import Tensor
 from limbeck.records import Record
 
 SHARE = 1e-3
-"""Of the way that a weight may differ. Arithmetic that rounds otherwise moves weights apart by less than 1e-6 of it, and key
-biases by 3e-5; answers stored in float16 by less than 1e-4."""
+"""Of the way that a weight may differ. Other rounding moves weights apart by less than 1e-6 of it, and
+key biases by 1e-4."""
 
 _KEY_BIAS = re.compile(r"(key|k_lin|k_proj)\.bias$")
 

@@ -9,7 +9,6 @@ from tiny_trainers import make, still
 import tiny_runs as tiny
 from limbeck.capture import CompiledCapture, compiled
 
-
 pytestmark = pytest.mark.own_arithmetic
 
 
