@@ -26,7 +26,8 @@ from limbeck.teachers import Teacher
 
 def test_a_run_folder_holds_what_it_promises(finished):
     there = {path.name for path in finished.path.iterdir()}
-    assert there == {"recipe.yaml", "record.json", "student", "predictions.json", "report.html"}
+    promised = {"recipe.yaml", "record.json", "student", "predictions.json", "report.html"}
+    assert there == promised | {"manifest.json", ".limbeck-lock"}
     student = AutoModelForSequenceClassification.from_pretrained(finished.path / "student")
     words = AutoTokenizer.from_pretrained(finished.path / "student")
     assert student.config.num_hidden_layers == 3
