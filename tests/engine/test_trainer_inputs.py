@@ -37,8 +37,9 @@ def test_both_models_see_the_same_mixture(tmp_path, method):
     trainer = mixing(tmp_path, method)
     trainer.train()
     first = steps_logged(trainer)[0]
-    assert first["term/attention"] == pytest.approx(0.0, abs=1e-6)
     assert first["term/hidden"] == pytest.approx(0.0, abs=1e-6)
+    if method != "cr-ild-released":  # a cross-entropy, which twins leave at their entropy
+        assert first["term/attention"] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_every_step_mixes_anew(tmp_path):

@@ -283,6 +283,8 @@ def teaching(recipe: Recipe) -> Any:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(teaching_module, "load_teacher", lambda *_: bert(2, 8, seed=0))
+            patch.setattr(teaching_module, "processor_of", lambda *_: None)
+            patch.setattr(teaching_module, "give_inputs", lambda *_: None)
             facts = settle_team(recipe, assembly, RunFolder(place / "run"), train)
     team = assembly.live_teacher
     picks = [team.pick(recipe.seed, step) for step in range(40)] if facts.use == "draw" else None
