@@ -68,6 +68,7 @@ def test_the_same_records_are_the_same_bytes(study):
         (gzip.compress(b"[1, 2]\n"), "line 1"),
         (gzip.compress(b"{} " * 1000)[:-9], "cannot read"),
     ],
+    ids=["not compressed", "no record", "no schema", "a list", "cut"],
 )
 def test_what_is_no_file_of_records_is_named(tmp_path, content, said):
     path = tmp_path / "bad.jsonl.gz"
