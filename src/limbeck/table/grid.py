@@ -5,12 +5,21 @@ Part of `limbeck.table`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from limbeck.table.facts import FACTS, milliseconds
 from limbeck.table.model import Cell, Fact, Row, Table
 
 NOTHING = "–"
+
+# A task's name may come from a file: line breaks would end a row, escapes would drive the terminal.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+def one_line(text: str) -> str:
+    """The text with a space for every run of control characters and line breaks."""
+    return _CONTROL.sub(" ", text)
 
 
 @dataclass(frozen=True)
@@ -32,11 +41,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class Grid:
-    """Headings and rows of pieces; a rule goes above each row index in `rules`."""
+    """Headings and rows of pieces, each of one line; a rule goes above each row index in `rules`."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[Piece, ...], ...]
     rules: frozenset[int]
+    notes: tuple[str, ...] = ()
 
 
 def grid(table: Table) -> Grid:
@@ -53,7 +63,7 @@ def grid(table: Table) -> Grid:
     for row in table.rows:
         say_depth = not with_layers and len(depths) > 1 and row.layers is not None
         label = f"{row.label} ({row.layers} layers)" if say_depth else row.label
-        pieces = [Piece(label)]
+        pieces = [Piece(one_line(label))]
         if with_layers:
             pieces.append(Piece(str(row.layers) if row.layers is not None else NOTHING))
         for column in table.columns:
@@ -67,7 +77,12 @@ def grid(table: Table) -> Grid:
         for index in range(1, len(table.rows))
         if _section(table.rows[index]) != _section(table.rows[index - 1])
     }
-    return Grid(tuple(headings), tuple(rows), frozenset(rules))
+    return Grid(
+        tuple(map(one_line, headings)),
+        tuple(rows),
+        frozenset(rules),
+        tuple(map(one_line, table.notes)),
+    )
 
 
 def score_piece(cell: Cell, row: Row, usual_n: int) -> Piece:
@@ -101,7 +116,7 @@ def fact_piece(name: str, fact: Fact) -> Piece:
 
 def caption(table: Table) -> str:
     """The table's title, and the profile if its scores follow one."""
-    title = table.title or "Scores"
+    title = one_line(table.title) or "Scores"
     return f"{title} (profile {table.profile})" if table.follows_profile else title
 
 

@@ -38,17 +38,17 @@ def render(table: Table, form: str = "terminal", *, width: int = 120) -> str:
 def terminal(table: Table) -> Group:
     """A rich renderable with colours: teacher dimmed, markers green and red, notes below."""
     laid_out = grid(table)
-    shown = RichTable(
-        title=caption(table), title_justify="left", box=SIMPLE_HEAD, title_style="bold"
-    )
+    # As Text: a console reads the brackets of a string as its own markup.
+    title = Text(caption(table), style="bold")
+    shown = RichTable(title=title, title_justify="left", box=SIMPLE_HEAD)
     for index, heading in enumerate(laid_out.headings):
-        shown.add_column(heading, justify="right" if index else "left", no_wrap=index == 0)
+        shown.add_column(Text(heading), justify="right" if index else "left", no_wrap=index == 0)
     for index, pieces in enumerate(laid_out.rows):
         if index in laid_out.rules:
             shown.add_section()
         teacher = table.rows[index].role == "teacher"
         shown.add_row(*map(_styled, pieces), style="italic" if teacher else "")
-    notes = [Text(note, style="dim") for note in table.notes]
+    notes = [Text(note, style="dim") for note in laid_out.notes]
     return Group(shown, *notes)
 
 
@@ -74,7 +74,7 @@ def markdown(table: Table) -> str:
     lines.append(_markdown_line([_in_markdown(heading) for heading in laid_out.headings]))
     lines.append(_markdown_line([":---", *("---:" for _ in laid_out.headings[1:])]))
     lines += [_markdown_line([_in_markdown(p.plain) for p in row]) for row in laid_out.rows]
-    lines += [line for note in table.notes for line in ("", f"<sub>{_in_markdown(note)}</sub>")]
+    lines += [line for note in laid_out.notes for line in ("", f"<sub>{_in_markdown(note)}</sub>")]
     return "\n".join(lines) + "\n"
 
 
@@ -91,9 +91,9 @@ def latex(table: Table) -> str:
             lines.append(r"    \midrule")
         lines.append(_latex_line([_latex_piece(piece) for piece in pieces]))
     lines += [r"    \bottomrule", r"  \end{tabular}"]
-    if table.notes:
+    if laid_out.notes:
         lines += [r"  \par\smallskip", r"  \begin{minipage}{\linewidth}\footnotesize"]
-        lines += [f"    {_in_latex(note)}\\par" for note in table.notes]
+        lines += [f"    {_in_latex(note)}\\par" for note in laid_out.notes]
         lines.append(r"  \end{minipage}")
     lines.append(r"\end{table}")
     return "\n".join(lines) + "\n"
@@ -155,7 +155,7 @@ def _markdown_line(cells: Any) -> str:
 
 
 def _in_markdown(text: str) -> str:
-    return re.sub(r"([|<>*_`\\])", r"\\\1", text)
+    return re.sub(r"([|<>*_`\\\[\]~&])", r"\\\1", text)
 
 
 def _latex_line(cells: list[str]) -> str:
