@@ -9,6 +9,7 @@ from limbeck.preflight.conditions import check_conditions
 from limbeck.preflight.data import check_columns, check_ids, check_truncation, check_values
 from limbeck.preflight.influence import check_influence, check_weights
 from limbeck.preflight.inputs import INPUT_CHECKS
+from limbeck.preflight.machine import check_workers
 from limbeck.preflight.models import (
     check_labels,
     check_padding,
@@ -57,6 +58,7 @@ __all__ = [
     "check_values",
     "check_vocabulary",
     "check_weights",
+    "check_workers",
     "constant_baseline",
     "errors_of",
     "measured_score",

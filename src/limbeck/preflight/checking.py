@@ -32,7 +32,7 @@ from limbeck.preflight.scores import (
     recorded_score,
 )
 from limbeck.preflight.showing import errors_of
-from limbeck.students import labels_of
+from limbeck.students import generic_labels, labels_of
 
 
 @dataclass(frozen=True)
@@ -159,5 +159,22 @@ def _check_score(
         found = check_teacher_score(task, score, labels, side=side)
     except LimbeckError as error:
         return error.problems
-    # Right answers in the data's order say more than names: then the names are not worth a line.
-    return names + found if found else []
+    # Right answers in the data's order say more than names.
+    return names + found if found else _settled(side, teacher.model, task)
+
+
+def _settled(side: str, model: PreTrainedModel, task: Task) -> list[Problem]:
+    """A note of names that differ from the data's, though the answers agree; names that say nothing need none."""
+    own = labels_of(model.config)
+    if generic_labels(own):
+        return []
+    if not check_labels(side, model.config, task):
+        return []
+    pairs = ", ".join(f"{mine} = {data}" for mine, data in zip(own, task.labels, strict=True))
+    return [
+        Problem(
+            f"{side}: its classes have other names than the data's, and by its answers mean the same: {pairs}",
+            f"rename id2label in its config.json to have the data's names; its students inherit the {side}'s",
+            "note",
+        )
+    ]

@@ -304,4 +304,6 @@ class RecipeFields(Settings):
         "wandb, mlflow, or another that transformers knows",
     )
     tensorboard: bool = Field(False, description="the same as report_to=tensorboard")
-    workers: int = Field(0, ge=0, le=256, description="processes that load batches")
+    workers: int = Field(
+        0, ge=0, le=256, description="processes that load batches, no more than cores"
+    )

@@ -33,7 +33,7 @@ def hardware() -> dict[str, Any]:
     return {
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}".strip(),
         "processor": processor_name(),
-        "cores": _cores(),
+        "cores": cores(),
         "memory_gib": _memory_gib(),
         "accelerator": accelerator_name(),
         "threads": torch.get_num_threads(),
@@ -62,7 +62,8 @@ def accelerator_name() -> str | None:
     return torch.cuda.get_device_name() if device.type == "cuda" else device.type
 
 
-def _cores() -> int | None:
+def cores() -> int | None:
+    """Processor cores that this process may use."""
     # The affinity mask, not the machine's count: schedulers and containers give a part.
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from transformers import PreTrainedModel
@@ -14,6 +15,8 @@ from limbeck.records import Numbers
 from limbeck.run.answering import answers_of
 from limbeck.run.labelling import names_at
 from limbeck.students import load_model, read_config, read_processor
+
+logger = logging.getLogger(__name__)
 
 # A model without a limit, or one of thousands of tokens, is measured on texts this long.
 _LONGEST = 512
@@ -58,14 +61,16 @@ def score_checkpoint(
             f"split {chosen!r} of {target.name} has no labels", "score another split"
         )
     model = load_model(path, head="required", auto=target.kind.auto)
-    wrong = preflight.errors_of(preflight.check_labels("model", model.config, target))
-    if wrong:
-        raise LimbeckError(wrong)
+    found = preflight.check_labels("model", model.config, target)
+    if preflight.errors_of(found):
+        raise LimbeckError(preflight.errors_of(found))
     tokenizer = read_processor(path, target.kind.reads)
     encoded, _ = encode(rows[chosen], target, tokenizer, _length(model))
     answers = answers_of(model, encoded, Collator(tokenizer, kind=target.kind))
     labels = rows[chosen][target.label_column][:]
     _check_order(target, model, preflight.Answers(answers, labels, f"measured on {chosen}"))
+    for problem in found:
+        logger.warning("%s (%s)", problem.message, problem.fix)
     return dict(target.kind.results(target, answers, encoded, rows[chosen], tokenizer).scores)
 
 

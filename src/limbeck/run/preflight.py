@@ -37,6 +37,7 @@ from limbeck.run.own_inputs import input_problems, stage_input_problems
 from limbeck.run.passes import length_of
 from limbeck.run.terms import depths_of, objectives_of
 from limbeck.schedules import Ramp
+from limbeck.students import labels_of
 from limbeck.teachers import Teacher
 from limbeck.teams import Team
 
@@ -55,6 +56,7 @@ def inspect_run(recipe: Recipe, assembly: Assembly, out: Path, *, show: bool) ->
         problems += [_in_stage(stage, problem) for problem in _inspect_stage(stage, assembly)]
     problems += [assembly.task.said] if assembly.task.said is not None else []
     problems += _conditions(recipe, assembly) + _inherited_labels(recipe)
+    problems += preflight.check_workers(recipe.workers)
     sides = {}
     if learns_from_its_teacher(recipe):
         sides = {
@@ -148,6 +150,14 @@ def _own_teacher(stage: Stage, assembly: Assembly) -> list[Problem]:
     )
     problems += checks.model("teacher", teacher.model, tokenizer, stage.recipe.max_length)
     theirs, ours = teacher.config.num_labels, assembly.student.config.num_labels
+    compared = any(isinstance(term, SoftSpec) for term in stage.recipe.objectives.values())
+    # The student's names are the task's or, by the answers, mean the same.
+    if (
+        compared
+        and theirs == ours
+        and labels_of(teacher.config) != labels_of(assembly.student.config)
+    ):
+        problems += preflight.check_labels("teacher", teacher.config, assembly.task)
     if theirs != ours:
         problems += [
             Problem(

@@ -1,4 +1,4 @@
-"""Names that a file or a recipe brings into a table are text: no markup, no escape codes, no row or link of their own."""
+"""Names that a file or a recipe brings into a table are text: no markup, no escape codes, no row of their own."""
 
 from __future__ import annotations
 
