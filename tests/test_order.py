@@ -16,7 +16,7 @@ SOURCE = Path(limbeck.__file__).parent
 ORDER = [
     {"agreement", "errors", "moment", "transfer"},
     {"files", "plain", "settings"},
-    {"manifest"},
+    {"manifest", "sealing"},
     {"catalog", "inputs", "recipes"},
     {"stated"},
     {"functional", "vision"},

@@ -50,10 +50,10 @@ class Manifest:
         """With these files, and what they are, in place of those it held."""
         return replace(self, checksums=dict(checksums))
 
-    def damaged(self, folder: Path, ending: str = "") -> list[str]:
-        """The files with checksums that are missing or are not what they were."""
+    def damaged(self, folder: Path, start: str = "") -> list[str]:
+        """The files with checksums that are missing or are not what they were; those in `start`."""
         return damaged(
-            folder, {name: sum_ for name, sum_ in self.checksums.items() if name.endswith(ending)}
+            folder, {name: sum_ for name, sum_ in self.checksums.items() if name.startswith(start)}
         )
 
     def files(self, folder: Path) -> Iterator[Path]:

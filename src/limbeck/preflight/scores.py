@@ -22,6 +22,7 @@ from limbeck.data import Collator, Task, encode
 from limbeck.errors import LimbeckError, Problem
 from limbeck.kinds import Processor, as_array, join
 from limbeck.plain import read_json
+from limbeck.sealing import verified
 from limbeck.teachers import Teacher
 
 _SAMPLE = 512
@@ -106,7 +107,7 @@ def teacher_record(path: str | Path | None, task: Task) -> tuple[Mapping, Path] 
 
 def _read_record(path: Path) -> Mapping | None:
     try:
-        record = read_json(path.read_bytes(), str(path), constant=lambda _: None)
+        record = verified(read_json(path.read_bytes(), str(path), constant=lambda _: None), path)
     except (OSError, LimbeckError):
         return None
     # Another program's record.json, or a folder's parent that holds something else.

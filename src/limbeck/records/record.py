@@ -19,6 +19,7 @@ from limbeck.errors import LimbeckError
 from limbeck.files import write_whole
 from limbeck.plain import read_json, regular
 from limbeck.records.recipes import readable_recipe
+from limbeck.sealing import sealed, verified
 
 SCHEMA = 1
 RECORD_NAME = "record.json"
@@ -257,7 +258,7 @@ class Record(_Part):
         """
         target = _record_file(Path(path))
         plain = finite(self.model_dump(mode="python", by_alias=True))
-        text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json.dumps(sealed(plain), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         write_whole(target, text)
         self._path = target
         return target
@@ -266,7 +267,8 @@ class Record(_Part):
     def load(cls, path: str | Path) -> Record:
         """Read a run folder's record or a record file.
 
-        Raises LimbeckError for a file that is missing, not JSON, or not a record of this schema.
+        Raises LimbeckError for a file that is missing, not JSON, not a record of this schema, or not
+        what was written.
         """
         source = _record_file(Path(path))
         try:
@@ -290,9 +292,9 @@ class Record(_Part):
     def of(cls, content: object, source: Path) -> Record:
         """A record read from elsewhere as plain JSON; `source` is what its `path` says.
 
-        Raises LimbeckError for what is not a record of this schema.
+        Raises LimbeckError for what is not a record of this schema, or not what was written.
         """
-        record = _validated(cls, content, source)
+        record = _validated(cls, verified(content, source), source)
         record._path = source
         return record
 

@@ -126,6 +126,12 @@ class RunFolder:
         record = self._record_of(recipe)
         # Checkpoints go last, so with them still there a missing report was not yet written.
         reported = self.report.is_file() or not self.checkpoints.is_dir()
+        if record is None and self._record_is_damaged():
+            logger.warning(
+                "%s is damaged: the run %s",
+                self.path / RECORD_NAME,
+                "goes on" if self.checkpoints.is_dir() else "is trained again",
+            )
         if record is None or record.status != "finished" or not reported:
             return None
         broken = manifest.damaged(self.path) if manifest.checksums else ["student"]
@@ -147,7 +153,9 @@ class RunFolder:
         if not (self.path / RECORD_NAME).is_file():
             return True
         record = self._record_of(recipe)
-        return record is not None and not (overwrite and record.status == "finished")
+        if record is None:  # what was trained is not lost with what was said of it
+            return self.checkpoints.is_dir() and self._record_is_damaged()
+        return not (overwrite and record.status == "finished")
 
     def begin(self, recipe: Recipe) -> None:
         """Make the folder, say which files in it are the run's, and write the recipe."""
@@ -173,6 +181,8 @@ class RunFolder:
         shipped = {
             f"{self.student.name}/{name.as_posix()}": checksum(part / name) for name in written
         }
+        if self.predictions.is_file():
+            shipped[self.predictions.name] = checksum(self.predictions)
         manifest.holding(shipped).write(self.path)
         for path in self.student.rglob("*"):  # what someone else put there stays
             name = path.relative_to(self.student)
@@ -232,6 +242,13 @@ class RunFolder:
         except LimbeckError:
             return None
         return None if _difference(record.recipe, recipe) else record
+
+    def _record_is_damaged(self) -> bool:
+        try:
+            Record.load(self.path)
+        except LimbeckError:
+            return (self.path / RECORD_NAME).is_file()
+        return False
 
     def _refuse_unwritable(self) -> None:
         place = self.path

@@ -26,6 +26,7 @@ from limbeck.run.named import Named, by_capacity, load_teacher
 from limbeck.run.own_inputs import give_inputs
 from limbeck.run.scoring import scores_of, teacher_scores
 from limbeck.run.start import processor_of
+from limbeck.sealing import DamagedRecordError
 from limbeck.students import resolve_checkpoint
 from limbeck.teachers import Teacher
 from limbeck.teams import (
@@ -234,6 +235,9 @@ def pretrained_form(path: str) -> dict[str, Any]:
     """The recipe keys that make a teacher as it was before it was fine-tuned, from its run's record.
 
     A teacher without a record, or whose origin is gone, starts as it is: fine-tuned.
+
+    Raises:
+        DamagedRecordError: what it says of the teacher is not what a run wrote.
     """
     try:
         recipe = Record.load(path).recipe
@@ -242,6 +246,8 @@ def pretrained_form(path: str) -> dict[str, Any]:
         lead = recipe.get("teacher") if of_another else None
         if spec.init != "pocket":
             resolve_checkpoint(str(lead if of_another else spec.init))
+    except DamagedRecordError:  # it would start otherwise than the teacher did
+        raise
     except (LimbeckError, KeyError, ValidationError):
         return {"student": StudentSpec.model_validate({"init": path}), "teacher": None}
     return {"student": spec, "teacher": lead}

@@ -71,11 +71,11 @@ def refuse_unsafe_index_on_hub(name: str) -> None:
 
 
 def refuse_damaged_student(source: str | Path, folder: Path) -> None:
-    """Raise LimbeckError for a run's student whose weights are not those that the run shipped."""
+    """Raise LimbeckError for a run's student that is not, file for file, what the run shipped."""
     manifest = Manifest.read(folder.parent)
     if manifest is None or folder.name != "student":
         return
-    broken = manifest.damaged(folder.parent, ending=_SAFE)
+    broken = manifest.damaged(folder.parent, start=f"{folder.name}/")
     if broken:
         raise LimbeckError(
             f"model {str(source)!r}: {', '.join(broken)} is not what the run wrote",
