@@ -15,7 +15,7 @@ SOURCE = Path(limbeck.__file__).parent
 # beside it. The way of a training step runs in the same direction.
 ORDER = [
     {"agreement", "errors", "moment", "transfer"},
-    {"files", "plain", "settings"},
+    {"files", "given", "plain", "settings"},
     {"manifest", "sealing"},
     {"catalog", "inputs", "recipes"},
     {"stated"},

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from limbeck.engine import DistillationTrainer
     from limbeck.errors import LimbeckError
     from limbeck.recipe import Recipe
-    from limbeck.run.distill import Result, distill
+    from limbeck.run.distill import distill
     from limbeck.run.evaluate import evaluate
     from limbeck.run.grid import train_grid
+    from limbeck.run.result import Result
     from limbeck.run.team import look_at_team
     from limbeck.students import build_student
 

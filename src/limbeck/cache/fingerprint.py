@@ -44,6 +44,11 @@ def add_model(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
     config = json.loads(model.config.to_json_string(use_diff=False))
     config.pop("_name_or_path", None)  # a moved folder holds the same model
     digest.update(json.dumps(config, sort_keys=True).encode())
+    add_weights(digest, model)
+
+
+def add_weights(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
+    """Add the weights alone, by name, shape, type and value."""
     for name, weight in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
         flat = weight.detach().cpu().contiguous().flatten()

@@ -20,6 +20,7 @@ from limbeck.data.own_labels import Labelling
 from limbeck.data.splits import check_splits
 from limbeck.data.tasks import TASKS, Task, as_kind, get_task
 from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.given import place_of
 from limbeck.kinds import IMAGE, SENTENCE, Kind, get_kind
 
 _ANY = Labelling()
@@ -49,7 +50,8 @@ def load_task(
     - "digits": scikit-learn's handwritten digits;
     - a folder of pictures, for a known task of images or with `kind="image"`;
     - a folder in GLUE's layout, either of all tasks or the task's own;
-    - a file, or a folder with a train file, of the user's own. Then `text_columns` and
+    - a file, or a folder with a train file, of the user's own, or the reference of rows that were given
+      as objects (`limbeck.given`). Then `text_columns` and
       `label_column` name its columns, and `name` may be any name or None.
 
     `kind` says what the answer of a task of the user's own is (`limbeck.kinds`), by default a class
@@ -71,7 +73,7 @@ def load_task(
         _need_no_labelling(task, labelling)
         return as_kind(task, kind), splits
     try:
-        path = Path(source).expanduser()
+        path = Path(place_of(source)).expanduser()
     except RuntimeError:  # ~ and the name of no user
         path = Path(source)
     if not path.exists():

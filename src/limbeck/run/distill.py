@@ -6,7 +6,6 @@ Part of `limbeck.run`.
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +22,21 @@ from limbeck.engine import (
 from limbeck.engine.callbacks import CheckpointEvery
 from limbeck.engine.display import Display
 from limbeck.engine.parts import Parts
+from limbeck.errors import LimbeckError
 from limbeck.files import one_error_for_a_full_disk
+from limbeck.given import absent, at_hand
 from limbeck.kinds import LOWER_IS_BETTER
-from limbeck.recipe import Recipe, Stage, departures
+from limbeck.recipe import Recipe, Stage
 from limbeck.records import (
     Best,
     Epoch,
     Examples,
     Execution,
-    Numbers,
     Record,
-    hardware,
-    versions,
 )
 from limbeck.run.adopting import adopt
 from limbeck.run.assemble import Assembly, add_copies, assemble
+from limbeck.run.beginning import new_record
 from limbeck.run.caching import seconds_stored_before, store_answers
 from limbeck.run.failing import fail
 from limbeck.run.folder import RunFolder, default_folder
@@ -45,39 +44,16 @@ from limbeck.run.inputs import refuse_inputs
 from limbeck.run.lock import in_use
 from limbeck.run.measure import Spent, add_draws, cost, model_facts, stage_facts
 from limbeck.run.members import named_one_by_one
+from limbeck.run.objects import settings_of
 from limbeck.run.origin import with_start
 from limbeck.run.preflight import inspect_run
 from limbeck.run.report import report_run
+from limbeck.run.result import Result
 from limbeck.run.scoring import reference_scores
 from limbeck.run.settle import settle
 from limbeck.run.shipping import predict, ship
 from limbeck.run.teaching import Train, settle_team
-from limbeck.students import load_model
 from limbeck.teachers import Teacher
-
-
-@dataclass
-class Result:
-    """What a run gives back.
-
-    Attributes:
-        path: the run folder.
-        scores: split → metric → score, 0 to 100.
-        record: everything known about the run.
-    """
-
-    path: Path
-    record: Record
-
-    @property
-    def scores(self) -> dict[str, Numbers]:
-        """Split → metric → score, 0 to 100."""
-        return self.record.scores
-
-    @property
-    def student(self) -> Any:
-        """The shipped student, loaded from the run folder."""
-        return load_model(RunFolder(self.path).student)
 
 
 def distill(
@@ -88,6 +64,7 @@ def distill(
     show: bool = False,
     report: bool = True,
     live_teacher: Teacher | None = None,
+    tokenizer: Any = None,
     **overrides: Any,
 ) -> Result:
     """Train one student as a recipe says; call it again to continue a run that was stopped.
@@ -101,15 +78,36 @@ def distill(
         report: also write the run's page, `report.html`.
         live_teacher: the model `recipe.teacher` names, loaded already; runs of one process may
             share it, and with a `RememberingTeacher` its answers.
-        **overrides: recipe keys, if `recipe` is a name or a file.
+        tokenizer: of all model objects, the one (or image processor) that makes their input; by
+            default each model's own, where it was loaded from.
+        **overrides: recipe keys, if `recipe` is a name or a file. `teacher`, `teachers` and
+            `student` may be model objects (or pairs of a model and its tokenizer), a list of them
+            as `teacher` is a team; `data` a `Dataset`, a `DatasetDict`, rows by split.
 
     Raises:
         LimbeckError: everything that is wrong with the recipe, the data or the models, before any
             work starts; a folder that another process writes, or that the run reads; a loss that
             stopped being a number; a full disk.
     """
-    if not isinstance(recipe, Recipe):
-        recipe = Recipe.load(recipe, **overrides)
+    given = settings_of(recipe, overrides, tokenizer)
+    with at_hand(given.writers):
+        if not isinstance(recipe, Recipe):
+            recipe = Recipe.load(recipe, **given.settings)
+        return _distill(recipe, out, live_teacher, overwrite=overwrite, show=show, report=report)
+
+
+def _distill(
+    recipe: Recipe,
+    out: str | Path | None,
+    live_teacher: Teacher | None,
+    *,
+    overwrite: bool,
+    show: bool,
+    report: bool,
+) -> Result:
+    problems = absent(recipe.model_dump(mode="json"))
+    if problems:
+        raise LimbeckError(problems)
     recipe = with_start(named_one_by_one(recipe))
     folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
     refuse_inputs(recipe, folder.path)
@@ -149,7 +147,7 @@ def _run(
     given = recipe
     recipe, execution = settle(given, assembly, folder, anew=not goes_on)
     inspect_run(recipe, assembly, folder.path, show=show)
-    record = _new_record(given, assembly)
+    record = new_record(given, assembly)
     record.execution = execution
     _begin(given, folder, record, anew=not goes_on)
     try:
@@ -224,28 +222,6 @@ def _before_run(show: bool) -> Train:
         return distill(recipe, place, show=show, report=False).record
 
     return train
-
-
-def _new_record(recipe: Recipe, assembly: Assembly) -> Record:
-    return Record(
-        kind="distill" if recipe.needs_teacher else "finetune",
-        method=recipe.method,
-        task=assembly.task.name,
-        data=recipe.data,
-        seed=recipe.seed,
-        settings=recipe.settings,
-        departures=departures(recipe),
-        recipe=recipe.model_dump(mode="json"),
-        versions=versions(),
-        hardware=hardware(),
-        examples=Examples(
-            train=len(assembly.encoded["train"]),
-            dev=len(assembly.dev),
-            truncated=assembly.truncated,
-            relabelled=recipe.conditions.relabelled(len(assembly.encoded["train"])),
-            fingerprints=assembly.fingerprints,
-        ),
-    )
 
 
 def _add_copies(recipe: Recipe, assembly: Assembly, examples: Examples, *, show: bool) -> None:

@@ -23,6 +23,7 @@ from limbeck.data import (
     rows_fingerprint,
 )
 from limbeck.errors import LimbeckError, unknown
+from limbeck.given import is_reference
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Numbers, Record
 from limbeck.run.answering import answers_of
@@ -68,7 +69,7 @@ def evaluate(
     if record.status != "finished":
         raise LimbeckError(f"run {folder.path} is {record.status}", "finish it first")
     recipe = Recipe.recorded(record.recipe, str(folder.path))
-    source = _own_task(recipe, folder)
+    source = _own_task(_with_rows_named(recipe, data), folder)
     own = task is None or task == recipe.task
     target, rows = load_task(
         task or recipe.task,
@@ -108,6 +109,13 @@ def evaluate(
         record.examples.fingerprints[name] = fingerprint
         record.save(folder.path)
     return scores
+
+
+def _with_rows_named(recipe: Recipe, data: str | Path | None) -> Recipe:
+    """The recipe with rows that can be read, where its own were objects and others are named."""
+    if data is None or not is_reference(recipe.data):
+        return recipe
+    return recipe.model_copy(update={"data": str(data)})
 
 
 def _labelling(recipe: Recipe, folder: RunFolder) -> Labelling:

@@ -17,6 +17,7 @@ from limbeck.data import TASKS
 from limbeck.engine.checkpoints import last_whole, remove_all, remove_unfinished
 from limbeck.errors import LimbeckError
 from limbeck.files import checksum, file_name, is_temporary, put_in_place
+from limbeck.given import note
 from limbeck.manifest import NAME, Manifest
 from limbeck.plain import read_text, read_yaml
 from limbeck.recipe import Recipe, Stage
@@ -167,7 +168,8 @@ class RunFolder:
                 path.unlink(missing_ok=True)
         if Manifest.read(self.path) is None:
             Manifest(_NAMES).write(self.path)
-        write_whole(self.recipe, recipe.to_yaml())
+        told = note(recipe.model_dump(mode="json"))
+        write_whole(self.recipe, told + recipe.to_yaml())
 
     def last_checkpoint(self, stage: Stage) -> Path | None:
         """The checkpoint to continue a stage from, if there is one."""

@@ -12,6 +12,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.data import Labelling, Task
 from limbeck.errors import LimbeckError
+from limbeck.given import is_reference
 from limbeck.kinds import TEXT
 from limbeck.recipe import Recipe
 from limbeck.students import generic_labels, labels_of, read_config
@@ -24,7 +25,8 @@ def labelling_of(recipe: Recipe) -> Labelling:
     given = Labelling(tuple(map(str, recipe.classes or ())), recipe.labels)
     path = recipe.teachers[0] if recipe.teachers else recipe.teacher
     # Only data of the user's own have classes to find.
-    if path is None or not Path(recipe.data).expanduser().exists():
+    own = is_reference(recipe.data) or Path(recipe.data).expanduser().exists()
+    if path is None or not own:
         return given
     return replace(given, teacher=names_at(path))
 

@@ -26,6 +26,7 @@ from transformers import (
 from transformers.utils import logging as hub_logging
 
 from limbeck.errors import LimbeckError, Problem
+from limbeck.given import place_of
 from limbeck.kinds import SENTENCE, kind_of_config
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
 from limbeck.students.sizes import refuse_impossible
@@ -49,7 +50,7 @@ def resolve_checkpoint(path_or_name: str | Path) -> str:
     when a folder does not exist, has no `config.json` or holds no safetensors, or names weights that
     would have to be unpickled or lie outside it.
     """
-    folder = Path(path_or_name).expanduser()
+    folder = Path(place_of(path_or_name)).expanduser()
     if not folder.exists():
         if _HUB_NAME.fullmatch(str(path_or_name)):
             return str(path_or_name)

@@ -10,6 +10,7 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.errors import LimbeckError
+from limbeck.given import place_of
 from limbeck.kinds import TEXT_READING, Processor, Reading
 
 
@@ -26,7 +27,7 @@ def read_processor(path_or_name: str | Path, reads: Reading) -> Processor:
 
     Raises LimbeckError where there is none to read.
     """
-    folder = Path(path_or_name).expanduser()
+    folder = Path(place_of(path_or_name)).expanduser()
     student = folder / "student"
     here = folder.exists()
     own = any((folder / name).exists() for name in _OWN_FILES)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from limbeck.capture import Request, Trace
 from limbeck.errors import LimbeckError
+from limbeck.given import PREFIX
 from limbeck.mixup import Mixture
 from limbeck.moment import Moment
 from limbeck.teachers import Teacher
@@ -159,7 +160,8 @@ def short_names(paths: Sequence[str]) -> list[str]:
     """What teachers are called: the end of each path, as much of it as tells them apart."""
     parts: list[list[str]] = []
     for path in paths:
-        found = [part for part in str(path).replace("\\", "/").split("/") if part]
+        text = str(path).removeprefix(PREFIX).replace("\\", "/")
+        found = [part for part in text.split("/") if part]
         parts.append(found[:-1] if len(found) > 1 and found[-1] == "student" else found)
     for length in range(1, max(map(len, parts), default=1) + 1):
         names = ["/".join(found[-length:]) for found in parts]

@@ -1,0 +1,130 @@
+"""Objects given from Python where a recipe names folders and files: each has a reference, which leads to a folder.
+
+Below everything that reads models, tokenizers and rows. A recipe holds nothing but text, so that a run from objects
+names each `given:NAME@FINGERPRINT`. Who reads asks `place_of` for the folder, which is written when it is first asked
+for and gone when the run ends; so nothing else has to know that there ever was an object.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from limbeck.errors import LimbeckError, Problem
+
+PREFIX = "given:"
+Write = Callable[[Path], None]
+"""Writes an object into an empty folder."""
+
+
+class _Places:
+    """The objects at hand, and the folders of those that were asked for."""
+
+    def __init__(self, root: Path, writers: Mapping[str, Write]) -> None:
+        self.root, self.writers = root, dict(writers)
+        self.written: dict[str, Path] = {}
+
+    def of(self, reference: str) -> Path:
+        if reference not in self.written:
+            # The name stands in messages.
+            folder = self.root / str(len(self.written)) / _file_name(reference)
+            folder.mkdir(parents=True)
+            self.writers[reference](folder)
+            self.written[reference] = folder
+        return self.written[reference]
+
+
+_AT_HAND: ContextVar[_Places | None] = ContextVar("at_hand", default=None)
+
+
+@contextmanager
+def at_hand(writers: Mapping[str, Write]) -> Iterator[None]:
+    """Inside, these references lead to folders."""
+    if not writers:  # a run inside another one has that one's
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="limbeck-", ignore_cleanup_errors=True) as root:
+        token = _AT_HAND.set(_Places(Path(root), writers))
+        try:
+            yield
+        finally:
+            _AT_HAND.reset(token)
+
+
+def is_reference(place: str | Path | None) -> bool:
+    """Whether a path or name stands for an object."""
+    return place is not None and str(place).startswith(PREFIX)
+
+
+def place_of(place: str | Path) -> str | Path:
+    """The folder of an object's reference; any other path or name as it is.
+
+    Raises:
+        LimbeckError: the object is not at hand.
+    """
+    if not is_reference(place):
+        return place
+    problem = _absence(str(place), "")
+    if problem is not None:
+        raise LimbeckError(problem)
+    known = _AT_HAND.get()
+    assert known is not None
+    return known.of(str(place))
+
+
+def absent(settings: Mapping[str, Any]) -> list[Problem]:
+    """The objects that a recipe's settings name and that are not at hand."""
+    found = (_absence(text, name) for name, text in references_in(settings))
+    return [problem for problem in found if problem is not None]
+
+
+def references_in(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Every reference in a recipe's settings, behind the key it stands at."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from references_in(value, f"{above}{key}.")
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and is_reference(text):
+                yield f"{above}{key}", text
+
+
+def note(settings: Mapping[str, Any]) -> str:
+    """Comment lines for a recipe: which of its values were objects, and how to give them again."""
+    keys = list(dict.fromkeys(key for key, _ in references_in(settings)))
+    if not keys:
+        return ""
+    again = ", ".join(_argument(key) for key in keys)
+    return (
+        f"# {', '.join(keys)}: objects given from Python, which a recipe cannot hold. To continue or repeat the run\n"
+        "# give them again, from this folder; behind the @ are fingerprints of what they held:\n"
+        f'#   limbeck.distill("recipe.yaml", out=".", {again})\n'
+    )
+
+
+def _absence(reference: str, setting: str) -> Problem | None:
+    known = _AT_HAND.get()
+    if known is not None and reference in known.writers:
+        return None
+    before = f"{setting}: " if setting else ""
+    argument = _argument(setting) if setting else "…"
+    return Problem(
+        f"{before}{reference} stands for an object that was given from Python, which a recipe cannot hold",
+        f'give it again, limbeck.distill("…/recipe.yaml", out=…, {argument}) with tokenizer= as before; or name '
+        "a file or folder in its place",
+    )
+
+
+def _argument(setting: str) -> str:
+    if setting == "teachers":
+        return "teachers=[MODEL, …]"
+    if setting == "student.init":
+        return "student=MODEL"
+    return f"{setting}=" + ("ROWS" if setting == "data" else "MODEL")
+
+
+def _file_name(reference: str) -> str:
+    return reference.removeprefix(PREFIX).replace("/", "-")

@@ -1,0 +1,201 @@
+"""Rows given as objects: which splits and columns they have, what they are called, and the files that they become.
+
+Part of `limbeck.run`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from datasets import ClassLabel, Dataset, Image, List, Value
+from pyarrow import parquet
+
+from limbeck.data import TASKS
+from limbeck.errors import LimbeckError, Problem
+from limbeck.given import PREFIX
+
+_SPLITS = {"train": "train", "test": "test"}
+_SPLITS |= dict.fromkeys(("dev", "validation", "valid", "val"), "dev")
+_LABELS = ("label", "labels")
+# What datasets call their texts. One text among other columns of text (an id, a title) is not guessed.
+_TEXTS = (
+    ("sentence1", "sentence2"),
+    ("text1", "text2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("sentence",),
+    ("text",),
+)
+# Names that the datasets library gives what it read from a file.
+_NO_NAMES = frozenset({"csv", "json", "parquet", "arrow", "text", "pandas", "generator", "sql"})
+_ROWS = 1000
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class GivenRows:
+    """Rows by split, their reference, and the recipe settings that they bring."""
+
+    splits: dict[str, Dataset]
+    reference: str
+    settings: dict[str, Any]
+
+    def write(self, folder: Path) -> None:
+        """Write a file for each split, as a user would have them."""
+        for split, rows in self.splits.items():
+            table: pa.Table = rows.with_format("arrow")[:]
+            parquet.write_table(table.cast(rows.features.arrow_schema), folder / f"{split}.parquet")
+
+
+def read_rows(data: Any, recipe: Mapping[str, Any]) -> GivenRows:
+    """Rows that were given, as `data` of a recipe whose other settings are these.
+
+    Raises:
+        LimbeckError: no rows, splits of other names, columns that are neither named nor found.
+    """
+    splits = {split: _as_files_hold(rows, split) for split, rows in _splits(data).items()}
+    train = splits["train"]
+    task = recipe.get("task") or _name_of(train)
+    settings = {} if recipe.get("task") else {"task": task}
+    if recipe.get("kind") in (None, "sentence") and task not in TASKS:
+        settings |= _columns(train, recipe)
+    name = re.sub(r"[^\w.-]", "-", str(task))
+    return GivenRows(splits, f"{PREFIX}{name}@{_fingerprint(splits)}", settings)
+
+
+def _splits(data: Any) -> dict[str, Dataset]:
+    """Train, and dev and test where there are some."""
+    if not isinstance(data, Mapping):
+        return {"train": _dataset("data", data)}
+    strange = [str(name) for name in data if name not in _SPLITS]
+    if strange or not data:
+        raise LimbeckError(
+            f"data: {', '.join(strange) or 'nothing'} is none of the splits train, dev (validation) and test",
+            "give the splits that are meant by these names: data={'train': …, 'dev': …}",
+        )
+    found: dict[str, Dataset] = {}
+    for name, rows in data.items():
+        if _SPLITS[name] in found:
+            raise LimbeckError(f"data: {', '.join(data)} name one split twice", "keep one of them")
+        found[_SPLITS[name]] = _dataset(f"data[{name!r}]", rows)
+    if "train" not in found:
+        raise LimbeckError(f"data: there is no train split (there: {', '.join(data)})", "give one")
+    return found
+
+
+def _dataset(where: str, rows: Any) -> Dataset:
+    if not isinstance(rows, Dataset):
+        try:
+            if isinstance(rows, list):
+                rows = Dataset.from_list(rows)
+            elif isinstance(rows, Mapping):
+                rows = Dataset.from_dict(dict(rows))
+            elif type(rows).__name__ == "DataFrame":
+                rows = Dataset.from_pandas(rows, preserve_index=False)
+        except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
+            raise LimbeckError(f"{where}: these are no rows: {error}", _ROWS_FIX) from error
+    if not isinstance(rows, Dataset):
+        raise LimbeckError(f"{where}: a {type(rows).__name__} holds no rows to read", _ROWS_FIX)
+    if not len(rows):
+        raise LimbeckError(f"{where} holds no rows", "give some")
+    pictures = [name for name, feature in rows.features.items() if isinstance(feature, Image)]
+    if pictures:
+        raise LimbeckError(
+            f"{where}: column {pictures[0]!r} holds pictures, which are read from a folder alone",
+            "write them to a folder for each class, data=FOLDER and kind=image; or remove_columns",
+        )
+    return rows
+
+
+_ROWS_FIX = (
+    "give a datasets.Dataset, a DatasetDict, a dict of them by split, a pandas DataFrame, or a list of "
+    "rows {'text': …, 'label': …}"
+)
+
+
+def _as_files_hold(rows: Dataset, split: str) -> Dataset:
+    """Rows without what the datasets library alone understands."""
+    for name, feature in dict(rows.features).items():
+        if split == "test" and isinstance(feature, ClassLabel) and set(rows[name]) == {-1}:
+            rows = rows.remove_columns(name)  # as the Hub marks a test split without labels
+        elif isinstance(feature, List) and isinstance(feature.feature, ClassLabel):
+            names = feature.feature.names
+            tags = [[names[tag] for tag in row] for row in rows[name]]
+            rows = rows.remove_columns(name).add_column(name, tags)
+    return rows
+
+
+def _name_of(rows: Dataset) -> str:
+    info = rows.info
+    name = info.dataset_name or ""
+    if not name or name in _NO_NAMES:
+        return "rows"
+    config = info.config_name if info.config_name not in (None, "default", name) else None
+    name = name if config is None else f"{name}-{config}"
+    return f"own-{name}" if name in TASKS else name
+
+
+def _columns(train: Dataset, recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Text and label columns that the recipe does not name.
+
+    Raises:
+        LimbeckError: there are none, or several that could be meant.
+    """
+    label, texts = recipe.get("label_column"), recipe.get("text_columns")
+    found, problems = {}, []
+    there = ", ".join(train.column_names)
+    if label is None:
+        named = [name for name, kind in train.features.items() if isinstance(kind, ClassLabel)]
+        usual = [name for name in _LABELS if name in train.column_names]
+        label = next(iter(usual or (named if len(named) == 1 else [])), None)
+        found["label_column"] = label
+    if label is None:
+        problems.append(
+            Problem(f"data: none of the columns {there} is called label", "label_column='…'")
+        )
+    if not texts:
+        words = [n for n, kind in train.features.items() if _is_text(kind) and n != label]
+        known = [list(names) for names in _TEXTS if set(names) <= set(words)]
+        texts = known[0] if known else (words if len(words) == 1 else [])
+        found["text_columns"] = texts
+    if not texts:
+        problems.append(
+            Problem(
+                f"data: which of the columns {there} holds the text is not clear",
+                "text_columns=['…'], or two of them for pairs",
+            )
+        )
+    if problems:
+        raise LimbeckError(problems)
+    if found:
+        log.info("data: %s", ", ".join(f"{key} {value}" for key, value in found.items()))
+    return found
+
+
+def _is_text(feature: Any) -> bool:
+    return isinstance(feature, Value) and feature.dtype in ("string", "large_string")
+
+
+def _fingerprint(splits: Mapping[str, Dataset]) -> str:
+    """12 hexadecimal digits of all that the rows hold, names of splits, columns and classes included."""
+    digest = hashlib.blake2b(digest_size=6)
+    for split, rows in sorted(splits.items()):
+        classes = {
+            n: kind.names for n, kind in rows.features.items() if isinstance(kind, ClassLabel)
+        }
+        digest.update(json.dumps([split, len(rows), classes], sort_keys=True).encode())
+        read = rows.with_format("arrow")
+        for start in range(0, len(rows), _ROWS):
+            for row in read[start : start + _ROWS].to_pylist():
+                digest.update(json.dumps(row, sort_keys=True, default=str).encode())
+    return digest.hexdigest()
