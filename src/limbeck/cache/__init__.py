@@ -6,7 +6,7 @@ On the way of a training step: stands where the live teacher stands.
 from limbeck.cache.build import build
 from limbeck.cache.columns import Ask
 from limbeck.cache.estimate import Estimate, measure
-from limbeck.cache.fingerprint import add_model, fingerprint, library_versions
+from limbeck.cache.fingerprint import add_model, add_rows, fingerprint, library_versions
 from limbeck.cache.places import Lengths
 from limbeck.cache.read import CachedTeacher
 from limbeck.cache.remembering import RememberingTeacher
@@ -23,6 +23,7 @@ __all__ = [
     "Store",
     "UnstorableError",
     "add_model",
+    "add_rows",
     "build",
     "default_store",
     "fingerprint",

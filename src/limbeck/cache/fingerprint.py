@@ -29,7 +29,7 @@ def fingerprint(model: PreTrainedModel, rows: Dataset, wanted: Ask, precision: s
     digest.update(json.dumps(about).encode())
     add_model(digest, model)
     read_too = {_LABELS} if model.config.is_encoder_decoder else set()
-    _add_rows(digest, rows, _UNREAD - read_too)
+    add_rows(digest, rows, _UNREAD - read_too)
     return digest.hexdigest()
 
 
@@ -56,7 +56,8 @@ def add_weights(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
         digest.update(flat.view(torch.uint8).numpy().data)
 
 
-def _add_rows(digest: hashlib.blake2b, rows: Dataset, unread: frozenset[str]) -> None:
+def add_rows(digest: hashlib.blake2b, rows: Dataset, unread: frozenset[str] = frozenset()) -> None:
+    """Add all columns of encoded rows but the unread ones, in the rows' order."""
     table: pa.Table = rows.with_format("arrow")[:]
     for name in sorted(set(table.column_names) - unread):
         digest.update(name.encode())

@@ -198,6 +198,8 @@ class Execution(_Part):
     """`student`, `teacher` → attention implementation."""
     answers: dict[str, Literal["stored", "live"]] = Field(default_factory=dict)
     """Number of a stage → where its teacher's answers came from."""
+    read: dict[str, str] = Field(default_factory=dict)
+    """Rows and teachers → digest of what they were; a run goes on with no others."""
     stored: list[str] = Field(default_factory=list)
     """Keys of the stored outputs that were made for this run, by any of its starts."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.data import TASKS
-from limbeck.engine.checkpoints import last_whole, remove_all, remove_unfinished
+from limbeck.engine.checkpoints import SEAL, last_whole, remove_all, remove_unfinished
 from limbeck.errors import LimbeckError
 from limbeck.files import checksum, file_name, is_temporary, put_in_place
 from limbeck.given import note
@@ -66,6 +66,11 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """The trainer's checkpoints; gone once the run has finished."""
         return self.path / "checkpoints"
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return any(self.checkpoints.rglob(SEAL))
 
     @property
     def students(self) -> Path:

@@ -10,6 +10,7 @@ from limbeck.recipe import Recipe
 from limbeck.records import Execution, Record
 from limbeck.run.assemble import Assembly
 from limbeck.run.folder import RunFolder
+from limbeck.run.unchanged import digests, refuse_changed
 
 
 def settle(
@@ -21,10 +22,13 @@ def settle(
     asks again.
 
     Raises:
-        LimbeckError: an attention implementation that a model or the machine does not have.
+        LimbeckError: an attention implementation that a model or the machine does not have, or
+            other rows or teachers than the run began with.
     """
     # The first process may have written its record before another one reads it.
     before = agreed(Execution() if anew else _before(folder))
+    read = digests(assembly)
+    refuse_changed(folder, before.read, read)
     precision = before.precision or settle_precision(recipe.precision)
     train = assembly.encoded["train"]
     batch = assembly.collator(list(train.select(range(min(recipe.batch_size, len(train))))))
@@ -44,7 +48,7 @@ def settle(
         if stack_names(model) or recipe.attention != "auto"
     }
     settled = recipe.model_copy(update={"precision": precision})
-    update = {"precision": precision, "attention": attention}
+    update = {"precision": precision, "attention": attention, "read": read}
     return settled, before.model_copy(update=update)
 
 

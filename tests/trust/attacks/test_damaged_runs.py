@@ -148,3 +148,55 @@ def test_a_damaged_record_says_nothing_of_a_teacher(place, copied):
     assert recorded_score(copied, task, rows) is None
     with pytest.raises(LimbeckError, match="damaged, or was edited"):
         pretrained_form(str(copied))
+
+
+# ---- what a stopped run reads ----
+
+
+@pytest.fixture
+def stopped(place, tmp_path, monkeypatch):
+    """A place of its own with a run that has checkpoints and no end."""
+    here = Path(shutil.copytree(place, tmp_path / "place"))
+
+    class Killed(BaseException):
+        pass
+
+    def die(self):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "ship", die)
+        with pytest.raises(Killed):
+            distill(recipe_of(here), here / "stopped", report=False)
+    return here
+
+
+def other_rows(here: Path) -> None:
+    tiny.write_csv(here / "rows" / "train.csv", 44)
+
+
+def other_teacher(here: Path) -> None:
+    teacher = tiny.knowing_teacher(3)
+    teacher.classifier.weight.data *= 2
+    tiny.save(teacher, here / "teacher")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"), [(other_rows, "training rows"), (other_teacher, "other teacher ")]
+)
+def test_no_run_goes_on_with_other_rows_or_another_teacher(stopped, change, named):
+    before = contents(stopped / "stopped")
+    change(stopped)
+    with pytest.raises(LimbeckError, match=named) as caught:
+        distill(recipe_of(stopped), stopped / "stopped", report=False)
+    assert "began with" in str(caught.value) and "--out" in caught.value.problems[0].fix
+    assert contents(stopped / "stopped") == before
+
+
+def test_a_run_without_a_checkpoint_takes_what_is_there_now(stopped):
+    shutil.rmtree(stopped / "stopped" / "checkpoints")
+    other_teacher(stopped)
+    distill(recipe_of(stopped), stopped / "stopped", report=False)
+    distill(recipe_of(stopped), stopped / "anew", report=False)
+    name = "student/model.safetensors"
+    assert contents(stopped / "stopped")[name] == contents(stopped / "anew")[name]
