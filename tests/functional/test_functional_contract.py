@@ -40,6 +40,10 @@ CASES = {
     "relation_kl": Case(
         (BATCH, HEADS, TOKENS, WIDTH), (BATCH, HEADS, TOKENS, WIDTH + 3), token_dims=(2,)
     ),
+    "relation_mse": Case((BATCH, HEADS, TOKENS, TOKENS), token_dims=(2, 3)),
+    "relation_mse causal": Case(
+        (BATCH, HEADS, TOKENS, TOKENS), token_dims=(2, 3), extra={"causal": True}
+    ),
     "hidden_mse": Case((BATCH, TOKENS, WIDTH), token_dims=(1,)),
     "cosine_distance": Case((BATCH, TOKENS, WIDTH), token_dims=(1,)),
     "cosine_distance unmasked": Case((BATCH, WIDTH), masked=False),
@@ -65,7 +69,7 @@ CASES = {
 # Not of the form f(student, teacher): these have their own tests, and samples below.
 OTHERS = {
     *("error_weighted_cross_entropy", "error_weighted_mse", "info_nce", "mix", "pool"),
-    *("rank_distribution", "relations", "transport_flow"),
+    *("rank_distribution", "relation_scores", "relations", "transport_flow"),
 }
 
 LOSSES = [name for name in CASES if "attention_weights" not in name]
@@ -252,5 +256,6 @@ def test_nothing_waits_for_the_device():
         functional.error_weighted_cross_entropy(hidden[0, :2], hidden[:, :2], labels)
         functional.error_weighted_mse(hidden[0, 0], hidden[:, 0], hidden[0, 1])
         functional.relations(hidden.unsqueeze(1), mask)
+        functional.relation_scores(hidden.unsqueeze(1), hidden.unsqueeze(1), mask)
         with pytest.raises(DataDependentOutputException):  # the oracle itself can fail
             mask.any().item()

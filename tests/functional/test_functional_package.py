@@ -30,6 +30,8 @@ EXPORTED = {
     "pool": "hidden mask how",
     "rank_distribution": "scores",
     "relation_kl": "student teacher mask",
+    "relation_mse": "student_scores teacher_scores query_mask key_mask=None *causal=False",
+    "relation_scores": "queries keys query_mask key_mask=None",
     "relations": "features mask",
     "soft_cross_entropy": "student_logits teacher_logits *temperature=1.0 *scale_by_t2=False",
     "soft_kl": "student_logits teacher_logits *temperature=1.0 *scale_by_t2=False",
@@ -82,6 +84,10 @@ for call in [
     lambda: f.attention_kl(maps, maps, bools[:, :1]),
     lambda: f.attention_mse(maps, maps, bools, bools[:1]),
     lambda: f.relation_kl(maps, maps[:, :1], bools),
+    lambda: f.relation_mse(maps, maps[:, :1], bools),
+    lambda: f.relation_mse(maps, maps, bools, bools[:1]),
+    lambda: f.relation_scores(maps, maps[:, :1], bools),
+    lambda: f.relation_scores(maps, maps, bools[:1]),
     lambda: f.relations(maps, bools[:1]),
     lambda: f.word_relation_kl(a, a[:1], bools),
     lambda: f.word_relation_kl(a, a, bools[:1]),
@@ -112,7 +118,7 @@ def test_without_the_hook_misfits_are_refused_and_nothing_slow_is_loaded():
         [sys.executable, "-W", "error", "-c", WITHOUT_HOOK], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("fix: ") == 26
+    assert done.stdout.count("fix: ") == 30
     assert "the student has shape (2, 3, 4), the teacher (2, 1, 4)" in done.stdout
 
 

@@ -73,7 +73,7 @@ OTHER: dict[str, Any] = {
     "scale_by_t2": False,
     "masked": "left_out",
     "rows": "valid",
-    "of": {"query": "key", "key": "value", "value": "query"},
+    "of": {"query": "key", "key": "value", "value": "query", "query_key": "query"},
     "window": 3,
     "negatives": 1,
     "momentum": 0.9,

@@ -26,7 +26,12 @@ from limbeck.functional.layers import attention_weights, sparse_attention_weight
 from limbeck.functional.mixing import mix
 from limbeck.functional.pooling import pool
 from limbeck.functional.ranking import rank_distribution
-from limbeck.functional.relations import relation_kl, relations
+from limbeck.functional.relations import (
+    relation_kl,
+    relation_mse,
+    relation_scores,
+    relations,
+)
 from limbeck.functional.several import error_weighted_cross_entropy, error_weighted_mse
 from limbeck.functional.transport import transport_flow
 
@@ -48,6 +53,8 @@ __all__ = [
     "pool",
     "rank_distribution",
     "relation_kl",
+    "relation_mse",
+    "relation_scores",
     "relations",
     "soft_cross_entropy",
     "soft_kl",

@@ -4,6 +4,8 @@ Follow mapping, which has chosen the pair of layers. Both sides need the same nu
 `limbeck.functional.relations` compares sides that differ.
 """
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
@@ -26,11 +28,17 @@ MASKED_SCORE = -1e4
 _FIX = "heads must match: choose layers of equal head count, or compare relations (relation_kl)"
 
 
-def _valid_pairs(
-    student: Tensor, query_mask: Tensor, key_mask: Tensor | None
+def valid_pairs(
+    shape: Sequence[int], query_mask: Tensor, key_mask: Tensor | None, *, causal: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The mask of query rows [B, Q] and of (query, key) pairs [B, 1, Q, K], both boolean."""
-    batch, _, queries, keys = student.shape
+    """The mask of query rows [B, Q] and of (query, key) pairs [B, 1, Q, K], both boolean.
+
+    Of maps of a shape [B, H, Q, K]; causal keeps the keys up to a query.
+
+    Raises:
+        LimbeckError: a mask does not fit, or there is none of keys that differ from the queries.
+    """
+    batch, _, queries, keys = shape
     if key_mask is None:
         if queries != keys:
             raise LimbeckError(
@@ -41,7 +49,18 @@ def _valid_pairs(
     require_shape("query_mask", query_mask, (batch, queries))
     require_shape("key_mask", key_mask, (batch, keys))
     valid_queries = query_mask.bool()
-    return valid_queries, valid_queries[:, None, :, None] & key_mask.bool()[:, None, None, :]
+    inside = valid_queries[:, None, :, None] & key_mask.bool()[:, None, None, :]
+    if causal:
+        inside = inside & torch.ones(queries, keys, dtype=torch.bool, device=inside.device).tril()
+    return valid_queries, inside
+
+
+def error_of_pairs(student: Tensor, teacher: Tensor, outside: Tensor) -> Tensor:
+    """Squared error of scores [B, H, Q, K]: mean over the pairs not outside, heads, the batch."""
+    outside = outside.expand_as(student)
+    # −∞ − (−∞) is NaN, and so is its square's gradient: filled before squaring.
+    squared = (student - teacher).masked_fill_(outside, 0.0).square().sum((2, 3))
+    return mean_over_batch(squared, (~outside).sum((2, 3)))
 
 
 def attention_kl(
@@ -60,7 +79,7 @@ def attention_kl(
         LimbeckError: the shapes differ, a mask does not fit, or cross-attention has no key mask.
     """
     require_same_shape("attention_kl", student_probs.shape, teacher_probs.shape, _FIX)
-    valid_queries, inside = _valid_pairs(student_probs, query_mask, key_mask)
+    valid_queries, inside = valid_pairs(student_probs.shape, query_mask, key_mask)
     outside = ~inside
     # Outside, teacher 0 and student 1 give 0·(log ε − log 1): no value, no gradient, never NaN.
     student = at_least_float32(student_probs).masked_fill(outside, 1.0)
@@ -91,11 +110,9 @@ def attention_cross_entropy(
         LimbeckError: the shapes differ, a mask does not fit, or cross-attention has no key mask.
     """
     require_same_shape("attention_cross_entropy", student_scores.shape, teacher_scores.shape, _FIX)
-    valid_queries, inside = _valid_pairs(student_scores, query_mask, key_mask)
+    shape = student_scores.shape
+    valid_queries, inside = valid_pairs(shape, query_mask, key_mask, causal=causal)
     student, teacher = at_least_float32(student_scores), at_least_float32(teacher_scores)
-    if causal:
-        queries, keys = student.shape[-2:]
-        inside = inside & torch.ones(queries, keys, dtype=torch.bool, device=student.device).tril()
     outside = ~inside
     # The least number, not −∞: a row without any valid key then stays finite.
     lowest = torch.finfo(student.dtype).min
@@ -124,13 +141,8 @@ def attention_mse(
         LimbeckError: the shapes differ, a mask does not fit, or cross-attention has no key mask.
     """
     require_same_shape("attention_mse", student_scores.shape, teacher_scores.shape, _FIX)
-    _, inside = _valid_pairs(student_scores, query_mask, key_mask)
+    _, inside = valid_pairs(student_scores.shape, query_mask, key_mask, causal=causal)
     student, teacher = at_least_float32(student_scores), at_least_float32(teacher_scores)
-    if causal:
-        queries, keys = student.shape[-2:]
-        inside = inside & torch.ones(queries, keys, dtype=torch.bool, device=student.device).tril()
     # Not `> MASKED_SCORE`, which would be false for NaN and hide it.
     outside = (student <= MASKED_SCORE) | (teacher <= MASKED_SCORE) | ~inside
-    # −∞ − (−∞) is NaN, and so is its square's gradient: filled before squaring.
-    squared = (student - teacher).masked_fill_(outside, 0.0).square().sum((2, 3))
-    return mean_over_batch(squared, (~outside).sum((2, 3)))
+    return error_of_pairs(student, teacher, outside)

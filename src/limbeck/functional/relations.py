@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from limbeck.errors import LimbeckError
+from limbeck.functional.attention import KeyMask, QueryMask, error_of_pairs, valid_pairs
 from limbeck.functional.checks import require_same_shape, require_shape
 from limbeck.functional.reductions import (
     SMALLEST_LOG_PROBABILITY,
@@ -28,6 +30,9 @@ def _log_relations(features: Tensor, valid: Tensor) -> Tensor:
     return scores.masked_fill(~valid[:, None, None, :], least).log_softmax(-1)
 
 
+_HEADS_FIX = "split the features of both into the same number of relation heads"
+
+
 def relation_kl(
     student: Float[Tensor, "batch heads tokens student_width"],
     teacher: Float[Tensor, "batch heads tokens teacher_width"],
@@ -46,7 +51,7 @@ def relation_kl(
         "relation_kl (batch, heads, tokens)",
         student.shape[:-1],
         teacher.shape[:-1],
-        "split the features of both sides into the same number of relation heads",
+        _HEADS_FIX,
     )
     require_shape("mask", mask, (student.shape[0], student.shape[2]))
     valid = mask.bool()
@@ -67,3 +72,61 @@ def relations(
     """
     require_shape("mask", mask, (features.shape[0], features.shape[2]))
     return _log_relations(features, mask.bool()).exp()
+
+
+def relation_scores(
+    queries: Float[Tensor, "batch heads queries width"],
+    keys: Float[Tensor, "batch heads keys width"],
+    query_mask: QueryMask,
+    key_mask: KeyMask | None = None,
+) -> Float[Tensor, "batch heads queries keys"]:
+    """QKᵀ/√r in relation heads, before any softmax; 0 where either mask closes.
+
+    What `relation_mse` compares. Queries with keys give the attention scores of relation heads,
+    of which CR-ILD (App. F.2) speaks; X with itself the scores of MiniLMv2's relations (Eqs. 3–5). r
+    is the width of a relation head. A model's own position bias is no part of them: it belongs to
+    the model's own heads (ours). `key_mask` defaults to `query_mask`.
+
+    Raises:
+        LimbeckError: heads or widths of queries and keys differ, a mask does not fit, or there is
+            no key mask and the lengths differ.
+    """
+    shapes = tuple(queries.shape), tuple(keys.shape)
+    if any(shapes[0][dim] != shapes[1][dim] for dim in (0, 1, 3)):
+        raise LimbeckError(
+            f"relation_scores: the queries have shape {shapes[0]}, the keys {shapes[1]}", _HEADS_FIX
+        )
+    masks = query_mask, query_mask if key_mask is None else key_mask
+    valid_pairs((*shapes[0][:3], shapes[1][2]), query_mask, key_mask)
+    # Masked before the product: 0·∞ in its gradient would be NaN.
+    rows, columns = (
+        at_least_float32(side).masked_fill(~mask.bool()[:, None, :, None], 0.0)
+        for side, mask in zip((queries, keys), masks, strict=True)
+    )
+    with without_autocast(rows):
+        return (rows * rows.shape[-1] ** -0.5) @ columns.transpose(-1, -2)
+
+
+def relation_mse(
+    student_scores: Float[Tensor, "batch heads queries keys"],
+    teacher_scores: Float[Tensor, "batch heads queries keys"],
+    query_mask: QueryMask,
+    key_mask: KeyMask | None = None,
+    *,
+    causal: bool = False,
+) -> Float[Tensor, ""]:
+    """Squared error of `relation_scores`; mean over valid (query, key) pairs, heads, the batch.
+
+    CR-ILD, App. F.2: relation heads (Wang et al. 2021), compared as TinyBERT compares attention
+    scores (Jiao et al. 2020, Eq. 7). Causal keeps the pairs with key ≤ query. Unlike
+    `attention_mse` it takes no low score for a closed one: no model has masked these.
+
+    Raises:
+        LimbeckError: the shapes differ, a mask does not fit, or there is no key mask and the
+            lengths differ.
+    """
+    shapes = student_scores.shape, teacher_scores.shape
+    require_same_shape("relation_mse", *shapes, _HEADS_FIX)
+    _, inside = valid_pairs(shapes[0], query_mask, key_mask, causal=causal)
+    student, teacher = at_least_float32(student_scores), at_least_float32(teacher_scores)
+    return error_of_pairs(student, teacher, ~inside)

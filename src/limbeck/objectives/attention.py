@@ -35,8 +35,8 @@ class AttentionMatch(MappedTerm):
             raise LimbeckError(
                 f"{setting}: {spec.compare} compares head with head, and the student has {student} "
                 f"attention heads, the teacher {teacher}",
-                "compare relations, which need no equal heads: compare: relation_kl, of: query "
-                "(recipe minilmv2)",
+                "compare relation heads, which need no equal heads: compare: relation_kl, of: query "
+                "(recipe minilmv2), or scores: compare: relation_mse, of: query_key",
             )
 
     @property
@@ -88,10 +88,11 @@ def _zeroed(scores: Tensor, outside: Tensor) -> Tensor:
 
 
 class RelationMatch(MappedTerm):
-    """Query, key or value relations R = softmax(XXᵀ/√r), by KL.
+    """Query, key or value relations R = softmax(XXᵀ/√r) by KL, or scores by squared error.
 
     All heads' features are joined and split again into relation heads, so that any head counts and
-    widths meet (MiniLMv2).
+    widths meet (MiniLMv2). The scores of `query_key` are the attention scores QKᵀ/√r of relation
+    heads (CR-ILD, App. F.2), over the keys that a causal stack lets a query see.
     """
 
     spec: RelationSpec
@@ -102,19 +103,30 @@ class RelationMatch(MappedTerm):
         own = {"student": self.student_shape.heads, "teacher": self.teacher_shape.heads}
         self.heads = own[spec.heads] if isinstance(spec.heads, str) else spec.heads
 
+    @property
+    def related(self) -> tuple[What, What]:
+        """What is multiplied with what: the rows' and the columns' features."""
+        return ("query", "key") if self.spec.of == "query_key" else (self.spec.of, self.spec.of)
+
     def seen(self, layer: int) -> Seen:
-        """The layer's queries, keys or values (B, H, N, d_head)."""
-        return Seen(self.spec.of, layer, None, self.stack)
+        """The layer's queries, keys or values (B, H, N, d_head): of the rows."""
+        return self.takes(layer)[0]
+
+    def takes(self, layer: int) -> tuple[Seen, Seen]:
+        """Rows and columns; one and the same but for `query_key`."""
+        rows, columns = (Seen(what, layer, None, self.stack) for what in self.related)
+        return rows, columns
 
     def read(self, trace: Trace, layer: int) -> Tensor:
-        """The relation map (B, A, N, N): a probability map, so that several layers' can be mixed."""
-        of_decoder = self.stack == "cross" and not self._is_of_encoder
-        mask = trace.mask("decoder" if of_decoder else self.stack)
-        return F.relations(self._split(trace[self.seen(layer)]), mask)
-
-    @property
-    def _is_of_encoder(self) -> bool:
-        return self.stack == "cross" and self.spec.of != "query"
+        """Probabilities (KL) or scores, (B, A, Q, K), so that several layers' can be mixed."""
+        rows, columns = (self._split(trace[seen]) for seen in self.takes(layer))
+        masks = [
+            trace.mask("decoder" if self.stack == "cross" and what == "query" else self.stack)
+            for what in self.related
+        ]
+        if self.spec.compare == "relation_kl":
+            return F.relations(rows, masks[0])
+        return F.relation_scores(rows, columns, *masks)
 
     def _split(self, features: Tensor) -> Tensor:
         """(B, H, N, d_head) to (B, A, N, r): joined, then split anew."""
@@ -131,6 +143,10 @@ class RelationMatch(MappedTerm):
         return joined.transpose(1, 2)
 
     def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
-        """KL(R_T ‖ R_S) over valid tokens: `relation_kl`, on maps that may be mixtures."""
-        mask = masks.keys if self._is_of_encoder else masks.tokens
-        return F.attention_kl(state, target, mask)
+        """KL(R_T ‖ R_S), or squared error, over valid tokens, of maps that may be mixtures."""
+        # Across, only queries are the decoder's; elsewhere both masks are one.
+        rows, columns = (masks.tokens if w == "query" else masks.keys for w in self.related)
+        if self.spec.compare == "relation_kl":
+            return F.attention_kl(state, target, rows)
+        causal = self.spec.of == "query_key" and self.student_shape.causal
+        return F.relation_mse(state, target, rows, columns, causal=causal)

@@ -63,6 +63,10 @@ class Mapped(Objective):
     def seen(self, layer: int) -> Seen:
         """What is looked at of a layer, on both sides."""
 
+    def takes(self, layer: int) -> tuple[Seen, ...]:
+        """All that `read` takes of a layer: what is seen, unless a term reads several things."""
+        return (self.seen(layer),)
+
     def read(self, trace: Trace, layer: int) -> Tensor:
         """The representation that is mixed into targets."""
         return trace[self.seen(layer)]
@@ -91,7 +95,7 @@ class Mapped(Objective):
         return self._asked(self.mapping.slots if side == "student" else self.mapping.candidates)
 
     def _asked(self, layers: tuple[int, ...]) -> Request:
-        asked = Request(frozenset(self.seen(layer) for layer in layers))
+        asked = Request(frozenset(seen for layer in layers for seen in self.takes(layer)))
         return asked if self.reader is None else asked | self.reader.request(layers)
 
     def active_layers(self, moment: Moment) -> list[list[int]]:

@@ -205,15 +205,27 @@ class AttentionSpec(MappedSpec):
 
 
 class RelationSpec(MappedSpec):
-    """Relations between tokens (MiniLM, MiniLMv2): head counts and widths may differ."""
+    """Relations between tokens (MiniLM, MiniLMv2, CR-ILD's T5): head counts and widths may differ."""
 
-    compare: Literal["relation_kl"]
-    of: Literal["query", "key", "value"] = Field(description="whose dot products with itself")
+    compare: Literal["relation_kl", "relation_mse"]
+    of: Literal["query", "key", "value", "query_key"] = Field(
+        description="whose dot products with itself; relation_mse: also query_key, the attention "
+        "scores of relation heads"
+    )
     heads: Width | Literal["student", "teacher"] = Field(
         "student",
         description="relation heads that all heads' features are split into: a number, or the "
         "student's or the teacher's own count; it has to divide both widths",
     )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> RelationSpec:
+        if self.of == "query_key" and self.compare == "relation_kl":
+            raise ValueError(
+                "of: query_key goes with relation_mse; relation_kl relates queries, keys or values "
+                "with themselves"
+            )
+        return self
 
 
 _RELATIONS_MEAN: Any = Field(
