@@ -94,7 +94,8 @@ def first_stage(killed, tmp_path):
 
     def run(made: Recipe) -> tuple[set[str], dict[str, float]]:
         killed(made, tmp_path / "run", 2, "train_begin", 0)
-        (checkpoint,) = (tmp_path / "run" / "checkpoints" / "first_stage").iterdir()
+        kept = (tmp_path / "run" / "checkpoints" / "first_stage").glob("checkpoint-*")
+        checkpoint = max(kept, key=lambda path: int(path.name.rpartition("-")[2]))
         after = load_file(checkpoint / "distiller.safetensors")
         before = assemble(made).student.state_dict()
         moved = {
