@@ -116,7 +116,12 @@ def first_stage(killed, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "terms"), [("l-ild-t5", TERMS), ("cr-ild-t5", (*TERMS, *CONSISTENCY))]
+    ("method", "terms"),
+    [
+        ("l-ild-t5", TERMS),
+        ("l-ild-t5-attention", ("attention",)),
+        ("cr-ild-t5", (*TERMS, *CONSISTENCY)),
+    ],
 )
 def test_a_student_of_another_width_and_head_count(method, terms, recipe, shipped):
     run = shipped(method)
@@ -124,7 +129,7 @@ def test_a_student_of_another_width_and_head_count(method, terms, recipe, shippe
     assert [epoch.stage for epoch in run.record.epochs] == [1, 1, *[2] * 6]
     assert all(epoch.train.keys() == {"loss", *terms} for epoch in first)
     assert all(math.isfinite(v) and v > 0 for epoch in first for v in epoch.train.values())
-    assert [epoch.active_layers["hidden"] for epoch in first] == [[[2, 3]]] * 2
+    assert [epoch.active_layers[terms[0]] for epoch in first] == [[[2, 3]]] * 2
     assert all(epoch.train.keys() == {"loss", "hard"} for epoch in last)
     assert last[-1].train["hard"] < last[0].train["hard"]
     # Stage 2 asks no teacher.
@@ -192,6 +197,14 @@ def test_relations_move_their_own_attention_and_what_lies_below(
     assert "encoder.block.1.layer.0.SelfAttention.v.weight" in moved
 
 
+def test_scores_of_relation_heads_move_queries_and_keys(recipe, first_stage):
+    moved, found = first_stage(recipe("l-ild-t5-attention"))
+    assert found.keys() == {"attention"}
+    own = "decoder.block.1.layer.0.SelfAttention.{}.weight"
+    assert {what for what in "qkvo" if own.format(what) in moved} == {"q", "k"}
+    assert "decoder.block.0.layer.1.EncDecAttention.o.weight" in moved
+
+
 def test_with_as_many_heads_attention_to_the_encoder_is_compared_head_by_head(recipe, first_stage):
     terms = dict.fromkeys(TERMS) | {"cross": ATTENTION}
     moved, found = first_stage(recipe(terms=terms, config={"num_heads": 2}))
@@ -225,9 +238,9 @@ def from_storage_and_live(made, folder: Path) -> None:
 
 def test_relations_of_the_decoder_from_storage(recipe, tmp_path):
     cross = {"compare": "relation_kl", "of": "value", "stack": "cross", "mapping": UNIFORM}
-    from_storage_and_live(
-        lambda **given: recipe(terms={"cross": cross}, epochs=1, **given), tmp_path
-    )
+    scores = {"compare": "relation_mse", "of": "query_key", "stack": "cross", "mapping": UNIFORM}
+    terms = {"cross": cross, "scores": scores}
+    from_storage_and_live(lambda **given: recipe(terms=terms, epochs=1, **given), tmp_path)
 
 
 def test_the_soft_label_of_every_written_token_from_storage(settings, teachers, tmp_path):
