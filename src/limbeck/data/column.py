@@ -59,6 +59,19 @@ class Column:
         for piece in self._pieces:
             yield from piece.to_pylist() if isinstance(piece, pa.Array) else piece
 
+    def shared(self) -> list[Any]:
+        """All values, with one object for a text that stands in many rows of a piece."""
+        self._pack()
+        found: list[Any] = []
+        for piece in self._pieces:
+            if isinstance(piece, pa.Array):
+                coded = piece.dictionary_encode()
+                texts = coded.dictionary.to_pylist()
+                found += [texts[number] for number in coded.indices.to_pylist()]
+            else:
+                found += piece
+        return found
+
     def __getitem__(self, row: int) -> Any:
         self._pack()
         for piece in self._pieces:

@@ -86,8 +86,7 @@ def read_own(
 def _written_labels(table: Table, column: str, split: str) -> list | None:
     if column not in table.columns:
         return None
-    known: dict[Any, Any] = {}  # a million rows of two classes need two texts
-    values = [known.setdefault(v, v) if isinstance(v, str) else v for v in table.columns[column]]
+    values = table.columns[column].shared()
     # A test file may keep the column and leave it blank.
     if split == "test" and all(value in (None, "") for value in values):
         return None

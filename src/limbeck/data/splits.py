@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from datasets import Dataset, DatasetDict, Features, Value
+from datasets import Dataset, DatasetDict, DatasetInfo, Features, Value
+from datasets.table import InMemoryTable
 
 from limbeck.data.column import taken
 from limbeck.data.tasks import Task
 from limbeck.errors import LimbeckError
 
 DEV_SHARE = 0.1
+_AS_THEY_ARE = (pa.Array, pa.ChunkedArray, np.ndarray)
 
 
 def make_split(
@@ -35,7 +37,15 @@ def make_split(
     rows = len(columns[task.text_columns[0]])
     columns["index"] = np.arange(rows)
     features["index"] = Value("int64")
-    return Dataset.from_dict(columns, features=Features(features))
+    return _in_memory(columns, Features(features))
+
+
+def _in_memory(columns: Mapping[str, Any], features: Features) -> Dataset:
+    """A dataset of these columns; where all are Arrow's or numpy's, without a look at each value."""
+    if not all(isinstance(values, _AS_THEY_ARE) for values in columns.values()):
+        return Dataset.from_dict(dict(columns), features=features)
+    table = pa.table(dict(columns)).cast(features.arrow_schema)
+    return Dataset(InMemoryTable(table), info=DatasetInfo(features=features))
 
 
 def _checked(task: Task, labels: Sequence[Any]) -> pa.Array:
@@ -77,12 +87,14 @@ def hold_out(labels: Sequence[Any], stratify: bool, seed: int) -> tuple[np.ndarr
             "give a folder with train and dev files, or more rows",
         )
     held = np.sort(np.array(dev))
-    return np.setdiff1d(np.arange(len(values)), held), held
+    kept = np.ones(len(values), dtype=bool)
+    kept[held] = False
+    return np.flatnonzero(kept), held
 
 
 def take(columns: Mapping[str, Sequence[Any]], rows: Iterable[int]) -> dict[str, Any]:
     """The chosen rows of each column."""
-    chosen = list(rows)
+    chosen = rows if isinstance(rows, np.ndarray) else list(rows)
     return {name: taken(values, chosen) for name, values in columns.items()}
 
 

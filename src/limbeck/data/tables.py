@@ -21,6 +21,7 @@ import pyarrow.parquet as parquet
 from datasets import ClassLabel, Features
 
 from limbeck.data.column import PIECE, Column
+from limbeck.data.well_formed import batches, well_quoted
 from limbeck.errors import LimbeckError, unknown
 from limbeck.plain import encodable, json_reason, loads, regular
 
@@ -117,26 +118,53 @@ def _unique_names(path: Path, names: Iterable[str]) -> list[str]:
 
 
 def _separated(path: Path, tabs: bool, max_rows: int) -> dict[str, Column]:
+    """Columns of text, by the fast reader where it cannot differ from the strict one."""
     with path.open(encoding="utf-8-sig", newline="") as file, _long_fields():
-        if tabs:
-            reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        else:
-            reader = csv.reader(file, strict=True)
+        reader = _strict_reader(file, tabs)
         try:
             header = _unique_names(path, next(reader, []))
-            columns = [Column() for _ in header]
-            rows = 0
-            whole = _whole_rows(path, header, reader)
-            while piece := list(islice(whole, PIECE)):
-                rows += len(piece)
-                if rows > max_rows:
-                    raise _too_many(path, f"more than {max_rows}", max_rows, 10 * max_rows)
-                for column, values in zip(columns, zip(*piece, strict=True), strict=True):
-                    column.extend(values)
+            found = _by_arrow(path, header, tabs, max_rows) if header else None
+            return found or _by_rows(path, header, reader, max_rows)
         except csv.Error as error:
             raise LimbeckError(
                 f"{path}, line {reader.line_num}: {error}", "mend the quotes of that line"
             ) from error
+
+
+def _strict_reader(file: Iterable[str], tabs: bool) -> Any:
+    if tabs:
+        return csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+    return csv.reader(file, strict=True)
+
+
+def _by_arrow(path: Path, header: list[str], tabs: bool, max_rows: int) -> dict[str, Column] | None:
+    """None for a file that the strict reader must see: it names the line, or reads it all the same."""
+    if not tabs and not well_quoted(path):
+        return None
+    columns = {name: Column() for name in header}
+    rows = 0
+    try:
+        for batch in batches(path, header, tabs):
+            rows += len(batch)
+            if rows > max_rows:
+                raise _too_many(path, f"more than {max_rows}", max_rows, 10 * max_rows)
+            for name, column in columns.items():
+                column.extend_arrow(batch.column(name))
+    except pa.ArrowException:
+        return None
+    return columns
+
+
+def _by_rows(path: Path, header: list[str], reader: Any, max_rows: int) -> dict[str, Column]:
+    columns = [Column() for _ in header]
+    rows = 0
+    whole = _whole_rows(path, header, reader)
+    while piece := list(islice(whole, PIECE)):
+        rows += len(piece)
+        if rows > max_rows:
+            raise _too_many(path, f"more than {max_rows}", max_rows, 10 * max_rows)
+        for column, values in zip(columns, zip(*piece, strict=True), strict=True):
+            column.extend(values)
     return dict(zip(header, columns, strict=True))
 
 
