@@ -16,7 +16,9 @@ from limbeck.settings import Settings
 
 _FRACTION = re.compile(r"[-+]?[0-9]{1,15}/0*[1-9][0-9]{0,15}")
 # YAML 1.1 reads 1e-4 as a word, because it has no dot; recipes in Python may have it as text.
-_DECIMAL = re.compile(r"[-+]?([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][-+]?[0-9]{1,3})?")
+_DECIMAL = re.compile(
+    r"[-+]?((0|[1-9][0-9]{0,29})(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][-+]?[0-9]{1,3})?"
+)
 
 
 def _number(value: object) -> object:

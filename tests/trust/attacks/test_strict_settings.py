@@ -28,6 +28,7 @@ def problems_of(recipe="kd", **settings) -> list[str]:
         ("seed: 010", "seed: "),
         ("batch_size: 1.5", "batch_size: "),
         ("batch_size: true", "batch_size: "),
+        ("lr: 010", "lr: "),
         ("lr: 1/0", "lr: "),
         ("lr: 1e999999999/1", "lr: "),
         ("lr: nan", "lr: "),
