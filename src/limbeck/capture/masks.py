@@ -57,6 +57,11 @@ def _first(batch: Mapping[str, Tensor], *names: str) -> Tensor | None:
 
 
 def _two_dimensional(mask: Tensor, name: str) -> Tensor:
+    if not isinstance(mask, Tensor):
+        raise LimbeckError(
+            f"{name} is a {type(mask).__name__}, which does not say which tokens are real",
+            "pass a tensor of shape (examples, tokens), 1 for a real token",
+        )
     if mask.dim() != 2:
         raise LimbeckError(
             f"{name} has {mask.dim()} dimensions, so it does not say which tokens are real",
