@@ -176,9 +176,12 @@ def merge(flags: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
     problems = []
     for name, value in flags.items():
         key = SETTINGS[name]
+        group, _, part = key.rpartition(".")
+        flag = f"--{name.replace('_', '-')} {_shown(value)}"
         if key in settings and settings[key] != value:
-            flag = "--" + name.replace("_", "-")
-            problems.append(_clash(f"{flag} {_shown(value)}", f"{key}={_shown(settings[key])}"))
+            problems.append(_clash(flag, f"{key}={_shown(settings[key])}"))
+        elif group in settings and not _agrees(settings[group], part, value):
+            problems.append(_clash(flag, f"{group}={_shown(settings[group])}"))
         settings[key] = value
     if problems:
         raise LimbeckError(problems)
@@ -196,6 +199,11 @@ def flags_given(parameters: Mapping[str, Any]) -> dict[str, Any]:
         given["layers"] = layers[0]
     # The parser gives an empty list for a list option that was not typed.
     return {name: value for name, value in given.items() if value not in (None, [])}
+
+
+def _agrees(group: Any, part: str, value: Any) -> bool:
+    """Whether a group of settings leaves one of its parts open, or gives it the same value."""
+    return group is None or (isinstance(group, Mapping) and group.get(part, value) == value)
 
 
 def _clash(first: str, second: str) -> Problem:

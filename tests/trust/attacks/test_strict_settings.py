@@ -2,6 +2,7 @@
 
 import pytest
 
+from limbeck.cli.options import merge
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 
@@ -82,3 +83,11 @@ def test_a_setting_that_a_later_one_replaces_is_not_dropped_in_silence():
 
 def test_text_that_cannot_be_written_down():
     assert "cannot be written as UTF-8" in problems_of(teacher="runs/\udcff")[0]
+
+
+@pytest.mark.parametrize("given", ["student=1:30", "student=-1", "student={init: other}"])
+def test_a_flag_does_not_hide_the_group_that_was_given(given):
+    with pytest.raises(LimbeckError, match=r"--student one and student=.* disagree"):
+        merge({"student": "one"}, [given])
+    assert merge({"student": "one"}, ["student={init: one}"])["student.init"] == "one"
+    assert merge({"student": "one"}, ["student={layers: 2}"])["student.init"] == "one"
