@@ -1,11 +1,9 @@
-"""Disks that are full, files that may not grow, folders that may not be written; then the same command again."""
+"""Disks that are full, files that may not grow, folders that cannot be written; then the same command again."""
 
 from __future__ import annotations
 
-import os
 import random
 import resource
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,13 +15,13 @@ _KINDS = ("two stages", "stored outputs", "a chain of assistants")
 
 
 def disk(place: Place, *, seed: int = 0, count: int = 3) -> Iterator[Tried]:
-    """`count` disks of a random size, `count` limits on files, and folders closed to the user."""
+    """`count` disks of a random size, `count` limits on files, and disks that are read-only."""
     chance = random.Random(seed)
     yield from _limited_files(place, chance, count)
     if _may_mount(place.folder):
         yield from _full_disks(place, chance, count)
         yield from _read_only_disk(place)
-    yield from _closed_folders(place)
+        yield from _read_only_store(place)
 
 
 def _again(
@@ -123,41 +121,15 @@ def _read_only_disk(place: Place) -> Iterator[Tried]:
         )
 
 
-# ---- folders that the user may not write ----
-
-
-def _closed_folders(place: Place) -> Iterator[Tried]:
-    """Out, and the folder of stored outputs, as a user who may not write there."""
+def _read_only_store(place: Place) -> Iterator[Tried]:
+    """What a teacher said cannot be stored; `cache=always` asks for that."""
     kind = "stored outputs"
     place.whole(kind)
-    for what, closed in (
-        ("the output folder may not be written", "closed"),
-        ("the folder of stored outputs may not be written", "open"),
-    ):
-        home = place.folder / f"folder-{closed}"
-        for name in ("out", "store"):
-            (home / name).mkdir(parents=True)
-            _give(home / name)
-        shut = home / ("out" if closed == "closed" else "store")
-        shut.chmod(0o555)
-        line, store = place.line(kind, home / "out" / "run"), f"{home.name}/store"
-        with place.under(_as_nobody):
-            first = place.run(line, store)
-            shut.chmod(0o755)
-            yield _again(place, kind, what, line, home / "out" / "run", first, store)
-
-
-_NOBODY = 65534
-
-
-def _give(folder: Path) -> None:
-    if os.geteuid() == 0:
-        shutil.chown(folder, _NOBODY, _NOBODY)
-
-
-def _as_nobody() -> None:
-    """Root may write anywhere."""
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setgid(_NOBODY)
-        os.setuid(_NOBODY)
+    with _small_disk(place.folder / "read-only-store", 65536) as again:
+        out, store = place.fresh(kind), "read-only-store/store"
+        line = place.line(kind, out)
+        again("ro")
+        first = place.run(line, store)
+        again("rw")
+        what = "the folder of stored outputs is read-only"
+        yield _again(place, kind, what, line, out, first, store)
