@@ -14,7 +14,7 @@ SOURCE = Path(limbeck.__file__).parent
 # From the bottom up. A module imports what stands above it in this list, never what stands below or
 # beside it. The way of a training step runs in the same direction.
 ORDER = [
-    {"agreement", "errors", "moment", "transfer"},
+    {"agreement", "cores", "errors", "moment", "transfer"},
     {"files", "given", "plain", "settings"},
     {"manifest", "sealing"},
     {"catalog", "inputs", "recipes"},

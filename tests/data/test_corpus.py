@@ -198,7 +198,7 @@ def test_wikipedia_itself():
 
 
 def test_what_is_no_corpus(tmp_path, repository):
-    with pytest.raises(LimbeckError, match="No such file"):
+    with pytest.raises(LimbeckError, match="does not exist"):
         draw(tmp_path / "none.txt", 1)
     (tmp_path / "latin.txt").write_bytes("Ärger".encode("latin-1"))
     with pytest.raises(LimbeckError, match="not UTF-8"):

@@ -75,7 +75,10 @@ def test_sentence_pairs_from_a_corpus(two, corpus, tmp_path):
     facts = record.stages[0]
     assert (facts.task, facts.data, facts.rows) == ("corpus", corpus["source"], 25)
     assert facts.tokens == pytest.approx(first.mean_tokens)
-    assert record.recipe["first_stage"]["corpus"] == corpus | {"min_tokens": None}
+    assert record.recipe["first_stage"]["corpus"] == corpus | {
+        "min_tokens": None,
+        "pairs": "adjacent",
+    }
     assert record.examples.train == 54
 
 

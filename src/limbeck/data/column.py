@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 PIECE = 4096
@@ -89,7 +90,7 @@ class Column:
         return pa.chunked_array(self._pieces, _TEXT)
 
 
-def taken(values: Sequence[Any] | pa.ChunkedArray, rows: Sequence[int]) -> Any:
+def taken(values: Sequence[Any] | pa.ChunkedArray, rows: Sequence[int] | np.ndarray) -> Any:
     """The chosen rows, of Arrow's text without making Python objects of the others."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values.take(pa.array(rows, pa.int64()))

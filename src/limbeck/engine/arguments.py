@@ -54,7 +54,6 @@ def training_arguments(
         # `reporting` makes the callbacks, which need the run's folder.
         report_to=[],
         run_name=name,
-        label_names=["labels"],
     )
 
 

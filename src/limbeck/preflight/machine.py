@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
+from limbeck.cores import cores
 from limbeck.errors import Problem
-from limbeck.records.machine import cores
 
 _MOST_A_CORE = 4
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from limbeck.cores import cores
+
 _LIBRARIES = ("limbeck", "torch", "transformers", "datasets")
 
 
@@ -60,14 +62,6 @@ def accelerator_name() -> str | None:
     if device is None:
         return None
     return torch.cuda.get_device_name() if device.type == "cuda" else device.type
-
-
-def cores() -> int | None:
-    """Processor cores that this process may use."""
-    # The affinity mask, not the machine's count: schedulers and containers give a part.
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
 
 
 def _memory_gib() -> float | None:
