@@ -168,6 +168,11 @@ def one_error_for_a_full_disk(place: Path) -> Iterator[None]:
 # ---- names ----
 
 
+def at_home(path: str | Path) -> Path:
+    """A path with ~ and ~user spelled out; of a user that does not exist as it is, so no such file."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  Path.expanduser raises for such a user
+
+
 def file_name(text: str) -> str:
     """Text as the name of one file or folder, which leads nowhere else."""
     return re.sub(r"[^\w.+-]+", "-", text).strip("-.") or "none"

@@ -28,6 +28,7 @@ from limbeck.augment.progressive import Editor
 from limbeck.augment.spec import AugmentSpec
 from limbeck.cache import Entry, add_model, library_versions
 from limbeck.cache.store import TABLE, describe
+from limbeck.files import at_home
 from limbeck.kinds import TEXT_READING
 
 _FORMAT = 1
@@ -64,7 +65,7 @@ class Augmenter:
         for column in (_INDEX, *columns):
             digest.update(json.dumps([column, rows[column][:]]).encode())
         if self.spec.embeddings is not None:
-            with Path(self.spec.embeddings).expanduser().open("rb") as file:
+            with at_home(self.spec.embeddings).open("rb") as file:
                 digest.update(hashlib.file_digest(file, "blake2b").digest())
         return digest.hexdigest()
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.errors import LimbeckError
+from limbeck.files import at_home
 
 # Files of vectors list words by frequency; the rest are rare (TinyBERT's release reads as many).
 _LINES = 100_000
@@ -57,7 +58,7 @@ class Vectors:
             LimbeckError: no such file, no vectors in it, or a line that is none.
         """
         found: dict[str, np.ndarray] = {}
-        for word, vector in _lines(Path(path).expanduser()):
+        for word, vector in _lines(at_home(path)):
             if word.isalpha():
                 found.setdefault(word.lower(), vector)
         if not found:
@@ -100,7 +101,7 @@ def check_file(path: str | Path) -> None:
     Raises:
         LimbeckError: no such file, or its first line holds none.
     """
-    next(_lines(Path(path).expanduser()), None)
+    next(_lines(at_home(path)), None)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, np.ndarray]]:

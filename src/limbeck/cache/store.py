@@ -21,7 +21,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from limbeck.errors import LimbeckError
-from limbeck.files import checksum, checksum_of_text, put_in_place
+from limbeck.files import at_home, checksum, checksum_of_text, put_in_place
 from limbeck.plain import read_json
 
 logger = logging.getLogger(__name__)
@@ -180,6 +180,6 @@ def default_store() -> Store:
     """The folder of `LIMBECK_CACHE`, or `limbeck` in the user's cache folder."""
     named = os.environ.get(FOLDER_VARIABLE)
     if named:
-        return Store(Path(named).expanduser())
+        return Store(at_home(named))
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Store(Path(caches).expanduser() / "limbeck")
+    return Store(at_home(caches) / "limbeck")

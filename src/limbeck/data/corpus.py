@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
 
@@ -20,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.data.corpus_sources import Document, file_documents, hub_documents, pocket_documents
 from limbeck.data.tasks import Task
 from limbeck.errors import LimbeckError
+from limbeck.files import at_home
 from limbeck.settings import Count, Seed, Settings
 
 CORPUS = Task("corpus", "Corpus", ("sentence1", "sentence2"), (), (), "")
@@ -95,7 +95,7 @@ def load_corpus(
     elif streamed is not None:
         candidates = cut.streamed(streamed)
     else:
-        documents = file_documents(Path(spec.source).expanduser())
+        documents = file_documents(at_home(spec.source))
         if spec.pairs == "random":
             sentences = [sentence for document in documents for sentence in document]
             candidates = random_pairs(sentences, spec.size, random)

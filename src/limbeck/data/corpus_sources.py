@@ -15,6 +15,7 @@ from datasets import load_dataset
 
 from limbeck.data.bars import progress_bars
 from limbeck.errors import LimbeckError
+from limbeck.files import at_home
 from limbeck.plain import regular
 
 Document = tuple[str, ...]
@@ -116,7 +117,7 @@ def hub_documents(source: str, seed: int, *, progress: bool = False) -> Iterator
 def _place_and_config(source: str) -> tuple[str, str | None]:
     """`hub`, `hub:owner/name[/config]` or `hub:DIR[/CONFIG]` as arguments of `load_dataset`."""
     named = source.removeprefix("hub").removeprefix(":") or WIKIPEDIA
-    path = Path(named).expanduser()
+    path = at_home(named)
     # A data set's repository always has a card, which lists its configurations.
     if (path / "README.md").is_file():
         return str(path), None

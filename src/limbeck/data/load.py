@@ -20,6 +20,7 @@ from limbeck.data.own_labels import Labelling
 from limbeck.data.splits import check_splits
 from limbeck.data.tasks import TASKS, Task, as_kind, get_task
 from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.files import at_home
 from limbeck.given import place_of
 from limbeck.kinds import IMAGE, SENTENCE, Kind, get_kind
 
@@ -73,7 +74,7 @@ def load_task(
         _need_no_labelling(task, labelling)
         return as_kind(task, kind), splits
     try:
-        path = Path(place_of(source)).expanduser()
+        path = at_home(place_of(source))
     except RuntimeError:  # ~ and the name of no user
         path = Path(source)
     if not path.exists():
@@ -193,7 +194,7 @@ def _named(
             )
         return task, read_digits(task)
     if source != "pocket":
-        root = Path(source.removeprefix("hub:")).expanduser() if source != "hub" else None
+        root = at_home(source.removeprefix("hub:")) if source != "hub" else None
         if root is not None and not root.is_dir():
             raise LimbeckError(
                 f"data source {source!r}: there is no folder {str(root)!r}",

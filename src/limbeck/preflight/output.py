@@ -9,11 +9,12 @@ import tempfile
 from pathlib import Path
 
 from limbeck.errors import Problem
+from limbeck.files import at_home
 
 
 def check_output(folder: str | Path) -> list[Problem]:
     """An output folder that cannot be made or written; found out by writing, then removing."""
-    folder = Path(folder).expanduser()
+    folder = at_home(folder)
     place = folder
     while not place.exists() and place != place.parent:
         place = place.parent

@@ -19,6 +19,7 @@ from limbeck.data.load import DIGITS
 from limbeck.data.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER
 from limbeck.data.pocket.vocabulary import MAX_LENGTH
 from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.files import at_home
 from limbeck.mapping import MappingSpec
 from limbeck.mixup import MixupSpec
 from limbeck.objectives import SPECS, CurriculumSpec, LayerSpec
@@ -119,7 +120,7 @@ def _name_own_task(raw: dict[str, Any]) -> None:
     data = raw.get("data")
     if raw.get("task") is not None or not isinstance(data, str) or not data:
         return
-    path = Path(data).expanduser()
+    path = at_home(data)
     own = any(raw.get(key) for key in ("text_columns", "label_column", "kind"))
     if path.is_file() or (own and path.is_dir()):
         name = path.resolve().stem if path.is_file() else path.resolve().name

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.errors import LimbeckError
+from limbeck.files import at_home
 from limbeck.recipe import Recipe
 from limbeck.students import named_model
 from limbeck.vision import SHAPES
@@ -21,7 +22,7 @@ _NO_PLACES = frozenset({"hub", "pocket", "digits", "fresh"})
 
 def refuse_inputs(recipe: Recipe, out: Path) -> None:
     """Raise LimbeckError for an output folder that is, or holds, something the run reads."""
-    target = out.expanduser().resolve()
+    target = at_home(out).resolve()
     found = [
         f"{place} ({setting})"
         for setting, place in _places(recipe.model_dump(mode="json"))
@@ -42,7 +43,7 @@ def _places(settings: dict[str, Any], above: str = "") -> Iterator[tuple[str, Pa
         elif key in _PLACES:
             for text in value if isinstance(value, list) else [value]:
                 if isinstance(text, str) and not _is_name(key, text):
-                    yield name, Path(text.removeprefix("hub:")).expanduser()
+                    yield name, at_home(text.removeprefix("hub:"))
 
 
 def _is_name(key: str, text: str) -> bool:

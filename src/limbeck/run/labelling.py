@@ -12,6 +12,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.data import Labelling, Task
 from limbeck.errors import LimbeckError
+from limbeck.files import at_home
 from limbeck.given import is_reference
 from limbeck.kinds import TEXT
 from limbeck.recipe import Recipe
@@ -25,7 +26,7 @@ def labelling_of(recipe: Recipe) -> Labelling:
     given = Labelling(tuple(map(str, recipe.classes or ())), recipe.labels)
     path = recipe.teachers[0] if recipe.teachers else recipe.teacher
     # Only data of the user's own have classes to find.
-    own = is_reference(recipe.data) or Path(recipe.data).expanduser().exists()
+    own = is_reference(recipe.data) or at_home(recipe.data).exists()
     if path is None or not own:
         return given
     return replace(given, teacher=names_at(path))

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
+from limbeck.files import at_home
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 
@@ -22,7 +23,7 @@ def members_at(member: str) -> dict[str, Record | None]:
     Raises:
         LimbeckError: a run that is not finished.
     """
-    folder = Path(member).expanduser()
+    folder = at_home(member)
     if (folder / RECORD_NAME).is_file():
         record = Record.load(folder)
         if record.status != "finished":
@@ -55,7 +56,7 @@ def named_one_by_one(recipe: Recipe) -> Recipe:
 
 def _teachers_at(given: str) -> list[str]:
     # A run's folder that holds a model is a teacher whatever its record says.
-    folder = Path(given).expanduser()
+    folder = at_home(given)
     return [given] if (folder / RECORD_NAME).is_file() else list(members_at(given))
 
 

@@ -7,11 +7,10 @@ has to name.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import ValidationError
 
 from limbeck.errors import LimbeckError, Problem
+from limbeck.files import at_home
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.records import RECORD_NAME, Record
 from limbeck.stated import stated_of
@@ -72,7 +71,7 @@ def _origin(teacher: str | None) -> StudentSpec | Problem:
 
     if teacher is None:
         return unknown_because("there is no teacher to ask")
-    folder = Path(teacher).expanduser()
+    folder = at_home(teacher)
     places = [place for place in (folder, folder.parent) if (place / RECORD_NAME).is_file()]
     if not folder.is_dir() or not places:
         return unknown_because(f"{teacher} has no record of a run")

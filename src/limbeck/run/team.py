@@ -21,6 +21,7 @@ from limbeck.analysis import Team, team_of
 from limbeck.data import Collator, Labelling, Task, encode, load_task
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.evaluation import Size, model_facts
+from limbeck.files import at_home
 from limbeck.recipe import Recipe
 from limbeck.records import ModelFacts
 from limbeck.run.answering import answers_of, example_size
@@ -204,7 +205,7 @@ def _settings(candidates: Sequence[_Candidate], given: dict[str, Any]) -> dict[s
 
 def _names(paths: Sequence[str]) -> list[str]:
     """The last part of each path, or as much of it as tells the members apart."""
-    parts = [Path(path).expanduser().parts for path in paths]
+    parts = [at_home(path).parts for path in paths]
     for count in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-count:]) for part in parts]
         if len(set(names)) == len(names):

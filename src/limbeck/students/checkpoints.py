@@ -26,6 +26,7 @@ from transformers import (
 from transformers.utils import logging as hub_logging
 
 from limbeck.errors import LimbeckError, Problem
+from limbeck.files import at_home
 from limbeck.given import place_of
 from limbeck.kinds import SENTENCE, kind_of_config
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
@@ -50,7 +51,7 @@ def resolve_checkpoint(path_or_name: str | Path) -> str:
     when a folder does not exist, has no `config.json` or holds no safetensors, or names weights that
     would have to be unpickled or lie outside it.
     """
-    folder = Path(place_of(path_or_name)).expanduser()
+    folder = at_home(place_of(path_or_name))
     if not folder.exists():
         if _HUB_NAME.fullmatch(str(path_or_name)):
             return str(path_or_name)
@@ -239,7 +240,7 @@ def _readable_errors(source: str | Path) -> Iterator[None]:
         ) from error
     except OSError as error:
         first = str(error).strip().splitlines()[0]
-        here = Path(source).expanduser().exists()
+        here = at_home(source).exists()
         raise LimbeckError(
             f"model {str(source)!r} cannot be read: {first}",
             "check the files in that folder"

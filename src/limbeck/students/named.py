@@ -15,6 +15,7 @@ from pathlib import Path
 from transformers import BertConfig, PretrainedConfig, PreTrainedTokenizerBase
 
 from limbeck.errors import LimbeckError
+from limbeck.students.sizes import refuse_beyond
 
 RANDOM = ":random"
 BERT_VOCABULARY = "google-bert/bert-base-uncased"
@@ -100,6 +101,7 @@ def named_model(init: str) -> NamedModel | None:
             f"student.init: {init!r} has {heads} heads of {width} numbers",
             "name at least one layer, and a width that the number of heads divides",
         )
+    refuse_beyond(named.layers, named.width, f"student.init: {init!r}")
     if masked and (named.random or pocket or name not in _RELEASED):
         raise LimbeckError(
             f"student.init: {init!r}: whole-word masking is a way of pretraining, and there is one "

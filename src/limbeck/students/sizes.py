@@ -39,6 +39,7 @@ def refuse_impossible(config: PretrainedConfig, what: str) -> None:
             )
         else:
             sizes[name] = value
+    problems += _indivisible(config, sizes, what)
     width = sizes.get("hidden_size", 1)
     layers = sizes.get("num_hidden_layers", 1)
     parameters = width * (sizes.get("vocab_size", 1) + 4 * layers * width)
@@ -48,3 +49,28 @@ def refuse_impossible(config: PretrainedConfig, what: str) -> None:
         )
     if problems:
         raise LimbeckError(problems)
+
+
+def refuse_beyond(layers: int, width: int, what: str) -> None:
+    """Raise LimbeckError for a shape beyond any model's, before a configuration lists its layers."""
+    for name, value in (("num_hidden_layers", layers), ("hidden_size", width)):
+        if value > _MOST[name]:
+            raise LimbeckError(
+                f"{what}: {name} is {value}", f"write a whole number from 1 to {_MOST[name]}"
+            )
+
+
+def _indivisible(config: PretrainedConfig, sizes: dict[str, int], what: str) -> list[Problem]:
+    """A width that the heads have to share evenly, as they do where they have no width of their own."""
+    width, heads = sizes.get("hidden_size"), sizes.get("num_attention_heads")
+    own = any(
+        getattr(config, name, None) for name in ("head_dim", "d_kv", "d_head", "embedding_size")
+    )
+    if width is None or heads is None or own or width % heads == 0:
+        return []
+    return [
+        Problem(
+            f"{what}: {heads} attention heads cannot share a width of {width} evenly",
+            f"take a width that {heads} divides, or other num_attention_heads",
+        )
+    ]

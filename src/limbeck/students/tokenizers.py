@@ -10,6 +10,7 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.errors import LimbeckError
+from limbeck.files import at_home
 from limbeck.given import place_of
 from limbeck.kinds import TEXT_READING, Processor, Reading
 
@@ -27,7 +28,7 @@ def read_processor(path_or_name: str | Path, reads: Reading) -> Processor:
 
     Raises LimbeckError where there is none to read.
     """
-    folder = Path(place_of(path_or_name)).expanduser()
+    folder = at_home(place_of(path_or_name))
     student = folder / "student"
     here = folder.exists()
     own = any((folder / name).exists() for name in _OWN_FILES)

@@ -1,0 +1,46 @@
+"""Shapes that no model has, and home folders of nobody: refused in words."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import transformers as hf
+
+from limbeck.errors import LimbeckError
+from limbeck.files import at_home
+from limbeck.students.named import named_model
+from limbeck.students.sizes import refuse_impossible
+
+
+def test_a_shape_beyond_any_models_is_refused_at_once():
+    began = time.monotonic()
+    with pytest.raises(LimbeckError, match="num_hidden_layers is 99999999"):
+        named_model("pocket-99999999-8-1")
+    assert time.monotonic() - began < 5  # listing so many layers takes minutes
+
+
+def test_heads_that_cannot_share_a_width_are_named():
+    config = hf.BertConfig(hidden_size=7, num_attention_heads=2)
+    with pytest.raises(LimbeckError, match="2 attention heads cannot share a width of 7"):
+        refuse_impossible(config, "student")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        hf.T5Config(d_model=10, num_heads=4, d_kv=8),
+        hf.Qwen3Config(hidden_size=10, num_attention_heads=4, head_dim=8),
+        hf.BertConfig(),
+    ],
+    ids=lambda config: config.model_type,
+)
+def test_heads_of_their_own_width_share_nothing(config):
+    refuse_impossible(config, "student")
+
+
+def test_the_home_of_nobody_is_a_folder_that_does_not_exist():
+    assert at_home("~nobody-at-all/x") == Path("~nobody-at-all/x")
+    assert at_home("~/x") == Path.home() / "x"
+    assert at_home(Path("a/~b")) == Path("a/~b")
