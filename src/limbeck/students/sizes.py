@@ -61,16 +61,22 @@ def refuse_beyond(layers: int, width: int, what: str) -> None:
 
 
 def _indivisible(config: PretrainedConfig, sizes: dict[str, int], what: str) -> list[Problem]:
-    """A width that the heads have to share evenly, as they do where they have no width of their own."""
+    """A width that the heads have to share evenly, as they do where they have no width of their own.
+
+    Rotary positions turn a head's numbers in pairs: there it has to be even.
+    """
     width, heads = sizes.get("hidden_size"), sizes.get("num_attention_heads")
     own = any(
         getattr(config, name, None) for name in ("head_dim", "d_kv", "d_head", "embedding_size")
     )
-    if width is None or heads is None or own or width % heads == 0:
+    if width is None or heads is None or own:
+        return []
+    unit = heads * 2 if any("rope" in name for name in config.to_dict()) else heads
+    if width % unit == 0:
         return []
     return [
         Problem(
             f"{what}: {heads} attention heads cannot share a width of {width} evenly",
-            f"take a width that {heads} divides, or other num_attention_heads",
+            f"take a width that {unit} divides, or other num_attention_heads",
         )
     ]

@@ -21,10 +21,19 @@ def test_a_shape_beyond_any_models_is_refused_at_once():
     assert time.monotonic() - began < 5  # listing so many layers takes minutes
 
 
-def test_heads_that_cannot_share_a_width_are_named():
-    config = hf.BertConfig(hidden_size=7, num_attention_heads=2)
-    with pytest.raises(LimbeckError, match="2 attention heads cannot share a width of 7"):
+@pytest.mark.parametrize(
+    ("config", "divides"),
+    [
+        (hf.BertConfig(hidden_size=7, num_attention_heads=2), 2),
+        # Rotary positions turn numbers in pairs.
+        (hf.ModernBertConfig(hidden_size=7, num_attention_heads=1), 2),
+    ],
+    ids=["bert", "modernbert"],
+)
+def test_heads_that_cannot_share_a_width_are_named(config, divides):
+    with pytest.raises(LimbeckError, match=r"cannot share a width of 7") as error:
         refuse_impossible(config, "student")
+    assert f"a width that {divides} divides" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +42,7 @@ def test_heads_that_cannot_share_a_width_are_named():
         hf.T5Config(d_model=10, num_heads=4, d_kv=8),
         hf.Qwen3Config(hidden_size=10, num_attention_heads=4, head_dim=8),
         hf.BertConfig(),
+        hf.ModernBertConfig(),
     ],
     ids=lambda config: config.model_type,
 )

@@ -92,8 +92,10 @@ def in_training(monkeypatch, counted):
         ("kd", {"max_steps": 3, "epochs": 1}),  # stops inside an epoch
         ("kd", {"accumulation": 2}),
         ("tinybert", {}),  # two stages; the first runs no heads, and attention maps are made
-        ("cr-ild", {}),  # clean and mixed inputs, with gradients through both
-        ("cr-ild-released", {}),  # no gradient through the clean pass; mixed after the embeddings
+        # Clean and mixed inputs, with gradients through both.
+        pytest.param("cr-ild", {}, marks=pytest.mark.slow),
+        # No gradient through the clean pass; mixed after the embeddings.
+        pytest.param("cr-ild-released", {}, marks=pytest.mark.slow),
         ("skd-uniform", {}),
     ],
 )

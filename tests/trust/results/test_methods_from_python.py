@@ -82,7 +82,11 @@ def test_every_method_trains_whole(tmp_path, capsys, method):
         ("takd", ["assistants/01-middle", "assistants/02-small"]),
         ("skd-student-rank", ["students/small", "students/large", "students/middle"]),
         ("wkd-teacher-rank", []),
-        ("skd-best-of", ["tries/uniform", "tries/teacher-rank", "tries/student-rank"]),
+        pytest.param(
+            "skd-best-of",
+            ["tries/uniform", "tries/teacher-rank", "tries/student-rank"],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_teams_are_made_ready_part_by_part(tmp_path, method, parts):
@@ -124,6 +128,7 @@ def test_teachers_are_weighed_by_the_rank_of_their_scores(tmp_path):
     assert trainer.teacher.weights == pytest.approx([1 / 6, 2 / 6, 3 / 6])
 
 
+@pytest.mark.slow
 def test_the_best_of_three_is_the_students(tmp_path):
     scores = {"uniform": 0.2, "teacher-rank": 0.9, "student-rank": 0.5}
 

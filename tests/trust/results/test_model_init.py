@@ -81,7 +81,7 @@ class Search:
         return found
 
 
-@pytest.mark.parametrize("method", ["kd", "u-ild"])
+@pytest.mark.parametrize("method", ["kd", pytest.param("u-ild", marks=pytest.mark.slow)])
 def test_a_search_tries_settings_on_new_students(tmp_path, monkeypatch, method):
     monkeypatch.setattr("transformers.integrations.hp_params", lambda trial: {})
     monkeypatch.setitem(

@@ -102,8 +102,12 @@ def unbroken(tmp_path_factory):
         ("takd", [("assistants/01-teacher-3", "step_begin", 2), ("out", "step_begin", 2)]),
         ("takd", [("assistants/02-teacher-1", "step_begin", 1)]),
         ("skd-student-rank", [("students/teacher-2", "step_begin", 1), ("out", "step_begin", 1)]),
-        ("skd-best-of", [("tries/teacher-rank", "step_begin", 2)]),
-        ("skd-best-of", [("students/teacher-2", "step_begin", 2)]),
+        pytest.param(
+            "skd-best-of", [("tries/teacher-rank", "step_begin", 2)], marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "skd-best-of", [("students/teacher-2", "step_begin", 2)], marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_killed_training_ends_as_an_unbroken_one(tmp_path, unbroken, plan, kills):
