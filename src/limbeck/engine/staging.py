@@ -24,6 +24,7 @@ from limbeck.engine import checkpoints
 from limbeck.engine.callbacks import users_callbacks
 from limbeck.engine.counting import Counts
 from limbeck.engine.course import Course, Part
+from limbeck.engine.fitting import check_trainable
 from limbeck.engine.optimisation import Optimises
 from limbeck.engine.plan import Plan
 from limbeck.engine.progress import Progress
@@ -92,6 +93,7 @@ class TrainsParts(Counts, Optimises, Resumes, PublishesStudents):
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> TrainOutput:
         """As the Trainer's, after everything that comes before it; unused words take no part."""
+        check_trainable(self.student)
         if kwargs.get("resume_from_checkpoint") is None:
             self.progress.restart()
         course, self._course = self._course, None

@@ -29,6 +29,7 @@ from limbeck.engine.callbacks import (
 )
 from limbeck.engine.distiller import Distiller
 from limbeck.engine.feeding import examples_in, numbered, padded
+from limbeck.engine.fitting import foreign_optimizer, pair_problems
 from limbeck.engine.head import train_head_alone
 from limbeck.engine.method import OBJECTS, default_arguments, recipe_of, with_first_stage
 from limbeck.engine.optimisation import Optimisation, unseen_maps
@@ -147,6 +148,7 @@ class DistillationTrainer(TrainsParts):
         if problems := [
             *label_problems(args, self.kind.label_names),
             *sharded(self),
+            *foreign_optimizer(self.optimizer, self.distiller),
             *unseen_maps(self.optimizer, self.objectives),
         ]:
             raise LimbeckError(problems)
@@ -191,6 +193,9 @@ class DistillationTrainer(TrainsParts):
                 kind=self.kind,
                 rows=self._rows,
             )
+        who, answers = self.plan.who, self.objectives.ever("teacher").logits
+        if problems := pair_problems(student, who.members, who.names, answers=answers):
+            raise LimbeckError(problems)
         return Distiller(
             student,
             self.objectives,

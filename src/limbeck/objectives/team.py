@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping as Batch
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 from torch import Tensor, nn
 
@@ -81,6 +83,10 @@ class TeamObjectives(nn.Module):
         found = self.each[teacher]
         assert isinstance(found, Objectives)
         return found
+
+    def ever(self, side: str) -> Request:
+        """What any step may ask of a side, whoever teaches."""
+        return reduce(or_, (self.of(number).ever(side) for number in range(len(self.each))))
 
     def request(self, side: str, moment: Moment) -> Request:
         """As `Objectives.request`, for the teacher whose step it is."""
