@@ -42,7 +42,8 @@ def add_model(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
     """Add what a model of any kind answers by: class, configuration and weights."""
     digest.update(type(model).__name__.encode())
     config = json.loads(model.config.to_json_string(use_diff=False))
-    config.pop("_name_or_path", None)  # a moved folder holds the same model
+    for name in ("_name_or_path", "transformers_version"):  # moved, or read by a later version
+        config.pop(name, None)
     digest.update(json.dumps(config, sort_keys=True).encode())
     add_weights(digest, model)
 

@@ -199,7 +199,9 @@ class Execution(_Part):
     answers: dict[str, Literal["stored", "live"]] = Field(default_factory=dict)
     """Number of a stage → where its teacher's answers came from."""
     read: dict[str, str] = Field(default_factory=dict)
-    """Rows and teachers → digest of what they were; a run goes on with no others."""
+    """Rows and models → digest of what they were; a run goes on with no others."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """Setting and place → checksum of the files there when the run began; none of earlier versions."""
     stored: list[str] = Field(default_factory=list)
     """Keys of the stored outputs that were made for this run, by any of its starts."""
 

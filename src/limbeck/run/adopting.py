@@ -18,8 +18,11 @@ def adopt(record: Record, folder: RunFolder) -> None:
     assert record.team is not None and record.team.chosen is not None
     chosen = RunFolder(Path(record.team.chosen))
     theirs = Record.load(chosen.path)
-    for part in ("epochs", "stages", "best", "last", "scores", "student", "teacher", "execution"):
+    for part in ("epochs", "stages", "best", "last", "scores", "student", "teacher"):
         setattr(record, part, getattr(theirs, part))
+    # What this run read, which is more than the chosen one did.
+    mine = record.execution.model_dump(include={"read", "files"})
+    record.execution = theirs.execution.model_copy(update=mine)
     record.cost = _sum([Record.load(run).cost for run in record.team.runs])
     shutil.copyfile(chosen.predictions, folder.predictions)
     shutil.rmtree(folder.unshipped, ignore_errors=True)

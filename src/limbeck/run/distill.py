@@ -40,6 +40,7 @@ from limbeck.run.beginning import new_record
 from limbeck.run.caching import seconds_stored_before, store_answers
 from limbeck.run.failing import fail
 from limbeck.run.folder import RunFolder, default_folder
+from limbeck.run.input_files import checksums_of_inputs
 from limbeck.run.inputs import refuse_inputs
 from limbeck.run.lock import in_use
 from limbeck.run.measure import Spent, add_draws, cost, model_facts, stage_facts
@@ -53,6 +54,7 @@ from limbeck.run.scoring import reference_scores
 from limbeck.run.settle import settle
 from limbeck.run.shipping import predict, ship
 from limbeck.run.teaching import Train, settle_team
+from limbeck.run.unchanged import finished
 from limbeck.teachers import Teacher
 
 
@@ -86,8 +88,9 @@ def distill(
 
     Raises:
         LimbeckError: everything that is wrong with the recipe, the data or the models, before any
-            work starts; a folder that another process writes, or that the run reads; a loss that
-            stopped being a number; a full disk.
+            work starts; a folder that another process writes, or that the run reads; a finished run
+            of rows or models that have changed since; a loss that stopped being a number; a full
+            disk.
     """
     given = settings_of(recipe, overrides, tokenizer)
     with at_hand(given.writers):
@@ -104,6 +107,7 @@ def _distill(
     overwrite: bool,
     show: bool,
     report: bool,
+    for_another: bool = False,
 ) -> Result:
     problems = absent(recipe.model_dump(mode="json"))
     if problems:
@@ -111,24 +115,32 @@ def _distill(
     recipe = with_start(named_one_by_one(recipe))
     folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
     refuse_inputs(recipe, folder.path)
-    done = _finished(recipe, folder, overwrite=overwrite)
+
+    def finished_run() -> Result | None:
+        record = agreed(
+            finished(
+                recipe,
+                folder,
+                overwrite=overwrite,
+                live_teacher=live_teacher,
+                for_another=for_another,
+            )
+        )
+        if record is None:
+            return None
+        if is_first():
+            folder.remove_checkpoints()
+        return Result(folder.path, record)
+
+    done = finished_run()
     if done is not None:
         return done
     with in_use(folder.path), one_error_for_a_full_disk(folder.path):
         # Who held the folder until now may have finished the run.
-        done = _finished(recipe, folder, overwrite=overwrite)
+        done = finished_run()
         if done is not None:
             return done
         return _run(recipe, folder, live_teacher, overwrite=overwrite, show=show, report=report)
-
-
-def _finished(recipe: Recipe, folder: RunFolder, *, overwrite: bool) -> Result | None:
-    done = agreed(folder.finished(recipe, overwrite=overwrite))
-    if done is None:
-        return None
-    if is_first():
-        folder.remove_checkpoints()
-    return Result(folder.path, done)
 
 
 def _run(
@@ -143,12 +155,14 @@ def _run(
     parts = Parts()
     goes_on = agreed(folder.continues(recipe, overwrite=overwrite))
     set_seed(recipe.seed)
+    # Before they are read, so that one that changes meanwhile is seen to have changed.
+    files = checksums_of_inputs(recipe)
     assembly = assemble(recipe, live_teacher, progress=show)
     given = recipe
     recipe, execution = settle(given, assembly, folder, anew=not goes_on)
     inspect_run(recipe, assembly, folder.path, show=show)
     record = new_record(given, assembly)
-    record.execution = execution
+    record.execution = execution.model_copy(update={"files": files})
     _begin(given, folder, record, anew=not goes_on)
     try:
         _add_copies(recipe, assembly, record.examples, show=show)
@@ -219,7 +233,10 @@ def _before_run(show: bool) -> Train:
     """Trains what has to be there before a run can start."""
 
     def train(recipe: Recipe, place: Path) -> Record:
-        return distill(recipe, place, show=show, report=False).record
+        made = _distill(
+            recipe, place, None, overwrite=False, show=show, report=False, for_another=True
+        )
+        return made.record
 
     return train
 

@@ -24,6 +24,7 @@ from limbeck.run.distill import distill
 from limbeck.run.folder import RunFolder
 from limbeck.run.origin import with_start
 from limbeck.run.rows import load_rows
+from limbeck.run.unchanged import finished
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,8 @@ def train_grid(
         models: what students start from: shapes (`bert-8-128-2`), folders, Hub names, teams
             (`paper`, `pocket`).
         axes: recipe keys with several values each.
-        overwrite: replace other recipes' runs that lie in the cells' folders.
+        overwrite: replace what lies in the cells' folders of other recipes, or of rows or models
+            that have changed since.
         show: show pre-flight findings and progress on the terminal.
         **settings: recipe keys of all cells.
 
@@ -127,7 +129,7 @@ def _check(recipes: Mapping[str, Recipe], out: Path, *, overwrite: bool) -> None
     tasks: dict[str, Task] = {}
     for name, recipe in recipes.items():
         try:
-            if RunFolder(out / name).finished(recipe, overwrite=overwrite) is not None:
+            if finished(recipe, RunFolder(out / name), overwrite=overwrite) is not None:
                 continue
             problems = missing(recipe)
             if problems:
@@ -179,7 +181,7 @@ def _train(name: str, recipe: Recipe, path: Path, *, overwrite: bool, show: bool
 
 def _is_own(path: Path, recipe: Recipe) -> bool:
     try:
-        RunFolder(path).finished(recipe)
+        finished(recipe, RunFolder(path))
     except LimbeckError:
         return False
     return True

@@ -25,7 +25,7 @@ def refuse_inputs(recipe: Recipe, out: Path) -> None:
     target = at_home(out).resolve()
     found = [
         f"{place} ({setting})"
-        for setting, place in _places(recipe.model_dump(mode="json"))
+        for setting, place in places(recipe.model_dump(mode="json"))
         if place.exists() and place.resolve().is_relative_to(target)
     ]
     if found:
@@ -35,11 +35,12 @@ def refuse_inputs(recipe: Recipe, out: Path) -> None:
         )
 
 
-def _places(settings: dict[str, Any], above: str = "") -> Iterator[tuple[str, Path]]:
+def places(settings: dict[str, Any], above: str = "") -> Iterator[tuple[str, Path]]:
+    """Each setting whose value may be a file or a folder, and where that would be."""
     for key, value in settings.items():
         name = f"{above}{key}"
         if isinstance(value, dict):
-            yield from _places(value, f"{name}.")
+            yield from places(value, f"{name}.")
         elif key in _PLACES:
             for text in value if isinstance(value, list) else [value]:
                 if isinstance(text, str) and not _is_name(key, text):

@@ -1,40 +1,58 @@
-"""A run that goes on has the rows and teachers that it began with. Part of `limbeck.run`."""
+"""A run goes on, or counts as finished, with the rows and models that it began with. Part of `limbeck.run`."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 
 from limbeck.cache import add_model, add_rows
 from limbeck.errors import LimbeckError
-from limbeck.run.assemble import Assembly
+from limbeck.recipe import Recipe
+from limbeck.records import Record
+from limbeck.run.assemble import Assembly, assemble
 from limbeck.run.folder import RunFolder
+from limbeck.run.input_files import checksums_of_inputs
+from limbeck.teachers import Teacher
+
+logger = logging.getLogger(__name__)
 
 _ROWS = "training rows"
 _DEV = "dev rows"
+_FIRST_ROWS = "rows of the first stage"
+_START = "student start"
+_FIRST_TEACHER = "teacher of the first stage"
+# What makes copies of the rows is read when they are made, and no assembly holds what it says.
+_UNSEEN = "augment."
 
 
 def digests(assembly: Assembly) -> dict[str, str]:
-    """What is read all through a run → what it was: rows as they are encoded, teachers' weights."""
+    """What is read all through a run → what it was: rows as they are encoded, models' weights."""
     rows = {_ROWS: assembly.encoded["train"], _DEV: assembly.dev}
+    if assembly.first_rows is not None:
+        rows[_FIRST_ROWS] = assembly.first_rows.encoded
+    models = {_START: assembly.student}
+    models |= {one.setting: one.teacher.model for one in assembly.named}
+    if assembly.first_teacher is not None:
+        models[_FIRST_TEACHER] = assembly.first_teacher.model
     found = {}
     for name, dataset in rows.items():
         digest = hashlib.blake2b(digest_size=8)
         add_rows(digest, dataset)
         found[name] = digest.hexdigest()
-    for one in assembly.named:
+    for name, model in models.items():
         digest = hashlib.blake2b(digest_size=8)
-        add_model(digest, one.teacher.model)
-        found[one.setting] = digest.hexdigest()
+        add_model(digest, model)
+        found[name] = digest.hexdigest()
     return found
 
 
 def refuse_changed(folder: RunFolder, began: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Raise LimbeckError where checkpoints lie of a run that began with other rows or teachers.
+    """Raise LimbeckError where checkpoints lie of a run that began with other rows or models.
 
     Half of a student would come from each, and the record would know of one.
     """
-    changed = [name for name in now if began.get(name, now[name]) != now[name]]
+    changed = _differing(began, now)
     if changed and folder.begun:
         raise LimbeckError(
             f"out: {folder.path} holds a stopped run that began with other {' and '.join(changed)} "
@@ -42,3 +60,62 @@ def refuse_changed(folder: RunFolder, began: Mapping[str, str], now: Mapping[str
             "put back what it began with; or remove the folder, or choose another with --out, to "
             "begin anew",
         )
+
+
+def finished(
+    recipe: Recipe,
+    folder: RunFolder,
+    *,
+    overwrite: bool = False,
+    live_teacher: Teacher | None = None,
+    for_another: bool = False,
+) -> Record | None:
+    """As `RunFolder.finished`, of a run whose rows and models are still what they were.
+
+    Files with the checksums of then hold what they held; where some differ, the rows and the models
+    themselves are compared. `for_another`: the run was made for another one, in whose command no
+    `--overwrite` reaches it.
+
+    Raises:
+        LimbeckError: also where they differ, with their names: the scores would be of others.
+    """
+    record = folder.finished(recipe, overwrite=overwrite)
+    changed = [] if record is None else _changed(recipe, folder, record, live_teacher)
+    if changed:
+        mend = f"remove {folder.path}" if for_another else "pass --overwrite"
+        raise LimbeckError(
+            f"out: {folder.path} has finished, with other {' and '.join(changed)} than lie there now",
+            f"{mend} to train it anew; or put back what it was made from, or choose another folder "
+            "with --out",
+        )
+    return record
+
+
+def _changed(
+    recipe: Recipe, folder: RunFolder, record: Record, live_teacher: Teacher | None
+) -> list[str]:
+    """What is other than it was, by name; what is not there any more cannot be compared, and is said."""
+    began, now = record.execution.files, checksums_of_inputs(recipe)
+    gone = [name for name in began if name not in now]
+    if gone:
+        logger.warning(
+            "%s has finished, and %s is not there any more to compare with",
+            folder.path,
+            " and ".join(gone),
+        )
+    if not began and not record.execution.read:  # of an earlier version
+        return []
+    differing = [name for name in now if now[name] != began.get(name)]
+    if not differing:
+        return []
+    try:
+        assembly = assemble(recipe, live_teacher)
+    except LimbeckError:
+        # With nothing to hold it against, a record of an earlier version has to be believed.
+        return [name for name in differing if name in began]
+    unseen = [name for name in differing if name.startswith(_UNSEEN) and name in began]
+    return _differing(record.execution.read, digests(assembly)) + unseen
+
+
+def _differing(began: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return [name for name in now if began.get(name, now[name]) != now[name]]
