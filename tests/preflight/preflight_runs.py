@@ -81,9 +81,9 @@ def knowing_teacher(swapped: bool = False, **changes) -> BertForSequenceClassifi
     return teacher
 
 
-def rows(count: int = 40, **changes) -> Dataset:
+def rows(count: int = 40, what: str = "film", **changes) -> Dataset:
     columns = {
-        "sentence": [f"a {'good' if row % 2 else 'bad'} film" for row in range(count)],
+        "sentence": [f"a {'good' if row % 2 else 'bad'} {what}" for row in range(count)],
         "label": [row % 2 for row in range(count)],
         "index": list(range(count)),
     }

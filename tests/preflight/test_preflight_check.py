@@ -40,7 +40,7 @@ def arguments(task: Task = SST2, **changes):
     student = model()
     settings = {
         "task": task,
-        "rows": {"train": rows(), "dev": rows(20)},
+        "rows": {"train": rows(), "dev": rows(20, what="plot")},
         "student": student,
         "tokenizer": tokenizer(),
         "max_length": 8,
@@ -101,7 +101,7 @@ def test_unnamed_classes_are_settled_by_the_teachers_answers():
 
 def test_a_bad_record_is_believed(tmp_path):
     record = {"schema": 1, "task": "sst2", "scores": {"dev": {"primary": 50.0}}}
-    record["examples"] = {"fingerprints": {"dev": rows_fingerprint(SST2, rows(20))}}
+    record["examples"] = {"fingerprints": {"dev": rows_fingerprint(SST2, rows(20, what="plot"))}}
     (tmp_path / "record.json").write_text(json.dumps(record))
     teacher = TeacherSide(knowing_teacher(), tokenizer(), tmp_path)
     assert "50.0 (recorded in" in words_of(check(**arguments(teachers={"teacher": teacher})))

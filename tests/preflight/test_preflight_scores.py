@@ -85,3 +85,11 @@ def test_class_order_is_read_from_the_answers():
     assert check_class_order(task, Answers(guesses, labels, "measured")) == []
     constant = np.tile([1.0, 0.0, 0.0], (300, 1))
     assert check_class_order(task, Answers(constant, np.full(300, 2), "measured")) == []
+
+
+def test_few_dev_rows_cannot_tell_a_perfect_teacher():
+    (note,) = check_teacher_score(SST2, TeacherScore(100.0, "measured on dev"), [0, 1] * 3)
+    assert note.severity == "note"
+    assert "6 rows of dev are too few to tell its score of 100.0" in note.message
+    (guessing,) = check_teacher_score(SST2, TeacherScore(50.0, "measured on dev"), [0, 1] * 3)
+    assert guessing.severity == "error"

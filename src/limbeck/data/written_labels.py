@@ -24,21 +24,29 @@ _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 # More different numbers than anyone's classes that are numbers beside words ("1", "2", "3+").
 _FEW_NUMBERS = 20
 _SHOWN = 5
+# How tables of other programs write a gap; each may be a class as well ("none" of the others).
+_GAP_WORDS = frozenset(
+    {"na", "n/a", "#n/a", "<na>", "none", "null", "nil", "missing", "?", "-", "--", "."}
+)
 
 
 def check_written_labels(values: Sequence[Any], column: str, path: Path) -> None:
     """Raise LimbeckError, with counts and the first row, for labels that no one can have meant.
 
-    Blank ones and "nan" are gaps; words among many different numbers, and labels that differ in
-    spaces at their ends or in how Unicode composes a letter, are mistakes. Labels that differ in
-    capitals alone, and a few numbers beside words, are classes with a warning.
+    A label that is the column's name is a header that stands twice. Blank ones and "nan" are gaps; words
+    among many different numbers, and labels that differ in spaces at their ends or in how Unicode composes
+    a letter, are mistakes. Labels that differ in capitals alone, a few numbers beside words, and words that
+    often stand for a gap ("NA", "None"), are classes with a warning.
     """
     counts = Counter(value for value in values if isinstance(value, str))
+    if column in counts:
+        _refuse_header(counts[column], values, column, path)
     # A million rows of two classes need a look at two texts.
     if counts.total() < len(values) or any(map(_is_gap, counts)):
         _check_values(values, column, path)
     _check_words_among_numbers(counts, values, column, path)
     _check_spellings(counts, column, path)
+    _warn_of_gap_words(counts, column, path)
 
 
 def _check_values(values: Sequence[Any], column: str, path: Path) -> None:
@@ -105,6 +113,24 @@ def _check_spellings(counts: Counter[str], column: str, path: Path) -> None:
                 "%s: label column %s holds labels that differ in capitals alone, as two classes: %s",
                 path, column, said,
             )  # fmt: skip
+
+
+def _refuse_header(count: int, values: Sequence[Any], column: str, path: Path) -> None:
+    raise LimbeckError(
+        f"{path}: {count} of {len(values)} rows have the label {column!r}, which is the column's name; the first "
+        f"is row {values.index(column) + 1}",
+        "remove the header that stands among the rows, as it does where files were put together; of a class "
+        "with that name rename the column",
+    )
+
+
+def _warn_of_gap_words(counts: Counter[str], column: str, path: Path) -> None:
+    words = {text: count for text, count in counts.items() if text.strip().lower() in _GAP_WORDS}
+    if words and len(counts) > len(words):
+        logger.warning(
+            "%s: label column %s holds %s, which is taken for a class; remove those rows if it says that "
+            "a label is missing", path, column, _counted(words),
+        )  # fmt: skip
 
 
 def _trimmed(text: str) -> str:

@@ -91,7 +91,11 @@ def check(
         return problems
     problems += check_truncation(task, rows, truncated or {}, tokenizer, max_length)
     checks = INPUT_CHECKS[task.kind.reads.name]
+    problems += checks.rows(task, rows)
+    problems += checks.reader(task, rows["train"], tokenizer, side="student")
     for side, teacher in teachers.items():
+        if teacher.own_words:
+            problems += checks.reader(task, rows["train"], teacher.tokenizer, side=side)
         in_tokenizers = checks.processors(
             task, rows["train"], teacher.tokenizer, tokenizer, side=side
         )

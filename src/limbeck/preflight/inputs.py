@@ -7,6 +7,7 @@ model must be able to read what its processor makes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 
 from datasets import Dataset
@@ -16,6 +17,7 @@ from limbeck.data import Task
 from limbeck.errors import Problem
 from limbeck.kinds import Processor
 from limbeck.preflight.models import check_positions, check_tokenizers, check_vocabulary
+from limbeck.preflight.texts import check_overlap, check_unknown_tokens
 from limbeck.vision import CHANNELS, side_of
 
 _SAMPLE_TEXTS = 64
@@ -41,6 +43,16 @@ class InputChecks(ABC):
     ) -> list[Problem]:
         """Where teacher and student would read a row differently."""
 
+    def rows(self, task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
+        """Dev rows that say little of a student, since it is trained on them."""
+        return []
+
+    def reader(
+        self, task: Task, train: Dataset, processor: Processor, *, side: str
+    ) -> list[Problem]:
+        """What of the rows a processor cannot read."""
+        return []
+
 
 class _TextChecks(InputChecks):
     def model(
@@ -55,6 +67,16 @@ class _TextChecks(InputChecks):
         """Vocabularies, special tokens, and the ids of some rows."""
         columns = task.kind.texts(task, train[:_SAMPLE_TEXTS])
         return check_tokenizers(teacher, student, list(zip(*columns, strict=True)), side=side)
+
+    def rows(self, task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
+        """Those that stand in train, word for word."""
+        return check_overlap(task, rows)
+
+    def reader(
+        self, task: Task, train: Dataset, processor: Processor, *, side: str
+    ) -> list[Problem]:
+        """Many tokens that its tokenizer does not know."""
+        return check_unknown_tokens(task, train, processor, side=side)
 
 
 class _ImageChecks(InputChecks):

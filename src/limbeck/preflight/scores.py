@@ -213,6 +213,15 @@ def check_teacher_score(
     if score.value > baseline + noise:
         return []
     better = score.value > baseline
+    if better and baseline + noise >= 100:
+        return [
+            Problem(
+                f"{side}: {len(labels)} rows of dev are too few to tell its score of {score.value:.1f} from "
+                f"always answering {answer!r} ({baseline:.1f}; {task.primary})",
+                "give more dev rows, or take the score as it is",
+                "note",
+            )
+        ]
     verdict = "hardly better" if better else "no better"
     return [
         Problem(

@@ -82,3 +82,18 @@ def test_probabilities_are_named(tmp_path, caplog):
 def test_what_cannot_be_meant(tmp_path, labels, known, message):
     with pytest.raises(LimbeckError, match=message):
         load(written(tmp_path, labels), **known)
+
+
+@pytest.mark.parametrize("word", ["NA", "None", "null", "n/a", "?"])
+def test_words_for_a_gap_are_a_class_with_a_warning(tmp_path, caplog, word):
+    with caplog.at_level(logging.WARNING, logger="limbeck"):
+        task, _ = load(written(tmp_path, ["good", "bad", "good", word]))
+    assert sorted(task.labels) == sorted(["bad", "good", word])
+    assert f"holds '{word}' (10 rows), which is taken for a class" in caplog.text
+
+
+def test_a_header_among_the_rows_is_no_class(tmp_path):
+    path = written(tmp_path, ["good", "bad"])
+    path.write_text(path.read_text() * 2)
+    with pytest.raises(LimbeckError, match=r"1 of 81 rows have the label 'y'.*first is row 41"):
+        load(path)

@@ -1,0 +1,66 @@
+"""Texts that make a score say little: dev rows the student was trained on, and tokens that say nothing.
+
+Part of `limbeck.preflight`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
+
+from limbeck.data import Task
+from limbeck.errors import Problem
+
+# Of dev rows in train: below it repetitions are the data's own (CoLA has 1.5 %), and move no score by much.
+_OVERLAP = 0.05
+# Of tokens that a tokenizer does not know; those trained for a language leave almost none.
+_UNKNOWN = 0.2
+_SAMPLE = 512
+
+
+def check_overlap(task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
+    """Dev rows that stand in train word for word, on which a student is right by heart."""
+    train = set(_rows(task, rows["train"]))
+    problems = []
+    for split in (split for split in task.dev_splits if split in rows):
+        dev = _rows(task, rows[split])
+        known = sum(row in train for row in dev)
+        if known > _OVERLAP * len(dev):
+            problems.append(
+                Problem(
+                    f"{split}: {known} of {len(dev)} rows stand in train too, word for word, so scores there "
+                    "say what was learned by heart",
+                    "remove repeated rows before the data is split, or give train and dev files of "
+                    "different rows",
+                    "warning",
+                )
+            )
+    return problems
+
+
+def check_unknown_tokens(
+    task: Task, train: Dataset, tokenizer: PreTrainedTokenizerBase, *, side: str
+) -> list[Problem]:
+    """A tokenizer that reads much of the text as its unknown token: that of another language or script."""
+    if tokenizer.unk_token_id is None:
+        return []
+    columns = task.kind.texts(task, train[:_SAMPLE])
+    ids = tokenizer(*columns, add_special_tokens=False, verbose=False)["input_ids"]
+    tokens = sum(map(len, ids))
+    unknown = sum(row.count(tokenizer.unk_token_id) for row in ids)
+    if unknown <= _UNKNOWN * tokens:
+        return []
+    return [
+        Problem(
+            f"{side}: its tokenizer does not know {100 * unknown / tokens:.0f} % of the tokens of "
+            f"{len(ids)} training rows, which all become {tokenizer.unk_token!r}",
+            "choose a model made for this language and script",
+            "warning",
+        )
+    ]
+
+
+def _rows(task: Task, rows: Dataset) -> list[tuple[str, ...]]:
+    return list(zip(*task.kind.texts(task, rows[:]), strict=True))

@@ -1,0 +1,81 @@
+"""Rows whose scores would say little: dev rows that were trained on, and text the tokenizer cannot read."""
+
+from __future__ import annotations
+
+from datasets import Dataset
+
+import tiny_runs as tiny
+from limbeck.data import get_task
+from limbeck.preflight import check
+
+SST2 = get_task("sst2")
+
+
+def split(texts: list[str]) -> Dataset:
+    rows = range(len(texts))
+    return Dataset.from_dict(
+        {"sentence": texts, "label": [row % 2 for row in rows], "index": list(rows)}
+    )
+
+
+def found(train: list[str], dev: list[str]) -> list[str]:
+    problems = check(
+        task=SST2,
+        rows={"train": split(train), "dev": split(dev)},
+        student=tiny.bert(2),
+        tokenizer=tiny.tokenizer(),
+        max_length=20,
+    )
+    return [f"{problem.severity}: {problem.message}" for problem in problems]
+
+
+def film(number: int) -> str:
+    return "film " * (number // 8) + " ".join(tiny.WORDS[: 1 + number % 8])
+
+
+def test_dev_rows_that_are_trained_on_are_counted():
+    train = [film(row) for row in range(40)]
+    (warning,) = found(train, [film(row) for row in range(38, 58)])
+    assert warning.startswith("warning: dev: 2 of 20 rows stand in train too, word for word")
+
+
+def test_a_few_repetitions_are_the_datas_own():
+    train = [film(row) for row in range(40)]
+    assert found(train, [film(row) for row in range(39, 59)]) == []
+
+
+def test_of_pairs_both_texts_have_to_be_there():
+    mrpc = get_task("mrpc")
+    rows = {
+        "sentence1": [film(row) for row in range(20)],
+        "label": [row % 2 for row in range(20)],
+        "index": list(range(20)),
+    }
+    second = {
+        "train": [film(row) for row in range(20)],
+        "dev": [film(row + 1) for row in range(20)],
+    }
+    splits = {name: Dataset.from_dict(rows | {"sentence2": own}) for name, own in second.items()}
+    names = {"id2label": dict(enumerate(mrpc.labels))}
+    settings = {
+        "task": mrpc,
+        "student": tiny.bert(2, **names),
+        "tokenizer": tiny.tokenizer(),
+        "max_length": 20,
+    }
+    assert check(rows=splits, **settings) == []
+    (problem,) = check(rows={"train": splits["train"], "dev": splits["train"]}, **settings)
+    assert "20 of 20 rows stand in train" in problem.message
+
+
+def test_text_of_another_language_is_noticed():
+    train = [f"ein {film(row)} mit Worten aus" for row in range(40)]
+    dev = [f"und {film(row)} noch einige" for row in range(12)]
+    (warning,) = found(train, dev)
+    assert "student: its tokenizer does not know" in warning
+    assert "40 training rows, which all become '[UNK]'" in warning
+
+
+def test_an_unknown_token_here_and_there_is_not():
+    train = [film(row + 8) + (" Worte" if row % 2 else "") for row in range(40)]
+    assert found(train, [film(row + 60) for row in range(12)]) == []
