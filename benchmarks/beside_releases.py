@@ -29,13 +29,13 @@ from transformers import AutoTokenizer, BertForSequenceClassification
 from transformers.utils import logging as hf_logging
 
 from limbeck.data import Collator, encode, load_task
-from limbeck.engine.distiller import Distiller
-from limbeck.kinds import SENTENCE
 from limbeck.mixup import Mixture
-from limbeck.moment import Moment
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
-from limbeck.teachers import Teacher
+from limbeck.step_state import StepState
+from limbeck.tasks import SENTENCE
+from limbeck.teachers.teacher import Teacher
+from limbeck.training.distiller import Distiller
 from released_code import (
     EPOCH,
     RELEASES,
@@ -48,7 +48,7 @@ from released_code import (
     named_gradients,
 )
 
-MOMENT = Moment(seed=0, epoch=EPOCH, step=100, progress=0.5, passes=float(EPOCH))
+MOMENT = StepState(seed=0, epoch=EPOCH, step=100, progress=0.5, passes=float(EPOCH))
 # PKD's loss knows classes alone.
 _CLASSES_ALONE = ("pkd",)
 
@@ -69,7 +69,7 @@ def ours(method: str, stage: int, pair: Pair, batch: Batch, **overrides: Any) ->
         mixture = Mixture(torch.arange(count - 1, -1, -1), SHARE, recipe.mixup.at)
     seen = Teacher(pair.teacher)(batch, objectives.request("teacher", MOMENT), mixture)
     distiller.zero_grad()
-    loss = distiller(moment=MOMENT, teacher=seen, mixture=mixture, **batch)["loss"]
+    loss = distiller(step_state=MOMENT, teacher=seen, mixture=mixture, **batch)["loss"]
     loss.backward()
     return Found(loss.item(), named_gradients(distiller))
 

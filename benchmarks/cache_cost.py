@@ -27,13 +27,13 @@ from rich.console import Console
 from rich.table import Table
 from transformers import set_seed
 
-from limbeck.cache import Ask, CachedTeacher, Store, build
-from limbeck.capture import Request
-from limbeck.engine import DistillationTrainer
+from limbeck.activations import Request
 from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe
-from limbeck.records import hardware, versions, write_whole
-from limbeck.teachers import Teacher
+from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
+from limbeck.teachers.teacher import Teacher
+from limbeck.training import DistillationTrainer
 from overhead import arguments, train
 from step_cost import model
 

@@ -45,15 +45,15 @@ from transformers import (
 )
 
 from limbeck.data import EpochSampler
-from limbeck.engine import DistillationTrainer, training_arguments
 from limbeck.recipe import Recipe
-from limbeck.records import Execution, hardware, versions, write_whole
+from limbeck.reporting.records import Execution, hardware, versions, write_whole
 from limbeck.run import distill
 from limbeck.run.assemble import Assembly, assemble
 from limbeck.run.caching import store_answers
-from limbeck.run.folder import RunFolder
-from limbeck.run.rows import load_rows
-from limbeck.run.settle import settle
+from limbeck.run.resolution import settle
+from limbeck.run.run_folder import RunFolder
+from limbeck.run.stage_rows import load_rows
+from limbeck.training import DistillationTrainer, training_arguments
 from peers import BATCH, LR, papers, textbrewer
 
 RECORD = Path(__file__).parent / "records" / "end_to_end.json"

@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.table import Table
 from transformers import Trainer, set_seed
 
-from limbeck.cache import Store
 from limbeck.evaluation import flops_per_example
-from limbeck.records import hardware, versions, write_whole
-from limbeck.teachers import Teacher
+from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.teachers.outputs import Store
+from limbeck.teachers.teacher import Teacher
 from overhead import arguments, rows, train
 from step_cost import MAIN, Sizes, cases, model, store_answers, trainer_of
 

@@ -31,11 +31,11 @@ from rich.console import Console
 from rich.table import Table
 from transformers import BertForSequenceClassification, TrainingArguments, set_seed
 
-import limbeck.mapping.transport as transport
-from limbeck.engine import DistillationTrainer
+import limbeck.mapping.transport_plan as transport
 from limbeck.objectives import CurriculumSpec
 from limbeck.recipe import Recipe
-from limbeck.records import hardware, versions, write_whole
+from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.training import DistillationTrainer
 from overhead import arguments, model, rows, train
 
 RECORD = Path(__file__).parent / "records" / "objective_cost.json"

@@ -34,8 +34,8 @@ from transformers import (
     set_seed,
 )
 
-from limbeck.engine import DistillationTrainer
-from limbeck.records import hardware, versions
+from limbeck.reporting.records import hardware, versions
+from limbeck.training import DistillationTrainer
 
 RECORD = Path(__file__).parent / "records" / "overhead.json"
 METHODS = ("kd", "pkd-skip")

@@ -26,12 +26,13 @@ from scipy.sparse import hstack
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from limbeck.data import get_task, load_task, pocket
-from limbeck.data.tasks import Task
+from limbeck.data import load_task, pocket
 from limbeck.recipe import Recipe
-from limbeck.records import hardware, versions, write_whole
+from limbeck.reporting.records import hardware, versions, write_whole
 from limbeck.run import distill
-from limbeck.run.evaluate import evaluate
+from limbeck.run.evaluation import evaluate
+from limbeck.tasks import get_task
+from limbeck.tasks.task import Task
 
 RECORD = Path(__file__).parent / "records" / "pocket_glue.json"
 SHALLOW = 2

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from transformers import BertForSequenceClassification
 
-from limbeck.engine.bert_adam import BertAdam
+from limbeck.training.bert_adam import BertAdam
 
 Gradients = dict[str, Tensor]
 Batch = dict[str, Tensor]

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from limbeck.records import hardware, versions, write_whole
+from limbeck.reporting.records import hardware, versions, write_whole
 from step_cost import Sizes, measure
 
 RECORD = Path(__file__).parent / "records" / "scaling.json"

@@ -29,14 +29,14 @@ from rich.console import Console
 from rich.table import Table
 from transformers import BertConfig, BertForSequenceClassification, Trainer, set_seed
 
-from limbeck.cache import Ask, CachedTeacher, Store, build
 from limbeck.catalog import names
-from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
 from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe
-from limbeck.records import hardware, versions, write_whole
-from limbeck.teachers import Teacher
+from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
+from limbeck.teachers.teacher import Teacher
+from limbeck.training import DistillationTrainer
 from overhead import arguments, rows, teacher_forward, train
 
 RECORD = Path(__file__).parent / "records" / "step_cost.json"

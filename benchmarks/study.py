@@ -20,12 +20,12 @@ from typing import Any
 
 from filelock import FileLock
 
-from limbeck.cache import RememberingTeacher
 from limbeck.recipe import Recipe
-from limbeck.records import RECORD_NAME, write_collection
-from limbeck.records.collection import SUFFIX, read_raw
+from limbeck.reporting.records import RECORD_NAME, write_collection
+from limbeck.reporting.records.collection import SUFFIX, read_raw
 from limbeck.run import distill
-from limbeck.teachers import Teacher
+from limbeck.teachers.outputs import RememberingTeacher
+from limbeck.teachers.teacher import Teacher
 
 RECORDS = Path(__file__).parent / "records"
 

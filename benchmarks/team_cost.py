@@ -22,12 +22,12 @@ import torch
 from rich.console import Console
 from transformers import Trainer, set_seed
 
-from limbeck.cache import Ask, CachedTeacher, Store, build
-from limbeck.capture import Request
-from limbeck.engine import DistillationTrainer
-from limbeck.records import hardware, versions, write_whole
-from limbeck.teachers import Teacher
-from limbeck.teams import Chances, Drawn, Together
+from limbeck.activations import Request
+from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.teachers import Chances, EnsembleTeam, SampledTeam
+from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
+from limbeck.teachers.teacher import Teacher
+from limbeck.training import DistillationTrainer
 from overhead import StepTimes, arguments, rows, train
 from step_cost import model
 
@@ -90,9 +90,9 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
         for round_ in range(args.rounds):
             times["plain"] += train(Trainer(student, settings, train_dataset=data))
             for method in ("wkd-uniform", "mt-bert"):
-                times[method] += train(trainer(Together(read, names, uniform), method))
+                times[method] += train(trainer(EnsembleTeam(read, names, uniform), method))
             settings.seed = round_  # other draws
-            skd = trainer(Drawn(members, names, Chances(uniform)), "skd-uniform")
+            skd = trainer(SampledTeam(members, names, Chances(uniform)), "skd-uniform")
             for teacher, seconds in skd_steps(skd, args.steps).items():
                 drawn[teacher] += seconds
                 alone[teacher] += train(trainer(members[teacher], "kd-soft"))

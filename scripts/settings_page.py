@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from limbeck import catalog
-from limbeck.cli.stated import shown, value_of
-from limbeck.stated import Stated, flat, quick_settings, stated_of
+from limbeck.cli.paper_settings_view import shown, value_of
+from limbeck.paper_settings import Stated, flat, quick_settings, stated_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 MARK = "<!-- From here on written by scripts/settings_page.py. -->\n"

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from limbeck.moment import Moment
+from limbeck.step_state import StepState
 
 META = torch.device("meta")
 
@@ -63,7 +63,7 @@ def numbers_are_told_apart():
     autocast = torch.autocast
     with pytest.MonkeyPatch.context() as patch, Sent() as sent, Crossing(sent.found):
         patch.setattr(transformers.masking_utils, "is_tracing", lambda *_: True)
-        patch.setattr(Moment, "device_generator", lambda *_: None)
+        patch.setattr(StepState, "device_generator", lambda *_: None)
         patch.setattr(torch, "is_autocast_enabled", lambda *_: False)
         patch.setattr(torch, "autocast", lambda *_, **__: autocast("cpu", enabled=False))
         yield sent.found

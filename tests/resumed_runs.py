@@ -11,10 +11,10 @@ import torch
 
 import tiny_runs as tiny
 from limbeck.data import Collator
-from limbeck.engine import DistillationTrainer, Optimisation, training_arguments
-from limbeck.engine.callbacks import CheckpointEvery
-from limbeck.engine.checkpoints import last_whole
 from limbeck.recipe import Recipe
+from limbeck.training import DistillationTrainer, Optimisation, training_arguments
+from limbeck.training.callbacks import CheckpointEvery
+from limbeck.training.checkpoints import last_whole
 
 EPOCHS = 3
 # 22 rows in batches of 4: 6 steps an epoch, the last batch smaller; accumulating by 4: 2 steps.

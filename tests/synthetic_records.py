@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from limbeck.records import (
+from limbeck.reporting.records import (
     Best,
     Cost,
     Epoch,

@@ -9,8 +9,8 @@ from transformers import DebertaV2Config, DebertaV2ForSequenceClassification
 import limbeck
 from limbeck import execution
 from limbeck.errors import LimbeckError
-from limbeck.execution import settle_attention, settle_precision
-from limbeck.records import Record
+from limbeck.execution import resolve_attention, resolve_precision
+from limbeck.reporting.records import Record
 from tiny_runs import bert
 
 BATCH = {
@@ -23,7 +23,7 @@ BATCH = {
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_named_precision_is_kept(precision):
-    assert settle_precision(precision) == precision
+    assert resolve_precision(precision) == precision
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,13 @@ def test_auto_takes_bf16_where_the_processor_multiplies_it(monkeypatch, capabili
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-    assert settle_precision("auto") == precision
+    assert resolve_precision("auto") == precision
 
 
 def test_a_named_attention_is_given_to_the_model():
     model = bert(2).eval()
     before = model(**BATCH_OF_MODEL).logits
-    found = settle_attention(model, "eager", BATCH, precision="fp32", setting="student")
+    found = resolve_attention(model, "eager", BATCH, precision="fp32", setting="student")
     assert found == model.config._attn_implementation == "eager"
     torch.testing.assert_close(model(**BATCH_OF_MODEL).logits, before)
 
@@ -59,13 +59,13 @@ def test_an_attention_that_does_not_run_is_refused_by_name(name):
     )
     model = DebertaV2ForSequenceClassification(config)
     with pytest.raises(LimbeckError, match=f"attention: .*{name}") as error:
-        settle_attention(model, name, BATCH, precision="fp32", setting="teacher")
+        resolve_attention(model, name, BATCH, precision="fp32", setting="teacher")
     assert "teacher" in str(error.value)
 
 
 def test_auto_in_fp32_keeps_the_models_own_and_measures_nothing(monkeypatch):
     monkeypatch.setattr(execution, "_fastest", lambda work: pytest.fail("measured"))
-    assert settle_attention(bert(1), "auto", BATCH, precision="fp32", setting="student") == "sdpa"
+    assert resolve_attention(bert(1), "auto", BATCH, precision="fp32", setting="student") == "sdpa"
 
 
 @pytest.mark.parametrize(("eager", "chosen"), [(0.5, "eager"), (0.97, "sdpa"), (2.0, "sdpa")])
@@ -78,7 +78,7 @@ def test_auto_in_bf16_takes_the_clearly_faster_one(monkeypatch, eager, chosen):
         return seconds[model.config._attn_implementation]
 
     monkeypatch.setattr(execution, "_fastest", clocked)
-    found = settle_attention(model, "auto", BATCH, precision="bf16", setting="student")
+    found = resolve_attention(model, "auto", BATCH, precision="bf16", setting="student")
     assert found == model.config._attn_implementation == chosen
 
 
@@ -87,7 +87,7 @@ def test_measuring_leaves_no_gradient_and_the_random_state_alone(learns):
     model = bert(2).train().requires_grad_(learns)
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     before = torch.get_rng_state()
-    settle_attention(model, "auto", BATCH, precision="bf16", setting="student")
+    resolve_attention(model, "auto", BATCH, precision="bf16", setting="student")
     assert torch.equal(torch.get_rng_state(), before)
     assert all(weight.grad is None for weight in model.parameters())
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())

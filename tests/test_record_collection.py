@@ -8,8 +8,8 @@ import json
 import pytest
 
 from limbeck.errors import LimbeckError
-from limbeck.records import Record, read_collection, write_collection
-from limbeck.table import collect
+from limbeck.reporting.records import Record, read_collection, write_collection
+from limbeck.reporting.tables import collect
 
 
 def a_record(seed: int) -> Record:

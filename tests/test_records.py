@@ -12,8 +12,16 @@ import pytest
 import torch
 
 from limbeck.errors import LimbeckError
-from limbeck.records import Epoch, Latency, ModelFacts, Record, hardware, versions, write_whole
-from limbeck.records.machine import processor_name
+from limbeck.reporting.records import (
+    Epoch,
+    Latency,
+    ModelFacts,
+    Record,
+    hardware,
+    versions,
+    write_whole,
+)
+from limbeck.reporting.records.machine import processor_name
 
 
 def a_record(**changes) -> Record:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from limbeck.errors import LimbeckError
-from limbeck.records import Record
-from limbeck.report import write_report
-from limbeck.report.gather import curve, draws, seconds_split
+from limbeck.reporting.pages import write_report
+from limbeck.reporting.pages.gather import curve, draws, seconds_split
+from limbeck.reporting.records import Record
 from synthetic_records import a_run, a_study
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use", "line", "rect"}

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from limbeck.errors import LimbeckError
-from limbeck.records import Numbers, TeamFacts, TeamMember
-from limbeck.table import build_table, collect, render
+from limbeck.reporting.records import Numbers, TeamFacts, TeamMember
+from limbeck.reporting.tables import build_table, collect, render
 from synthetic_records import a_run, a_student, a_study, a_teacher
 
 
@@ -304,7 +304,7 @@ def test_a_note_names_the_exceptions_among_many_and_a_team_by_its_ends():
     usual = [a_run(f"method {number}", 1, 70.0) for number in range(7)]
     team = a_run("skd-uniform", 1, 70.0, rows=500)
     members = [TeamMember(name=name, path=f"runs/{name}") for name in ("small", "middle", "large")]
-    team.team = TeamFacts(use="draw", members=members)
+    team.team = TeamFacts(use="sample", members=members)
     notes = build_table([*usual, team]).notes
     assert "Not alike in RTE: training rows 500 (skd-uniform); 1000 (the others)." in notes
     said = "small to large, 3 of them (skd-uniform); teacher, 12 layers (the others)."

@@ -8,9 +8,9 @@ import io
 import pytest
 
 from limbeck.errors import LimbeckError
-from limbeck.records import Record
-from limbeck.table import FACTS, FORMATS, build_table, render
-from limbeck.table.facts import duration, magnitude, milliseconds
+from limbeck.reporting.records import Record
+from limbeck.reporting.tables import FACTS, FORMATS, build_table, render
+from limbeck.reporting.tables.measured_columns import duration, magnitude, milliseconds
 from synthetic_records import a_run, a_study
 
 

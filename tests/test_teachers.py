@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
-from limbeck.capture import Request, Seen
+from limbeck.activations import ActivationKey, Request
 from limbeck.errors import LimbeckError
-from limbeck.teachers import Teacher
+from limbeck.teachers.teacher import Teacher
 
 CONFIG = BertConfig(
     hidden_size=16,
@@ -46,7 +46,7 @@ def test_answers_as_hugging_face_does_in_eval_mode():
         )
     torch.testing.assert_close(trace.logits, expected.logits, rtol=0, atol=0)
     for layer in (1, 2):
-        state = trace[Seen("hidden", layer)]
+        state = trace[ActivationKey("hidden", layer)]
         torch.testing.assert_close(state, expected.hidden_states[layer], rtol=0, atol=0)
 
 
@@ -54,7 +54,7 @@ def test_frozen_without_gradients_and_usable_in_a_backward_pass():
     teacher = Teacher(model())
     assert not any(weight.requires_grad for weight in teacher.model.parameters())
     trace = teacher(BATCH, ASKED)
-    state = trace[Seen("hidden", 2)]
+    state = trace[ActivationKey("hidden", 2)]
     assert not state.requires_grad and not state.is_inference()
     scale = torch.ones(16, requires_grad=True)
     (state * scale).sum().backward()  # fails for tensors made in inference mode

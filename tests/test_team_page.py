@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from limbeck.analysis import Team, team_of
-from limbeck.records import ModelFacts
-from limbeck.report import team_sections, write_team_page
-from limbeck.table.team import team_rows, team_tables
+from limbeck.reporting.analysis import TeamOverview, team_of
+from limbeck.reporting.pages import team_sections, write_team_page
+from limbeck.reporting.records import ModelFacts
+from limbeck.reporting.tables.team_table import team_rows, team_tables
 from test_report import Page
 
 LABELS = np.array([0, 0, 0, 0, 1, 1, 1, 1])
@@ -25,7 +25,7 @@ MODELS = {
 
 
 @pytest.fixture
-def team() -> Team:
+def team() -> TeamOverview:
     # Logits of 0 and ln 9, 19 and 99: their answers' probabilities are .9, .95 and .99.
     odds = {"deep": 9, "wide": 19, "odd": 99}
     return team_of(

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import tiny_runs as tiny
-from limbeck.cache import RememberingTeacher
-from limbeck.capture import Request
+from limbeck.activations import Request
 from limbeck.data import Collator
-from limbeck.teachers import Teacher
+from limbeck.teachers.outputs import RememberingTeacher
+from limbeck.teachers.teacher import Teacher
 from limbeck.transfer import SentBatch, on_host, send
 from numberless import META, numbers_are_told_apart
 

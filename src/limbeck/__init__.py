@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from limbeck import functional
-    from limbeck.capture import Request, Seen, Trace, capture
-    from limbeck.engine import DistillationTrainer
+    from limbeck.activations import ActivationKey, Request, Trace, capture
     from limbeck.errors import LimbeckError
     from limbeck.recipe import Recipe
     from limbeck.run.distill import distill
-    from limbeck.run.evaluate import evaluate
+    from limbeck.run.evaluation import evaluate
     from limbeck.run.grid import train_grid
     from limbeck.run.result import Result
-    from limbeck.run.team import look_at_team
+    from limbeck.run.team_review import look_at_team
     from limbeck.students import build_student
+    from limbeck.training import DistillationTrainer
 
 __all__ = [
+    "ActivationKey",
     "DistillationTrainer",
     "LimbeckError",
     "Recipe",
     "Request",
     "Result",
-    "Seen",
     "Trace",
     "build_student",
     "capture",
@@ -41,21 +41,22 @@ __all__ = [
 ]
 
 _HOMES = {
-    "DistillationTrainer": "limbeck.engine",
+    "DistillationTrainer": "limbeck.training",
     "LimbeckError": "limbeck.errors",
     "Recipe": "limbeck.recipe",
-    "Request": "limbeck.capture",
+    "Request": "limbeck.activations",
     "Result": "limbeck.run",
-    "Seen": "limbeck.capture",
-    "Trace": "limbeck.capture",
+    "ActivationKey": "limbeck.activations",
+    "Trace": "limbeck.activations",
     "build_student": "limbeck.students",
+    "capture": "limbeck.activations",
     "distill": "limbeck.run",
     "evaluate": "limbeck.run",
     "look_at_team": "limbeck.run",
     "train_grid": "limbeck.run",
 }
-# Public as they are; calling the package `limbeck.capture` calls its function of that name.
-_PACKAGES = ("capture", "functional")
+# Public as they are.
+_PACKAGES = ("functional",)
 
 
 def __getattr__(name: str) -> Any:

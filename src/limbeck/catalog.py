@@ -31,7 +31,7 @@ HEADER = ("method", "family", "summary", "paper", "formula")
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """One shipped recipe: its header and its whole text."""
 
     method: str
@@ -43,18 +43,18 @@ class Entry:
 
 
 @cache
-def available() -> tuple[Entry, ...]:
+def available() -> tuple[CatalogEntry, ...]:
     """Every shipped recipe, by family in the order of `FAMILIES`, then by name."""
     order = list(FAMILIES)
     return tuple(sorted(_entries(), key=lambda entry: (order.index(entry.family), entry.method)))
 
 
-def _entries() -> Iterator[Entry]:
+def _entries() -> Iterator[CatalogEntry]:
     for file in resources.files("limbeck.recipes").iterdir():
         if file.name.endswith(".yaml"):
             text = file.read_text(encoding="utf-8")
             raw = read_yaml(text, file.name)
-            yield Entry(**{key: raw[key] for key in HEADER}, text=text)
+            yield CatalogEntry(**{key: raw[key] for key in HEADER}, text=text)
 
 
 def names() -> tuple[str, ...]:
@@ -62,7 +62,7 @@ def names() -> tuple[str, ...]:
     return tuple(entry.method for entry in available())
 
 
-def find(method: str) -> Entry:
+def find(method: str) -> CatalogEntry:
     """The shipped recipe of that name.
 
     Raises:

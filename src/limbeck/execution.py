@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from limbeck.activations import Request, capture
 from limbeck.agreement import agreed
-from limbeck.capture import Request, capture
 from limbeck.errors import LimbeckError
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -32,7 +32,7 @@ _WORTH_IT = 0.95
 _EXAMPLES = 8
 
 
-def settle_precision(wanted: Precision) -> Literal["fp32", "bf16"]:
+def resolve_precision(wanted: Precision) -> Literal["fp32", "bf16"]:
     """`auto`: bf16 where the device multiplies it in hardware, fp32 elsewhere."""
     if wanted != "auto":
         return wanted
@@ -49,7 +49,7 @@ def _has_bf16() -> bool:
     return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
 
 
-def settle_attention(
+def resolve_attention(
     model: PreTrainedModel,
     wanted: str,
     batch: Mapping[str, Tensor],

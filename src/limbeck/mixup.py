@@ -16,16 +16,16 @@ from pydantic import Field
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.capture import Mixed, Passes, Request, Seen, Trace, capture
+from limbeck.activations import ActivationKey, Mixed, Passes, Request, Trace, capture
 from limbeck.errors import LimbeckError
 from limbeck.functional import mix
-from limbeck.moment import Moment
 from limbeck.schedules import Number
 from limbeck.settings import Settings
+from limbeck.step_state import StepState
 
 # The step's generator is also asked by others.
 _STREAM = 1
-_ENTRY = Seen("hidden", 0)
+_ENTRY = ActivationKey("hidden", 0)
 
 
 class MixupSpec(Settings):
@@ -54,11 +54,11 @@ class Mixture:
     at: str
 
 
-def draw(spec: MixupSpec, examples: int, moment: Moment, device: torch.device) -> Mixture:
+def draw(spec: MixupSpec, examples: int, step_state: StepState, device: torch.device) -> Mixture:
     """The mixture of a step: a function of the run's seed, the step and the kind of device."""
-    share = float(moment.step_generator(_STREAM).beta(spec.alpha, spec.alpha))
+    share = float(step_state.step_generator(_STREAM).beta(spec.alpha, spec.alpha))
     if spec.partner == "permutation":
-        generator = moment.device_generator(device, _STREAM)
+        generator = step_state.device_generator(device, _STREAM)
         partner = torch.randperm(examples, generator=generator, device=device)
     else:
         partner = torch.arange(examples - 1, -1, -1, device=device)

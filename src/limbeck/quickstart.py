@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from limbeck.cache import RememberingTeacher
 from limbeck.recipe import Recipe
-from limbeck.records import Record
-from limbeck.report import write_report
+from limbeck.reporting.pages import write_report
+from limbeck.reporting.records import Record
+from limbeck.reporting.tables import build_table, terminal
 from limbeck.run import distill
 from limbeck.run.assemble import assemble
-from limbeck.run.report import similarity
-from limbeck.table import build_table, terminal
-from limbeck.teachers import Teacher
+from limbeck.run.run_page import similarity
+from limbeck.teachers.outputs import RememberingTeacher
+from limbeck.teachers.teacher import Teacher
 
 FACTS_SHOWN = ("layers", "parameters", "flops", "latency", "kept")
 METHODS = ("finetune", "kd", "rail-kd-c")

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from limbeck.moment import Moment
 from limbeck.settings import Settings
+from limbeck.step_state import StepState
 
 _FRACTION = re.compile(r"[-+]?[0-9]{1,15}/0*[1-9][0-9]{0,15}")
 # YAML 1.1 reads 1e-4 as a word, because it has no dot; recipes in Python may have it as text.
@@ -42,17 +42,17 @@ class Ramp(Settings):
         "step", description="move every step, or at the start of an epoch"
     )
 
-    def at(self, moment: Moment) -> float:
-        """The weight at `moment`."""
-        progress = moment.progress
-        if self.by == "epoch" and moment.passes > 0:
-            progress *= moment.epoch / moment.passes
+    def at(self, step_state: StepState) -> float:
+        """The weight at `step_state`."""
+        progress = step_state.progress
+        if self.by == "epoch" and step_state.passes > 0:
+            progress *= step_state.epoch / step_state.passes
         return self.start + (self.end - self.start) * min(1.0, progress / self.over)
 
 
 Weight = Annotated[Number, Field(ge=0)] | Ramp
 
 
-def weight_at(weight: float | Ramp, moment: Moment) -> float:
-    """A constant weight, or the ramp's value at `moment`."""
-    return weight.at(moment) if isinstance(weight, Ramp) else weight
+def weight_at(weight: float | Ramp, step_state: StepState) -> float:
+    """A constant weight, or the ramp's value at `step_state`."""
+    return weight.at(step_state) if isinstance(weight, Ramp) else weight

@@ -7,9 +7,9 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-from limbeck.cache import Store
-from limbeck.cache.store import ABOUT, TABLE, describe
 from limbeck.cli.app import app
+from limbeck.teachers.outputs import Store
+from limbeck.teachers.outputs.store import ABOUT, TABLE, describe
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from limbeck.cli.app import app
 from limbeck.cli.options import parse_axes
-from limbeck.cli.team import beside
+from limbeck.cli.team_command import beside
 from limbeck.errors import LimbeckError, Problem
 
 
@@ -116,13 +116,15 @@ def test_team_passes_its_options(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(
         "limbeck.run.look_at_team", lambda *args, **kwargs: calls.append((args, kwargs)) or look
     )
-    monkeypatch.setattr("limbeck.table.team.team_tables", lambda team, models: "the tables")
+    monkeypatch.setattr(
+        "limbeck.reporting.tables.team_table.team_tables", lambda team, models: "the tables"
+    )
 
     def page(*args: object, **kwargs: object) -> Path:
         calls.append((args, kwargs))
         return tmp_path / "team.html"
 
-    monkeypatch.setattr("limbeck.report.write_team_page", page)
+    monkeypatch.setattr("limbeck.reporting.pages.write_team_page", page)
     line = f"team A B --task sst2 --data D --text-columns x y --label-column z --out {tmp_path}"
     ended = invoke(*line.split(), "--split", "test")
     assert ended.exit_code == 0, ended.output

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
-from limbeck.data import Conditions, Task
+from limbeck.data import Conditions
 from limbeck.errors import LimbeckError
+from limbeck.tasks import Task
 
 NAMES = ("red", "green", "blue")
 TASK = Task("colours", "Colours", ("text",), NAMES, ("accuracy",), "accuracy")

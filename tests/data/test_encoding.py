@@ -10,9 +10,10 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from limbeck.data import TASKS, Collator, encode
+from limbeck.data import Collator, encode
 from limbeck.data.splits import make_split
 from limbeck.errors import LimbeckError
+from limbeck.tasks import TASKS
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d"]
 

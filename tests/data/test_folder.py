@@ -2,8 +2,9 @@ import logging
 
 import pytest
 
-from limbeck.data import TASKS, load_task
+from limbeck.data import load_task
 from limbeck.errors import LimbeckError
+from limbeck.tasks import TASKS
 
 
 def write(folder, **files):

@@ -2,8 +2,9 @@ import datasets
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
-from limbeck.data import TASKS, load_task
+from limbeck.data import load_task
 from limbeck.errors import LimbeckError
+from limbeck.tasks import TASKS
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,10 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import image_sets as sets
-from limbeck.data import TASKS, Collator, Conditions, encode, load_task
-from limbeck.data.metrics import top5
+from limbeck.data import Collator, Conditions, encode, load_task
 from limbeck.errors import LimbeckError
+from limbeck.tasks import TASKS
+from limbeck.tasks.metrics import top5
 from limbeck.vision import image_processor
 
 

@@ -4,9 +4,10 @@ import pytest
 from datasets import DatasetDict
 
 import limbeck.data
-from limbeck.data import TASKS, load_task
+from limbeck.data import load_task
 from limbeck.data.splits import make_split
 from limbeck.errors import LimbeckError
+from limbeck.tasks import TASKS
 
 
 def test_pocket_is_asked_for_the_task_and_its_seed(monkeypatch):
@@ -34,7 +35,7 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("limbeck.data.load.read_folder", refuse)
+    monkeypatch.setattr("limbeck.data.loading.read_folder", refuse)
     with pytest.raises(LimbeckError, match="Permission denied"):
         load_task("rte", tmp_path)
 

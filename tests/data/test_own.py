@@ -6,9 +6,10 @@ import pyarrow.parquet
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
-from limbeck.data import TASKS, load_task
+from limbeck.data import load_task
 from limbeck.data.splits import hold_out
 from limbeck.errors import LimbeckError
+from limbeck.tasks import TASKS
 
 COLUMNS = {"text_columns": ["q"], "label_column": "y"}
 SUFFIXES = ("csv", "tsv", "jsonl", "parquet")

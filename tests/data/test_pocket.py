@@ -11,9 +11,9 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from limbeck.data import pocket
-from limbeck.data.tasks import TASKS, get_task
 from limbeck.errors import LimbeckError
-from limbeck.kinds import IMAGE
+from limbeck.tasks import IMAGE
+from limbeck.tasks.task import TASKS, get_task
 
 GLUE_BY_SIZE = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte", "wnli")
 OUT_OF_DOMAIN = ("imdb", "paws", "scitail")

@@ -1,13 +1,7 @@
 import pytest
 
-from limbeck.data import (
-    PROFILES,
-    get_profile,
-    profile_average,
-    profile_columns,
-    profile_score,
-)
 from limbeck.errors import LimbeckError
+from limbeck.tasks import PROFILES, get_profile, profile_average, profile_columns, profile_score
 
 
 def dev(**metrics):

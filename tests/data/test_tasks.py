@@ -3,10 +3,9 @@ import warnings
 import numpy as np
 import pytest
 
-from limbeck.data import TASKS, get_task, project
-from limbeck.data.metrics import METRICS, mean_of
 from limbeck.errors import LimbeckError
-from limbeck.kinds import LOWER_IS_BETTER, SENTENCE
+from limbeck.tasks import LOWER_IS_BETTER, SENTENCE, TASKS, get_task, project
+from limbeck.tasks.metrics import METRICS, mean_of
 
 # Transcribed from the Hub's dataset cards: columns and class names in id order.
 HUB = {

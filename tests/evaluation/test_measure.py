@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measure import (
+from limbeck.evaluation.measuring import (
     count_parameters,
     flops_per_example,
     latencies,

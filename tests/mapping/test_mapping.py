@@ -9,12 +9,12 @@ from scipy import stats
 from limbeck.errors import LimbeckError
 from limbeck.mapping import MappingSpec, build_mapping, concatenation, rounding_note, weighted_sum
 from limbeck.mapping.ranges import buckets, parse_layers, round_half_up
-from limbeck.moment import Moment
+from limbeck.step_state import StepState
 
 
 def rows(teacher: int, student: int, **spec: object) -> list[tuple[int, ...]]:
     mapping = build_mapping(MappingSpec(**spec), teacher_depth=teacher, student_depth=student)
-    return list(mapping.rows(Moment()))
+    return list(mapping.rows(StepState()))
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_random_draws_follow_seed_and_epoch_alone():
     mapping = build_mapping(
         MappingSpec(kind="random", teacher_layers="1..L-1"), teacher_depth=24, student_depth=6
     )
-    draws = [mapping.rows(Moment(seed=3, epoch=e)) for e in range(40)]
-    again = [mapping.rows(Moment(seed=3, epoch=e, step=7, progress=0.5)) for e in range(40)]
+    draws = [mapping.rows(StepState(seed=3, epoch=e)) for e in range(40)]
+    again = [mapping.rows(StepState(seed=3, epoch=e, step=7, progress=0.5)) for e in range(40)]
     assert draws == again
-    assert draws != [mapping.rows(Moment(seed=4, epoch=e)) for e in range(40)]
+    assert draws != [mapping.rows(StepState(seed=4, epoch=e)) for e in range(40)]
     for draw in draws:
         layers = [k for (k,) in draw]
         assert layers == sorted(set(layers))
@@ -107,7 +107,7 @@ def test_random_draws_are_uniform_over_the_teacher():
     )
     counts = np.zeros(11)
     for epoch in range(2_000):
-        for (layer,) in mapping.rows(Moment(seed=0, epoch=epoch)):
+        for (layer,) in mapping.rows(StepState(seed=0, epoch=epoch)):
             counts[layer - 1] += 1
     assert counts.sum() == 6_000
     assert stats.chisquare(counts).pvalue > 1e-3
@@ -120,7 +120,7 @@ def test_attention_weights_each_example_apart_and_stay_in_their_bucket():
     generator = torch.Generator().manual_seed(0)
     student = [torch.randn(2, 3, generator=generator) for _ in range(2)]
     teacher = {k: torch.randn(2, 3, generator=generator) for k in range(1, 5)}
-    weights = mapping.weights(Moment(), student, teacher)
+    weights = mapping.weights(StepState(), student, teacher)
     assert weights.shape == (2, 2, 4)
     for b in range(2):
         for j, bucket in enumerate([(1, 2), (3, 4)]):

@@ -14,8 +14,8 @@ from limbeck.mapping import (
     build_mapping,
     update_masses,
 )
-from limbeck.mapping.transport import cheaper_layers_weigh_more
-from limbeck.moment import Moment
+from limbeck.mapping.transport_plan import cheaper_layers_weigh_more
+from limbeck.step_state import StepState
 
 
 def build(teacher: int = 8, student: int = 4, **spec: object) -> Mapping:
@@ -36,29 +36,36 @@ KINDS = [
 def test_some_layers_alone_see_what_they_see_among_all(spec):
     mapping = build(**spec)
     for epoch in range(3):
-        moment = Moment(seed=2, epoch=epoch)
-        whole = dict(zip(mapping.slots, mapping.rows(moment), strict=True))
-        for kept in (mapping.slots, mapping.slots[:1], mapping.slots[1:], mapping.slots[-1:]):
+        step_state = StepState(seed=2, epoch=epoch)
+        whole = dict(zip(mapping.student_layers, mapping.rows(step_state), strict=True))
+        for kept in (
+            mapping.student_layers,
+            mapping.student_layers[:1],
+            mapping.student_layers[1:],
+            mapping.student_layers[-1:],
+        ):
             part = mapping.only(kept)
-            assert part.slots == kept
-            seen = dict(zip(part.slots, part.rows(moment), strict=True))
+            assert part.student_layers == kept
+            seen = dict(zip(part.student_layers, part.rows(step_state), strict=True))
             assert seen == {slot: whole[slot] for slot in kept}
-            assert part.active(moment) == tuple(sorted({k for row in seen.values() for k in row}))
+            assert part.active(step_state) == tuple(
+                sorted({k for row in seen.values() for k in row})
+            )
 
 
 def test_a_draw_seen_twice_in_part_is_still_the_same():
     mapping = build(kind="random", student_layers="1..M")
     for epoch in range(5):
-        moment = Moment(epoch=epoch)
-        (alone,) = mapping.only((2, 3)).only((3,)).rows(moment)
-        assert alone == mapping.rows(moment)[2]
+        step_state = StepState(epoch=epoch)
+        (alone,) = mapping.only((2, 3)).only((3,)).rows(step_state)
+        assert alone == mapping.rows(step_state)[2]
 
 
 def test_attention_alone_keeps_its_kind_of_weights():
     mapping = build(kind="attention", weigh="sparsemax")
     student = [torch.tensor([[9.0, 0.0]])]
     teacher = {k: torch.tensor([[float(k == 3), 1.0]]) for k in range(1, 9)}
-    weights = mapping.only((2,)).weights(Moment(), student, teacher)
+    weights = mapping.only((2,)).weights(StepState(), student, teacher)
     assert weights.tolist() == [[[0, 0, 1, 0, 0, 0, 0, 0]]]
 
 
@@ -129,7 +136,7 @@ def test_learned_masses_by_hand():
 
 def test_mappings_of_the_same_layers_share_their_mean():
     hidden, attention, other = (TransportMapping((1, 2), (1, 2), learned=True) for _ in range(3))
-    other.slots = (2, 3)
+    other.student_layers = (2, 3)
     moved(hidden, [[1.0, 9.0], [9.0, 3.0]])  # ¾ and ¼
     moved(attention, [[1.0, 9.0], [9.0, 1.0]])  # ½ and ½
     moved(other, [[3.0, 9.0], [9.0, 1.0]])  # ¼ and ¾

@@ -245,7 +245,7 @@ def equations(method: str, depths: tuple[int, int]) -> dict[str, tuple[float, Eq
     raise AssertionError(f"no oracle for {method}")
 
 
-def case_of(objectives: Objectives, name: str, student, teacher, examples, moment) -> Case:
+def case_of(objectives: Objectives, name: str, student, teacher, examples, step_state) -> Case:
     term = objectives[name]
     maps = {
         side: [
@@ -255,6 +255,6 @@ def case_of(objectives: Objectives, name: str, student, teacher, examples, momen
         ]
         for side in ("student", "teacher")
     }
-    drawn = [k for _, k in objectives.active_layers(moment).get(name, [])]
+    drawn = [k for _, k in objectives.active_layers(step_state).get(name, [])]
     labels = examples["labels"].tolist()
     return Case(Side.of(student, examples), Side.of(teacher, examples), labels, drawn, maps)

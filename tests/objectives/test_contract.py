@@ -14,16 +14,16 @@ import torch
 import transformers as hf
 
 from limbeck import catalog
-from limbeck.capture import capture
+from limbeck.activations import capture
 from limbeck.errors import LimbeckError
-from limbeck.kinds import KINDS
 from limbeck.mixup import Mixture, capture_mixed
-from limbeck.moment import Moment
 from limbeck.objectives import MappedTerm, ModelShape, Objectives, Shape
 from limbeck.objectives.consistency import Consistency
-from limbeck.objectives.contrast import Contrast
+from limbeck.objectives.contrastive import Contrast
 from limbeck.recipe import Recipe, Stage
-from limbeck.teachers import Teacher
+from limbeck.step_state import StepState
+from limbeck.tasks import KINDS
+from limbeck.teachers.teacher import Teacher
 
 VOCABULARY, PAD, CLASSES = 40, 1, 3
 LENGTHS = (6, 4, 5)
@@ -143,14 +143,18 @@ class Step:
         self.batch = functools.partial(batch, stage.recipe.kind)
         # Without a curriculum one moment says it all.
         places = (0.0, 0.5, 0.95) if stage.recipe.curriculum else (0.5,)
-        self.moments = [Moment(seed=3, epoch=1, step=3, progress=p, passes=3 * p) for p in places]
+        self.moments = [
+            StepState(seed=3, epoch=1, step=3, progress=p, passes=3 * p) for p in places
+        ]
         for term in self.objectives.terms.values():
             if isinstance(term, Contrast):
                 rows = torch.arange(ROWS)
                 term.memory.remember(rows, torch.randn(ROWS, 128), rows % CLASSES)
 
-    def __call__(self, batch: dict[str, torch.Tensor], moment: Moment) -> dict[str, torch.Tensor]:
-        asked = [self.objectives.request(s, moment) for s in ("student", "teacher", "clean")]
+    def __call__(
+        self, batch: dict[str, torch.Tensor], step_state: StepState
+    ) -> dict[str, torch.Tensor]:
+        asked = [self.objectives.request(s, step_state) for s in ("student", "teacher", "clean")]
         if self.mixup is None:
             student = capture(self.student, batch, asked[0])
             teacher = self.teacher(batch, asked[1])
@@ -159,12 +163,14 @@ class Step:
             mixture = Mixture(partner, 0.7, self.mixup.at)
             student = capture_mixed(self.student, batch, asked[0], mixture, asked[2])
             teacher = self.teacher(batch, asked[1], mixture)
-        return self.objectives(student, teacher, batch, moment)
+        return self.objectives(student, teacher, batch, step_state)
 
-    def gradients(self, found: dict[str, torch.Tensor], moment: Moment) -> list[torch.Tensor]:
+    def gradients(
+        self, found: dict[str, torch.Tensor], step_state: StepState
+    ) -> list[torch.Tensor]:
         """Of the weighted total, for every weight it reaches."""
         weights = [*self.student.parameters(), *self.objectives.parameters()]
-        total = self.objectives.total(found, moment)
+        total = self.objectives.total(found, step_state)
         gradients = torch.autograd.grad(total, weights, allow_unused=True)
         return [gradient for gradient in gradients if gradient is not None]
 
@@ -222,9 +228,9 @@ def test_every_recipe_is_listed():
 def test_padding_to_twice_the_length_changes_no_term(method, number, pair):
     step = Step(stage_of(method, number), pair)
     seen, unmoved = set(), []
-    for moment in step.moments:
+    for step_state in step.moments:
         with torch.no_grad():
-            short, long = step(step.batch(), moment), step(step.batch(2), moment)
+            short, long = step(step.batch(), step_state), step(step.batch(2), step_state)
         seen |= set(short)
         for name, value in short.items():
             assert value.shape == () and value.isfinite()
@@ -240,8 +246,8 @@ def test_a_fully_masked_example_adds_nothing_and_breaks_nothing(method, number, 
     masked["attention_mask"][-1] = 0
     if masked["labels"].dim() == 2:
         masked["labels"][-1] = -100
-    for moment in step.moments:
-        found, without = step(masked, moment), step(step.batch(examples=2), moment)
+    for step_state in step.moments:
+        found, without = step(masked, step_state), step(step.batch(examples=2), step_state)
         for name, value in found.items():
             assert value.isfinite(), name
             term = step.objectives[name]
@@ -249,22 +255,22 @@ def test_a_fully_masked_example_adds_nothing_and_breaks_nothing(method, number, 
             if isinstance(term, MappedTerm | Consistency) and not counted:
                 expected = without[name] * 2 / 3
                 torch.testing.assert_close(value, expected, rtol=1e-4, atol=1e-6, msg=name)
-        assert all(gradient.isfinite().all() for gradient in step.gradients(found, moment))
+        assert all(gradient.isfinite().all() for gradient in step.gradients(found, step_state))
 
 
 @on_every_pair
 def test_under_autocast_terms_stay_float32_and_gradients_finite(method, number, pair):
     step = Step(stage_of(method, number), pair)
-    for moment in step.moments:
+    for step_state in step.moments:
         with torch.autocast("cpu", torch.bfloat16):
-            found = step(step.batch(), moment)
+            found = step(step.batch(), step_state)
         with torch.no_grad():
-            exact = step(step.batch(), moment)
+            exact = step(step.batch(), step_state)
         for name, value in found.items():
             assert value.dtype == torch.float32 and value.isfinite(), name
             # bfloat16 keeps 8 bits, and a dozen layers add up.
             torch.testing.assert_close(value, exact[name], rtol=0.1, atol=0.05, msg=name)
-        gradients = step.gradients(found, moment)
+        gradients = step.gradients(found, step_state)
         assert all(gradient.isfinite().all() for gradient in gradients)
         assert any(gradient.abs().max() > 0 for gradient in gradients)
 
@@ -286,8 +292,8 @@ def test_24_layers_of_4_heads_teach_6_of_2(method, number):
     if stage.recipe.curriculum and by_heads:
         return  # its order names the refused term; cosines alone are internal-kd-soft-cos
     step = Step(stage, heads_differ, drop=BY_HEADS)
-    (moment,) = step.moments
-    found = step(step.batch(), moment)
+    (step_state,) = step.moments
+    found = step(step.batch(), step_state)
     assert len(found) == len(stage.recipe.objectives) - len(by_heads) > 0
     assert all(value.isfinite() for value in found.values())
-    assert any(gradient.abs().max() > 0 for gradient in step.gradients(found, moment))
+    assert any(gradient.abs().max() > 0 for gradient in step.gradients(found, step_state))

@@ -9,7 +9,7 @@ import torch
 from tiny_pairs import batch, bert, build, stage_recipe, terms
 
 from limbeck.mixup import Mixture
-from limbeck.moment import Moment
+from limbeck.step_state import StepState
 
 
 def watched(layers: int, width: int, seed: int):
@@ -30,7 +30,7 @@ def run(method: str, progress: float, stage: int = 1) -> tuple[list, list, dict]
     mixup = stage_recipe(method, stage).mixup
     mixture = None if mixup is None else Mixture(torch.tensor([1, 2, 3, 0]), 0.4, mixup.at)
     # Making plans runs nothing; a second step would show it if it did.
-    found = terms(objectives, student, teacher, batch(), Moment(progress=progress), mixture)
+    found = terms(objectives, student, teacher, batch(), StepState(progress=progress), mixture)
     return of_student, of_teacher, found
 
 

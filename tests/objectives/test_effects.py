@@ -21,25 +21,25 @@ import yaml
 from tiny_pairs import CLASSES, GIVEN, answers, batch, bert, t5
 
 from limbeck import catalog
-from limbeck.capture import Request, Trace, capture
-from limbeck.data import get_task
-from limbeck.engine import training_arguments
-from limbeck.engine.optimisation import Optimisation
+from limbeck.activations import Request, Trace, capture
 from limbeck.errors import LimbeckError
-from limbeck.kinds import KINDS as TASK_KINDS
 from limbeck.mapping import MappingSpec
 from limbeck.mixup import Mixture, capture_mixed, draw
-from limbeck.moment import Moment
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.objectives.spec import SPECS
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import check
-from limbeck.records import Record
-from limbeck.run import teaching as teaching_module
-from limbeck.run.folder import RunFolder
-from limbeck.run.named import Named, form_team
-from limbeck.run.teaching import settle_team
-from limbeck.teachers import Teacher
+from limbeck.reporting.records import Record
+from limbeck.run import prepared_teachers as teaching_module
+from limbeck.run.named_teachers import Named, form_team
+from limbeck.run.prepared_teachers import settle_team
+from limbeck.run.run_folder import RunFolder
+from limbeck.step_state import StepState
+from limbeck.tasks import KINDS as TASK_KINDS
+from limbeck.tasks import get_task
+from limbeck.teachers.teacher import Teacher
+from limbeck.training import training_arguments
+from limbeck.training.optimizer import Optimisation
 
 # Names, not settings.
 ABOUT = set(catalog.HEADER) | {"formula"}
@@ -62,11 +62,11 @@ OTHER: dict[str, Any] = {
     "layer_weights": "uniform",
     "to": {128: 64, "teacher": "student", "student": "teacher"},
     "sides": "both",
-    "share": "slot",
+    "share": "none",
     "start": "random",
     "bias": False,
     "when": "always",
-    "slots": "each",
+    "compare_layers": "each",
     "pairs": "sum",
     "mean_over": {"all": "valid", "batch_and_features": "valid", "batch_and_classes": "batch"},
     "temperature": 3,
@@ -88,7 +88,7 @@ OTHER: dict[str, Any] = {
         "adaptive": "uniform",
         "best-of": "uniform",
     },
-    "use": {"draw": "together", "together": "draw", "chain": "draw"},
+    "use": {"sample": "ensemble", "ensemble": "sample", "chain": "sample"},
     "student_epochs": 9,
     "alpha": 5,
     "partner": "permutation",
@@ -116,7 +116,7 @@ OTHER: dict[str, Any] = {
     "pad_to": 999,
 }
 MOMENTS = [
-    Moment(seed=2, epoch=n, step=7 * n, progress=p, passes=n + 0.5)
+    StepState(seed=2, epoch=n, step=7 * n, progress=p, passes=n + 0.5)
     for n, p in enumerate((0.05, 0.5, 0.7, 0.95))
 ]
 
@@ -217,10 +217,10 @@ def seen(
         return capture_mixed(model, shown, asked, Mixture(torch.tensor(partner), share, at), clean)
 
 
-def mixture_of(recipe: Recipe, moment: Moment) -> tuple | None:
+def mixture_of(recipe: Recipe, step_state: StepState) -> tuple | None:
     if recipe.mixup is None:
         return None
-    drawn = draw(recipe.mixup, 4, moment, torch.device("cpu"))
+    drawn = draw(recipe.mixup, 4, step_state, torch.device("cpu"))
     return tuple(drawn.partner.tolist()), drawn.share, drawn.at
 
 
@@ -234,18 +234,20 @@ def losses(recipe: Recipe, pair: str) -> Any:
         shape = Shape(*sides, kind=TASK_KINDS[kind], rows=4)
         objectives = Objectives(recipe.objectives, shape, recipe.curriculum)
         steps = []
-        for moment in MOMENTS:
-            asked = {side: objectives.request(side, moment) for side in ("student", "teacher")}
-            mixture = mixture_of(recipe, moment)
-            clean = objectives.request("clean", moment)
+        for step_state in MOMENTS:
+            asked = {side: objectives.request(side, step_state) for side in ("student", "teacher")}
+            mixture = mixture_of(recipe, step_state)
+            clean = objectives.request("clean", step_state)
             traces = (
-                seen(moment.step, kind, pair, 0, asked["student"], clean, mixture),
-                seen(moment.step, kind, pair, 1, asked["teacher"], Request(), mixture),
+                seen(step_state.step, kind, pair, 0, asked["student"], clean, mixture),
+                seen(step_state.step, kind, pair, 1, asked["teacher"], Request(), mixture),
             )
             with torch.no_grad():
-                found = objectives(*traces, examples(kind, moment.step, pair), moment)
+                found = objectives(*traces, examples(kind, step_state.step, pair), step_state)
             objectives.after_step()
-            steps.append({n: (objectives.weight(n, moment), v.item()) for n, v in found.items()})
+            steps.append(
+                {n: (objectives.weight(n, step_state), v.item()) for n, v in found.items()}
+            )
         return {name: tuple(w.shape) for name, w in objectives.named_parameters()}, steps
     except LimbeckError as error:
         return str(error)
@@ -287,7 +289,7 @@ def teaching(recipe: Recipe) -> Any:
             patch.setattr(teaching_module, "give_inputs", lambda *_: None)
             facts = settle_team(recipe, assembly, RunFolder(place / "run"), train)
     team = assembly.live_teacher
-    picks = [team.pick(recipe.seed, step) for step in range(40)] if facts.use == "draw" else None
+    picks = [team.pick(recipe.seed, step) for step in range(40)] if facts.use == "sample" else None
     return facts.use, [member.share for member in facts.members], made, picks
 
 

@@ -11,8 +11,8 @@ import torch
 from tiny_pairs import batch, bert, build, terms
 from torch import nn
 
-from limbeck.capture import Request, Seen, Trace
-from limbeck.moment import Moment
+from limbeck.activations import ActivationKey, Request, Trace
+from limbeck.step_state import StepState
 
 DEPTH = 4
 EVERYTHING = {"embeddings", "1", "2", "3", "4", "pooler", "classifier"}
@@ -87,12 +87,12 @@ def test_alone_the_other_terms_leave_the_maps_alone():
 
 def test_a_term_asks_for_no_more_than_it_reads():
     objectives = build("pkd-skip", bert(DEPTH, 8, seed=1), bert(12, 12, seed=0))
-    moment = Moment()
+    step_state = StepState()
     patience = objectives["patience"]
-    assert patience.request("student", moment) == Request.hidden([1, 2, 3], pool="cls")
-    assert patience.request("teacher", moment) == Request.hidden([3, 6, 9], pool="cls")
-    assert objectives["hard"].request("teacher", moment) == Request()
-    assert objectives.request("teacher", moment).logits  # for the soft label
+    assert patience.request("student", step_state) == Request.hidden([1, 2, 3], pool="cls")
+    assert patience.request("teacher", step_state) == Request.hidden([3, 6, 9], pool="cls")
+    assert objectives["hard"].request("teacher", step_state) == Request()
+    assert objectives.request("teacher", step_state).logits  # for the soft label
 
 
 def alp_by_hand(states: np.ndarray, layers: np.ndarray, alpha: np.ndarray | None = None) -> float:
@@ -127,10 +127,12 @@ def test_alp_s_gradient_flows_through_the_attention_weights():
     layers = generator.normal(size=(6, 2, 8)) / 2
     leaf = torch.tensor(states, dtype=torch.float32, requires_grad=True)
     mask = {"main": torch.ones(2, 1, dtype=torch.bool)}
-    student = Trace({Seen("hidden", j, "cls"): leaf[j - 1] for j in (1, 2, 3)}, masks=mask)
+    student = Trace({ActivationKey("hidden", j, "cls"): leaf[j - 1] for j in (1, 2, 3)}, masks=mask)
     frozen = torch.tensor(layers, dtype=torch.float32)
-    teacher = Trace({Seen("hidden", k, "cls"): frozen[k - 1] for k in range(1, 7)}, masks=mask)
-    objectives["attention"](student, teacher, {}, Moment()).backward()
+    teacher = Trace(
+        {ActivationKey("hidden", k, "cls"): frozen[k - 1] for k in range(1, 7)}, masks=mask
+    )
+    objectives["attention"](student, teacher, {}, StepState()).backward()
 
     through = slope(lambda s: alp_by_hand(s, layers), states)
     alpha = np.array(

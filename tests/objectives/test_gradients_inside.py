@@ -12,10 +12,10 @@ from inside import cheapest_flow
 from tiny_pairs import batch, bert, build, stage_recipe, terms
 from torch import nn
 
-from limbeck.capture import Seen, Trace
-from limbeck.capture.trace import Mixed
+from limbeck.activations import ActivationKey, Trace
+from limbeck.activations.trace import Mixed
 from limbeck.mixup import Mixture
-from limbeck.moment import Moment
+from limbeck.step_state import StepState
 
 DEPTH = 4
 BELOW = {"embeddings", "1", "2", "3"}
@@ -49,8 +49,8 @@ def backward(method: str, term: str, stage: int, progress: float = 0.5, **given)
     objectives = build(method, student, teacher, stage=stage, **given)
     mixup = stage_recipe(method, stage).mixup
     mixture = None if mixup is None else Mixture(torch.tensor([1, 2, 3, 0]), 0.4, mixup.at)
-    moment = Moment(progress=progress)
-    found = terms(objectives, student, teacher, batch(), moment, mixture)
+    step_state = StepState(progress=progress)
+    found = terms(objectives, student, teacher, batch(), step_state, mixture)
     found[term].backward()
     assert all(weight.grad is None for weight in teacher.parameters())
     return student, objectives, term
@@ -135,16 +135,16 @@ def consistency(compare: str, **given) -> dict[str, torch.Tensor]:
     settings = {f"first_stage.objectives.{compare}.{key}": value for key, value in given.items()}
     objectives = build("cr-ild", bert(2, 8, seed=1), bert(4, 12, seed=0), stage=1, **settings)
     generator = torch.Generator().manual_seed(3)
-    shape, seen = (2, 3, 4), Seen("hidden", 2)
+    shape, seen = (2, 3, 4), ActivationKey("hidden", 2)
     if compare == "attention_consistency":
         what = "scores" if given.get("target") == "clean" else "probabilities"
-        shape, seen = (2, 2, 3, 3), Seen(what, 2)
+        shape, seen = (2, 2, 3, 3), ActivationKey(what, 2)
     sides = [torch.randn(shape, generator=generator).softmax(-1) for _ in range(2)]
     mixed, clean = (side.requires_grad_() for side in sides)
     mask = {"main": torch.ones(2, 3, dtype=torch.bool)}
     student = Trace({seen: mixed}, masks=mask)
     student.mixed = Mixed(Trace({seen: clean}, masks=mask), torch.tensor([1, 0]), 0.3)
-    objectives[compare](student, Trace(), {}, Moment()).backward()
+    objectives[compare](student, Trace(), {}, StepState()).backward()
     return {"mixed": mixed.grad, "clean": clean.grad}
 
 
@@ -168,9 +168,9 @@ def test_the_flow_is_a_constant():
     states = torch.randn(2, 2, 3, 8, generator=generator, requires_grad=True)
     layers = torch.randn(4, 2, 3, 8, generator=generator)
     mask = {"main": torch.ones(2, 3, dtype=torch.bool)}
-    student = Trace({Seen("hidden", j): states[j - 1] for j in (1, 2)}, masks=mask)
-    teacher = Trace({Seen("hidden", k): layers[k - 1] for k in (1, 2, 3, 4)}, masks=mask)
-    (gradient,) = torch.autograd.grad(term(student, teacher, {}, Moment()), states)
+    student = Trace({ActivationKey("hidden", j): states[j - 1] for j in (1, 2)}, masks=mask)
+    teacher = Trace({ActivationKey("hidden", k): layers[k - 1] for k in (1, 2, 3, 4)}, masks=mask)
+    (gradient,) = torch.autograd.grad(term(student, teacher, {}, StepState()), states)
     s, t = states.detach().double().numpy(), layers.double().numpy()
     costs = np.array([[((s[j] - t[k]) ** 2).mean() for k in range(4)] for j in range(2)])
     flow = cheapest_flow(costs, [0.5] * 2, [0.25] * 4)
@@ -184,7 +184,7 @@ def test_what_is_remembered_is_a_constant():
     student, teacher = bert(DEPTH, 8, seed=1), bert(8, 12, seed=0)
     codir = build("codir", student, teacher)
     for step in range(2):
-        terms(codir, student, teacher, batch(), Moment(step=step))["contrast"].backward()
+        terms(codir, student, teacher, batch(), StepState(step=step))["contrast"].backward()
     bank = codir["contrast"].memory
     assert not list(bank.parameters())
     assert bank.vectors.grad_fn is None and not bank.vectors.requires_grad

@@ -13,14 +13,14 @@ import pytest
 import torch
 from tiny_pairs import GIVEN, TAUGHT, batch, bert, t5
 
-from limbeck.engine.distiller import Distiller
-from limbeck.kinds import KINDS
 from limbeck.mixup import draw
-from limbeck.moment import Moment
 from limbeck.objectives import ModelShape, Objectives, Shape, TeamObjectives
 from limbeck.recipe import Recipe
-from limbeck.teachers import Teacher
-from limbeck.teams import Chances, Drawn, Together
+from limbeck.step_state import StepState
+from limbeck.tasks import KINDS
+from limbeck.teachers import Chances, EnsembleTeam, SampledTeam
+from limbeck.teachers.teacher import Teacher
+from limbeck.training.distiller import Distiller
 from numberless import META, numbers_are_told_apart
 
 
@@ -39,15 +39,15 @@ def examples(kind: str | None) -> dict[str, torch.Tensor]:
     return {name: value.to(META) for name, value in given.items()}
 
 
-def teaching(recipe: Recipe) -> tuple[Teacher | Together | Drawn, list[Teacher]]:
+def teaching(recipe: Recipe) -> tuple[Teacher | EnsembleTeam | SampledTeam, list[Teacher]]:
     """Whoever teaches by a recipe, and of how many."""
     if recipe.team is None or recipe.team.use == "chain":
         teacher = Teacher(of_kind(recipe.kind, 12, seed=1))
         return teacher, [teacher]
     members = [Teacher(of_kind(recipe.kind, 12, seed)) for seed in (1, 3)]
-    if recipe.team.use == "together":
-        return Together(members, ("a", "b"), [0.6, 0.4]), members
-    return Drawn(members, ("a", "b"), Chances([0.5, 0.5])), members
+    if recipe.team.use == "ensemble":
+        return EnsembleTeam(members, ("a", "b"), [0.6, 0.4]), members
+    return SampledTeam(members, ("a", "b"), Chances([0.5, 0.5])), members
 
 
 def terms_of(recipe: Recipe, student, team, members) -> Objectives | TeamObjectives:
@@ -91,18 +91,18 @@ def test_a_step_asks_and_sends_nothing(method, number, monkeypatch):
     distiller = Distiller(student, terms, kind=KINDS[recipe.kind or "sentence"])
     given = examples(recipe.kind)
 
-    def step(moment: Moment) -> None:
-        mixture = recipe.mixup and draw(recipe.mixup, 4, moment, META)
-        trace = teacher.at(moment)(given, terms.request("teacher", moment), mixture)
-        loss = distiller(moment=moment, teacher=trace, mixture=mixture, **given)["loss"]
+    def step(step_state: StepState) -> None:
+        mixture = recipe.mixup and draw(recipe.mixup, 4, step_state, META)
+        trace = teacher.at(step_state)(given, terms.request("teacher", step_state), mixture)
+        loss = distiller(step_state=step_state, teacher=trace, mixture=mixture, **given)["loss"]
         loss.backward()
 
     with numbers_are_told_apart() as sent:
         fetched = fetch_costs(monkeypatch)
-        step(Moment())  # what is sent once and kept
+        step(StepState())  # what is sent once and kept
         sent.clear()
         fetched.clear()
-        step(Moment(step=1, teacher=len(members) - 1, progress=0.5))
+        step(StepState(step=1, teacher=len(members) - 1, progress=0.5))
     transported = [
         name
         for name, spec in recipe.objectives.items()

@@ -10,7 +10,7 @@ from tiny_pairs import TAUGHT, answers, batch, bert, build, stage_recipe, t5, tr
 
 from accelerated import accelerator
 from limbeck.mixup import Mixture
-from limbeck.moment import Moment
+from limbeck.step_state import StepState
 
 
 def step(method: str, number: int, device: torch.device) -> tuple[dict[str, float], list[float]]:
@@ -25,10 +25,10 @@ def step(method: str, number: int, device: torch.device) -> tuple[dict[str, floa
     mixture = None
     if recipe.mixup is not None:
         mixture = Mixture(torch.tensor([1, 0, 3, 2], device=device), 0.7, recipe.mixup.at)
-    moment = Moment(seed=3, step=1, progress=0.5, passes=1.5)
-    seen = traces(objectives, student, teacher, examples, moment, mixture)
-    terms = objectives(*seen, examples, moment)
-    objectives.total(terms, moment).backward()
+    step_state = StepState(seed=3, step=1, progress=0.5, passes=1.5)
+    seen = traces(objectives, student, teacher, examples, step_state, mixture)
+    terms = objectives(*seen, examples, step_state)
+    objectives.total(terms, step_state).backward()
     gradients = [weight.grad for weight in student.parameters() if weight.grad is not None]
     return (
         {name: value.item() for name, value in terms.items()},

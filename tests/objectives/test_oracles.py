@@ -10,7 +10,7 @@ import torch
 from equations import B, Side, case_of, equations, soft, softmax
 from tiny_pairs import batch, bert, build, terms
 
-from limbeck.moment import Moment
+from limbeck.step_state import StepState
 
 METHODS = (
     *("finetune", "kd", "kd-soft", "distilbert", "rail-kd-l", "rail-kd-c"),
@@ -30,17 +30,17 @@ CASES = [
 @pytest.mark.parametrize(("method", "depths", "widths"), CASES)
 def test_every_term_is_its_paper_s_equation(method, depths, widths):
     teacher, student = bert(depths[0], widths[0], seed=0), bert(depths[1], widths[1], seed=1)
-    examples, moment = batch(), Moment(seed=2, epoch=3)
+    examples, step_state = batch(), StepState(seed=2, epoch=3)
     objectives = build(method, student, teacher)
-    found = terms(objectives, student, teacher, examples, moment)
+    found = terms(objectives, student, teacher, examples, step_state)
     expected = equations(method, depths)
     assert list(found) == list(expected)
     total = 0.0
     for name, (weight, equation) in expected.items():
-        value = equation(case_of(objectives, name, student, teacher, examples, moment))
+        value = equation(case_of(objectives, name, student, teacher, examples, step_state))
         assert found[name].item() == pytest.approx(value, rel=2e-5), name
         total += weight * value
-    assert objectives.total(found, moment).item() == pytest.approx(total, rel=2e-5)
+    assert objectives.total(found, step_state).item() == pytest.approx(total, rel=2e-5)
 
 
 @pytest.mark.parametrize("method", ["rail-kd-l", "rail-kd-c"])
@@ -48,7 +48,7 @@ def test_rail_draws_below_the_teacher_s_top_anew_each_epoch(method):
     objectives = build(method, bert(4, 8, seed=1), bert(12, 12, seed=0))
     draws = set()
     for epoch in range(30):
-        (pairs,) = objectives.active_layers(Moment(seed=1, epoch=epoch)).values()
+        (pairs,) = objectives.active_layers(StepState(seed=1, epoch=epoch)).values()
         assert [j for j, _ in pairs] == [1, 2, 3]
         layers = tuple(k for _, k in pairs)
         assert all(1 <= k <= 11 for k in layers) and layers[0] < layers[1] < layers[2]
@@ -100,7 +100,7 @@ def test_temperature_divides_both_sides_and_its_square_scales():
     examples = batch()
     settings = {"objectives.soft.temperature": 3, "objectives.soft.scale_by_t2": True}
     warm = build("kd-soft", student, teacher, **settings)
-    case = case_of(warm, "soft", student, teacher, examples, Moment())
+    case = case_of(warm, "soft", student, teacher, examples, StepState())
     value = terms(warm, student, teacher, examples)["soft"].item()
     assert value == pytest.approx(9 * soft(case, 3.0), rel=1e-5)
     divergence = build("kd-soft", student, teacher, **{"objectives.soft.compare": "soft_kl"})
@@ -115,7 +115,7 @@ def test_a_ramp_weighs_by_progress():
     values = {"hard": torch.tensor(10.0), "soft": torch.tensor(100.0)}
     # ½·10 + {.2, .6, 1, 1}·100
     for progress, expected in [(0, 25.0), (0.25, 65.0), (0.5, 105.0), (1.0, 105.0)]:
-        total = objectives.total(values, Moment(progress=progress)).item()
+        total = objectives.total(values, StepState(progress=progress)).item()
         assert total == pytest.approx(expected)
 
 
@@ -143,7 +143,7 @@ def test_several_teacher_layers_for_one_student_layer(settings, expected, pairs)
     }
     examples = batch()
     objectives = build("kd", student, teacher, **{"objectives.layers": spec})
-    case = case_of(objectives, "layers", student, teacher, examples, Moment())
+    case = case_of(objectives, "layers", student, teacher, examples, StepState())
     value = 0.0
     for j, layers in spec["mapping"]["layers"].items():
         for b in range(B):

@@ -23,8 +23,8 @@ from inside import (
 )
 from tiny_pairs import batch, bert, build, terms
 
-from limbeck.moment import Moment
 from limbeck.objectives import Objectives
+from limbeck.step_state import StepState
 
 # Six teacher layers over three of the student: j ↔ 2j.
 PAIRS = {1: 2, 2: 4, 3: 6}
@@ -44,8 +44,8 @@ class Both:
         self.s = Inside.of_examples(self.student, examples)
         self.t = Inside.of_examples(self.teacher, examples)
 
-    def found(self, moment: Moment | None = None) -> dict[str, float]:
-        values = terms(self.objectives, self.student, self.teacher, self.examples, moment)
+    def found(self, step_state: StepState | None = None) -> dict[str, float]:
+        values = terms(self.objectives, self.student, self.teacher, self.examples, step_state)
         return {name: value.item() for name, value in values.items()}
 
     def weights(self, name: str) -> list[np.ndarray]:
@@ -126,7 +126,7 @@ def test_pkd_released():
     expected = {"hard": hard, "soft": 100 * soft / 3, "patience": patience}
     # At τ = 10 the KL is a ten-thousandth of its logarithms: float32 leaves it four digits.
     assert both.found() == pytest.approx(expected, rel=1e-3)
-    weights = {name: both.objectives.weight(name, Moment()) for name in expected}
+    weights = {name: both.objectives.weight(name, StepState()) for name in expected}
     assert weights == {"hard": 0.3, "soft": 0.7, "patience": 500}
 
 
@@ -214,8 +214,8 @@ def test_rail_tinybert_draws_once_for_both_terms():
     both = Both("rail-tinybert", stage=1)
     seen = set()
     for epoch in range(6):
-        moment = Moment(seed=4, epoch=epoch)
-        drawn = both.objectives.active_layers(moment)
+        step_state = StepState(seed=4, epoch=epoch)
+        drawn = both.objectives.active_layers(step_state)
         assert drawn["attention"] == drawn["hidden"]
         pairs = dict(drawn["hidden"])
         assert list(pairs) == [1, 2] and list(pairs.values()) == sorted(pairs.values())
@@ -227,7 +227,7 @@ def test_rail_tinybert_draws_once_for_both_terms():
             "embedding": both.hidden("embedding", {0: 0}),
         }
         if epoch < 3:
-            assert both.found(moment) == pytest.approx(expected, rel=2e-5)
+            assert both.found(step_state) == pytest.approx(expected, rel=2e-5)
     assert len(seen) > 1
 
 
@@ -272,7 +272,7 @@ def test_bert_emd_learns_its_masses():
             assert mapping.student_mass.tolist() == pytest.approx(masses[0], rel=1e-3)
             assert mapping.teacher_mass.tolist() == pytest.approx(masses[1], rel=1e-3)
     assert max(masses[0]) > 1.1 * min(masses[0])
-    weights = {name: both.objectives.weight(name, Moment()) for name in expected}
+    weights = {name: both.objectives.weight(name, StepState()) for name in expected}
     assert weights == {"hard": 0.5, "soft": 0.5} | dict.fromkeys(
         ("embedding", "hidden", "attention"), 0.005
     )

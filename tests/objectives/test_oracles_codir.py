@@ -10,8 +10,8 @@ import torch
 from inside import Inside, cosine, hard_label, mean, soft_label
 from tiny_pairs import batch, bert, build, terms
 
-from limbeck.moment import Moment
-from limbeck.objectives.contrast import Memory
+from limbeck.objectives.contrastive import Memory
+from limbeck.step_state import StepState
 
 TEMPERATURE, MOMENTUM = 0.07, 0.5
 # Rows of each step; their labels, by turns, are as often 0 as 1.
@@ -49,7 +49,7 @@ def test_codir_over_several_steps():
             rest = sum(math.exp(cosine(anchor, other) / TEMPERATURE) for other in others)
             losses.append(-math.log(own / (own + rest)))
             counts.append(len(others))
-        found = terms(objectives, student, teacher, examples, Moment(seed=1, step=step))
+        found = terms(objectives, student, teacher, examples, StepState(seed=1, step=step))
         assert {name: value.item() for name, value in found.items()} == pytest.approx(
             {
                 "hard": hard_label(s, labels),
@@ -64,7 +64,7 @@ def test_codir_over_several_steps():
                 vector = unit(MOMENTUM * memory[row][0] + (1 - MOMENTUM) * vector)
             memory[row] = vector, label
     assert counts[:8] == [0, 0, 0, 0, 2, 2, 2, 2] and counts[-1] == 4
-    assert {objectives.weight(name, Moment()) for name in found} == {1.0}
+    assert {objectives.weight(name, StepState()) for name in found} == {1.0}
 
 
 def test_evaluation_leaves_the_memory_alone():
@@ -90,9 +90,9 @@ def filled(classes: int) -> Memory:
 BATCH = [0, 2, 0, 1]
 
 
-def drawn(classes: int, count: int, **moment: int) -> list[list[int]]:
+def drawn(classes: int, count: int, **step_state: int) -> list[list[int]]:
     """The rows drawn for each example of the batch."""
-    vectors, there = filled(classes).draw(torch.tensor(BATCH), count, Moment(**moment))
+    vectors, there = filled(classes).draw(torch.tensor(BATCH), count, StepState(**step_state))
     return [rows[has].argmax(-1).tolist() for rows, has in zip(vectors, there, strict=True)]
 
 
@@ -135,7 +135,7 @@ def test_as_many_as_there_are(classes, asked, given):
 def test_a_memory_carries_labels_of_a_regression():
     memory = Memory(3, 2, momentum=0.5)
     memory.remember(torch.tensor([0, 2]), torch.eye(2), torch.tensor([0.5, 2.5]))
-    vectors, there = memory.draw(torch.tensor([2.5, 1.0]), 2, Moment())
+    vectors, there = memory.draw(torch.tensor([2.5, 1.0]), 2, StepState())
     assert there.sum(1).tolist() == [1, 2]
     assert vectors[0][there[0]].tolist() == [[1.0, 0.0]]
 

@@ -22,9 +22,9 @@ from inside import (
 from tiny_pairs import batch, bert, build, terms
 
 from limbeck.errors import LimbeckError
-from limbeck.moment import Moment
 from limbeck.objectives import Objectives
 from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
+from limbeck.step_state import StepState
 
 # Six teacher layers over three of the student: j ↔ 2j.
 PAIRS = {1: 2, 2: 4, 3: 6}
@@ -44,8 +44,10 @@ class Both:
     def build(self, method: str, **given) -> Objectives:
         return build(method, self.student, self.teacher, **given)
 
-    def found(self, objectives: Objectives, moment: Moment | None = None) -> dict[str, float]:
-        values = terms(objectives, self.student, self.teacher, self.examples, moment)
+    def found(
+        self, objectives: Objectives, step_state: StepState | None = None
+    ) -> dict[str, float]:
+        values = terms(objectives, self.student, self.teacher, self.examples, step_state)
         return {name: value.item() for name, value in values.items()}
 
     def soft(self) -> float:
@@ -94,7 +96,7 @@ def test_all_layers_at_once(method, names, width):
     found = both.found(objectives)
     assert found == pytest.approx({name: expected[name] for name in names}, rel=2e-5)
     values = {name: torch.tensor(1.0) for name in names}
-    assert objectives.total(values, Moment()).item() == len(names)
+    assert objectives.total(values, StepState()).item() == len(names)
 
 
 # Layers that learn at a moment, and whether the labels do: 0.8 of the run over three layers.
@@ -116,7 +118,7 @@ PHASES = [
 def test_layers_in_turn(stacked, always, progress, layer):
     both = Both()
     objectives = both.build(f"internal-kd-{'sid' if stacked else 'pid'}{always}")
-    found = both.found(objectives, Moment(progress=progress))
+    found = both.found(objectives, StepState(progress=progress))
     expected = {}
     if always or layer is None:
         expected["soft"] = both.soft()
@@ -128,7 +130,7 @@ def test_layers_in_turn(stacked, always, progress, layer):
         expected["cosine"] = both.cosines(objectives, *layers)
     assert found == pytest.approx(expected, rel=2e-5)
     if always == "-soft-hard":
-        assert objectives.weight("hard", Moment()) == 0.1
+        assert objectives.weight("hard", StepState()) == 0.1
 
 
 def place(progress: float = 0.0, passes: float = 0.0, *, moved=(), **spec) -> int:
@@ -137,7 +139,7 @@ def place(progress: float = 0.0, passes: float = 0.0, *, moved=(), **spec) -> in
     for number, (at, epochs) in enumerate(moved):
         if at is not None:
             curriculum.moved_on[number] = torch.tensor([at, epochs], dtype=torch.double)
-    return curriculum.place(Moment(progress=progress, passes=passes))
+    return curriculum.place(StepState(progress=progress, passes=passes))
 
 
 @pytest.mark.parametrize(
@@ -185,20 +187,20 @@ def test_a_small_sum_over_an_epoch_moves_on():
     curriculum = Curriculum(spec, (1, 2), ("cosine", "soft"))
 
     def learns(epoch: float) -> int:
-        return curriculum.place(Moment(progress=epoch / 10, passes=epoch))
+        return curriculum.place(StepState(progress=epoch / 10, passes=epoch))
 
     sums = [1.0, 0.99, 5.0, 5.0, 5.0, 5.0]  # 1.0 is not under the threshold
     turns = []
     for epoch, total in enumerate(sums):
         turns.append(learns(epoch))
-        last = Moment(progress=(epoch + 0.9) / 10, passes=epoch + 0.9)
-        following = Moment(progress=(epoch + 1) / 10, passes=epoch + 1)
+        last = StepState(progress=(epoch + 0.9) / 10, passes=epoch + 0.9)
+        following = StepState(progress=(epoch + 1) / 10, passes=epoch + 1)
         curriculum.end_epoch({"cosine": total, "loss": 0.0}, last, following)
     # Layer 1 for two epochs, layer 2 for the three it has, then neither.
     assert turns == [0, 0, 1, 1, 1, 2]
     again = Curriculum(spec, (1, 2), ("cosine", "soft"))
     again.load_state_dict(curriculum.state_dict())
-    assert [again.place(Moment(passes=epoch)) for epoch in range(6)] == turns
+    assert [again.place(StepState(passes=epoch)) for epoch in range(6)] == turns
 
 
 def test_a_layer_whose_time_is_up_anyway_is_not_left_twice():
@@ -206,8 +208,8 @@ def test_a_layer_whose_time_is_up_anyway_is_not_left_twice():
         terms=["cosine"], order="stacked", epochs_per_layer=1, watch="cosine", below=1.0
     )
     curriculum = Curriculum(spec, (1, 2), ("cosine", "soft"))
-    curriculum.end_epoch({"cosine": 0.0}, Moment(passes=0.9), Moment(passes=1.0))
-    assert curriculum.place(Moment(passes=1.0)) == 1
+    curriculum.end_epoch({"cosine": 0.0}, StepState(passes=0.9), StepState(passes=1.0))
+    assert curriculum.place(StepState(passes=1.0)) == 1
     assert torch.isinf(curriculum.moved_on).all()
 
 

@@ -11,7 +11,7 @@ from inside import Inside, attention_kl, hidden_mse, maps_kl, mean, soft_label, 
 from tiny_pairs import LENGTHS, batch, bert, build, stage_recipe, terms
 
 from limbeck.mixup import Mixture, MixupSpec, draw
-from limbeck.moment import Moment
+from limbeck.step_state import StepState
 
 SHARE = 0.3
 PARTNER = (2, 0, 1, 3)
@@ -47,7 +47,9 @@ class Mixing:
 
     def found(self) -> dict[str, float]:
         mixture = Mixture(torch.tensor(self.partner), self.share, self.at)
-        seen = terms(self.objectives, self.student, self.teacher, self.examples, Moment(), mixture)
+        seen = terms(
+            self.objectives, self.student, self.teacher, self.examples, StepState(), mixture
+        )
         return {name: value.item() for name, value in seen.items()}
 
     @property
@@ -164,13 +166,17 @@ def test_weights_warm_up():
     student, teacher = bert(3, 8, seed=1), bert(6, 12, seed=0)
     objectives = build("cr-ild", student, teacher, stage=1)
     for name in ("attention_consistency", "hidden_consistency"):
-        weights = [objectives.weight(name, Moment(progress=p)) for p in (0, 0.05, 0.1, 0.5, 1)]
+        weights = [objectives.weight(name, StepState(progress=p)) for p in (0, 0.05, 0.1, 0.5, 1)]
         assert weights == pytest.approx([0, 0.05, 0.1, 0.1, 0.1])
-    assert objectives.weight("attention", Moment()) == objectives.weight("hidden", Moment()) == 1
+    assert (
+        objectives.weight("attention", StepState()) == objectives.weight("hidden", StepState()) == 1
+    )
     released = build("cr-ild-released", student, teacher, stage=1)
     # 4 epochs of 10 steps.
     weights = [
-        released.weight("hidden_consistency", Moment(progress=s / 40, epoch=s // 10, passes=s / 10))
+        released.weight(
+            "hidden_consistency", StepState(progress=s / 40, epoch=s // 10, passes=s / 10)
+        )
         for s in (0, 5, 9, 10, 19, 20, 35, 39)
     ]
     assert weights == pytest.approx([0, 0, 0, 0.025, 0.025, 0.05, 0.075, 0.075])
@@ -182,17 +188,17 @@ def test_weights_warm_up():
 def draws(**spec):
     device = torch.device("cpu")
     return [
-        draw(MixupSpec(**spec), 6, Moment(seed=3, step=step, epoch=step // 7), device)
+        draw(MixupSpec(**spec), 6, StepState(seed=3, step=step, epoch=step // 7), device)
         for step in range(400)
     ]
 
 
 def test_a_draw_follows_seed_and_step_alone():
     spec, device = MixupSpec(), torch.device("cpu")
-    first = draw(spec, 6, Moment(seed=3, step=5), device)
-    again = draw(spec, 6, Moment(seed=3, step=5, epoch=2, progress=0.5), device)
+    first = draw(spec, 6, StepState(seed=3, step=5), device)
+    again = draw(spec, 6, StepState(seed=3, step=5, epoch=2, progress=0.5), device)
     assert torch.equal(first.partner, again.partner) and first.share == again.share
-    for other in (Moment(seed=4, step=5), Moment(seed=3, step=6)):
+    for other in (StepState(seed=4, step=5), StepState(seed=3, step=6)):
         assert draw(spec, 6, other, device).share != first.share
 
 

@@ -12,7 +12,7 @@ from tiny_pairs import ANSWERS, LENGTHS, PAD, answers, batch, build, t5, terms
 
 from limbeck.errors import LimbeckError
 from limbeck.mixup import Mixture
-from limbeck.moment import Moment
+from limbeck.step_state import StepState
 
 SHARE = 0.3
 PARTNER = (2, 0, 1, 3)
@@ -86,7 +86,9 @@ class Pair:
         )
 
     def found(self, mixture: Mixture | None = None) -> dict[str, float]:
-        seen = terms(self.objectives, self.student, self.teacher, self.examples, Moment(), mixture)
+        seen = terms(
+            self.objectives, self.student, self.teacher, self.examples, StepState(), mixture
+        )
         return {name: value.item() for name, value in seen.items()}
 
     def ild(self, s: Decoder, t: Decoder) -> dict[str, float]:

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from limbeck.projections import Projections, ProjectSpec, Unprojected
+from limbeck.mapping.projections import Projections, ProjectSpec, Unprojected
 
 
-def build(student: int, teacher: int, slots: int = 2, **spec: object) -> Projections:
+def build(student: int, teacher: int, student_layers: int = 2, **spec: object) -> Projections:
     return Projections(
         ProjectSpec(**spec),
-        [student] * slots,
-        [teacher] * slots,
+        [student] * student_layers,
+        [teacher] * student_layers,
         student_width=student,
         teacher_width=teacher,
     )

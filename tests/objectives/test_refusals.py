@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from limbeck.errors import LimbeckError
-from limbeck.moment import Moment
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
+from limbeck.step_state import StepState
 
 SKIP = {"kind": "skip"}
 RANDOM = {"kind": "random"}
@@ -47,17 +47,17 @@ def problems_of(recipe: Recipe, models: Shape) -> list[str]:
                 "compare": "mse",
                 "pool": "cls",
                 "mapping": ATTENTION,
-                "slots": "joined",
+                "compare_layers": "joined",
                 "project": {"to": 4, "share": "all"},
             },
-            "leave `slots` or `project` out",
+            "leave `compare_layers` or `project` out",
         ),
         (
             {
                 "compare": "mse",
                 "pool": "cls",
                 "mapping": BUCKETS | {"combine": "costs"},
-                "slots": "joined",
+                "compare_layers": "joined",
             },
             "combine: costs keeps them apart",
         ),
@@ -66,7 +66,7 @@ def problems_of(recipe: Recipe, models: Shape) -> list[str]:
                 "compare": "mse",
                 "pool": "cls",
                 "mapping": RANDOM,
-                "slots": "joined",
+                "compare_layers": "joined",
                 "pairs": "mean",
             },
             "`pairs` has no effect",
@@ -76,7 +76,7 @@ def problems_of(recipe: Recipe, models: Shape) -> list[str]:
                 "compare": "mse",
                 "pool": "cls",
                 "mapping": RANDOM,
-                "slots": "joined",
+                "compare_layers": "joined",
                 "project": {"to": 4, "share": "all"},
             },
             "`project.share` has no effect",
@@ -140,7 +140,7 @@ MSE = {"compare": "mse", "pool": "cls"}
             MSE
             | {
                 "mapping": RANDOM,
-                "slots": "joined",
+                "compare_layers": "joined",
                 "project": {"to": "student", "sides": "teacher"},
             },
             shape(),
@@ -190,7 +190,7 @@ def test_a_layer_named_twice_counts_once():
     mapping = {"kind": "explicit", "layers": {1: [4, 2, 4]}}
     objectives = Objectives(recipe(**MSE, mapping=mapping, project={"to": 4}).objectives, shape())
     layers = objectives["layers"]
-    assert layers.active_layers(Moment()) == [[1, 2], [1, 4]]
+    assert layers.active_layers(StepState()) == [[1, 2], [1, 4]]
 
 
 @pytest.mark.parametrize("name", ["a.b", "values", "loss"])

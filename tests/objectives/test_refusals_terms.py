@@ -8,12 +8,12 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from limbeck.capture import Seen, Trace
+from limbeck.activations import ActivationKey, Trace
 from limbeck.errors import LimbeckError
-from limbeck.moment import Moment
 from limbeck.objectives import ModelShape, Objectives, Shape, TermSpec
 from limbeck.objectives.curriculum import CurriculumSpec
 from limbeck.recipe import Recipe
+from limbeck.step_state import StepState
 
 UNIFORM = {"kind": "uniform", "student_layers": "1..M"}
 TRANSPORT = {"kind": "transport", "student_layers": "1..M"}
@@ -65,7 +65,7 @@ def load(term: dict[str, Any], **more: Any) -> Recipe:
         (WORDS | {"mapping": BUCKETS | {"combine": "concat"}}, "have no features to do so"),
         # Projections and pairs.
         (COSINE | {"mapping": TRANSPORT, "project": {"to": 4}}, "set project.share to all"),
-        (COSINE | {"mapping": TRANSPORT, "slots": "joined"}, "keeps them apart"),
+        (COSINE | {"mapping": TRANSPORT, "compare_layers": "joined"}, "keeps them apart"),
         # Keys of one comparison.
         (KL | {"masked": "zero"}, "masked: zero goes with attention_mse"),
         (KL | {"compare": "attention_mse", "rows": "all"}, "rows: all goes with attention_kl"),
@@ -167,9 +167,9 @@ def test_what_these_models_cannot_do_is_refused_with_the_reason(term, models, re
 def test_relation_heads_must_divide_the_features():
     term = build(RELATION | {"heads": 3}, shape())["layers"]
     mask = {"main": torch.ones(1, 2, dtype=torch.bool)}
-    value = {Seen("value", layer): torch.ones(1, 2, 2, 4) for layer in range(1, 9)}
+    value = {ActivationKey("value", layer): torch.ones(1, 2, 2, 4) for layer in range(1, 9)}
     with pytest.raises(LimbeckError, match=r"3 relation heads do not divide 8 features"):
-        term(Trace(value, masks=mask), Trace(value, masks=mask), {}, Moment())
+        term(Trace(value, masks=mask), Trace(value, masks=mask), {}, StepState())
 
 
 def test_a_contrast_says_what_a_batch_lacks():
@@ -181,7 +181,7 @@ def test_a_contrast_says_what_a_batch_lacks():
         ({"index": torch.tensor([0, 1]), "labels": torch.zeros(2, 3)}, "one label an example"),
     ):
         with pytest.raises(LimbeckError, match=message):
-            term(None, None, batch, Moment())
+            term(None, None, batch, StepState())
 
 
 # ---- order ----
@@ -237,7 +237,7 @@ def in_order(objectives: dict[str, Any], /, **order: Any) -> Objectives:
         ({"a": LAYERS, "soft": SOFT}, {"terms": ["a"]}, "a compares all its layers at once"),
         ({"a": CONTRAST, "soft": SOFT}, {"terms": ["a"]}, "a compares all its layers at once"),
         (
-            {"a": COSINE | {"slots": "joined"}, "soft": SOFT},
+            {"a": COSINE | {"compare_layers": "joined"}, "soft": SOFT},
             {"terms": ["a"]},
             "a compares all its layers at once",
         ),
@@ -259,17 +259,17 @@ def test_an_order_that_these_terms_cannot_have_is_refused(terms, order, reason):
 
 def test_an_order_for_the_whole_run_needs_no_other_term():
     objectives = in_order({"a": COSINE}, terms=["a"], share=1)
-    assert list(objectives.active(Moment(progress=0.999))) == ["a"]
+    assert list(objectives.active(StepState(progress=0.999))) == ["a"]
 
 
 def test_a_term_rests_while_only_layers_learn_that_it_does_not_map():
     below = COSINE | {"mapping": UNIFORM | {"student_layers": "1..M-1"}}
     objectives = in_order({"all": COSINE, "below": below, "soft": SOFT}, terms=["all", "below"])
-    active = {p: list(objectives.active(Moment(progress=p))) for p in (0.0, 0.5, 0.7, 0.9)}
+    active = {p: list(objectives.active(StepState(progress=p))) for p in (0.0, 0.5, 0.7, 0.9)}
     assert active == {
         0.0: ["all", "below", "soft"],
         0.5: ["all", "below", "soft"],
         0.7: ["all", "soft"],
         0.9: ["soft"],
     }
-    assert objectives.active_layers(Moment(progress=0.7)) == {"all": [[4, 8]]}
+    assert objectives.active_layers(StepState(progress=0.7)) == {"all": [[4, 8]]}

@@ -11,10 +11,10 @@ import torch
 import transformers as hf
 from pydantic import TypeAdapter
 
-from limbeck.capture import capture
-from limbeck.moment import Moment
+from limbeck.activations import capture
 from limbeck.objectives import ModelShape, Objectives, Shape, TermSpec
-from limbeck.teachers import Teacher
+from limbeck.step_state import StepState
+from limbeck.teachers.teacher import Teacher
 
 LAST = {"kind": "last-to-last"}
 
@@ -61,10 +61,10 @@ def value(term: dict[str, Any], more: int = 0, heads: tuple[int, int] = (2, 2)) 
     specs = TypeAdapter(dict[str, TermSpec]).validate_python({"term": term})
     torch.manual_seed(3)
     objectives = Objectives(specs, Shape(ModelShape.of(student), ModelShape.of(teacher)))
-    examples, moment = batch(more), Moment()
-    ours = capture(student, examples, objectives.request("student", moment))
-    theirs = Teacher(teacher)(examples, objectives.request("teacher", moment))
-    return objectives(ours, theirs, examples, moment)["term"]
+    examples, step_state = batch(more), StepState()
+    ours = capture(student, examples, objectives.request("student", step_state))
+    theirs = Teacher(teacher)(examples, objectives.request("teacher", step_state))
+    return objectives(ours, theirs, examples, step_state)["term"]
 
 
 MAP = {"to": "teacher", "sides": "student"}

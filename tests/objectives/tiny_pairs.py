@@ -9,12 +9,12 @@ import torch
 import transformers as hf
 
 from limbeck import catalog
-from limbeck.capture import Trace, capture
+from limbeck.activations import Trace, capture
 from limbeck.mixup import Mixture, capture_mixed
-from limbeck.moment import Moment
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
-from limbeck.teachers import Teacher
+from limbeck.step_state import StepState
+from limbeck.teachers.teacher import Teacher
 
 VOCABULARY, PAD = 40, 0
 LENGTHS = (7, 5, 3, 6)
@@ -118,11 +118,11 @@ def traces(
     student: Any,
     teacher: Any,
     examples: dict[str, torch.Tensor],
-    moment: Moment,
+    step_state: StepState,
     mixture: Mixture | None = None,
 ) -> tuple[Trace, Trace]:
     """What both models answer to what the terms ask for, as in a training step."""
-    asked = {s: objectives.request(s, moment) for s in ("student", "teacher", "clean")}
+    asked = {s: objectives.request(s, step_state) for s in ("student", "teacher", "clean")}
     told = Teacher(teacher)(examples, asked["teacher"], mixture)
     if mixture is None:
         return capture(student, examples, asked["student"]), told
@@ -134,10 +134,10 @@ def terms(
     student: Any,
     teacher: Any,
     examples: dict[str, torch.Tensor],
-    moment: Moment | None = None,
+    step_state: StepState | None = None,
     mixture: Mixture | None = None,
 ) -> dict[str, torch.Tensor]:
     """The named, unweighted terms of one step."""
-    moment = moment or Moment()
-    seen = traces(objectives, student, teacher, examples, moment, mixture)
-    return objectives(*seen, examples, moment)
+    step_state = step_state or StepState()
+    seen = traces(objectives, student, teacher, examples, step_state, mixture)
+    return objectives(*seen, examples, step_state)

@@ -15,8 +15,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from limbeck.data import get_task
 from limbeck.errors import Problem
+from limbeck.tasks import get_task
 
 SST2 = get_task("sst2")
 WORDS = ["good", "bad", "film", "plot", "very", "a"]

@@ -9,8 +9,8 @@ from preflight_runs import BATCH, SST2, WORDS, knowing_teacher, model, rows, tok
 from rich.console import Console
 from torch import nn
 
-from limbeck.capture import Request
-from limbeck.data import Task, rows_fingerprint
+from limbeck.activations import Request
+from limbeck.data import rows_fingerprint
 from limbeck.errors import Problem
 from limbeck.preflight import (
     Method,
@@ -19,6 +19,7 @@ from limbeck.preflight import (
     render,
     show,
 )
+from limbeck.tasks import Task
 
 
 def test_list_shows_errors_first_each_with_its_fix():

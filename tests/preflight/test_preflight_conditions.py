@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from preflight_runs import SST2
 
-from limbeck.data import Conditions, get_task
+from limbeck.data import Conditions
 from limbeck.preflight import check_conditions
+from limbeck.tasks import get_task
 
 OLD = {"method": "finetune"}
 """A recipe of a version that knew no conditions."""

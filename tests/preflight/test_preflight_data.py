@@ -5,7 +5,6 @@ from __future__ import annotations
 from datasets import Dataset
 from preflight_runs import SST2, rows, tokenizer
 
-from limbeck.data import get_task
 from limbeck.preflight import (
     check_columns,
     check_ids,
@@ -14,6 +13,7 @@ from limbeck.preflight import (
     check_values,
     errors_of,
 )
+from limbeck.tasks import get_task
 
 
 def test_columns_and_splits():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import image_sets as sets
-from limbeck.data import TASKS, load_task
+from limbeck.data import load_task
 from limbeck.preflight import INPUT_CHECKS, check_values
+from limbeck.tasks import TASKS
 from limbeck.vision import CifarNetForImageClassification, Normalisation, configuration_of
 from limbeck.vision import image_processor as processor
 

@@ -6,7 +6,7 @@ import torch
 from preflight_runs import BATCH, model, words_of
 from torch import nn
 
-from limbeck.capture import Request, Seen, capture
+from limbeck.activations import ActivationKey, Request, capture
 from limbeck.preflight import (
     check_influence,
     check_weights,
@@ -20,7 +20,7 @@ def test_influence_of_each_kind_of_term():
 
     def terms(batch):
         trace = capture(student, batch, Request.hidden([0, 1]) | Request.of_logits())
-        first = trace[Seen("hidden", 1)]
+        first = trace[ActivationKey("hidden", 1)]
         return {
             "hard": nn.functional.cross_entropy(trace.logits, batch["labels"]),
             "bank": bank(first[:, 0]).pow(2).mean() + first.mean(),

@@ -13,8 +13,7 @@ from transformers import (
     RobertaForSequenceClassification,
 )
 
-from limbeck.capture import Request
-from limbeck.data import get_task
+from limbeck.activations import Request
 from limbeck.preflight import (
     check_labels,
     check_positions,
@@ -23,6 +22,7 @@ from limbeck.preflight import (
     check_vocabulary,
     errors_of,
 )
+from limbeck.tasks import get_task
 
 
 def test_requests_beyond_the_model():

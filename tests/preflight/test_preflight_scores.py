@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from preflight_runs import SST2, knowing_teacher, rows, tokenizer
 
-from limbeck.data import get_task
 from limbeck.preflight import (
     Answers,
     TeacherScore,
@@ -20,6 +19,7 @@ from limbeck.preflight import (
     measured_score,
     recorded_score,
 )
+from limbeck.tasks import get_task
 
 
 def test_constant_baseline_by_hand():

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import tiny_runs as tiny
-from limbeck.engine import DistillationTrainer
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.training import DistillationTrainer
 
 
 @pytest.fixture(scope="session")

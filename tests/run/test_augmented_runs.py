@@ -13,16 +13,16 @@ from safetensors.torch import load_file
 
 import tiny_runs as tiny
 from closeness import assert_trained_alike, travelled
-from limbeck.augment import rows as augment_rows
-from limbeck.cache import RememberingTeacher, Store
-from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
-from limbeck.records import Record
-from limbeck.report import write_report
+from limbeck.lab.augmentation import rows as augment_rows
+from limbeck.reporting.pages import write_report
+from limbeck.reporting.records import Record
+from limbeck.reporting.tables.comparability import comparability_notes
 from limbeck.run import distill
 from limbeck.run.assemble import add_copies, assemble
-from limbeck.table.comparability import comparability_notes
-from limbeck.teachers import Teacher
+from limbeck.teachers.outputs import RememberingTeacher, Store
+from limbeck.teachers.teacher import Teacher
+from limbeck.training import DistillationTrainer
 
 MASK = "[MASK]"
 
@@ -62,7 +62,7 @@ def store(monkeypatch, tmp_path) -> Store:
 def asked(monkeypatch) -> list[int]:
     """Words hidden by every pass of a masked language model."""
     seen: list[int] = []
-    module = sys.modules["limbeck.augment.candidates"]
+    module = sys.modules["limbeck.lab.augmentation.candidates"]
     real = module.best_words
 
     def counting(model, vocabulary, hidden, *rest, **named):

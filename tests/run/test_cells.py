@@ -5,7 +5,7 @@ import re
 import pytest
 
 from limbeck.errors import LimbeckError
-from limbeck.run.cells import cells_of
+from limbeck.run.grid_cells import cells_of
 
 
 def names(*models: str, **axes) -> list[str]:

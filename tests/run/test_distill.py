@@ -17,9 +17,9 @@ from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
 from limbeck.run.assemble import assemble
-from limbeck.run.folder import default_folder
-from limbeck.run.rows import load_rows
-from limbeck.teachers import Teacher
+from limbeck.run.run_folder import default_folder
+from limbeck.run.stage_rows import load_rows
+from limbeck.teachers.teacher import Teacher
 
 # ---- what a run leaves ----
 
@@ -212,7 +212,7 @@ def test_evaluate_scores_the_run_on_the_rows_it_was_not_trained_on(
     copied, finished, place, monkeypatch
 ):
     """A single own file holds both; given as other data, the file is scored as a whole."""
-    module = import_module("limbeck.run.evaluate")
+    module = import_module("limbeck.run.evaluation")
     scored: list[int] = []
     answers_of = module.answers_of
 

@@ -10,14 +10,14 @@ import pytest
 from rich.console import Console
 
 import tiny_runs as tiny
-from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
-from limbeck.records import Record
+from limbeck.reporting.records import Record
+from limbeck.reporting.tables.team_members import members_table
 from limbeck.run import distill, train_grid
 from limbeck.run.assemble import assemble
 from limbeck.run.grid import Member
-from limbeck.table.members import members_table
+from limbeck.training import DistillationTrainer
 
 
 def settings(place: Path, **changes) -> dict:

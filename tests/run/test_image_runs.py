@@ -16,14 +16,14 @@ from transformers import AutoImageProcessor, AutoModelForImageClassification
 
 import image_sets as sets
 import tiny_runs
-from limbeck.cache import RememberingTeacher
-from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate, look_at_team
 from limbeck.run import distill as run_distill
 from limbeck.run.assemble import assemble
-from limbeck.teachers import Teacher
+from limbeck.teachers.outputs import RememberingTeacher
+from limbeck.teachers.teacher import Teacher
+from limbeck.training import DistillationTrainer
 from limbeck.vision import CifarNetForImageClassification
 
 PLAIN = {"images.crop": 0, "images.flip": False}

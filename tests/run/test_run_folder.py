@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 import tiny_runs as tiny
-from limbeck.engine import DistillationTrainer
-from limbeck.engine.display import Display
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
-from limbeck.records import Record
+from limbeck.reporting.records import Record
 from limbeck.run import distill
-from limbeck.run.folder import RunFolder
+from limbeck.run.run_folder import RunFolder
+from limbeck.training import DistillationTrainer
+from limbeck.training.display import Display
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import tiny_runs as tiny
-from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
-from limbeck.records import Record
+from limbeck.reporting.records import Record
 from limbeck.run import Result, distill
-from limbeck.run.folder import RunFolder
+from limbeck.run.run_folder import RunFolder
+from limbeck.training import DistillationTrainer
 
 # The package's attribute of that name is the function.
 module = import_module("limbeck.run.distill")

@@ -9,14 +9,14 @@ import torch
 
 import tiny_runs as tiny
 from limbeck import catalog
-from limbeck.cache import Ask, CachedTeacher, Store, build
-from limbeck.capture import capture
+from limbeck.activations import capture
 from limbeck.errors import LimbeckError
-from limbeck.moment import Moment
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
 from limbeck.run import caching, distill
-from limbeck.teachers import Teacher
+from limbeck.step_state import StepState
+from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
+from limbeck.teachers.teacher import Teacher
 
 GIVEN = {"pkd": {"objectives.patience.mapping.layers": {1: 4}}}
 STAGES = [
@@ -83,13 +83,15 @@ def test_every_term_from_storage_equals_the_live_one(method, number, tmp_path):
     cached = CachedTeacher(teacher, stored.find("key"))
     # Two epochs, so that a random map draws twice; the ends of a run, for a curriculum.
     for progress, epoch in ((0.0, 0), (0.4, 1), (0.99, 2)):
-        moment = Moment(seed=3, epoch=epoch, step=epoch, progress=progress, passes=3 * progress)
+        step_state = StepState(
+            seed=3, epoch=epoch, step=epoch, progress=progress, passes=3 * progress
+        )
         batch = examples([0, 1, 2, 3])
-        ours = capture(student, batch, objectives.request("student", moment))
-        now = objectives.request("teacher", moment)
+        ours = capture(student, batch, objectives.request("student", step_state))
+        now = objectives.request("teacher", step_state)
         assert asked | now == asked
-        live = objectives(ours, teacher(batch, now), batch, moment)
-        read = objectives(ours, cached(batch, now), batch, moment)
+        live = objectives(ours, teacher(batch, now), batch, step_state)
+        read = objectives(ours, cached(batch, now), batch, step_state)
         assert live.keys() == read.keys()
         for name, value in live.items():
             torch.testing.assert_close(read[name], value, rtol=1e-3, atol=1e-7, msg=name)

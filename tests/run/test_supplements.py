@@ -9,16 +9,16 @@ import pytest
 import yaml
 
 import tiny_runs as tiny
-from limbeck.cache import RememberingTeacher
 from limbeck.data import load_task
 from limbeck.errors import LimbeckError
-from limbeck.records import Record
+from limbeck.reporting.records import Record
 from limbeck.run import Result, distill
 from limbeck.run.assemble import assemble
-from limbeck.run.folder import RunFolder
 from limbeck.run.preflight import inspect_run
-from limbeck.run.rows import load_rows
-from limbeck.teachers import Teacher
+from limbeck.run.run_folder import RunFolder
+from limbeck.run.stage_rows import load_rows
+from limbeck.teachers.outputs import RememberingTeacher
+from limbeck.teachers.teacher import Teacher
 
 # The package's attribute of that name is the function.
 module = import_module("limbeck.run.distill")

@@ -13,9 +13,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import tiny_runs as tiny
 from limbeck.errors import LimbeckError
-from limbeck.records import Record
+from limbeck.reporting.records import Record
 from limbeck.run import look_at_team, train_grid
-from limbeck.run.rows import load_rows
+from limbeck.run.stage_rows import load_rows
 
 
 @pytest.fixture(scope="module")

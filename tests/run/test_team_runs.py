@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 import tiny_runs as tiny
-from limbeck.capture import Request
+from limbeck.activations import Request
 from limbeck.data import load_task, rows_fingerprint
-from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
 from limbeck.objectives import TeamObjectives
-from limbeck.records import Record
+from limbeck.reporting.records import Record
 from limbeck.run import Result, distill
-from limbeck.run.folder import RunFolder
-from limbeck.run.named import by_capacity
-from limbeck.teachers import Teacher
-from limbeck.teams import Chances, Drawn
+from limbeck.run.named_teachers import by_capacity
+from limbeck.run.run_folder import RunFolder
+from limbeck.teachers import Chances, SampledTeam
+from limbeck.teachers.teacher import Teacher
+from limbeck.training import DistillationTrainer
 
 # The package's attribute of that name is the function.
 module = import_module("limbeck.run.distill")
@@ -96,7 +96,7 @@ def test_one_teacher_a_step_though_a_step_has_several_passes(tmp_path, asked):
     trainer = DistillationTrainer(
         tiny.bert(2),
         tiny_arguments(tmp_path, gradient_accumulation_steps=2),
-        teacher=Drawn(members, ("four", "six"), chances),
+        teacher=SampledTeam(members, ("four", "six"), chances),
         method="kd-soft",
         train_dataset=tiny.rows(32),
         data_collator=tiny_collator(),
@@ -123,7 +123,7 @@ def tiny_collator():
 
 def test_the_record_says_who_taught(several, tmp_path):
     record = train(several(), tmp_path / "run").record
-    assert record.team.use == "draw" and record.team.by == "uniform"
+    assert record.team.use == "sample" and record.team.by == "uniform"
     assert [member.name for member in record.team.members] == ["teacher", "six"]
     assert [member.share for member in record.team.members] == [0.5, 0.5]
     for epoch in record.epochs:
@@ -361,7 +361,7 @@ def test_an_assistant_starts_from_its_pretrained_weights(several, recipe, place,
     """A teacher that a run made starts again from where that run started."""
     small = recipe("finetune", **{"student.layers": 2, "epochs": 1})
     teacher = train(small, tmp_path / "small").path
-    from limbeck.run.teaching import pretrained_form
+    from limbeck.run.prepared_teachers import pretrained_form
 
     form = pretrained_form(str(teacher))
     assert form["student"].init == str(place / "start") and form["student"].layers == 2

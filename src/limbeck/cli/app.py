@@ -13,16 +13,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from limbeck.cli.cache import cache
+from limbeck.cli.cache_command import cache
 from limbeck.cli.console import show_notes, show_problems, show_stopped
-from limbeck.cli.evaluate import evaluate
-from limbeck.cli.methods import methods
+from limbeck.cli.evaluate_command import evaluate
+from limbeck.cli.methods_command import methods
 from limbeck.cli.options import ManyValues
-from limbeck.cli.quickstart import quickstart
+from limbeck.cli.quickstart_command import quickstart
 from limbeck.cli.quiet import silence_libraries
-from limbeck.cli.table import table
-from limbeck.cli.team import team
-from limbeck.cli.train import distill, finetune
+from limbeck.cli.table_command import table
+from limbeck.cli.team_command import team
+from limbeck.cli.train_command import distill, finetune
 from limbeck.errors import LimbeckError, Problem
 
 WRONG = 2  # the exit code of typer's own usage errors

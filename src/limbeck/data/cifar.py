@@ -15,8 +15,8 @@ from datasets import DatasetDict
 
 from limbeck.data.pictures import as_png
 from limbeck.data.splits import make_split, with_test_as_dev
-from limbeck.data.tasks import Task
 from limbeck.errors import LimbeckError
+from limbeck.tasks.task import Task
 
 _SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from limbeck.errors import LimbeckError
-from limbeck.inputs import TEACHER_COLUMN
-from limbeck.kinds import SENTENCE, Kind, Processor
-from limbeck.kinds.base import pad_column
+from limbeck.model_inputs import TEACHER_COLUMN
+from limbeck.tasks import SENTENCE, Processor, TaskType
+from limbeck.tasks.task_type import pad_column
 
 # What evaluation draws with; in training epoch e (from 0) draws with e + 1.
 _EVALUATION_SEED = 0
@@ -38,7 +38,7 @@ class Collator:
         pad_to_multiple_of: int | None = None,
         *,
         pad_to: int | None = None,
-        kind: Kind = SENTENCE,
+        kind: TaskType = SENTENCE,
     ) -> None:
         self.kind = kind
         self.pad_to = pad_to

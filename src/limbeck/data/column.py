@@ -16,7 +16,7 @@ PIECE = 4096
 _TEXT = pa.large_string()
 
 
-class Column:
+class ArrowColumn:
     """Values in their order; text is packed as it comes, other values stay what they are."""
 
     def __init__(self, values: Iterable[Any] = ()) -> None:

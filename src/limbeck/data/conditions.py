@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from datasets import Dataset
 
-from limbeck.data.tasks import Task
 from limbeck.errors import LimbeckError
+from limbeck.tasks.task import Task
 
 # Keeps the draws of one seed apart.
 _ROWS, _NOISE = 1, 2

@@ -17,10 +17,10 @@ from pydantic import Field, model_validator
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.data.corpus_sources import Document, file_documents, hub_documents, pocket_documents
-from limbeck.data.tasks import Task
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
 from limbeck.settings import Count, Seed, Settings
+from limbeck.tasks.task import Task
 
 CORPUS = Task("corpus", "Corpus", ("sentence1", "sentence2"), (), (), "")
 """What the rows are: pairs of text without labels, which nothing is scored on."""

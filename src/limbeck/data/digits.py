@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 
 from limbeck.data.pictures import as_png
 from limbeck.data.splits import make_split
-from limbeck.data.tasks import Task
+from limbeck.tasks.task import Task
 
 _DEV = 500
 # The set counts ink from 0 to 16.

@@ -12,10 +12,10 @@ from datasets import Dataset, Value
 from datasets.fingerprint import Hasher
 
 from limbeck.data.bars import progress_bars
-from limbeck.data.tasks import Task
 from limbeck.errors import LimbeckError, Problem
-from limbeck.kinds import Processor
-from limbeck.kinds.base import CUT, ROW
+from limbeck.tasks import Processor
+from limbeck.tasks.task import Task
+from limbeck.tasks.task_type import CUT, ROW
 
 
 def encode(

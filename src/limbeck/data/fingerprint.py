@@ -12,7 +12,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from limbeck.data.tasks import Task
+from limbeck.tasks.task import Task
 
 _ROWS = 1000
 

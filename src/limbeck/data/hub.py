@@ -19,8 +19,8 @@ from limbeck.data.splits import (
     with_held_out_dev,
     with_test_as_dev,
 )
-from limbeck.data.tasks import HubSource, Task
 from limbeck.errors import LimbeckError
+from limbeck.tasks.task import HubSource, Task
 
 # The Hub's split names; others (IMDb's "unsupervised") are left alone.
 _SPLITS = {

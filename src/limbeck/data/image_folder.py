@@ -12,12 +12,12 @@ from datasets import Dataset, DatasetDict
 from PIL import Image
 
 from limbeck.data.cifar import read_cifar
-from limbeck.data.folder import contents
+from limbeck.data.glue_folder import contents
 from limbeck.data.own_labels import Labelling, class_order
 from limbeck.data.splits import check_splits, make_split, with_held_out_dev, with_test_as_dev
-from limbeck.data.tasks import Task, image_metrics
 from limbeck.errors import LimbeckError
-from limbeck.kinds import IMAGE
+from limbeck.tasks import IMAGE
+from limbeck.tasks.task import Task, image_metrics
 
 _ANY = Labelling()
 _Found = dict[str, list[Path]]

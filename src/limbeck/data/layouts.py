@@ -12,7 +12,7 @@ _PLAIN = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
 
 
 @dataclass(frozen=True)
-class Layout:
+class ReleasedLayout:
     """One task's folder of tab-separated files.
 
     `text` and `label` name the columns of the header line, in the order of the task's text columns.
@@ -38,18 +38,18 @@ _ENTAILMENT = ("entailment", "not_entailment")
 _BINARY = ("0", "1")
 _TWO = ("sentence1", "sentence2")
 
-LAYOUTS: dict[str, Layout] = {
-    "cola": Layout(
+LAYOUTS: dict[str, ReleasedLayout] = {
+    "cola": ReleasedLayout(
         ("sentence",), "label", _BINARY, ("CoLA",),
         headerless=("source", "label", "mark", "sentence"),
     ),
-    "sst2": Layout(("sentence",), "label", _BINARY, ("SST-2", "SST")),
-    "mrpc": Layout(("#1 String", "#2 String"), "Quality", _BINARY, ("MRPC",)),
-    "stsb": Layout(_TWO, "score", (), ("STS-B",)),
-    "qqp": Layout(
+    "sst2": ReleasedLayout(("sentence",), "label", _BINARY, ("SST-2", "SST")),
+    "mrpc": ReleasedLayout(("#1 String", "#2 String"), "Quality", _BINARY, ("MRPC",)),
+    "stsb": ReleasedLayout(_TWO, "score", (), ("STS-B",)),
+    "qqp": ReleasedLayout(
         ("question1", "question2"), "is_duplicate", _BINARY, ("QQP",), broken_lines=True
     ),
-    "mnli": Layout(
+    "mnli": ReleasedLayout(
         _TWO, "gold_label", ("entailment", "neutral", "contradiction"), ("MNLI",),
         files={
             "train": "train.tsv",
@@ -60,10 +60,10 @@ LAYOUTS: dict[str, Layout] = {
         },
         no_label="-",
     ),
-    "qnli": Layout(("question", "sentence"), "label", _ENTAILMENT, ("QNLI",)),
-    "rte": Layout(_TWO, "label", _ENTAILMENT, ("RTE",)),
-    "wnli": Layout(_TWO, "label", _BINARY, ("WNLI",)),
-    "scitail": Layout(
+    "qnli": ReleasedLayout(("question", "sentence"), "label", _ENTAILMENT, ("QNLI",)),
+    "rte": ReleasedLayout(_TWO, "label", _ENTAILMENT, ("RTE",)),
+    "wnli": ReleasedLayout(_TWO, "label", _BINARY, ("WNLI",)),
+    "scitail": ReleasedLayout(
         ("premise", "hypothesis"), "label", ("entails", "neutral"), ("SciTail", "SciTailV1.1"),
         files={
             "train": "scitail_1.0_train.tsv",
@@ -73,7 +73,7 @@ LAYOUTS: dict[str, Layout] = {
         headerless=("premise", "hypothesis", "label"),
         inner="tsv_format",
     ),
-    "paws": Layout(_TWO, "label", _BINARY, ("PAWS", "PAWS-Wiki"), inner="final"),
+    "paws": ReleasedLayout(_TWO, "label", _BINARY, ("PAWS", "PAWS-Wiki"), inner="final"),
 }  # fmt: skip
 
 # The paraphrase corpus as Microsoft released it; GLUE's script adds the ids of its dev rows.

@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 from datasets import DatasetDict
 
-from limbeck.data.folder import contents
+from limbeck.data.glue_folder import contents
 from limbeck.data.own_labels import LabelColumn, Labelling, read_labels
 from limbeck.data.splits import check_splits, make_split, with_held_out_dev
-from limbeck.data.tables import SUFFIXES, Table, read_table
-from limbeck.data.tasks import Task
+from limbeck.data.tables import SUFFIXES, FileTable, read_table
 from limbeck.data.written_labels import check_written_labels
 from limbeck.errors import LimbeckError, Problem
+from limbeck.tasks.task import Task
 
 _STEMS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
 _ANY = Labelling()
@@ -83,7 +83,7 @@ def read_own(
     return task, splits
 
 
-def _written_labels(table: Table, column: str, split: str) -> list | None:
+def _written_labels(table: FileTable, column: str, split: str) -> list | None:
     if column not in table.columns:
         return None
     values = table.columns[column].shared()
@@ -126,7 +126,7 @@ def split_files(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:
 
 
 def _columns(
-    tables: dict[str, Table],
+    tables: dict[str, FileTable],
     known: Task | None,
     text_columns: Sequence[str] | None,
     label_column: str | None,
@@ -168,14 +168,14 @@ def _columns(
     return texts, label
 
 
-def _missing(table: Table, kind: str, names: list[str]) -> LimbeckError:
+def _missing(table: FileTable, kind: str, names: list[str]) -> LimbeckError:
     return LimbeckError(
         f"{table.path} has no {kind} {', '.join(map(repr, names))}",
         f"columns that are there: {', '.join(table.columns)}",
     )
 
 
-def _text(table: Table, column: str) -> pa.ChunkedArray:
+def _text(table: FileTable, column: str) -> pa.ChunkedArray:
     values = table.columns[column]
     if values.text is not None:
         return values.text

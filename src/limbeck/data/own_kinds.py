@@ -20,11 +20,11 @@ from limbeck.data.own_labels import Labelling, class_order
 from limbeck.data.splits import check_splits, make_split, with_held_out_dev
 from limbeck.data.squad_json import is_squad, read_squad
 from limbeck.data.tables import SUFFIXES, read_table
-from limbeck.data.tasks import Task
 from limbeck.errors import LimbeckError, Problem
-from limbeck.kinds import MASKED, SPANS, TOKENS, Kind
-from limbeck.kinds.tokens import metrics_for_tags
 from limbeck.plain import regular
+from limbeck.tasks import MASKED, SPANS, TOKENS, TaskType
+from limbeck.tasks.task import Task
+from limbeck.tasks.tokens import metrics_for_tags
 
 Columns = dict[str, list[Any]]
 
@@ -51,7 +51,7 @@ class _Reader(NamedTuple):
 def read_own_kind(
     name: str | None,
     path: Path,
-    kind: Kind,
+    kind: TaskType,
     *,
     known: Task | None = None,
     text_columns: Sequence[str] | None = None,
@@ -112,7 +112,9 @@ def _held_out(task: Task, texts: Columns, labels: list[Any] | None, seed: int) -
     return with_held_out_dev(task, texts, labels or texts[task.label_column], seed)
 
 
-def _new_task(name: str, kind: Kind, usual: Wanted, train: Columns, labelling: Labelling) -> Task:
+def _new_task(
+    name: str, kind: TaskType, usual: Wanted, train: Columns, labelling: Labelling
+) -> Task:
     label = usual.label or usual.texts[0]
     if kind is not TOKENS and (labelling.classes or labelling.holds):
         raise LimbeckError(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from limbeck.data.tables import Table
+from limbeck.data.tables import FileTable
 from limbeck.errors import LimbeckError, Problem
 from limbeck.students import generic_labels, plain_label
 
@@ -89,7 +89,7 @@ def class_order(found: Sequence[str], given: Labelling, column: str) -> tuple[st
 
 
 def read_labels(
-    tables: dict[str, Table], labels: dict[str, list | None], column: str, given: Labelling
+    tables: dict[str, FileTable], labels: dict[str, list | None], column: str, given: Labelling
 ) -> LabelColumn:
     """What the label column says the task is, and its values as class ids or numbers.
 
@@ -163,7 +163,7 @@ def _holds(values: list[Any], kinds: set[type], given: Labelling, column: str) -
 
 
 def _classes(
-    train: Table, values: list, column: str, given: Labelling
+    train: FileTable, values: list, column: str, given: Labelling
 ) -> tuple[tuple[str, ...], dict[Any, int]]:
     """Names of the classes in id order, and the id of each written value."""
     classes: list[Any] = sorted(set(values))
@@ -228,7 +228,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _parse_untyped(
-    tables: dict[str, Table], labels: dict[str, list | None]
+    tables: dict[str, FileTable], labels: dict[str, list | None]
 ) -> dict[str, list | None]:
     """Labels of CSV and TSV files as whole numbers or decimals, if all of them are."""
     untyped = [split for split, table in tables.items() if not table.typed and labels[split]]
@@ -254,7 +254,7 @@ def _check_labels(path: Path, column: str, values: list) -> None:
             )
 
 
-def _check_classes(train: Table, column: str, classes: list) -> None:
+def _check_classes(train: FileTable, column: str, classes: list) -> None:
     if len(classes) < 2:
         raise LimbeckError(
             f"label column {column!r} of {train.path} holds one class only: {classes[0]!r}",

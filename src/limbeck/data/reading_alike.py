@@ -10,9 +10,9 @@ from itertools import count
 from datasets import Dataset, concatenate_datasets
 
 from limbeck.data.encoding import encode
-from limbeck.data.tasks import Task
-from limbeck.inputs import TEACHER_COLUMN, ModelInputs
-from limbeck.kinds import TEXT_READING, Processor
+from limbeck.model_inputs import TEACHER_COLUMN, ModelInputs
+from limbeck.tasks import TEXT_READING, Processor
+from limbeck.tasks.task import Task
 
 _TOKENS = "input_ids"
 # Padding must stay hidden from every model, whatever its tokenizer makes.

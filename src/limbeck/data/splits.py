@@ -15,8 +15,8 @@ from datasets import Dataset, DatasetDict, DatasetInfo, Features, Value
 from datasets.table import InMemoryTable
 
 from limbeck.data.column import taken
-from limbeck.data.tasks import Task
 from limbeck.errors import LimbeckError
+from limbeck.tasks.task import Task
 
 DEV_SHARE = 0.1
 _AS_THEY_ARE = (pa.Array, pa.ChunkedArray, np.ndarray)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 from datasets import ClassLabel, Features
 
-from limbeck.data.column import PIECE, Column
+from limbeck.data.column import PIECE, ArrowColumn
 from limbeck.data.well_formed import batches, well_quoted
 from limbeck.errors import LimbeckError, unknown
 from limbeck.plain import encodable, json_reason, loads, regular
@@ -37,7 +37,7 @@ _BATCH = 8192
 
 
 @dataclass(frozen=True)
-class Table:
+class FileTable:
     """A file's columns, each with a value per row.
 
     `typed` is false for CSV and TSV, where every value is text. `class_names` are the names that a
@@ -45,7 +45,7 @@ class Table:
     """
 
     path: Path
-    columns: Mapping[str, Column]
+    columns: Mapping[str, ArrowColumn]
     typed: bool
     class_names: dict[str, list[str]]
 
@@ -53,7 +53,7 @@ class Table:
         return len(next(iter(self.columns.values()), ()))
 
 
-def read_table(path: Path, max_rows: int | None = None) -> Table:
+def read_table(path: Path, max_rows: int | None = None) -> FileTable:
     """Read a file by its suffix.
 
     CSV has a header line and the usual double quotes. TSV has a header line and no quoting, as
@@ -71,9 +71,11 @@ def read_table(path: Path, max_rows: int | None = None) -> Table:
             table = _parquet(regular(path), max_rows)
         elif suffix in (".csv", ".tsv"):
             columns = _separated(regular(path), suffix == ".tsv", max_rows)
-            table = Table(path, columns, typed=False, class_names={})
+            table = FileTable(path, columns, typed=False, class_names={})
         else:
-            table = Table(path, _json_lines(regular(path), max_rows), typed=True, class_names={})
+            table = FileTable(
+                path, _json_lines(regular(path), max_rows), typed=True, class_names={}
+            )
     except UnicodeDecodeError as error:
         raise LimbeckError(f"{path} is not UTF-8: {error.reason}", "save it as UTF-8") from error
     except pa.ArrowException as error:
@@ -117,7 +119,7 @@ def _unique_names(path: Path, names: Iterable[str]) -> list[str]:
     return listed
 
 
-def _separated(path: Path, tabs: bool, max_rows: int) -> dict[str, Column]:
+def _separated(path: Path, tabs: bool, max_rows: int) -> dict[str, ArrowColumn]:
     """Columns of text, by the fast reader where it cannot differ from the strict one."""
     with path.open(encoding="utf-8-sig", newline="") as file, _long_fields():
         reader = _strict_reader(file, tabs)
@@ -137,11 +139,13 @@ def _strict_reader(file: Iterable[str], tabs: bool) -> Any:
     return csv.reader(file, strict=True)
 
 
-def _by_arrow(path: Path, header: list[str], tabs: bool, max_rows: int) -> dict[str, Column] | None:
+def _by_arrow(
+    path: Path, header: list[str], tabs: bool, max_rows: int
+) -> dict[str, ArrowColumn] | None:
     """None for a file that the strict reader must see: it names the line, or reads it all the same."""
     if not tabs and not well_quoted(path):
         return None
-    columns = {name: Column() for name in header}
+    columns = {name: ArrowColumn() for name in header}
     rows = 0
     try:
         for batch in batches(path, header, tabs):
@@ -155,8 +159,8 @@ def _by_arrow(path: Path, header: list[str], tabs: bool, max_rows: int) -> dict[
     return columns
 
 
-def _by_rows(path: Path, header: list[str], reader: Any, max_rows: int) -> dict[str, Column]:
-    columns = [Column() for _ in header]
+def _by_rows(path: Path, header: list[str], reader: Any, max_rows: int) -> dict[str, ArrowColumn]:
+    columns = [ArrowColumn() for _ in header]
     rows = 0
     whole = _whole_rows(path, header, reader)
     while piece := list(islice(whole, PIECE)):
@@ -190,8 +194,8 @@ def _long_fields() -> Iterator[None]:
         csv.field_size_limit(usual)
 
 
-def _json_lines(path: Path, max_rows: int) -> dict[str, Column]:
-    columns: dict[str, Column] = {}
+def _json_lines(path: Path, max_rows: int) -> dict[str, ArrowColumn]:
+    columns: dict[str, ArrowColumn] = {}
     rows = 0
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
@@ -203,7 +207,7 @@ def _json_lines(path: Path, max_rows: int) -> dict[str, Column]:
             # A key that some lines leave out is a gap; whether it matters depends on the column.
             for name in row:
                 if name not in columns:
-                    columns[name] = Column([None] * rows)
+                    columns[name] = ArrowColumn([None] * rows)
             for name, column in columns.items():
                 column.append(row.get(name))
             rows += 1
@@ -245,14 +249,14 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _parquet(path: Path, max_rows: int) -> Table:
+def _parquet(path: Path, max_rows: int) -> FileTable:
     with parquet.ParquetFile(path) as file:
         rows = file.metadata.num_rows
         if rows > max_rows:
             raise _too_many(path, str(rows), max_rows, rows)
         schema = file.schema_arrow
         names = _unique_names(path, schema.names)
-        columns = {name: Column() for name in names}
+        columns = {name: ArrowColumn() for name in names}
         read = 0
         for batch in file.iter_batches(_BATCH):
             read += batch.nbytes
@@ -263,7 +267,7 @@ def _parquet(path: Path, max_rows: int) -> Table:
                 )
             for name in names:
                 columns[name].extend_arrow(batch.column(name))
-    return Table(path, columns, typed=True, class_names=_class_names(schema))
+    return FileTable(path, columns, typed=True, class_names=_class_names(schema))
 
 
 def _class_names(schema: pa.Schema) -> dict[str, list[str]]:

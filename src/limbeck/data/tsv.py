@@ -12,21 +12,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from limbeck.data.layouts import Layout
+from limbeck.data.layouts import ReleasedLayout
 from limbeck.errors import LimbeckError
 from limbeck.plain import regular
 
 logger = logging.getLogger(__name__)
 
 
-class Rows(NamedTuple):
+class TsvRows(NamedTuple):
     """The wanted columns of a file, and its class ids or numbers if it has labels."""
 
     columns: dict[str, list[str]]
     labels: list[int] | list[float] | None
 
 
-def read_tsv(path: Path, layout: Layout, extra: Sequence[str] = ()) -> Rows:
+def read_tsv(path: Path, layout: ReleasedLayout, extra: Sequence[str] = ()) -> TsvRows:
     """Read the text columns, `extra` columns and labels of one file.
 
     A file whose header has no label column is unlabelled. Raises LimbeckError naming file, line and
@@ -62,7 +62,7 @@ def read_tsv(path: Path, layout: Layout, extra: Sequence[str] = ()) -> Rows:
         for place, column in places:
             column.append(fields[place])
     _report(path, rows, broken, unlabelled)
-    return Rows(columns, labels if labelled else None)
+    return TsvRows(columns, labels if labelled else None)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -92,7 +92,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _header(
-    first: str, path: Path, layout: Layout, wanted: Sequence[str]
+    first: str, path: Path, layout: ReleasedLayout, wanted: Sequence[str]
 ) -> tuple[list[str], bool]:
     """The column names, and whether the first line is where they stand."""
     names = [name.strip() for name in first.split("\t")]
@@ -121,7 +121,7 @@ def _width_error(path: Path, number: int, fields: list[str], header: list[str]) 
     )
 
 
-def _label(written: str, layout: Layout, path: Path, number: int) -> int | float:
+def _label(written: str, layout: ReleasedLayout, path: Path, number: int) -> int | float:
     if layout.written:
         if written in layout.written:
             return layout.written.index(written)

@@ -10,8 +10,7 @@ from limbeck.evaluation.compare import (
     paired_t_test,
     summary,
 )
-from limbeck.evaluation.facts import model_facts
-from limbeck.evaluation.measure import (
+from limbeck.evaluation.measuring import (
     ParameterCount,
     Pixels,
     Size,
@@ -21,6 +20,7 @@ from limbeck.evaluation.measure import (
     latency,
     random_inputs,
 )
+from limbeck.evaluation.size_and_speed import model_facts
 from limbeck.evaluation.work import flops_of, flops_of_pass
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""FLOPs of the passes that a model has run (`limbeck.capture.Passes`), padding included.
+"""FLOPs of the passes that a model has run (`limbeck.activations.Passes`), padding included.
 
 Beside `measure` on the way of a training step: each kind of pass is run once more, on one example.
 """
@@ -15,8 +15,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedModel
 
-from limbeck.capture import Passes, Request, capture
-from limbeck.evaluation.measure import Pixels, measuring, random_inputs
+from limbeck.activations import Passes, Request, capture
+from limbeck.evaluation.measuring import Pixels, measuring, random_inputs
 
 Sizes = tuple[int, ...]
 

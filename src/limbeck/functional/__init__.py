@@ -20,6 +20,7 @@ from limbeck.functional.context import (
     word_relation_mse,
 )
 from limbeck.functional.contrast import info_nce
+from limbeck.functional.error_weighted import error_weighted_cross_entropy, error_weighted_mse
 from limbeck.functional.hidden import cosine_distance, hidden_mse, mse, normalized_mse
 from limbeck.functional.labels import soft_cross_entropy, soft_kl
 from limbeck.functional.layers import attention_weights, sparse_attention_weights
@@ -32,7 +33,6 @@ from limbeck.functional.relations import (
     relation_scores,
     relations,
 )
-from limbeck.functional.several import error_weighted_cross_entropy, error_weighted_mse
 from limbeck.functional.transport import transport_flow
 
 __all__ = [

@@ -1,6 +1,6 @@
-"""From weights to targets: how a slot's teacher layers become what its student is compared with.
+"""From weights to targets: how a student layer's teacher layers become what its student is compared with.
 
-Part of `limbeck.mapping`. Two ways give one target a slot (`sum`, `concat`); the third (`costs`)
+Part of `limbeck.mapping`. Two ways give one target a student layer (`sum`, `concat`); the third (`costs`)
 keeps the pairs apart.
 """
 
@@ -13,7 +13,7 @@ Constant = tuple[dict[int, float], ...]
 
 
 def weighted_sum(weights: Constant | Tensor, teacher: dict[int, Tensor]) -> list[Tensor]:
-    """Per slot Σ_k w_jk · h_k. A single layer of weight 1 is returned itself, uncopied."""
+    """Per student layer Σ_k w_jk · h_k. A single layer of weight 1 is returned itself, uncopied."""
     if isinstance(weights, Tensor):
         layers = torch.stack([teacher[k] for k in sorted(teacher)], dim=1)
         mixed = torch.einsum("bst,bt...->sb...", weights, layers.float())
@@ -29,10 +29,10 @@ def _row_sum(row: dict[int, float], teacher: dict[int, Tensor]) -> Tensor:
 
 
 def concatenation(weights: Constant, teacher: dict[int, Tensor]) -> list[Tensor]:
-    """Per slot its teacher layers side by side on the feature axis, in ascending order (CKD)."""
+    """Per student layer its teacher layers side by side on the feature axis, in ascending order (CKD)."""
     return [torch.cat([teacher[k] for k in sorted(row)], dim=-1) for row in weights]
 
 
 def pairs(weights: Constant) -> list[tuple[int, int, float]]:
-    """(slot number, teacher layer, weight) of each pair, for a weighted sum of comparisons."""
+    """(student layer number, teacher layer, weight) of each pair, for a weighted sum of comparisons."""
     return [(j, k, w) for j, row in enumerate(weights) for k, w in row.items()]

@@ -1,8 +1,8 @@
 """Layer mappings: weights of shape (student layers, teacher layers), fixed, drawn or attended.
 
 Part of `limbeck.mapping`. An objective asks a mapping three things: which student layers learn
-(`slots`), which teacher layers are needed now (`active`), and how much each of them counts for a
-slot (`weights`). It never knows which kind it was given.
+(`student_layers`), which teacher layers are needed now (`active`), and how much each of them counts for a
+student layer (`weights`). It never knows which kind it was given.
 """
 
 from __future__ import annotations
@@ -16,61 +16,61 @@ import torch
 from torch import Tensor
 
 from limbeck.functional import attention_weights, sparse_attention_weights
-from limbeck.moment import Moment
+from limbeck.step_state import StepState
 
 
 class Mapping(ABC):
-    """Which teacher layers each student layer (slot) learns from.
+    """Which teacher layers each student layer learns from.
 
     Attributes:
-        slots: student layers that learn, in order (S of them).
+        student_layers: student layers that learn, in order (S of them).
         candidates: every teacher layer this mapping may ever ask for.
     """
 
-    slots: tuple[int, ...]
+    student_layers: tuple[int, ...]
     candidates: tuple[int, ...]
     reads_representations: bool = False
     reads_costs: bool = False
 
     @abstractmethod
-    def rows(self, moment: Moment) -> tuple[tuple[int, ...], ...]:
-        """For each slot the teacher layers it may learn from at `moment`."""
+    def rows(self, step_state: StepState) -> tuple[tuple[int, ...], ...]:
+        """For each student layer the teacher layers it may learn from at `step_state`."""
 
     @abstractmethod
     def only(self, layers: tuple[int, ...]) -> Mapping:
         """The same mapping seen from some of its student layers alone."""
 
-    def active(self, moment: Moment) -> tuple[int, ...]:
-        """The teacher layers needed at `moment`, ascending (T of them)."""
-        return tuple(sorted({layer for row in self.rows(moment) for layer in row}))
+    def active(self, step_state: StepState) -> tuple[int, ...]:
+        """The teacher layers needed at `step_state`, ascending (T of them)."""
+        return tuple(sorted({layer for row in self.rows(step_state) for layer in row}))
 
     def weights(
-        self, moment: Moment, student: Sequence[Tensor], teacher: dict[int, Tensor]
+        self, step_state: StepState, student: Sequence[Tensor], teacher: dict[int, Tensor]
     ) -> tuple[dict[int, float], ...] | Tensor:
-        """Per slot the weight of each of its teacher layers.
+        """Per student layer the weight of each of its teacher layers.
 
         Or (B, S, T), a weight for each example, when the mapping reads the representations.
         """
-        return tuple({layer: 1.0 / len(row) for layer in row} for row in self.rows(moment))
+        return tuple({layer: 1.0 / len(row) for layer in row} for row in self.rows(step_state))
 
 
 @dataclass(frozen=True)
 class FixedMapping(Mapping):
     """The same teacher layers for the whole run: explicit, uniform, skip, first, last, buckets."""
 
-    slots: tuple[int, ...]
+    student_layers: tuple[int, ...]
     table: tuple[tuple[int, ...], ...]
 
     @property
     def candidates(self) -> tuple[int, ...]:  # type: ignore[override]
         """Every teacher layer in the table."""
-        return self.active(Moment())
+        return self.active(StepState())
 
     def only(self, layers: tuple[int, ...]) -> FixedMapping:
         """The rows of those student layers."""
-        return FixedMapping(*_only(layers, self.slots, self.table))
+        return FixedMapping(*_only(layers, self.student_layers, self.table))
 
-    def rows(self, moment: Moment) -> tuple[tuple[int, ...], ...]:
+    def rows(self, step_state: StepState) -> tuple[tuple[int, ...], ...]:
         """The table, whatever the moment."""
         return self.table
 
@@ -79,21 +79,23 @@ class FixedMapping(Mapping):
 class RandomMapping(Mapping):
     """RAIL-KD §3: each epoch S teacher layers drawn without replacement, sorted, given in order."""
 
-    slots: tuple[int, ...]
+    student_layers: tuple[int, ...]
     candidates: tuple[int, ...]
     drawn_for: tuple[int, ...] = ()
 
     def only(self, layers: tuple[int, ...]) -> RandomMapping:
-        """The same draw, for all slots; shown for those student layers."""
-        slots = tuple(slot for slot in self.slots if slot in layers)
-        return RandomMapping(slots, self.candidates, self.drawn_for or self.slots)
+        """The same draw, for all student layers; shown for those student layers."""
+        student_layers = tuple(
+            student_layer for student_layer in self.student_layers if student_layer in layers
+        )
+        return RandomMapping(student_layers, self.candidates, self.drawn_for or self.student_layers)
 
-    def rows(self, moment: Moment) -> tuple[tuple[int, ...], ...]:
+    def rows(self, step_state: StepState) -> tuple[tuple[int, ...], ...]:
         """The draw of the moment's epoch: a function of the run's seed and the epoch alone."""
-        everyone = self.drawn_for or self.slots
-        drawn = moment.epoch_generator().choice(self.candidates, len(everyone), replace=False)
+        everyone = self.drawn_for or self.student_layers
+        drawn = step_state.epoch_generator().choice(self.candidates, len(everyone), replace=False)
         given = dict(zip(everyone, sorted(drawn), strict=True))
-        return tuple((int(given[slot]),) for slot in self.slots)
+        return tuple((int(given[student_layer]),) for student_layer in self.student_layers)
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,11 @@ class AttentionMapping(Mapping):
 
     Softmax, or its sparse relatives: ALP-KD's future work.
 
-    `table` holds the teacher layers each slot may attend to: all of them, or its bucket (NO, PO).
+    `table` holds the teacher layers each student layer may attend to: all of them, or its bucket (NO, PO).
     Gradients flow through the weights.
     """
 
-    slots: tuple[int, ...]
+    student_layers: tuple[int, ...]
     table: tuple[tuple[int, ...], ...]
     weigh: str = "softmax"
     reads_representations = True
@@ -114,25 +116,25 @@ class AttentionMapping(Mapping):
     @property
     def candidates(self) -> tuple[int, ...]:  # type: ignore[override]
         """Every teacher layer in the table."""
-        return self.active(Moment())
+        return self.active(StepState())
 
     def only(self, layers: tuple[int, ...]) -> AttentionMapping:
         """Those student layers alone attend."""
-        return AttentionMapping(*_only(layers, self.slots, self.table), self.weigh)
+        return AttentionMapping(*_only(layers, self.student_layers, self.table), self.weigh)
 
-    def rows(self, moment: Moment) -> tuple[tuple[int, ...], ...]:
-        """The layers each slot may attend to, whatever the moment."""
+    def rows(self, step_state: StepState) -> tuple[tuple[int, ...], ...]:
+        """The layers each student layer may attend to, whatever the moment."""
         return self.table
 
     def allowed(self, device: torch.device) -> Tensor | None:
-        """(S, T) true where a slot may attend; None when every slot sees every layer."""
+        """(S, T) true where a student layer may attend; None when every student layer sees every layer."""
         layers = self.candidates
         if all(row == layers for row in self.table):
             return None
         return _members(self.table, layers, device)
 
     def weights(
-        self, moment: Moment, student: Sequence[Tensor], teacher: dict[int, Tensor]
+        self, step_state: StepState, student: Sequence[Tensor], teacher: dict[int, Tensor]
     ) -> Tensor:
         """(B, S, T) softmax of the dot products; `student` holds S, `teacher` T tensors (B, d)."""
         states = torch.stack(tuple(student), dim=1)
@@ -152,7 +154,11 @@ def _members(
 
 
 def _only(
-    layers: tuple[int, ...], slots: tuple[int, ...], table: tuple[tuple[int, ...], ...]
+    layers: tuple[int, ...], student_layers: tuple[int, ...], table: tuple[tuple[int, ...], ...]
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    kept = [(slot, row) for slot, row in zip(slots, table, strict=True) if slot in layers]
-    return tuple(slot for slot, _ in kept), tuple(row for _, row in kept)
+    kept = [
+        (student_layer, row)
+        for student_layer, row in zip(student_layers, table, strict=True)
+        if student_layer in layers
+    ]
+    return tuple(student_layer for student_layer, _ in kept), tuple(row for _, row in kept)

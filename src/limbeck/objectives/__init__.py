@@ -7,8 +7,9 @@ engine adds.
 from limbeck.objectives.base import Objective
 from limbeck.objectives.curriculum import CurriculumSpec
 from limbeck.objectives.group import Objectives
-from limbeck.objectives.hidden import LayerMatch
+from limbeck.objectives.layer_match import LayerMatch
 from limbeck.objectives.matched import MappedTerm
+from limbeck.objectives.per_teacher import TeamObjectives
 from limbeck.objectives.predictions import HardLabel, SoftLabel
 from limbeck.objectives.shape import ModelShape, Shape
 from limbeck.objectives.spec import (
@@ -21,7 +22,6 @@ from limbeck.objectives.spec import (
     SoftSpec,
     TermSpec,
 )
-from limbeck.objectives.team import TeamObjectives
 
 __all__ = [
     "SPECS",

@@ -10,8 +10,8 @@ from collections.abc import Mapping as Batch
 
 from torch import Tensor, nn
 
-from limbeck.capture import Request, Trace
-from limbeck.moment import Moment
+from limbeck.activations import Request, Trace
+from limbeck.step_state import StepState
 
 NOTHING = Request()
 
@@ -30,19 +30,19 @@ class Objective(nn.Module, ABC):
         return False
 
     @abstractmethod
-    def request(self, side: str, moment: Moment) -> Request:
-        """What this term needs of the `student` or the `teacher` at `moment`."""
+    def request(self, side: str, step_state: StepState) -> Request:
+        """What this term needs of the `student` or the `teacher` at `step_state`."""
 
     def ever(self, side: str) -> Request:
         """What this term may need of one side at any moment of a run."""
-        return self.request(side, Moment(seed=0))
+        return self.request(side, StepState(seed=0))
 
     @abstractmethod
     def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
     ) -> Tensor:
         """The term's value, a float32 scalar."""
 
-    def active_layers(self, moment: Moment) -> list[list[int]] | None:
+    def active_layers(self, step_state: StepState) -> list[list[int]] | None:
         """[student layer, teacher layer] pairs at work, for the record; None without layers."""
         return None

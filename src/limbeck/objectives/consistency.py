@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 from limbeck import functional as F
-from limbeck.capture import Request, Seen, Trace
-from limbeck.capture.request import What
+from limbeck.activations import ActivationKey, Request, Trace
+from limbeck.activations.request import What
 from limbeck.errors import LimbeckError
 from limbeck.mapping import parse_layers
-from limbeck.moment import Moment
+from limbeck.mapping.projections import Projections
 from limbeck.objectives.base import Objective
 from limbeck.objectives.lending import Borrowed
 from limbeck.objectives.shape import Shape
 from limbeck.objectives.spec import ConsistencySpec
-from limbeck.projections import Projections
+from limbeck.step_state import StepState
 
 
 class Consistency(Objective):
@@ -62,20 +62,20 @@ class Consistency(Objective):
                 f"its layers are {lowest}..{depth}",
             )
 
-    def _seen(self, layer: int) -> Seen:
+    def _seen(self, layer: int) -> ActivationKey:
         what: What = "hidden"
         if self.spec.compare == "attention_consistency":
             what = "probabilities" if self.spec.target == "mixed" else "scores"
-        return Seen(what, layer, None, self.spec.stack)
+        return ActivationKey(what, layer, None, self.spec.stack)
 
-    def request(self, side: str, moment: Moment) -> Request:
+    def request(self, side: str, step_state: StepState) -> Request:
         """The same of the student on mixed and on clean input; nothing of the teacher."""
         if side == "teacher":
             return Request()
         return Request(frozenset(self._seen(layer) for layer in self.layers))
 
     def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
     ) -> Tensor:
         """Sum over the layers.
 

@@ -20,9 +20,9 @@ from pydantic import (
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.moment import Moment
 from limbeck.schedules import Number
 from limbeck.settings import Settings
+from limbeck.step_state import StepState
 from limbeck.transfer import ReadOnce
 
 
@@ -143,16 +143,16 @@ class Curriculum(nn.Module):
 
         self._read = ReadOnce()
 
-    def place(self, moment: Moment) -> int:
+    def place(self, step_state: StepState) -> int:
         """How many layers are through: 0 while the first one learns, len(layers) at the end."""
-        whole = self._whole_epochs(moment.length)
+        whole = self._whole_epochs(step_state.length)
         if whole is not None:
-            now, limits, column = float(moment.epoch), whole, 1
+            now, limits, column = float(step_state.epoch), whole, 1
         elif self.spec.epochs_per_layer is not None:
-            now, limits, column = moment.passes, self._own_limits(), 1
+            now, limits, column = step_state.passes, self._own_limits(), 1
         else:
             part = self.spec.share / len(self.layers)
-            now, limits, column = moment.progress, [part] * len(self.layers), 0
+            now, limits, column = step_state.progress, [part] * len(self.layers), 0
         began = 0.0
         for number, early in enumerate(self._read(self.moved_on).tolist()):
             end = min(began + limits[number], early[column])
@@ -205,24 +205,24 @@ class Curriculum(nn.Module):
             "warning",
         )
 
-    def head_alone(self, moment: Moment) -> bool:
+    def head_alone(self, step_state: StepState) -> bool:
         """Whether the layers are through and only what stands behind them is trained."""
-        return self.spec.then == "head" and self.place(moment) == len(self.layers)
+        return self.spec.then == "head" and self.place(step_state) == len(self.layers)
 
-    def at(self, name: str, moment: Moment) -> Moment | None:
+    def at(self, name: str, step_state: StepState) -> StepState | None:
         """The moment as a term sees it, with the layers that learn; None while it rests."""
-        place = self.place(moment)
+        place = self.place(step_state)
         if name in self.spec.wait:
-            return moment if place == len(self.layers) else None
+            return step_state if place == len(self.layers) else None
         if name not in self.spec.terms:
-            return moment
+            return step_state
         if place == len(self.layers):
             return None
         first = 0 if self.spec.order == "stacked" else place
-        return replace(moment, layers=self.layers[first : place + 1])
+        return replace(step_state, layers=self.layers[first : place + 1])
 
     @torch.no_grad()
-    def end_epoch(self, sums: Mapping[str, float], last: Moment, following: Moment) -> None:
+    def end_epoch(self, sums: Mapping[str, float], last: StepState, following: StepState) -> None:
         """After an epoch: move on if the watched term's sum over it was small enough.
 
         Args:

@@ -12,21 +12,20 @@ from operator import or_
 import torch
 from torch import Tensor, nn
 
-from limbeck.capture import Request, Trace
+from limbeck.activations import Request, Trace
 from limbeck.errors import LimbeckError, Problem
 from limbeck.mapping import TransportMapping, update_masses
-from limbeck.moment import Moment
-from limbeck.objectives.attention import AttentionMatch, RelationMatch
+from limbeck.objectives.attention_maps import AttentionMatch, RelationMatch
 from limbeck.objectives.base import Objective
+from limbeck.objectives.by_teacher_error import ErrorWeighted
 from limbeck.objectives.consistency import Consistency
-from limbeck.objectives.context import LayerRelation, WordRelation
-from limbeck.objectives.contrast import Contrast
+from limbeck.objectives.contextual import LayerRelation, WordRelation
+from limbeck.objectives.contrastive import Contrast
 from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
-from limbeck.objectives.hidden import LayerMatch
+from limbeck.objectives.layer_match import LayerMatch
 from limbeck.objectives.lending import lent_maps
 from limbeck.objectives.mapped import Mapped
 from limbeck.objectives.predictions import HardLabel, SoftLabel
-from limbeck.objectives.several import ErrorWeighted
 from limbeck.objectives.shape import Shape
 from limbeck.objectives.spec import (
     AttentionSpec,
@@ -42,6 +41,7 @@ from limbeck.objectives.spec import (
     WordRelationSpec,
 )
 from limbeck.schedules import Ramp, weight_at
+from limbeck.step_state import StepState
 
 # The name of the weighted sum in logs and records.
 _TOTAL = "loss"
@@ -94,7 +94,7 @@ class Objectives(nn.Module):
         for name in spec.terms:
             term = dict(self.terms.items()).get(name)
             if isinstance(term, Mapped):
-                layers |= set(term.mapping.slots)
+                layers |= set(term.mapping.student_layers)
                 if term.together:
                     problems.append(
                         Problem(
@@ -104,7 +104,7 @@ class Objectives(nn.Module):
                         )
                     )
                 try:
-                    term.mapping.only(term.mapping.slots)
+                    term.mapping.only(term.mapping.student_layers)
                 except LimbeckError as error:
                     problems += error.problems
             elif term is not None:
@@ -124,28 +124,28 @@ class Objectives(nn.Module):
         assert isinstance(term, Objective)
         return term
 
-    def active(self, moment: Moment) -> dict[str, Moment]:
+    def active(self, step_state: StepState) -> dict[str, StepState]:
         """The terms at work, each with the moment as it sees it."""
         if self.curriculum is None:
-            return dict.fromkeys(self.terms, moment)
-        seen = {name: self.curriculum.at(name, moment) for name in self.terms}
+            return dict.fromkeys(self.terms, step_state)
+        seen = {name: self.curriculum.at(name, step_state) for name in self.terms}
         return {n: at for n, at in seen.items() if at is not None and self._has_layers(n, at)}
 
-    def _has_layers(self, name: str, moment: Moment) -> bool:
+    def _has_layers(self, name: str, step_state: StepState) -> bool:
         """Whether any of a term's layers learns at a moment, as it sees it."""
         term = self[name]
-        if moment.layers is None or not isinstance(term, Mapped):
+        if step_state.layers is None or not isinstance(term, Mapped):
             return True
-        return any(layer in moment.layers for layer in term.mapping.slots)
+        return any(layer in step_state.layers for layer in term.mapping.student_layers)
 
-    def weight(self, name: str, moment: Moment) -> float:
-        """The weight of a term at `moment`."""
-        return weight_at(self.weights[name], moment)
+    def weight(self, name: str, step_state: StepState) -> float:
+        """The weight of a term at `step_state`."""
+        return weight_at(self.weights[name], step_state)
 
-    def request(self, side: str, moment: Moment) -> Request:
+    def request(self, side: str, step_state: StepState) -> Request:
         """What all terms together need of one side: `student`, `teacher`, or, where inputs are
         mixed, the student on `clean` input."""
-        active = self.active(moment).items()
+        active = self.active(step_state).items()
         return reduce(or_, (self[name].request(side, at) for name, at in active), Request())
 
     def ever(self, side: str) -> Request:
@@ -162,26 +162,28 @@ class Objectives(nn.Module):
         found = (self[name].ever(side) for name in self.terms if self[name].sees_differences)
         return reduce(or_, found, Request())
 
-    def active_layers(self, moment: Moment) -> dict[str, list[list[int]]]:
+    def active_layers(self, step_state: StepState) -> dict[str, list[list[int]]]:
         """[student layer, teacher layer] pairs of every active term that has layers."""
-        active = self.active(moment).items()
+        active = self.active(step_state).items()
         pairs = {name: self[name].active_layers(at) for name, at in active}
         return {name: found for name, found in pairs.items() if found is not None}
 
     def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
     ) -> dict[str, Tensor]:
         """The unweighted active terms by name, in float32 whatever the autocast type."""
         device_type = next(iter(batch.values())).device.type
         with torch.autocast(device_type, enabled=False):
             return {
                 name: self[name](student, teacher, batch, at)
-                for name, at in self.active(moment).items()
+                for name, at in self.active(step_state).items()
             }
 
-    def total(self, terms: dict[str, Tensor], moment: Moment) -> Tensor:
+    def total(self, terms: dict[str, Tensor], step_state: StepState) -> Tensor:
         """The weighted sum: the only place where terms are weighted and added."""
-        return torch.stack([self.weight(name, moment) * term for name, term in terms.items()]).sum()
+        return torch.stack(
+            [self.weight(name, step_state) * term for name, term in terms.items()]
+        ).sum()
 
     def of(self, teacher: int) -> Objectives:
         """The terms for one of the teachers: these for all (`TeamObjectives`)."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from torch import nn
 
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.projections import Projections
+from limbeck.mapping.projections import Projections
 
 
 class Borrowed:

@@ -10,14 +10,14 @@ from abc import abstractmethod
 
 from torch import Tensor
 
-from limbeck.capture import Request, Seen, Trace
+from limbeck.activations import ActivationKey, Request, Trace
 from limbeck.errors import LimbeckError
 from limbeck.mapping import Mapping, build_mapping, concatenation, weighted_sum
-from limbeck.moment import Moment
+from limbeck.objectives.attended import Reader
 from limbeck.objectives.base import Objective
-from limbeck.objectives.reading import Reader
 from limbeck.objectives.shape import Shape
 from limbeck.objectives.spec import MappedSpec
+from limbeck.step_state import StepState
 
 
 class Mapped(Objective):
@@ -43,7 +43,7 @@ class Mapped(Objective):
             student_depth=self.student_shape.layers,
             setting=f"{setting}.mapping",
         )
-        if min(*self.mapping.slots, *self.mapping.candidates) < self.lowest_layer:
+        if min(*self.mapping.student_layers, *self.mapping.candidates) < self.lowest_layer:
             raise LimbeckError(
                 f"{setting}.mapping: layer 0 is the embedding output, and has no attention",
                 "map layers from 1 on",
@@ -60,10 +60,10 @@ class Mapped(Objective):
     # ---- what a subclass says ----
 
     @abstractmethod
-    def seen(self, layer: int) -> Seen:
+    def seen(self, layer: int) -> ActivationKey:
         """What is looked at of a layer, on both sides."""
 
-    def takes(self, layer: int) -> tuple[Seen, ...]:
+    def takes(self, layer: int) -> tuple[ActivationKey, ...]:
         """All that `read` takes of a layer: what is seen, unless a term reads several things."""
         return (self.seen(layer),)
 
@@ -78,31 +78,35 @@ class Mapped(Objective):
 
     # ---- what they have in common ----
 
-    def _mapping_at(self, moment: Moment) -> Mapping:
-        return self.mapping if moment.layers is None else self.mapping.only(moment.layers)
+    def _mapping_at(self, step_state: StepState) -> Mapping:
+        return self.mapping if step_state.layers is None else self.mapping.only(step_state.layers)
 
-    def request(self, side: str, moment: Moment) -> Request:
+    def request(self, side: str, step_state: StepState) -> Request:
         """The mapped layers, as the term sees them, and what an attention mapping reads."""
-        mapping = self._mapping_at(moment)
+        mapping = self._mapping_at(step_state)
         if side not in ("student", "teacher"):
             return Request()
-        return self._asked(mapping.slots if side == "student" else mapping.active(moment))
+        return self._asked(
+            mapping.student_layers if side == "student" else mapping.active(step_state)
+        )
 
     def ever(self, side: str) -> Request:
         """Every layer that a draw or a curriculum may come to."""
         if side not in ("student", "teacher"):
             return Request()
-        return self._asked(self.mapping.slots if side == "student" else self.mapping.candidates)
+        return self._asked(
+            self.mapping.student_layers if side == "student" else self.mapping.candidates
+        )
 
     def _asked(self, layers: tuple[int, ...]) -> Request:
         asked = Request(frozenset(seen for layer in layers for seen in self.takes(layer)))
         return asked if self.reader is None else asked | self.reader.request(layers)
 
-    def active_layers(self, moment: Moment) -> list[list[int]]:
-        """[student layer, teacher layer] pairs that may meet at `moment`."""
-        mapping = self._mapping_at(moment)
-        rows = mapping.rows(moment)
-        return [[j, k] for j, row in zip(mapping.slots, rows, strict=True) for k in row]
+    def active_layers(self, step_state: StepState) -> list[list[int]]:
+        """[student layer, teacher layer] pairs that may meet at `step_state`."""
+        mapping = self._mapping_at(step_state)
+        rows = mapping.rows(step_state)
+        return [[j, k] for j, row in zip(mapping.student_layers, rows, strict=True) for k in row]
 
     def _targets(
         self,
@@ -110,18 +114,18 @@ class Mapped(Objective):
         states: dict[int, Tensor],
         layers: dict[int, Tensor],
         traces: tuple[Trace, Trace],
-        moment: Moment,
+        step_state: StepState,
     ) -> dict[int, Tensor]:
         """By student layer what its teacher layers come to."""
         if self.reader is None:
-            weights = mapping.weights(moment, list(states.values()), layers)
+            weights = mapping.weights(step_state, list(states.values()), layers)
         else:
-            student = [self.reader.read("student", traces[0], j) for j in mapping.slots]
+            student = [self.reader.read("student", traces[0], j) for j in mapping.student_layers]
             teacher = {k: self.reader.read("teacher", traces[1], k) for k in layers}
-            weights = mapping.weights(moment, student, teacher)
+            weights = mapping.weights(step_state, student, teacher)
         if self.spec.mapping.combine == "concat":
             assert not isinstance(weights, Tensor)  # MappingSpec refuses attention with concat
             mixed = concatenation(weights, layers)
         else:
             mixed = weighted_sum(weights, layers)
-        return dict(zip(mapping.slots, mixed, strict=True))
+        return dict(zip(mapping.student_layers, mixed, strict=True))

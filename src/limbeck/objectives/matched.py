@@ -13,10 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from limbeck.capture import Trace
+from limbeck.activations import Trace
 from limbeck.mapping import Mapping, TransportMapping, pairs
-from limbeck.moment import Moment
 from limbeck.objectives.mapped import Mapped
+from limbeck.step_state import StepState
 
 
 class Masks(NamedTuple):
@@ -45,21 +45,23 @@ class MappedTerm(Mapped):
         return hidden
 
     def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
     ) -> Tensor:
         """The sum, or mean, of the mapped layers' distances."""
-        mapping = self._mapping_at(moment)
+        mapping = self._mapping_at(step_state)
         masks = self.masks(student)
-        states = {j: self.shared_map("student", self.read(student, j)) for j in mapping.slots}
+        states = {
+            j: self.shared_map("student", self.read(student, j)) for j in mapping.student_layers
+        }
         layers = {
-            k: self.shared_map("teacher", self.read(teacher, k)) for k in mapping.active(moment)
+            k: self.shared_map("teacher", self.read(teacher, k)) for k in mapping.active(step_state)
         }
         if isinstance(mapping, TransportMapping):
             distances = self._transported(mapping, states, layers, masks)
         elif self.spec.mapping.combine == "costs":
-            distances = self._costs(mapping, states, layers, masks, moment)
+            distances = self._costs(mapping, states, layers, masks, step_state)
         else:
-            targets = self._targets(mapping, states, layers, (student, teacher), moment)
+            targets = self._targets(mapping, states, layers, (student, teacher), step_state)
             distances = self.compare(states, targets, masks)
         return distances.mean() if self.spec.pairs == "mean" else distances.sum()
 
@@ -75,16 +77,18 @@ class MappedTerm(Mapped):
         states: dict[int, Tensor],
         layers: dict[int, Tensor],
         masks: Masks,
-        moment: Moment,
+        step_state: StepState,
     ) -> Tensor:
-        """Per slot Σ_k w_jk · distance(h_S^j, h_T^k): comparisons are weighted, not layers."""
-        weights = mapping.weights(moment, list(states.values()), layers)
+        """Per student layer Σ_k w_jk · distance(h_S^j, h_T^k): comparisons are weighted, not layers."""
+        weights = mapping.weights(step_state, list(states.values()), layers)
         assert not isinstance(weights, Tensor)  # MappingSpec refuses attention with costs
-        totals: dict[int, list[Tensor]] = {j: [] for j in mapping.slots}
+        totals: dict[int, list[Tensor]] = {j: [] for j in mapping.student_layers}
         for number, layer, weight in pairs(weights):
-            slot = mapping.slots[number]
-            cost = self.compare({slot: states[slot]}, {slot: layers[layer]}, masks)
-            totals[slot].append(weight * cost.squeeze(0))
+            student_layer = mapping.student_layers[number]
+            cost = self.compare(
+                {student_layer: states[student_layer]}, {student_layer: layers[layer]}, masks
+            )
+            totals[student_layer].append(weight * cost.squeeze(0))
         return torch.stack([torch.stack(row).sum() for row in totals.values()])
 
     def _transported(
@@ -94,7 +98,7 @@ class MappedTerm(Mapped):
         layers: dict[int, Tensor],
         masks: Masks,
     ) -> Tensor:
-        """Per slot Σ_k f_jk · distance(h_S^j, h_T^k), f the flow of least total cost."""
+        """Per student layer Σ_k f_jk · distance(h_S^j, h_T^k), f the flow of least total cost."""
         costs = torch.stack(
             [
                 torch.stack([self.distance(state, target, masks) for target in layers.values()])

@@ -1,7 +1,7 @@
 """Prediction-layer terms: the labels' loss and the teacher's soft label. Part of `limbeck.objectives`.
 
 What a label is, and over which positions of a batch the two terms run, is the kind's to say
-(`limbeck.kinds`).
+(`limbeck.tasks`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Mapping as Batch
 
 from torch import Tensor
 
-from limbeck.capture import Request, Trace
+from limbeck.activations import Request, Trace
 from limbeck.errors import LimbeckError
-from limbeck.kinds import SoftRule
-from limbeck.moment import Moment
 from limbeck.objectives.base import NOTHING, Objective
 from limbeck.objectives.shape import Shape
 from limbeck.objectives.spec import HardSpec, SoftSpec
+from limbeck.step_state import StepState
+from limbeck.tasks import SoftRule
 
 
 class HardLabel(Objective):
@@ -26,12 +26,12 @@ class HardLabel(Objective):
         super().__init__()
         self.kind = shape.kind
 
-    def request(self, side: str, moment: Moment) -> Request:
+    def request(self, side: str, step_state: StepState) -> Request:
         """The student's logits."""
         return Request.of_logits() if side == "student" else NOTHING
 
     def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
     ) -> Tensor:
         """Logits (B, …) against the batch's labels.
 
@@ -65,12 +65,12 @@ class SoftLabel(Objective):
         self.of_labels = is_regression and spec.regression == "labels"
         self.over_classes = spec.mean_over == "batch_and_classes"
 
-    def request(self, side: str, moment: Moment) -> Request:
+    def request(self, side: str, step_state: StepState) -> Request:
         """Both sides' logits, or the student's alone where the labels are the target."""
         return NOTHING if self.of_labels and side == "teacher" else Request.of_logits()
 
     def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], moment: Moment
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
     ) -> Tensor:
         """Logits (B, …) of both sides, or of the student and the batch's labels."""
         logits = present(student.logits)

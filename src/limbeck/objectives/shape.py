@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from transformers import PreTrainedModel
 
-from limbeck.capture import (
+from limbeck.activations import (
     hidden_size,
     is_causal,
     number_of_heads,
@@ -18,7 +18,7 @@ from limbeck.capture import (
     stack_names,
 )
 from limbeck.errors import LimbeckError, unknown
-from limbeck.kinds import SENTENCE, Kind
+from limbeck.tasks import SENTENCE, TaskType
 
 
 @dataclass(frozen=True)
@@ -76,5 +76,5 @@ class Shape:
 
     student: ModelShape
     teacher: ModelShape
-    kind: Kind = SENTENCE
+    kind: TaskType = SENTENCE
     rows: int = 0

@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from limbeck.mapping import MappingSpec
-from limbeck.projections import ProjectSpec
+from limbeck.mapping.projections import ProjectSpec
 from limbeck.schedules import Number, Weight
 from limbeck.settings import Count, LayerNumber, Settings, Width
 
@@ -103,7 +103,7 @@ class LayerSpec(MappedSpec):
     through: str | None = Field(
         None, description="another term of the stage whose learned map serves here too"
     )
-    slots: Literal["each", "joined"] = Field(
+    compare_layers: Literal["each", "joined"] = Field(
         "each",
         description="compare every mapped student layer by itself, or all of them side by side "
         "at once",
@@ -125,9 +125,11 @@ class LayerSpec(MappedSpec):
             )
         if self.pool is not None and self.compare == "hidden_mse":
             raise ValueError("hidden_mse compares every token; leave `pool` out, or use mse")
-        if self.through is not None and (self.project is not None or self.slots == "joined"):
+        if self.through is not None and (
+            self.project is not None or self.compare_layers == "joined"
+        ):
             raise ValueError(
-                "`through` brings the other term's map, for each layer; leave `project` and `slots` "
+                "`through` brings the other term's map, for each layer; leave `project` and `compare_layers` "
                 "out"
             )
         self._check_joined()
@@ -140,34 +142,34 @@ class LayerSpec(MappedSpec):
         return self
 
     def _check_joined(self) -> None:
-        if self.slots != "joined":
+        if self.compare_layers != "joined":
             return
         if self.mapping.combine == "costs" or self.mapping.kind == "transport":
             raise ValueError(
-                "slots: joined makes one vector of all layers; combine: costs keeps them apart"
+                "compare_layers: joined makes one vector of all layers; combine: costs keeps them apart"
             )
         if self.pairs == "mean":
             raise ValueError(
-                "slots: joined gives a single comparison; `pairs` has no effect, leave it out"
+                "compare_layers: joined gives a single comparison; `pairs` has no effect, leave it out"
             )
 
     def _check_projection(self) -> None:
         if self.project is None:
             return
         reads_pairs = self.mapping.kind in ("attention", "transport")
-        if self.mapping.kind == "attention" and self.slots == "joined":
+        if self.mapping.kind == "attention" and self.compare_layers == "joined":
             raise ValueError(
-                "kind: attention maps layers before it weighs them, slots: joined maps them after; "
-                "leave `slots` or `project` out"
+                "kind: attention maps layers before it weighs them, compare_layers: joined maps them after; "
+                "leave `compare_layers` or `project` out"
             )
-        if reads_pairs and self.project.share == "slot":
+        if reads_pairs and self.project.share == "none":
             raise ValueError(
                 f"kind: {self.mapping.kind} compares every student layer with every teacher layer "
                 "in one space; set project.share to all"
             )
-        if self.slots == "joined" and self.project.share == "all":
+        if self.compare_layers == "joined" and self.project.share == "all":
             raise ValueError(
-                "slots: joined has a single map a side; `project.share` has no effect, leave it out"
+                "compare_layers: joined has a single map a side; `project.share` has no effect, leave it out"
             )
 
 

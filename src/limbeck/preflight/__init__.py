@@ -5,12 +5,12 @@ engine. `check` runs all of it; each check is also a function of plain arguments
 """
 
 from limbeck.preflight.checking import Method, TeacherSide, check
-from limbeck.preflight.conditions import check_conditions
-from limbeck.preflight.data import check_columns, check_ids, check_truncation, check_values
+from limbeck.preflight.condition_checks import check_conditions
+from limbeck.preflight.data_checks import check_columns, check_ids, check_truncation, check_values
 from limbeck.preflight.influence import check_influence, check_weights
-from limbeck.preflight.inputs import INPUT_CHECKS
-from limbeck.preflight.machine import check_workers
-from limbeck.preflight.models import (
+from limbeck.preflight.input_checks import INPUT_CHECKS
+from limbeck.preflight.machine_checks import check_workers
+from limbeck.preflight.model_checks import (
     check_labels,
     check_padding,
     check_positions,
@@ -19,8 +19,8 @@ from limbeck.preflight.models import (
     check_vocabulary,
     positions_of,
 )
-from limbeck.preflight.output import check_output
-from limbeck.preflight.scores import (
+from limbeck.preflight.output_checks import check_output
+from limbeck.preflight.score_checks import (
     Answers,
     TeacherScore,
     ask_teacher,

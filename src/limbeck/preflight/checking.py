@@ -15,16 +15,15 @@ from datasets import Dataset
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from limbeck.capture import Request
-from limbeck.data import Task, rows_fingerprint
+from limbeck.activations import Request
+from limbeck.data import rows_fingerprint
 from limbeck.errors import LimbeckError, Problem
-from limbeck.kinds import Processor
-from limbeck.preflight.data import check_columns, check_ids, check_truncation, check_values
+from limbeck.preflight.data_checks import check_columns, check_ids, check_truncation, check_values
 from limbeck.preflight.influence import Terms, check_influence, check_weights
-from limbeck.preflight.inputs import INPUT_CHECKS
-from limbeck.preflight.models import check_labels, check_request
-from limbeck.preflight.output import check_output
-from limbeck.preflight.scores import (
+from limbeck.preflight.input_checks import INPUT_CHECKS
+from limbeck.preflight.model_checks import check_labels, check_request
+from limbeck.preflight.output_checks import check_output
+from limbeck.preflight.score_checks import (
     ask_teacher,
     check_class_order,
     check_teacher_score,
@@ -33,6 +32,7 @@ from limbeck.preflight.scores import (
 )
 from limbeck.preflight.showing import errors_of
 from limbeck.students import generic_labels, labels_of
+from limbeck.tasks import Processor, Task
 
 
 @dataclass(frozen=True)

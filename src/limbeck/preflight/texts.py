@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.data import Task
 from limbeck.errors import Problem
+from limbeck.tasks import Task
 
 # Of dev rows in train: below it repetitions are the data's own (CoLA has 1.5 %), and move no score by much.
 _OVERLAP = 0.05

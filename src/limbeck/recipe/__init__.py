@@ -12,14 +12,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from limbeck.catalog import available, find
-from limbeck.data import TASKS, Conditions
+from limbeck.data import Conditions
 from limbeck.errors import LimbeckError
 from limbeck.plain import write_yaml
 from limbeck.recipe.departures import departures
 from limbeck.recipe.fields import FirstStage, ImageSpec, StudentSpec
 from limbeck.recipe.load import check, read_raw
-from limbeck.recipe.optimisation import OptimisationKeys
+from limbeck.recipe.optimizer_settings import OptimisationKeys
 from limbeck.recipe.stages import Stage, stages_of
+from limbeck.tasks import TASKS
 
 __all__ = [
     "FirstStage",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from limbeck.paper_settings import flat, stated_of
 from limbeck.recipe.fields import RecipeFields
-from limbeck.stated import flat, stated_of
 from limbeck.students import starts_random
 from limbeck.vision import SHAPES
 

@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from limbeck.augment import AugmentSpec
 from limbeck.data import CorpusSpec
 from limbeck.execution import Attention, Precision
+from limbeck.lab.augmentation import AugmentSpec
 from limbeck.mixup import MixupSpec
 from limbeck.objectives import CurriculumSpec, TermSpec
 from limbeck.schedules import Number
 from limbeck.settings import Count, Names, Passes, Seed, Settings
-from limbeck.teams import TeamSpec
+from limbeck.teachers import TeamSpec
 
 
 class StudentSpec(Settings):

@@ -13,26 +13,27 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from limbeck import catalog
-from limbeck.augment import AugmentSpec
-from limbeck.data import TASKS, CorpusSpec
-from limbeck.data.load import DIGITS
+from limbeck.data import CorpusSpec
+from limbeck.data.loading import DIGITS
 from limbeck.data.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER
 from limbeck.data.pocket.vocabulary import MAX_LENGTH
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import at_home
+from limbeck.lab.augmentation import AugmentSpec
 from limbeck.mapping import MappingSpec
+from limbeck.mapping.projections import ProjectSpec
 from limbeck.mixup import MixupSpec
 from limbeck.objectives import SPECS, CurriculumSpec, LayerSpec
+from limbeck.paper_settings import QUICK, stated_in
 from limbeck.plain import check_plain, read_text, read_yaml
-from limbeck.projections import ProjectSpec
 from limbeck.recipe.fields import FirstStage, ImageSpec, RecipeFields, StudentSpec
-from limbeck.recipe.optimisation import optimisation_problems
+from limbeck.recipe.optimizer_settings import optimisation_problems
 from limbeck.recipe.stages import stage_problems
-from limbeck.recipe.team import team_problems
+from limbeck.recipe.team_checks import team_problems
 from limbeck.schedules import Ramp
-from limbeck.stated import QUICK, stated_in
 from limbeck.students import starts_random
-from limbeck.teams import USES
+from limbeck.tasks import TASKS
+from limbeck.teachers import USES
 from limbeck.vision import SHAPES
 
 

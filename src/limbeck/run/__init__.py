@@ -4,10 +4,10 @@ After everything else on the way of a training step; only the command line comes
 """
 
 from limbeck.run.distill import distill
-from limbeck.run.evaluate import evaluate
+from limbeck.run.evaluation import evaluate
 from limbeck.run.grid import Member, train_grid
 from limbeck.run.result import Result
-from limbeck.run.team import TeamLook, look_at_team
+from limbeck.run.team_review import TeamLook, look_at_team
 
 __all__ = [
     "Member",

@@ -12,33 +12,33 @@ import numpy as np
 from datasets import Dataset, DatasetDict
 from transformers import EvalPrediction, PreTrainedModel
 
-from limbeck.augment import Augmenter
-from limbeck.data import Collator, Task, encode, rows_fingerprint
-from limbeck.engine import tracker_problems
-from limbeck.engine.adaptive import hold_out
+from limbeck.data import Collator, encode, rows_fingerprint
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.evaluation import Size
-from limbeck.kinds import Processor, Results
+from limbeck.lab.augmentation import Augmenter
 from limbeck.objectives import SoftSpec
 from limbeck.recipe import Recipe, Stage
-from limbeck.records import Numbers
-from limbeck.run.answering import example_size
+from limbeck.reporting.records import Numbers
 from limbeck.run.augmenting import augmented, load_augmenter
 from limbeck.run.labelling import names_at, names_for_students
-from limbeck.run.named import (
+from limbeck.run.named_teachers import (
     Named,
     form_team,
     lead_model,
     learns_from_its_teacher,
     named_teachers,
 )
-from limbeck.run.origin import start_problems
-from limbeck.run.own_inputs import give_all_inputs, with_inputs
-from limbeck.run.rows import Rows, load_rows, stage_rows
-from limbeck.run.start import Start, processor_of, start_of
+from limbeck.run.predictions import example_size
+from limbeck.run.stage_rows import StageRows, load_rows, stage_rows
+from limbeck.run.student_source import Start, processor_of, start_of
+from limbeck.run.student_start import start_problems
+from limbeck.run.teacher_tokenization import give_all_inputs, with_inputs
 from limbeck.students import build_student, load_model
-from limbeck.teachers import Teacher
-from limbeck.teams import DrawSpec, Team
+from limbeck.tasks import Processor, Results, Task
+from limbeck.teachers import SampledSpec, Team
+from limbeck.teachers.teacher import Teacher
+from limbeck.training import tracker_problems
+from limbeck.training.adaptive import hold_out
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Assembly:
     """Of `named` the one that a student is held against: of several the best."""
     encoded: dict[str, Dataset] = field(default_factory=dict)
     truncated: dict[str, int] = field(default_factory=dict)
-    first_rows: Rows | None = None
+    first_rows: StageRows | None = None
     first_teacher: Teacher | None = None
     first_teacher_tokenizer: Processor | None = None
     augmenter: Augmenter | None = None
@@ -72,11 +72,11 @@ class Assembly:
     holdout: Dataset | None = None
     """Training rows that nobody is trained on: whom to draw is learned on them."""
 
-    def rows_of(self, stage: Stage) -> Rows:
+    def rows_of(self, stage: Stage) -> StageRows:
         """What a stage trains on."""
         if not stage.last and self.first_rows is not None:
             return self.first_rows
-        return Rows(self.encoded["train"], self.truncated["train"], self.task.kind)
+        return StageRows(self.encoded["train"], self.truncated["train"], self.task.kind)
 
     def teacher_of(self, stage: Stage) -> Teacher | Team | None:
         """Whom a stage learns from; None if its terms look at no teacher."""
@@ -247,7 +247,7 @@ def _load_first_teacher(recipe: Recipe, stage: Stage, assembly: Assembly) -> Non
 
 def _hold_out(recipe: Recipe, assembly: Assembly) -> None:
     """Take rows out of the training split for a team that learns whom to draw."""
-    if not isinstance(recipe.team, DrawSpec) or recipe.team.by != "adaptive":
+    if not isinstance(recipe.team, SampledSpec) or recipe.team.by != "adaptive":
         return
     assembly.holdout, trained = hold_out(
         assembly.encoded["train"], recipe.team.holdout, recipe.seed

@@ -15,15 +15,15 @@ from torch import nn
 from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from limbeck import preflight
-from limbeck.augment import Augmenter, AugmentSpec, build_copies, read_copies, with_copies
-from limbeck.augment.vectors import check_file
-from limbeck.cache import Entry, Store, default_store
-from limbeck.cache.store import TABLE
-from limbeck.data import Task
 from limbeck.errors import LimbeckError, Problem
+from limbeck.lab.augmentation import Augmenter, AugmentSpec, build_copies, read_copies, with_copies
+from limbeck.lab.augmentation.vector_candidates import check_file
 from limbeck.recipe import Recipe
-from limbeck.run.passes import bars, device, size
+from limbeck.run.stage_passes import bars, device, size
 from limbeck.students import load_model, resolve_checkpoint
+from limbeck.tasks import Task
+from limbeck.teachers.outputs import Store, StoredEntry, default_store
+from limbeck.teachers.outputs.store import TABLE
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ def _made(
     store: Store,
     key: str,
     console: Console,
-) -> Entry:
+) -> StoredEntry:
     about = {
         "content": "copies",
         "model": augmenter.spec.model,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from limbeck.recipe import Recipe, departures
-from limbeck.records import Examples, Record, hardware, versions
+from limbeck.reporting.records import Examples, Record, hardware, versions
 from limbeck.run.assemble import Assembly
 
 

@@ -17,35 +17,35 @@ from datasets import Dataset, LargeList, List
 from rich.console import Console
 from torch import Tensor
 
+from limbeck.activations import token_mask
 from limbeck.agreement import agreed, largest
-from limbeck.cache import (
+from limbeck.data import Collator
+from limbeck.errors import LimbeckError
+from limbeck.files import is_full
+from limbeck.objectives import Objectives
+from limbeck.recipe import Recipe, Stage
+from limbeck.reporting.records import Execution
+from limbeck.run.assemble import Assembly
+from limbeck.run.stage_objectives import objectives_of
+from limbeck.run.stage_passes import bars, device, length_of, size
+from limbeck.tasks import TaskType
+from limbeck.teachers import Team
+from limbeck.teachers.outputs import (
     Ask,
     CachedTeacher,
-    Entry,
     Estimate,
     Lengths,
     RememberingTeacher,
     Store,
+    StoredEntry,
     UnstorableError,
     build,
     default_store,
     fingerprint,
     measure,
 )
-from limbeck.cache.store import FOLDER_VARIABLE
-from limbeck.capture import token_mask
-from limbeck.data import Collator
-from limbeck.errors import LimbeckError
-from limbeck.files import is_full
-from limbeck.kinds import Kind
-from limbeck.objectives import Objectives
-from limbeck.recipe import Recipe, Stage
-from limbeck.records import Execution
-from limbeck.run.assemble import Assembly
-from limbeck.run.passes import bars, device, length_of, size
-from limbeck.run.terms import objectives_of
-from limbeck.teachers import Teacher
-from limbeck.teams import Team
+from limbeck.teachers.outputs.store import FOLDER_VARIABLE
+from limbeck.teachers.teacher import Teacher
 
 logger = logging.getLogger(__name__)
 
@@ -190,7 +190,7 @@ def _places(stage: Stage, teacher: Teacher | Team | None) -> Iterator[tuple[_Pla
         yield _Place(stage, 0, "", 1.0), teacher
 
 
-def _refusal(stage: Stage, teacher: Teacher, objectives: Objectives, kind: Kind) -> str | None:
+def _refusal(stage: Stage, teacher: Teacher, objectives: Objectives, kind: TaskType) -> str | None:
     """Why a stage's answers about rows of a kind cannot be stored, if they cannot."""
     if stage.recipe.mixup is not None:
         return "the inputs are mixed anew in every step (mixup)"
@@ -304,7 +304,7 @@ def _make_room(store: Store, needed: int, limit: float) -> None:
 
 def _build(
     recipe: Recipe, group: _Group, store: Store, key: str, order: np.ndarray, console: Console
-) -> Entry:
+) -> StoredEntry:
     place = group.places[-1]
     about = {
         "teacher": place.name or str(place.stage.recipe.teacher),

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from transformers import PreTrainedModel
 
 from limbeck import preflight
-from limbeck.data import TASKS, Collator, Labelling, Task, encode, load_task
+from limbeck.data import Collator, Labelling, encode, load_task
 from limbeck.errors import LimbeckError, unknown
-from limbeck.kinds import SENTENCE, TEXT, Kind, kind_of_config
-from limbeck.records import Numbers
-from limbeck.run.answering import answers_of
+from limbeck.reporting.records import Numbers
 from limbeck.run.labelling import names_at
+from limbeck.run.predictions import answers_of
 from limbeck.students import load_model, read_config, read_processor
+from limbeck.tasks import SENTENCE, TASKS, TEXT, Task, TaskType, kind_of_config
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def score_checkpoint(
     return dict(target.kind.results(target, answers, encoded, rows[chosen], tokenizer).scores)
 
 
-def _wanted(kind: Kind, task: str | None) -> str | None:
+def _wanted(kind: TaskType, task: str | None) -> str | None:
     """The kind to read rows as: a known task has its own, which a text-to-text model may answer in words."""
     if task in TASKS:
         return kind.name if kind is TEXT else None

@@ -12,50 +12,50 @@ from typing import Any
 from transformers import PrinterCallback, set_seed
 
 from limbeck.agreement import agreed, is_first, wait_for_all
-from limbeck.engine import (
-    DistillationTrainer,
-    Optimisation,
-    Patience,
-    reporting,
-    training_arguments,
-)
-from limbeck.engine.callbacks import CheckpointEvery
-from limbeck.engine.display import Display
-from limbeck.engine.parts import Parts
 from limbeck.errors import LimbeckError
 from limbeck.files import one_error_for_a_full_disk
 from limbeck.given import absent, at_hand
-from limbeck.kinds import LOWER_IS_BETTER
 from limbeck.recipe import Recipe, Stage
-from limbeck.records import (
+from limbeck.reporting.records import (
     Best,
     Epoch,
     Examples,
     Execution,
     Record,
 )
-from limbeck.run.adopting import adopt
 from limbeck.run.assemble import Assembly, add_copies, assemble
 from limbeck.run.beginning import new_record
 from limbeck.run.caching import seconds_stored_before, store_answers
 from limbeck.run.failing import fail
-from limbeck.run.folder import RunFolder, default_folder
 from limbeck.run.input_files import checksums_of_inputs
-from limbeck.run.inputs import refuse_inputs
 from limbeck.run.lock import in_use
-from limbeck.run.measure import Spent, add_draws, cost, model_facts, stage_facts
-from limbeck.run.members import named_one_by_one
+from limbeck.run.measurements import Spent, add_draws, cost, model_facts, stage_facts
 from limbeck.run.objects import settings_of
-from limbeck.run.origin import with_start
 from limbeck.run.preflight import inspect_run
-from limbeck.run.report import report_run
+from limbeck.run.prepared_teachers import Train, settle_team
+from limbeck.run.promotion import adopt
+from limbeck.run.protected_paths import refuse_inputs
+from limbeck.run.resolution import settle
 from limbeck.run.result import Result
+from limbeck.run.run_folder import RunFolder, default_folder
+from limbeck.run.run_page import report_run
+from limbeck.run.runs_meant import named_one_by_one
 from limbeck.run.scoring import reference_scores
-from limbeck.run.settle import settle
 from limbeck.run.shipping import predict, ship
-from limbeck.run.teaching import Train, settle_team
+from limbeck.run.student_start import with_start
 from limbeck.run.unchanged import finished
-from limbeck.teachers import Teacher
+from limbeck.tasks import LOWER_IS_BETTER
+from limbeck.teachers.teacher import Teacher
+from limbeck.training import (
+    DistillationTrainer,
+    Optimisation,
+    Patience,
+    reporting,
+    training_arguments,
+)
+from limbeck.training.callbacks import CheckpointEvery
+from limbeck.training.display import Display
+from limbeck.training.seconds_by_part import Parts
 
 
 def distill(

@@ -7,8 +7,8 @@ from contextlib import suppress
 from limbeck.agreement import is_first
 from limbeck.errors import LimbeckError
 from limbeck.files import full_disk, is_full
-from limbeck.records import Record
-from limbeck.run.folder import RunFolder
+from limbeck.reporting.records import Record
+from limbeck.run.run_folder import RunFolder
 
 
 def fail(record: Record, folder: RunFolder, error: Exception) -> None:

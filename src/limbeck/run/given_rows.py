@@ -18,9 +18,9 @@ import pyarrow as pa
 from datasets import ClassLabel, Dataset, Image, List, Value
 from pyarrow import parquet
 
-from limbeck.data import TASKS
 from limbeck.errors import LimbeckError, Problem
 from limbeck.given import PREFIX
+from limbeck.tasks import TASKS
 
 _SPLITS = {"train": "train", "test": "test"}
 _SPLITS |= dict.fromkeys(("dev", "validation", "valid", "val"), "dev")

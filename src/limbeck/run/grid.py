@@ -14,17 +14,17 @@ from typing import Any
 
 from rich.console import Console
 
-from limbeck.data import Task
 from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe
-from limbeck.records import RECORD_NAME, Record
+from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.run.assemble import build_models, missing
-from limbeck.run.cells import Cell, cells_of
 from limbeck.run.distill import distill
-from limbeck.run.folder import RunFolder
-from limbeck.run.origin import with_start
-from limbeck.run.rows import load_rows
+from limbeck.run.grid_cells import GridCell, cells_of
+from limbeck.run.run_folder import RunFolder
+from limbeck.run.stage_rows import load_rows
+from limbeck.run.student_start import with_start
 from limbeck.run.unchanged import finished
+from limbeck.tasks import Task
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def train_grid(
 
 
 def _recipes(
-    cells: Sequence[Cell], recipe: str | Path, settings: Mapping[str, Any]
+    cells: Sequence[GridCell], recipe: str | Path, settings: Mapping[str, Any]
 ) -> dict[str, Recipe]:
     recipes: dict[str, Recipe] = {}
     wrong: dict[str, list[Problem]] = {}

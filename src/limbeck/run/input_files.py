@@ -13,7 +13,7 @@ from pathlib import Path
 from limbeck.files import checksum, checksum_of_text
 from limbeck.manifest import NAME
 from limbeck.recipe import Recipe
-from limbeck.run.inputs import places
+from limbeck.run.protected_paths import places
 
 # Settings that name a model or a tokenizer; others name rows, text or vectors.
 _MODELS = frozenset({"teacher", "teachers", "init", "tokenizer", "model"})

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from transformers import PretrainedConfig, PreTrainedModel
 
-from limbeck.data import Labelling, Task
+from limbeck.data import Labelling
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
 from limbeck.given import is_reference
-from limbeck.kinds import TEXT
 from limbeck.recipe import Recipe
 from limbeck.students import generic_labels, labels_of, read_config
+from limbeck.tasks import TEXT, Task
 
 _HEAD = "Classification"
 

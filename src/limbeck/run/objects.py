@@ -15,14 +15,14 @@ from typing import Any
 
 from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.cache.fingerprint import add_weights
 from limbeck.errors import LimbeckError, Problem
 from limbeck.given import PREFIX, Write
-from limbeck.kinds import IMAGE, TEXT_READING, Processor
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import read_raw
 from limbeck.run.given_rows import read_rows
 from limbeck.students import read_processor
+from limbeck.tasks import IMAGE, TEXT_READING, Processor
+from limbeck.teachers.outputs.entry_key import add_weights
 
 _MODELS = ("teacher", "teachers", "student")
 # Of a configuration what says where a model came from or how it is run, not what it answers.
@@ -30,14 +30,16 @@ _NO_ANSWER = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transfo
 
 
 @dataclass(frozen=True)
-class Settings:
+class GivenSettings:
     """Recipe settings, a reference in the place of each object, and what writes the object behind each."""
 
     settings: dict[str, Any]
     writers: dict[str, Write]
 
 
-def settings_of(recipe: Recipe | str | Path, given: Mapping[str, Any], tokenizer: Any) -> Settings:
+def settings_of(
+    recipe: Recipe | str | Path, given: Mapping[str, Any], tokenizer: Any
+) -> GivenSettings:
     """Put a reference in the place of every object among the settings.
 
     Models are given as `teacher`, `teachers` (a list as `teacher` is the same) and `student`, each alone or in a pair
@@ -48,7 +50,7 @@ def settings_of(recipe: Recipe | str | Path, given: Mapping[str, Any], tokenizer
     """
     if isinstance(recipe, Recipe):
         _refuse_beside_recipe(given, tokenizer)
-        return Settings({}, {})
+        return GivenSettings({}, {})
     settings = _spelt_out(given)
     found = _Models(tokenizer)
     for key in ("teacher", "teachers", "student.init"):
@@ -65,11 +67,11 @@ def settings_of(recipe: Recipe | str | Path, given: Mapping[str, Any], tokenizer
         raise LimbeckError(found.problems)
     data = settings.get("data")
     if data is None or isinstance(data, str | Path):
-        return Settings(settings, found.writers)
+        return GivenSettings(settings, found.writers)
     raw = read_raw(recipe, {key: value for key, value in settings.items() if key != "data"})
     rows = read_rows(data, raw)
     settings |= {"data": rows.reference, **rows.settings}
-    return Settings(settings, {**found.writers, rows.reference: rows.write})
+    return GivenSettings(settings, {**found.writers, rows.reference: rows.write})
 
 
 def _refuse_beside_recipe(given: Mapping[str, Any], tokenizer: Any) -> None:

@@ -16,11 +16,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck import preflight
-from limbeck.capture import Request, Trace, capture
+from limbeck.activations import Request, Trace, capture
 from limbeck.errors import LimbeckError, Problem
 from limbeck.mapping import rounding_note
 from limbeck.mixup import capture_mixed, draw
-from limbeck.moment import Moment
 from limbeck.objectives import (
     ErrorWeightedSpec,
     HardSpec,
@@ -32,14 +31,15 @@ from limbeck.objectives import (
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.stages import label_terms
 from limbeck.run.assemble import Assembly
-from limbeck.run.named import learns_from_its_teacher
-from limbeck.run.own_inputs import input_problems, stage_input_problems
-from limbeck.run.passes import length_of
-from limbeck.run.terms import depths_of, objectives_of
+from limbeck.run.named_teachers import learns_from_its_teacher
+from limbeck.run.stage_objectives import depths_of, objectives_of
+from limbeck.run.stage_passes import length_of
+from limbeck.run.teacher_tokenization import input_problems, stage_input_problems
 from limbeck.schedules import Ramp
+from limbeck.step_state import StepState
 from limbeck.students import labels_of
-from limbeck.teachers import Teacher
-from limbeck.teams import Team
+from limbeck.teachers import Team
+from limbeck.teachers.teacher import Teacher
 
 _EXAMPLES = 8
 
@@ -241,9 +241,9 @@ def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.
             seen = (
                 Trace() if live is None else live.at(asked)(batch, wanted("teacher", turn), mixture)
             )
-            for moment in (at for at in moments if at.teacher == turn):
+            for step_state in (at for at in moments if at.teacher == turn):
                 # A term is looked at when it is first at work.
-                now = objectives(own, seen, batch, moment)
+                now = objectives(own, seen, batch, step_state)
                 found = {f"{name}{label}": term for name, term in now.items()} | found
         return found
 
@@ -284,12 +284,12 @@ def _too_short(recipe: Recipe, objectives: Objectives | TeamObjectives, rows: in
     return [] if note is None else [note]
 
 
-def _moments(recipe: Recipe) -> tuple[Moment, ...]:
+def _moments(recipe: Recipe) -> tuple[StepState, ...]:
     """The start; and the end, if there is a curriculum, whose last terms work only then."""
-    start = Moment(seed=recipe.seed)
+    start = StepState(seed=recipe.seed)
     if recipe.curriculum is None:
         return (start,)
-    return (start, Moment(seed=recipe.seed, progress=1.0, passes=math.inf))
+    return (start, StepState(seed=recipe.seed, progress=1.0, passes=math.inf))
 
 
 def _largest(weight: float | Ramp) -> float:

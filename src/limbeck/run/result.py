@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from limbeck.records import Numbers, Record
-from limbeck.run.folder import RunFolder
+from limbeck.reporting.records import Numbers, Record
+from limbeck.run.run_folder import RunFolder
 from limbeck.students import load_model
 
 

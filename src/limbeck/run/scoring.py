@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError
-from limbeck.kinds import Processor
 from limbeck.preflight import ask_teacher, recorded_scores
-from limbeck.records import Numbers
+from limbeck.reporting.records import Numbers
 from limbeck.run.assemble import Assembly
+from limbeck.tasks import Processor
 
 log = logging.getLogger(__name__)
 

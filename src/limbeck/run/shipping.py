@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from limbeck.agreement import is_first
-from limbeck.engine import DistillationTrainer
-from limbeck.records import Numbers, write_whole
+from limbeck.reporting.records import Numbers, write_whole
 from limbeck.run.assemble import Assembly
-from limbeck.run.folder import RunFolder
+from limbeck.run.run_folder import RunFolder
+from limbeck.training import DistillationTrainer
 
 
 def ship(trainer: DistillationTrainer, folder: RunFolder) -> None:

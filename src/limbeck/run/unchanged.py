@@ -6,14 +6,14 @@ import hashlib
 import logging
 from collections.abc import Mapping
 
-from limbeck.cache import add_model, add_rows
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
-from limbeck.records import Record
+from limbeck.reporting.records import Record
 from limbeck.run.assemble import Assembly, assemble
-from limbeck.run.folder import RunFolder
 from limbeck.run.input_files import checksums_of_inputs
-from limbeck.teachers import Teacher
+from limbeck.run.run_folder import RunFolder
+from limbeck.teachers.outputs import add_model, add_rows
+from limbeck.teachers.teacher import Teacher
 
 logger = logging.getLogger(__name__)
 

@@ -6,9 +6,7 @@ name into a model.
 """
 
 from limbeck.students.building import Labelled, Layers, build_student
-from limbeck.students.checkpoints import load_model, read_config, resolve_checkpoint
-from limbeck.students.configuration import generic_labels, labels_agree, labels_of, plain_label
-from limbeck.students.named import (
+from limbeck.students.by_shape_name import (
     BERT_VOCABULARY,
     RANDOM,
     TEAMS,
@@ -16,7 +14,9 @@ from limbeck.students.named import (
     named_model,
     starts_random,
 )
+from limbeck.students.configuration import generic_labels, labels_agree, labels_of, plain_label
 from limbeck.students.picking import PICKS, pick_layers
+from limbeck.students.pretrained import load_model, read_config, resolve_checkpoint
 from limbeck.students.tokenizers import read_processor, read_tokenizer
 
 __all__ = [

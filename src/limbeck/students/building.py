@@ -16,9 +16,6 @@ from typing import Any
 from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.errors import LimbeckError
-from limbeck.kinds import SENTENCE, Kind, kind_of_config
-from limbeck.kinds.base import Labelled
-from limbeck.students.checkpoints import Head, load_checkpoint, read_config
 from limbeck.students.configuration import (
     labels_agree,
     layer_count,
@@ -28,7 +25,10 @@ from limbeck.students.configuration import (
     with_settings,
 )
 from limbeck.students.picking import pick_layers
+from limbeck.students.pretrained import Head, load_checkpoint, read_config
 from limbeck.students.transplanting import fresh_model, shares_one_layer, transplant
+from limbeck.tasks import SENTENCE, TaskType, kind_of_config
+from limbeck.tasks.task_type import Labelled
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def build_student(
     config: Mapping[str, Any] | None = None,
     teacher: PreTrainedModel | None = None,
     seed: int = 0,
-    kind: Kind | None = None,
+    kind: TaskType | None = None,
     auto: Any = None,
     attn_implementation: str | None = None,
 ) -> PreTrainedModel:
@@ -106,7 +106,7 @@ def _class_of_head(
     init: str | Path | PretrainedConfig | PreTrainedModel,
     teacher: PreTrainedModel | None,
     task: Labelled | None,
-    kind: Kind | None,
+    kind: TaskType | None,
 ) -> Any:
     """What makes the student's class: the kind's, or without a task what it starts from."""
     if kind is not None or task is not None:
@@ -145,7 +145,7 @@ def _start(
     return model, model.config, has_head
 
 
-def _labels_of_head(kind: Kind, task: Labelled) -> tuple[tuple[str, ...], bool] | None:
+def _labels_of_head(kind: TaskType, task: Labelled) -> tuple[tuple[str, ...], bool] | None:
     """Names of the head's outputs, and whether it is a single number; None for a vocabulary."""
     names = kind.head_labels(task)
     return None if names is None else (names, kind.constant and task.regression)

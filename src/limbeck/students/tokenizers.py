@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
 from limbeck.given import place_of
-from limbeck.kinds import TEXT_READING, Processor, Reading
+from limbeck.tasks import TEXT_READING, Processor, Reading
 
 
 def read_tokenizer(path_or_name: str | Path) -> PreTrainedTokenizerBase:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
 
-from limbeck.capture import number_of_layers, stack_layers, stack_layers_name
+from limbeck.activations import number_of_layers, stack_layers, stack_layers_name
 from limbeck.errors import LimbeckError
 from limbeck.students.sizes import refuse_impossible
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from limbeck.cache.store import Store, describe
 from limbeck.errors import LimbeckError
-from limbeck.records import Record
+from limbeck.reporting.records import Record
+from limbeck.teachers.outputs.store import Store, describe
 
 BROKEN = ["", "{", "[1]", "null", '"text"', "[" * 50_000, '{"bytes": 1, "bytes": 2}', "9" * 5000]
 

@@ -14,10 +14,10 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, MultiStepLR, S
 from transformers import Trainer
 
 import tiny_runs as tiny
-from limbeck.engine import checkpoints, resuming
-from limbeck.engine.checkpoints import last_whole
-from limbeck.engine.state import read_state, write_state
 from limbeck.errors import LimbeckError
+from limbeck.training import checkpoints, resuming
+from limbeck.training.checkpoints import last_whole
+from limbeck.training.state_files import read_state, write_state
 from resumed_runs import assert_same, killed_at, outcome, recipe_of, start
 
 SETTINGS = {

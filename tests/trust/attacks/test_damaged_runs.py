@@ -14,11 +14,11 @@ from test_output_folder import contents, recipe_of
 import tiny_runs as tiny
 from limbeck.data import load_task, rows_fingerprint
 from limbeck.errors import LimbeckError
-from limbeck.preflight.scores import recorded_score
-from limbeck.records import Record
+from limbeck.preflight.score_checks import recorded_score
+from limbeck.reporting.records import Record
 from limbeck.run import distill
-from limbeck.run.folder import RunFolder
-from limbeck.run.teaching import pretrained_form
+from limbeck.run.prepared_teachers import pretrained_form
+from limbeck.run.run_folder import RunFolder
 from limbeck.students import load_model
 
 OWN = {"text_columns": ["review"], "label_column": "verdict"}

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
-from limbeck.records import Record
+from limbeck.reporting.records import Record
 from limbeck.run import distill, train_grid
+from limbeck.training import DistillationTrainer
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import transformers as hf
 
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
-from limbeck.students.named import named_model
+from limbeck.students.by_shape_name import named_model
 from limbeck.students.sizes import refuse_impossible
 
 

@@ -13,8 +13,8 @@ from limbeck.errors import LimbeckError
 from limbeck.manifest import NAME, Manifest
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.run.cells import cells_of
-from limbeck.run.folder import RunFolder, default_folder
+from limbeck.run.grid_cells import cells_of
+from limbeck.run.run_folder import RunFolder, default_folder
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def contents(folder: Path) -> dict[str, bytes]:
         ("rows", {}, "data"),
         ("run/../run", {"teacher": "run"}, "teacher"),
         ("link", {"teacher": "run"}, "teacher"),
-        ("run", {"teachers": ["teacher", "run"], "team": {"use": "together"}}, "teachers"),
+        ("run", {"teachers": ["teacher", "run"], "team": {"use": "ensemble"}}, "teachers"),
     ],
 )
 def test_what_the_run_reads_is_refused_and_stays(copy, out, changes, setting, overwrite):
@@ -96,7 +96,7 @@ def test_what_the_run_reads_is_refused_and_stays(copy, out, changes, setting, ov
 
 def test_a_name_that_is_no_place_is_not_taken_for_one(tmp_path, monkeypatch):
     """`--data pocket --out pocket` names no folder of rows."""
-    from limbeck.run.inputs import refuse_inputs
+    from limbeck.run.protected_paths import refuse_inputs
 
     monkeypatch.chdir(tmp_path)
     for name in ("pocket", "resnet-8", "mrpc"):

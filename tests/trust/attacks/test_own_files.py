@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from limbeck.data import TASKS, load_task
-from limbeck.data.column import PIECE, Column
+from limbeck.data import load_task
+from limbeck.data.column import PIECE, ArrowColumn
 from limbeck.data.tables import read_table
 from limbeck.errors import LimbeckError
+from limbeck.tasks import TASKS
 
 COLUMNS = {"text_columns": ["q"], "label_column": "y"}
 
@@ -171,14 +172,14 @@ def test_columns_of_json_lines_stand_in_the_order_of_the_file(tmp_path):
 
 def test_columns_keep_every_value_in_its_place():
     values = ["x"] * PIECE + [None, 3, "y"] + [f"t{i}" for i in range(PIECE)]
-    column = Column(values)
+    column = ArrowColumn(values)
     assert (list(column), len(column), column.text) == (values, len(values), None)
     assert column[PIECE + 1] == 3 and column[len(values) - 1] == values[-1]
-    text = Column()
+    text = ArrowColumn()
     for value in values[-PIECE:] * 2:
         text.append(value)
     assert text.text.to_pylist() == values[-PIECE:] * 2
-    mixed = Column()
+    mixed = ArrowColumn()
     mixed.extend_arrow(pa.array(["a", None]))
     mixed.extend_arrow(pa.array(["b"]))
     assert list(mixed) == ["a", None, "b"] and mixed.text is None

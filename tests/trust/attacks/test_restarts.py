@@ -18,13 +18,13 @@ from safetensors import SafetensorError
 from test_output_folder import contents, recipe_of
 
 import tiny_runs as tiny
-from limbeck.engine import DistillationTrainer, checkpoints, resuming
 from limbeck.errors import LimbeckError
 from limbeck.manifest import NAME, Manifest
-from limbeck.records import Record
+from limbeck.reporting.records import Record
 from limbeck.run import distill
-from limbeck.run.folder import RunFolder
 from limbeck.run.lock import HOLDER, LOCK
+from limbeck.run.run_folder import RunFolder
+from limbeck.training import DistillationTrainer, checkpoints, resuming
 
 
 class Killed(BaseException):

@@ -17,10 +17,10 @@ from test_output_folder import contents, recipe_of
 
 import tiny_runs as tiny
 from limbeck.errors import LimbeckError
-from limbeck.records import Record
+from limbeck.reporting.records import Record
 from limbeck.run import distill
-from limbeck.run.folder import RunFolder
 from limbeck.run.lock import HOLDER, LOCK, in_use
+from limbeck.run.run_folder import RunFolder
 from limbeck.students import load_model
 
 # As a run's process does it, without the seconds that importing limbeck takes.

@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 
 import tiny_runs as tiny
 from limbeck import files
-from limbeck.cache import Ask, CachedTeacher, Store, build, store
-from limbeck.cache.store import ABOUT, TABLE
-from limbeck.capture import Request
+from limbeck.activations import Request
 from limbeck.cli.app import app
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.teachers import Teacher
+from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build, store
+from limbeck.teachers.outputs.store import ABOUT, TABLE
+from limbeck.teachers.teacher import Teacher
 
 WANTED = Request.hidden([1, 2], pool="cls") | Request.of_logits()
 

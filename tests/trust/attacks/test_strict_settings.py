@@ -51,7 +51,7 @@ def problems_of(recipe="kd", **settings) -> list[str]:
         ("objectives: {soft: {weight: {start: -1, end: 1, over: 1}}}", "objectives.soft.weight"),
         ("objectives: {soft: {temperature: .inf}}", "inf is no finite number"),
         ("objectives: {soft: {scale_by_t2: 1}}", "objectives.soft.scale_by_t2: "),
-        ("team: {use: draw, by: adaptive, holdout: yes}", "team.holdout: "),
+        ("team: {use: sample, by: adaptive, holdout: yes}", "team.holdout: "),
         ("first_stage: {epochs: yes}", "first_stage.epochs: "),
     ],
 )

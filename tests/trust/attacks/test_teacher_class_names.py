@@ -7,13 +7,13 @@ import logging
 import pytest
 
 import tiny_runs as tiny
-from limbeck.data import get_task
 from limbeck.errors import LimbeckError
 from limbeck.preflight import check_labels
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.checkpoint_scores import score_checkpoint
 from limbeck.students import load_model
+from limbeck.tasks import get_task
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 import tiny_runs as tiny
 from limbeck.errors import LimbeckError
-from limbeck.preflight import check_workers, machine
+from limbeck.preflight import check_workers, machine_checks
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 
@@ -19,7 +19,7 @@ from limbeck.run import distill
     ],
 )  # fmt: skip
 def test_workers_beside_four_cores(monkeypatch, workers, processes, severity):
-    monkeypatch.setattr(machine, "cores", lambda: 4)
+    monkeypatch.setattr(machine_checks, "cores", lambda: 4)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     if processes:
         monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
@@ -31,12 +31,12 @@ def test_workers_beside_four_cores(monkeypatch, workers, processes, severity):
 
 
 def test_a_machine_that_does_not_say_how_many_cores(monkeypatch):
-    monkeypatch.setattr(machine, "cores", lambda: None)
+    monkeypatch.setattr(machine_checks, "cores", lambda: None)
     assert check_workers(256) == []
 
 
 def test_a_run_is_refused_before_its_first_step(monkeypatch, tmp_path):
-    monkeypatch.setattr(machine, "cores", lambda: 1)
+    monkeypatch.setattr(machine_checks, "cores", lambda: 1)
     tiny.save(tiny.bert(1), tmp_path / "start")
     recipe = Recipe.load(
         "finetune",

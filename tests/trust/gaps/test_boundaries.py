@@ -7,12 +7,13 @@ import torch
 from datasets import Dataset
 
 import tiny_runs as tiny
-from limbeck.data import Conditions, encode, get_task, load_task
-from limbeck.engine.adaptive import hold_out
+from limbeck.data import Conditions, encode, load_task
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.students import load_model
+from limbeck.tasks import get_task
+from limbeck.training.adaptive import hold_out
 
 SST2 = get_task("sst2")
 ROWS = 12

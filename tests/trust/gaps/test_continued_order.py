@@ -17,8 +17,8 @@ from transformers import TrainingArguments
 
 import tiny_runs as tiny
 from limbeck.data import Collator
-from limbeck.engine import DistillationTrainer
-from limbeck.engine.checkpoints import last_whole
+from limbeck.training import DistillationTrainer
+from limbeck.training.checkpoints import last_whole
 
 EPOCHS, ROWS, BATCH = 3, 24, 4  # 6 steps an epoch in one process, 3 in two
 TESTS = Path(__file__).parents[2]

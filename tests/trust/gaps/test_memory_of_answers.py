@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from limbeck.cache import Ask, CachedTeacher, RememberingTeacher, Store, build
-from limbeck.capture import Request
-from limbeck.teachers import Teacher
+from limbeck.activations import Request
+from limbeck.teachers.outputs import Ask, CachedTeacher, RememberingTeacher, Store, build
+from limbeck.teachers.teacher import Teacher
 
 MAPS = Path("/proc/self/smaps")
 POOLED = Request.hidden([1], pool="mean") | Request.of_logits()

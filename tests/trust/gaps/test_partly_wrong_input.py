@@ -8,14 +8,14 @@ import pytest
 import torch
 
 import tiny_runs as tiny
-from limbeck.cache import Ask, CachedTeacher, Store, build
-from limbeck.capture import Request, capture
-from limbeck.capture.attention import _call
+from limbeck.activations import Request, capture
+from limbeck.activations.attention_recorder import _call
 from limbeck.data import load_task
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.teachers import Teacher
+from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
+from limbeck.teachers.teacher import Teacher
 
 
 def batch(rows: list[int]) -> dict[str, torch.Tensor]:

@@ -12,11 +12,11 @@ import torch
 from datasets import Dataset
 from transformers import BertConfig, BertForSequenceClassification
 
-from limbeck.cache import Ask, Store, fingerprint
-from limbeck.capture import Request
+from limbeck.activations import Request
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.teachers import Teacher
+from limbeck.teachers.outputs import Ask, Store, fingerprint
+from limbeck.teachers.teacher import Teacher
 
 ASK = Ask(Request.of_logits())
 PIXELS = [b"\x00\x01\x02", b"", b"\x03\x04\x05\xff"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.records import read_collection
-from limbeck.table import build_table, collect, render
+from limbeck.reporting.records import read_collection
+from limbeck.reporting.tables import build_table, collect, render
 
 ROOT = Path(__file__).parents[3]
 RECORDS = ROOT / "benchmarks" / "records"

@@ -9,13 +9,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import tiny_runs as tiny
-from limbeck.capture import Passes, Request, capture
-from limbeck.engine import DistillationTrainer
+from limbeck.activations import Passes, Request, capture
 from limbeck.evaluation import flops_of, flops_of_pass
 from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.teachers import Teacher
+from limbeck.teachers.teacher import Teacher
+from limbeck.training import DistillationTrainer
 
 OWN = {"text_columns": ["review"], "label_column": "verdict"}
 

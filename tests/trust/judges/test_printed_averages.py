@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck.data import get_profile, profile_average
+from limbeck.tasks import get_profile, profile_average
 
 TABLES = yaml.safe_load(
     Path(__file__).with_name("printed_averages.yaml").read_text(encoding="utf-8")
@@ -104,7 +104,7 @@ def test_rails_average_by_hand():
 
 
 def test_a_tables_average_counts_mnli_as_its_profile_does():
-    from limbeck.table import build_table
+    from limbeck.reporting.tables import build_table
     from synthetic_records import a_run
 
     mnli = {

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import transformers as hf
 
-from limbeck.augment import Augmenter, AugmentSpec, build_copies, read_copies
-from limbeck.cache import Store
+from limbeck.lab.augmentation import Augmenter, AugmentSpec, build_copies, read_copies
+from limbeck.teachers.outputs import Store
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "augment"))
 import tiny_language as tiny

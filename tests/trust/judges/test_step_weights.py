@@ -7,8 +7,8 @@ import torch
 from transformers import TrainingArguments
 
 from limbeck.data import Collator
-from limbeck.engine import DistillationTrainer
 from limbeck.run import distill
+from limbeck.training import DistillationTrainer
 from tiny_runs import bert, knowing_teacher, rows, save, tokenizer, write_csv
 
 

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from limbeck.errors import LimbeckError
-from limbeck.table import build_table, render
-from limbeck.table.against import compare_rows
-from limbeck.table.model import Column
+from limbeck.reporting.tables import build_table, render
+from limbeck.reporting.tables.against import compare_rows
+from limbeck.reporting.tables.model import TableColumn
 from synthetic_records import a_run, a_study
 
 
@@ -160,7 +160,7 @@ def test_a_column_can_be_corrected_by_itself():
 
 def test_few_tables_without_any_difference_bear_a_mark():
     tasks, seeds, tables = 5, 2, 160
-    columns = [Column(f"task {n}", f"task {n}", f"place {n}") for n in range(tasks)]
+    columns = [TableColumn(f"task {n}", f"task {n}", f"place {n}") for n in range(tasks)]
     rows = {0: ("finetune", 3, ()), 1: ("kd", 3, ())}
     draw, marked = random.Random(0), {"table": 0, "column": 0}
     for _ in range(tables):

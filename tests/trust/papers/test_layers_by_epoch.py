@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import tiny_runs as tiny
-from limbeck.engine.head import head_of
 from limbeck.errors import LimbeckError
-from limbeck.moment import Moment
 from limbeck.objectives import CurriculumSpec
 from limbeck.objectives.curriculum import Curriculum
 from limbeck.recipe import Recipe
+from limbeck.step_state import StepState
+from limbeck.training.head import head_of
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "engine"))
 import tiny_trainers
@@ -28,8 +28,8 @@ def curriculum(layers: int, **settings) -> Curriculum:
     return Curriculum(spec, tuple(range(1, layers + 1)), ("cosine", "soft"))
 
 
-def moment(step: int, epochs: float) -> Moment:
-    return Moment(
+def step_state(step: int, epochs: float) -> StepState:
+    return StepState(
         epoch=step // STEPS,
         step=step,
         progress=step / (epochs * STEPS),
@@ -40,7 +40,7 @@ def moment(step: int, epochs: float) -> Moment:
 
 def places(one: Curriculum, epochs: float) -> list[list[int]]:
     """By epoch, the layers that are through at each of its steps."""
-    whole = [one.place(moment(step, epochs)) for step in range(int(epochs * STEPS))]
+    whole = [one.place(step_state(step, epochs)) for step in range(int(epochs * STEPS))]
     return [whole[first : first + STEPS] for first in range(0, len(whole), STEPS)]
 
 
@@ -74,7 +74,7 @@ def test_by_steps_a_layer_may_end_inside_an_epoch():
 @pytest.mark.parametrize("epochs", [3, 1, 0.5])
 def test_a_run_of_too_few_epochs_goes_by_steps_and_says_so(epochs):
     one = curriculum(3)
-    steps = [one.place(moment(step, epochs)) for step in range(int(epochs * STEPS))]
+    steps = [one.place(step_state(step, epochs)) for step in range(int(epochs * STEPS))]
     share = 0.8 * epochs * STEPS / 3
     assert steps == [min(3, int(step / share + 1e-9)) for step in range(int(epochs * STEPS))]
     note = one.note(epochs)
@@ -89,8 +89,11 @@ def test_an_early_end_gives_the_next_layer_its_own_epochs():
     sums = [0.5, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0]  # the first layer is done at once
     turns = []
     for epoch, total in enumerate(sums):
-        turns.append(one.place(moment(epoch * STEPS, 10)))
-        last, following = moment((epoch + 1) * STEPS - 1, 10), moment((epoch + 1) * STEPS, 10)
+        turns.append(one.place(step_state(epoch * STEPS, 10)))
+        last, following = (
+            step_state((epoch + 1) * STEPS - 1, 10),
+            step_state((epoch + 1) * STEPS, 10),
+        )
         one.end_epoch({"cosine": total}, last, following)
     # Planned are 3, 2 and 3 epochs.
     assert turns == [0, 1, 1, 2, 2, 2, 3, 3, 3, 3]

@@ -12,12 +12,12 @@ import transformers as hf
 from pydantic import TypeAdapter
 
 import limbeck.functional as F
-from limbeck.capture import capture
+from limbeck.activations import capture
 from limbeck.errors import LimbeckError
-from limbeck.moment import Moment
 from limbeck.objectives import ModelShape, Objectives, Shape, TermSpec
 from limbeck.recipe import Recipe
-from limbeck.teachers import Teacher
+from limbeck.step_state import StepState
+from limbeck.teachers.teacher import Teacher
 
 LAST = {"kind": "last-to-last"}
 SCORES = {"compare": "relation_mse", "of": "query_key", "mapping": LAST}
@@ -126,9 +126,9 @@ def batch() -> dict[str, torch.Tensor]:
 def term_of(term: dict[str, Any], student: Any, teacher: Any) -> torch.Tensor:
     specs = TypeAdapter(dict[str, TermSpec]).validate_python({"term": term})
     objectives = Objectives(specs, Shape(ModelShape.of(student), ModelShape.of(teacher)))
-    ours = capture(student, batch(), objectives.request("student", Moment()))
-    theirs = Teacher(teacher)(batch(), objectives.request("teacher", Moment()))
-    return objectives(ours, theirs, batch(), Moment())["term"]
+    ours = capture(student, batch(), objectives.request("student", StepState()))
+    theirs = Teacher(teacher)(batch(), objectives.request("teacher", StepState()))
+    return objectives(ours, theirs, batch(), StepState())["term"]
 
 
 def made_by(model: Any, stack: str, what: str) -> torch.Tensor:
@@ -200,9 +200,9 @@ def test_with_its_own_heads_scores_are_those_of_a_model_without_position_bias():
     specs = {"heads": SCORES, "own": {"compare": "attention_mse", "mapping": LAST}}
     shape = Shape(ModelShape.of(student), ModelShape.of(teacher))
     objectives = Objectives(TypeAdapter(dict[str, TermSpec]).validate_python(specs), shape)
-    ours = capture(student, inputs, objectives.request("student", Moment()))
-    theirs = Teacher(teacher)(inputs, objectives.request("teacher", Moment()))
-    found = objectives(ours, theirs, inputs, Moment())
+    ours = capture(student, inputs, objectives.request("student", StepState()))
+    theirs = Teacher(teacher)(inputs, objectives.request("teacher", StepState()))
+    found = objectives(ours, theirs, inputs, StepState())
     torch.testing.assert_close(found["heads"], found["own"], rtol=1e-4, atol=1e-9)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from limbeck.records import Record
-from limbeck.table.comparability import comparability_notes
+from limbeck.reporting.records import Record
+from limbeck.reporting.tables.comparability import comparability_notes
 
 
 def run(method: str, settings: str, departures: list[str]) -> Record:

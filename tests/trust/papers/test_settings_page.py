@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from limbeck import catalog
 from limbeck.cli.app import app
+from limbeck.paper_settings import quick_settings, stated_of
 from limbeck.recipe import Recipe
-from limbeck.stated import quick_settings, stated_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -100,7 +100,7 @@ def test_the_quick_column_is_what_a_run_has(method):
 
 def test_showing_a_method_does_not_load_torch():
     script = (
-        "import sys; from limbeck.cli.stated import show_stated; from rich.console import Console; "
+        "import sys; from limbeck.cli.paper_settings_view import show_stated; from rich.console import Console; "
         "show_stated('cr-ild', Console(quiet=True)); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -11,10 +11,10 @@ import torch
 import tiny_runs as tiny
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
-from limbeck.records import Record
+from limbeck.reporting.records import Record
 from limbeck.run import distill, train_grid
 from limbeck.run.assemble import assemble
-from limbeck.run.origin import with_start
+from limbeck.run.student_start import with_start
 from limbeck.students import load_model
 
 

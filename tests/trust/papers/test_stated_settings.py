@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from limbeck import catalog
-from limbeck.data import TASKS
-from limbeck.engine import Optimisation, training_arguments
 from limbeck.errors import LimbeckError
+from limbeck.paper_settings import flat, quick_settings, stated_of
 from limbeck.recipe import Recipe, departures
-from limbeck.stated import flat, quick_settings, stated_of
+from limbeck.tasks import TASKS
+from limbeck.training import Optimisation, training_arguments
 
 GLUE = ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"]
 GIVEN = {"pkd": {"objectives.patience.mapping.layers": {1: 4}}}

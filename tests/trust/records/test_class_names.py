@@ -17,7 +17,7 @@ from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
 from limbeck.run.assemble import assemble
-from limbeck.run.rows import load_rows
+from limbeck.run.stage_rows import load_rows
 
 
 def knowing(names: tuple[str, str], *, praise: int):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.records import Record
-from limbeck.report import plots, write_report
-from limbeck.report.content import Content
-from limbeck.table import build_table
-from limbeck.table.teachers import split_teachers
+from limbeck.reporting.pages import plots, write_report
+from limbeck.reporting.pages.content import Content
+from limbeck.reporting.records import Record
+from limbeck.reporting.tables import build_table
+from limbeck.reporting.tables.teacher_rows import split_teachers
 from synthetic_records import a_run, a_teacher
 
 

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 import limbeck
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.objects import model_fingerprint
+from limbeck.training import DistillationTrainer
 
 SETTINGS = {
     "student.layers": 2,
@@ -245,7 +245,7 @@ def load(data, **settings):
     """Task and splits as a run would have them."""
     from limbeck.given import at_hand
     from limbeck.run.objects import settings_of
-    from limbeck.run.rows import load_rows
+    from limbeck.run.stage_rows import load_rows
 
     given = settings_of("finetune", {"data": data, "student.init": "x", **settings}, None)
     with at_hand(given.writers):

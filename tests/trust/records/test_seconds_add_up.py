@@ -11,11 +11,11 @@ import pytest
 from transformers import Trainer
 
 import tiny_runs as tiny
-from limbeck.engine import DistillationTrainer
-from limbeck.engine.parts import PARTS, Parts
 from limbeck.recipe import Recipe
-from limbeck.records import Cost, Record
+from limbeck.reporting.records import Cost, Record
 from limbeck.run import distill
+from limbeck.training import DistillationTrainer
+from limbeck.training.seconds_by_part import PARTS, Parts
 
 module = import_module("limbeck.run.distill")
 OWN = {"text_columns": ["review"], "label_column": "verdict"}

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import tiny_runs as tiny
-from limbeck.cache import default_store
 from limbeck.recipe import Recipe
-from limbeck.records import Record
+from limbeck.reporting.records import Record
 from limbeck.run import distill
+from limbeck.teachers.outputs import default_store
 
 module, caching = import_module("limbeck.run.distill"), import_module("limbeck.run.caching")
 OWN = {"text_columns": ["review"], "label_column": "verdict"}

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 import tiny_runs as tiny
-from limbeck.data import get_task, load_task, rows_fingerprint
+from limbeck.data import load_task, rows_fingerprint
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.reporting.tables import build_table
 from limbeck.run import distill
-from limbeck.table import build_table
+from limbeck.tasks import get_task
 from synthetic_records import a_run, a_teacher
 
 OWN = {"text_columns": ["review"], "label_column": "verdict"}

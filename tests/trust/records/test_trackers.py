@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.engine import reporting, tracker_problems
 from limbeck.errors import LimbeckError
 from limbeck.recipe import FirstStage, Recipe
 from limbeck.run import distill
+from limbeck.training import reporting, tracker_problems
 
 
 @pytest.fixture(scope="module")
@@ -89,10 +89,10 @@ def test_what_cannot_be_reported_to_is_said_before_anything_is_written(
 
 
 def test_a_tracker_whose_list_forgets_one_still_has_it_checked(monkeypatch):
-    monkeypatch.setattr("limbeck.engine.trackers.find_spec", lambda name: None)
+    monkeypatch.setattr("limbeck.training.trackers.find_spec", lambda name: None)
     (problem,) = tracker_problems(["flyte"])
     assert "pip install flytekit" in problem.fix
-    monkeypatch.setattr("limbeck.engine.trackers.find_spec", lambda name: object())
+    monkeypatch.setattr("limbeck.training.trackers.find_spec", lambda name: object())
     assert tracker_problems(["flyte"]) == []
 
 

@@ -12,19 +12,19 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertForSequenceClassification
 
-from limbeck.engine.distiller import Distiller
-from limbeck.kinds import SENTENCE
 from limbeck.mixup import Mixture
-from limbeck.moment import Moment
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
-from limbeck.teachers import Teacher
+from limbeck.step_state import StepState
+from limbeck.tasks import SENTENCE
+from limbeck.teachers.teacher import Teacher
+from limbeck.training.distiller import Distiller
 
 WIDTH, ROWS = 12, 4
 LENGTHS = (9, 6, 4, 7)
 SHARE = 0.7
 # The middle of a run of 20 epochs.
-MOMENT = Moment(seed=0, epoch=10, step=100, progress=0.5, passes=10.0)
+MOMENT = StepState(seed=0, epoch=10, step=100, progress=0.5, passes=10.0)
 # Gradients that are looked at; the map between the sides has TinyBERT's name for it.
 TENSORS = (
     "bert.embeddings.word_embeddings.weight",
@@ -106,7 +106,7 @@ def found(method: str, stage: int, classes: int, loud: bool) -> dict[str, float]
     if recipe.mixup is not None:
         mixture = Mixture(torch.arange(ROWS - 1, -1, -1), SHARE, recipe.mixup.at)
     seen = Teacher(pair.teacher)(pair.batch, objectives.request("teacher", MOMENT), mixture)
-    loss = distiller(moment=MOMENT, teacher=seen, mixture=mixture, **pair.batch)["loss"]
+    loss = distiller(step_state=MOMENT, teacher=seen, mixture=mixture, **pair.batch)["loss"]
     loss.backward()
     gradients = {}
     for name, value in distiller.named_parameters():

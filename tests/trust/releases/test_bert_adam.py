@@ -10,13 +10,13 @@ from torch import nn
 
 import tiny_runs as tiny
 from limbeck.data import Collator
-from limbeck.engine import DistillationTrainer
-from limbeck.engine.arguments import training_arguments
-from limbeck.engine.bert_adam import BertAdam
-from limbeck.engine.optimisation import Optimisation
-from limbeck.engine.state import read_state
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.training import DistillationTrainer
+from limbeck.training.arguments import training_arguments
+from limbeck.training.bert_adam import BertAdam
+from limbeck.training.optimizer import Optimisation
+from limbeck.training.state_files import read_state
 
 # Long and short gradients: the first is clipped, the second is not.
 GRADIENTS = ([3.0, -4.0, 12.0], [0.1, 0.0, -0.2], [-2.0, 0.5, 0.5], [1e-4, 1e-4, 1e-4])

@@ -10,8 +10,8 @@ import limbeck
 import tiny_runs as tiny
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
-from limbeck.kinds import TOKENS
 from limbeck.recipe import Recipe
+from limbeck.tasks import TOKENS
 
 
 def rows(lengths: tuple[int, ...]) -> list[dict]:
@@ -114,7 +114,7 @@ def test_a_width_beyond_a_models_positions_is_refused_before_the_first_step(tmp_
 
 
 def test_images_have_no_padding():
-    from limbeck.kinds import IMAGE
+    from limbeck.tasks import IMAGE
 
     with pytest.raises(LimbeckError, match="pad_to 16: pictures are of one size"):
         Collator(object(), kind=IMAGE, pad_to=16)

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 import tiny_runs as tiny
-from limbeck.capture import Request
+from limbeck.activations import Request
 from limbeck.errors import LimbeckError
-from limbeck.kinds import SENTENCE
 from limbeck.mapping import MappingSpec, build_mapping
-from limbeck.moment import Moment
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.step_state import StepState
+from limbeck.tasks import SENTENCE
 
 
 def shape(student: int = 2, teacher: int = 4, width: int = 8, labels: int = 2) -> Shape:
@@ -77,8 +77,8 @@ def test_pkd_s_layers(teacher, student, given):
     """--fc_layer_idx 9,10 and 1,3,5,7,9 counts from 0; of 24 layers every fourth is kept first."""
     spec = Recipe.load("pkd-released").objectives["patience"].mapping
     mapping = build_mapping(spec, teacher_depth=teacher, student_depth=student)
-    assert mapping.slots == tuple(range(1, student))
-    assert [row for (row,) in mapping.rows(Moment())] == given
+    assert mapping.student_layers == tuple(range(1, student))
+    assert [row for (row,) in mapping.rows(StepState())] == given
 
 
 def test_layers_given_outright_have_to_exist():
@@ -87,7 +87,7 @@ def test_layers_given_outright_have_to_exist():
     )
     (problem,) = problems_of(build_mapping, spec, teacher_depth=4, student_depth=2)
     assert problem.startswith("mapping.layers: the teacher has no layer 9")
-    assert build_mapping(spec, teacher_depth=6, student_depth=2).rows(Moment()) == ((3,),)
+    assert build_mapping(spec, teacher_depth=6, student_depth=2).rows(StepState()) == ((3,),)
 
 
 def test_exceptions_are_of_maps_by_depth():
@@ -111,9 +111,9 @@ def test_labels_alone_teach_a_number_and_no_teacher_is_asked():
     number, classes = (
         Objectives(recipe.objectives, shape(labels=labels))["soft"] for labels in (1, 2)
     )
-    assert number.request("teacher", Moment()) == Request()
-    assert classes.request("teacher", Moment()) == Request.of_logits()
-    assert number.request("student", Moment()) == Request.of_logits()
+    assert number.request("teacher", StepState()) == Request()
+    assert classes.request("teacher", StepState()) == Request.of_logits()
+    assert number.request("student", StepState()) == Request.of_logits()
 
 
 def test_there_is_nothing_to_store_of_a_teacher_that_nobody_asks(tmp_path, monkeypatch):

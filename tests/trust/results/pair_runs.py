@@ -19,8 +19,8 @@ from transformers import (
 )
 
 import tiny_runs as tiny
-from limbeck.capture import Seen, Trace
-from limbeck.engine.distiller import Distiller
+from limbeck.activations import ActivationKey, Trace
+from limbeck.training.distiller import Distiller
 
 WITHOUT = ["input_ids", "attention_mask"]
 WITH = ["input_ids", "token_type_ids", "attention_mask"]
@@ -109,10 +109,12 @@ class Watched:
         self.steps: list[tuple[list[int], Trace, int]] = []
         forward = Distiller.forward
 
-        def watching(distiller, *, moment=None, teacher=None, mixture=None, **batch):
-            if moment is not None and teacher is not None:
-                self.steps.append((batch["index"].tolist(), teacher, moment.teacher))
-            return forward(distiller, moment=moment, teacher=teacher, mixture=mixture, **batch)
+        def watching(distiller, *, step_state=None, teacher=None, mixture=None, **batch):
+            if step_state is not None and teacher is not None:
+                self.steps.append((batch["index"].tolist(), teacher, step_state.teacher))
+            return forward(
+                distiller, step_state=step_state, teacher=teacher, mixture=mixture, **batch
+            )
 
         monkeypatch.setattr(Distiller, "forward", watching)
 
@@ -146,7 +148,7 @@ def by_hugging_face(
     return output.logits, output.hidden_states, batch["attention_mask"]
 
 
-def _pooled(states: Tensor, mask: Tensor, seen: Seen) -> Tensor:
+def _pooled(states: Tensor, mask: Tensor, seen: ActivationKey) -> Tensor:
     assert seen.what == "hidden"
     if seen.pool == "cls":
         return states[:, 0]

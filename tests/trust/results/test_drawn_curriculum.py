@@ -6,11 +6,11 @@ import own_rows as own
 import pytest
 import torch
 
-from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
-from limbeck.teachers import Teacher
-from limbeck.teams import Chances, Drawn, form
+from limbeck.teachers import Chances, SampledTeam, form
+from limbeck.teachers.teacher import Teacher
+from limbeck.training import DistillationTrainer
 
 TERMS = {
     "layers": {
@@ -43,9 +43,9 @@ def build(folder, team, curriculum=ORDER, **changes) -> DistillationTrainer:
     )
 
 
-def team() -> Drawn:
+def team() -> SampledTeam:
     members = [Teacher(own.bert(4, 1)), Teacher(own.bert(6, 2, hidden_size=24))]
-    return Drawn(members, ["narrow", "wide"], Chances([0.5, 0.5]))
+    return SampledTeam(members, ["narrow", "wide"], Chances([0.5, 0.5]))
 
 
 def logged(trainer) -> list[dict]:
@@ -65,9 +65,9 @@ def test_a_drawn_team_keeps_the_curriculum(tmp_path):
         learning = [
             [
                 pair[0]
-                for pair in trainer.objectives.active_layers(moment).get(f"layers ({name})", [])
+                for pair in trainer.objectives.active_layers(step_state).get(f"layers ({name})", [])
             ]
-            for moment in moments
+            for step_state in moments
         ]
         assert learning == [[1]] * 4 + [[2]] * 4 + [[]] * 2
 

@@ -10,9 +10,9 @@ import torch
 from transformers import PrinterCallback
 
 from limbeck import catalog
-from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.training import DistillationTrainer
 
 # What a method leaves to its user, or to small data.
 GIVEN: dict[str, dict[str, Any]] = {

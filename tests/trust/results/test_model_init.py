@@ -7,10 +7,10 @@ import pytest
 import torch
 from transformers import trainer as stock
 
-from limbeck.engine import DistillationTrainer
 from limbeck.recipe import Recipe
-from limbeck.teachers import Teacher
-from limbeck.teams import Bandit, Drawn
+from limbeck.teachers import Bandit, SampledTeam
+from limbeck.teachers.teacher import Teacher
+from limbeck.training import DistillationTrainer
 
 
 def build(folder, method="rail-kd-l", model=None, given=None, **changes) -> DistillationTrainer:
@@ -112,7 +112,7 @@ def test_what_a_team_has_learned_of_one_student_is_forgotten_for_the_next(tmp_pa
     trainer = build(
         tmp_path,
         "skd-adaptive",
-        teacher=Drawn(members, ["a", "b"], bandit),
+        teacher=SampledTeam(members, ["a", "b"], bandit),
         holdout=own.sentences().select(range(4)),
     )
     trainer.train()

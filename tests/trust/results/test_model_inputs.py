@@ -15,22 +15,23 @@ from datasets import Dataset
 from tokenizers.processors import TemplateProcessing
 
 import tiny_runs as tiny
-from limbeck.analysis import linear_cka
-from limbeck.cache import RememberingTeacher, Store
-from limbeck.capture import Request
-from limbeck.data import add_inputs, encode, get_task
+from limbeck.activations import Request
+from limbeck.data import add_inputs, encode
 from limbeck.errors import LimbeckError
 from limbeck.mixup import MixupSpec, draw
-from limbeck.moment import Moment
 from limbeck.preflight import ask_teacher
 from limbeck.recipe import Recipe
+from limbeck.reporting.analysis import linear_cka
 from limbeck.run import distill
 from limbeck.run.assemble import Assembly, add_copies, assemble
 from limbeck.run.preflight import inspect_run
-from limbeck.run.report import similarity
-from limbeck.run.rows import load_rows, stage_rows
-from limbeck.teachers import Teacher
-from limbeck.teams import Drawn, Together
+from limbeck.run.run_page import similarity
+from limbeck.run.stage_rows import load_rows, stage_rows
+from limbeck.step_state import StepState
+from limbeck.tasks import get_task
+from limbeck.teachers import EnsembleTeam, SampledTeam
+from limbeck.teachers.outputs import RememberingTeacher, Store
+from limbeck.teachers.teacher import Teacher
 
 SEEN = Request.hidden([1, 4], pool="mean") | Request.hidden([2]) | Request.of_logits()
 HIDDEN = {"compare": "hidden_mse", "mapping": {"kind": "last-to-last"}}
@@ -159,7 +160,7 @@ def test_a_teacher_that_knows_one_segment(recipe, place):
 
 def test_members_of_a_team_read_each_in_its_own_way(recipe, place):
     members = [str(place / name) for name in ("teacher", "six")]
-    for method, kind in (("skd-uniform", Drawn), ("mt-bert", Together)):
+    for method, kind in (("skd-uniform", SampledTeam), ("mt-bert", EnsembleTeam)):
         made = recipe(method, teacher=None, teachers=members)
         assembly = assemble(made)
         team, batch, _ = asked(assembly, made)
@@ -167,8 +168,8 @@ def test_members_of_a_team_read_each_in_its_own_way(recipe, place):
         texts = texts_in(assembly.rows["train"], batch["index"].tolist())
         for place_in_team, folder in enumerate(members):
             logits, _, _ = pairs.by_hugging_face(folder, texts)
-            if isinstance(team, Drawn):
-                answering = team.at(Moment(seed=1, teacher=place_in_team))
+            if isinstance(team, SampledTeam):
+                answering = team.at(StepState(seed=1, teacher=place_in_team))
                 found = answering(batch, Request.of_logits()).logits
             else:
                 found = team(batch, Request.of_logits()).each[place_in_team]
@@ -179,7 +180,7 @@ def test_mixed_inputs_have_the_segments_of_the_example_itself(recipe):
     made = recipe("l-ild-mixup")
     assembly = assemble(made)
     teacher, batch, request = asked(assembly, made, stage=0)
-    mixture = draw(MixupSpec(), len(batch["index"]), Moment(seed=4), torch.device("cpu"))
+    mixture = draw(MixupSpec(), len(batch["index"]), StepState(seed=4), torch.device("cpu"))
     trace = teacher(batch, request, mixture)
     texts = texts_in(assembly.rows["train"], batch["index"].tolist())
     words = hf.AutoTokenizer.from_pretrained(made.teacher)
@@ -225,7 +226,7 @@ def test_a_first_stage_on_fewer_rows(recipe):
 
 def test_rows_that_are_held_out(recipe, place):
     members = [str(place / name) for name in ("teacher", "six")]
-    team = {"use": "draw", "by": "adaptive", "holdout": 7}
+    team = {"use": "sample", "by": "adaptive", "holdout": 7}
     made = recipe("skd-adaptive", teacher=None, teachers=members, team=team)
     assembly = assemble(made)
     drawn, batch, _ = asked(assembly, made)

@@ -10,13 +10,10 @@ import torch.nn.functional as F
 from transformers import TrainingArguments
 
 import tiny_runs as tiny
-from limbeck.capture import Mixed, Trace
+from limbeck.activations import Mixed, Trace
 from limbeck.data import Collator
-from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
-from limbeck.kinds import SENTENCE
 from limbeck.mixup import MixupSpec
-from limbeck.moment import Moment
 from limbeck.objectives import (
     SPECS,
     ConsistencySpec,
@@ -28,6 +25,9 @@ from limbeck.objectives import (
 )
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.step_state import StepState
+from limbeck.tasks import SENTENCE
+from limbeck.training import DistillationTrainer
 
 HARD = HardSpec(compare="hard_label")
 CONSISTENT = ConsistencySpec(compare="hidden_consistency", layers="M")
@@ -118,7 +118,7 @@ def test_mixed_input_has_both_examples_labels_by_their_shares():
     term = HardLabel(HARD, Shape(*[ModelShape.of(tiny.bert(2))] * 2, kind=SENTENCE, rows=3))
     student = Trace(logits=logits)
     student.mixed = Mixed(Trace(), partner, share)
-    found = term(student, Trace(), {"labels": labels}, Moment())
+    found = term(student, Trace(), {"labels": labels}, StepState())
     expected = 0.0
     for row in range(3):
         surprise = -F.log_softmax(logits[row], dim=0)

@@ -12,9 +12,9 @@ import torch
 from transformers import TrainerCallback
 
 import tiny_runs as tiny
-from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.training import DistillationTrainer
 
 # Twelve rows in batches of four: three steps an epoch; saved after every step.
 PLANS: dict[str, dict[str, Any]] = {

@@ -12,7 +12,7 @@ import torch
 import tiny_runs as tiny
 from limbeck import DistillationTrainer
 from limbeck.errors import LimbeckError
-from limbeck.teachers import Teacher
+from limbeck.teachers.teacher import Teacher
 
 OTHER_ORDER = {"id2label": {0: "Positive", 1: "NEGATIVE"}}
 

@@ -6,10 +6,10 @@ import own_rows as own
 import pytest
 from torch import nn
 
-from limbeck.engine import DistillationTrainer
 from limbeck.errors import LimbeckError
 from limbeck.objectives import HardSpec, SoftSpec
 from limbeck.recipe import Recipe
+from limbeck.training import DistillationTrainer
 
 
 def build(folder, teacher=None, **changes) -> DistillationTrainer:
@@ -141,7 +141,7 @@ def test_the_methods_own_dropout_of_the_teacher_is_kept(tmp_path):
 
 
 def test_a_first_stage_has_its_own_settings(tmp_path):
-    from limbeck.engine.method import first_stage_arguments
+    from limbeck.training.method import first_stage_arguments
 
     given = {"epochs": 2, "lr": "1e-4", "batch_size": 6, "objectives": {"embedding": None}}
     made = build(tmp_path, method="tinybert", first_stage=given)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datasets import Dataset
 
 import tiny_runs as tiny
-from limbeck.data import get_task
 from limbeck.preflight import check
+from limbeck.tasks import get_task
 
 SST2 = get_task("sst2")
 

@@ -11,9 +11,9 @@ import transformers as hf
 from datasets import Dataset
 
 import tiny_runs as tiny
-from limbeck.engine import DistillationTrainer
-from limbeck.inputs import ModelInputs
-from limbeck.teachers import Teacher
+from limbeck.model_inputs import ModelInputs
+from limbeck.teachers.teacher import Teacher
+from limbeck.training import DistillationTrainer
 
 TEXTS = (tiny.sentences(8), tiny.sentences(10)[2:])
 

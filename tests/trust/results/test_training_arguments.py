@@ -14,15 +14,15 @@ from transformers import trainer as stock
 
 import tiny_runs as tiny
 from limbeck.data import Collator
-from limbeck.engine import DistillationTrainer, settings
 from limbeck.errors import LimbeckError
+from limbeck.training import DistillationTrainer, argument_support
 
 TABLES = (
-    settings.TRAINERS,
-    settings.OWN,
-    settings.SCRIPTS,
-    settings.REFUSED,
-    settings.READ_WITH,
+    argument_support.TRAINERS,
+    argument_support.OWN,
+    argument_support.SCRIPTS,
+    argument_support.REFUSED,
+    argument_support.READ_WITH,
 )
 
 
@@ -73,10 +73,10 @@ def test_no_setting_is_in_two_tables():
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("name", sorted(settings.REFUSED))
+@pytest.mark.parametrize("name", sorted(argument_support.REFUSED))
 def test_what_is_refused_asks_for_nothing_by_default(name):
     default = {f.name: f.default for f in dataclasses.fields(Seq2SeqTrainingArguments)}[name]
-    assert default in settings.REFUSED[name].unused
+    assert default in argument_support.REFUSED[name].unused
 
 
 # ---- refused ----

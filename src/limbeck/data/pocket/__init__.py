@@ -6,7 +6,7 @@ settings that are known to train it. Nothing here needs the network.
 """
 
 from limbeck.data.pocket.generate import SIZES, load
-from limbeck.data.pocket.models import (
+from limbeck.data.pocket.pocket_models import (
     TEXT_STUDENT,
     TEXT_TEACHER,
     config_of,
@@ -14,7 +14,7 @@ from limbeck.data.pocket.models import (
     text_tokenizer,
     tokenizer_of,
 )
-from limbeck.data.pocket.teacher import RECOMMENDED, Recommended, Settings, teacher_config
+from limbeck.data.pocket.teacher import RECOMMENDED, PocketSettings, Recommended, teacher_config
 from limbeck.data.pocket.vocabulary import tokenizer
 
 __all__ = [
@@ -22,8 +22,8 @@ __all__ = [
     "SIZES",
     "TEXT_STUDENT",
     "TEXT_TEACHER",
+    "PocketSettings",
     "Recommended",
-    "Settings",
     "config_of",
     "load",
     "teacher_config",

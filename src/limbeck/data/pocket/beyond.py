@@ -12,10 +12,10 @@ from typing import Any
 
 from datasets import DatasetDict
 
-from limbeck.data.pocket import agreement, contexts, entities, questions, sentiment
+from limbeck.data.pocket import contexts, entities, questions, sentiment, subject_verb_agreement
 from limbeck.data.pocket.example import Domain, pick
 from limbeck.data.splits import make_split
-from limbeck.data.tasks import TASKS
+from limbeck.tasks.task import TASKS
 
 Row = tuple[Any, ...]
 """An example's text columns, then its label; text that is its own label has none."""
@@ -41,11 +41,11 @@ def _squad(random: Random, domain: Domain) -> Row:
 
 def _mlm(random: Random, domain: Domain) -> Row:
     """A sentence of one of three grammars, as it should be."""
-    generator = pick(random, (agreement.cola, sentiment.sst2, questions.qnli))
+    generator = pick(random, (subject_verb_agreement.cola, sentiment.sst2, questions.qnli))
     while True:
         example = generator(random, domain)
         # A sentence with a verb in the wrong number is none to learn words from.
-        if generator is not agreement.cola or example.label == 1:
+        if generator is not subject_verb_agreement.cola or example.label == 1:
             return (example.texts[-1],)
 
 

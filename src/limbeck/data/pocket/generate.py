@@ -14,24 +14,24 @@ from random import Random
 from datasets import Dataset, DatasetDict, Features, Value
 
 from limbeck.data.pocket import (
-    agreement,
     beyond,
     implicatives,
     inference,
     paraphrase,
     questions,
     reference,
+    sentence_similarity,
     sentiment,
-    similarity,
+    subject_verb_agreement,
 )  # fmt: skip
 from limbeck.data.pocket.example import Domain, Example, Generator
 from limbeck.errors import LimbeckError, unknown
 
 _GENERATORS: dict[str, tuple[Generator, tuple[str, ...]]] = {
-    "cola": (agreement.cola, ("sentence",)),
+    "cola": (subject_verb_agreement.cola, ("sentence",)),
     "sst2": (sentiment.sst2, ("sentence",)),
     "mrpc": (paraphrase.mrpc, ("sentence1", "sentence2")),
-    "stsb": (similarity.stsb, ("sentence1", "sentence2")),
+    "stsb": (sentence_similarity.stsb, ("sentence1", "sentence2")),
     "qqp": (paraphrase.qqp, ("question1", "question2")),
     "mnli": (inference.mnli, ("premise", "hypothesis")),
     "qnli": (questions.qnli, ("question", "sentence")),

@@ -14,7 +14,7 @@ from transformers import ModernBertConfig, PretrainedConfig
 from limbeck.data.pocket.vocabulary import MAX_LENGTH, SPECIAL_TOKENS, vocabulary
 
 
-class Settings(NamedTuple):
+class PocketSettings(NamedTuple):
     """How to train a pocket model: AdamW, linear decay to zero after a linear warm-up."""
 
     epochs: int
@@ -29,8 +29,8 @@ class Settings(NamedTuple):
 class Recommended(NamedTuple):
     """Settings of one task: the teacher from scratch, and a shallow student of it."""
 
-    teacher: Settings
-    student: Settings
+    teacher: PocketSettings
+    student: PocketSettings
 
 
 def teacher_config(num_labels: int, **changes: Any) -> PretrainedConfig:
@@ -81,7 +81,8 @@ _TEACHERS = {
 
 RECOMMENDED: dict[str, Recommended] = {
     task: Recommended(
-        Settings(epochs, lr=lr, batch_size=rows), Settings(epochs=2, lr=_FAST, batch_size=rows)
+        PocketSettings(epochs, lr=lr, batch_size=rows),
+        PocketSettings(epochs=2, lr=_FAST, batch_size=rows),
     )
     for task, (epochs, rows, lr) in _TEACHERS.items()
 }

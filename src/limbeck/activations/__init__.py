@@ -1,0 +1,43 @@
+"""Ask, then capture: record exactly what objectives ask of any transformers model.
+
+On the way of a training step: student and teacher run here, and objectives read the traces. This
+package is the only place that knows about architectures.
+"""
+
+from limbeck.activations.cast import CastOnce
+from limbeck.activations.compiled import CompiledCapture
+from limbeck.activations.forward import capture, token_mask
+from limbeck.activations.forward_passes import Pass, Passes
+from limbeck.activations.model_facts import (
+    hidden_size,
+    is_causal,
+    kinds_available,
+    number_of_heads,
+    number_of_layers,
+    stack_layers,
+    stack_layers_name,
+    stack_names,
+)
+from limbeck.activations.request import ActivationKey, Request
+from limbeck.activations.trace import Mixed, Trace
+
+__all__ = [
+    "ActivationKey",
+    "CastOnce",
+    "CompiledCapture",
+    "Mixed",
+    "Pass",
+    "Passes",
+    "Request",
+    "Trace",
+    "capture",
+    "hidden_size",
+    "is_causal",
+    "kinds_available",
+    "number_of_heads",
+    "number_of_layers",
+    "stack_layers",
+    "stack_layers_name",
+    "stack_names",
+    "token_mask",
+]

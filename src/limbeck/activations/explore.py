@@ -1,0 +1,304 @@
+"""How a model's layers and attention are found: from what transformers itself declares.
+
+Part of `limbeck.activations`, behind its `stacks`. Layers are what `_can_record_outputs` of the enclosing
+`PreTrainedModel` names as hidden states; where a model declares nothing, the single-class `ModuleList` of
+`num_hidden_layers` entries. No family has an adapter; the few facts known by name are listed below.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from limbeck.errors import LimbeckError
+
+# Models that collect hidden states by hand may add a final norm to the last one, so a shortened
+# run would give a different last entry. These were read and do not.
+_EXACT_WHEN_CUT = frozenset({"deberta", "deberta-v2", "mpnet"})
+
+
+@dataclass(eq=False)
+class LayerStack:
+    """One stack of layers: an encoder, a decoder, or the only stack of a model.
+
+    `modules`: the layer modules by call, so a shared layer stands there once per call. `cores` and
+    `crosses`: by layer, the module that calls transformers' attention dispatch, None where there
+    is none.
+    """
+
+    name: str
+    owner_name: str
+    layers_name: str
+    owner_reference: weakref.ref[PreTrainedModel]
+    container_reference: weakref.ref[nn.Module]
+    layers: nn.ModuleList
+    modules: tuple[nn.Module, ...]
+    cores: tuple[nn.Module | None, ...]
+    crosses: tuple[nn.Module | None, ...]
+    shared: bool
+    declared: bool
+    output_index: int
+    last_is_output: bool
+
+    @property
+    def owner(self) -> PreTrainedModel:
+        """The bare stack: the smallest `PreTrainedModel` around the layers, runnable by itself."""
+        owner = self.owner_reference()
+        if (
+            owner is None
+        ):  # cannot happen while the caller holds the model; said for the type checker
+            raise LimbeckError(
+                "the model was deleted while it was captured", "keep a reference to it"
+            )
+        return owner
+
+    @property
+    def dispatches(self) -> bool:
+        """Whether attention goes through transformers' dispatch, where query, key and value are
+        seen."""
+        return any(core is not None for core in self.cores)
+
+    def is_output(self, layer: int) -> bool:
+        """Whether that hidden state is the stack's own output rather than the layer's."""
+        return self.last_is_output and layer == len(self.modules)
+
+    def core(self, layer: int, cross: bool = False) -> nn.Module | None:
+        """The module that calls the attention dispatch in a layer (1..L), None if there is
+        none."""
+        return (self.crosses if cross else self.cores)[layer - 1]
+
+    @property
+    def can_cut(self) -> bool:
+        """Whether running only the first layers leaves their values unchanged."""
+        return self.declared or self.owner.config.model_type in _EXACT_WHEN_CUT
+
+    def is_current(self) -> bool:
+        """Whether the model still holds exactly the layers found (students are cut, layers
+        replaced)."""
+        container = self.container_reference()
+        if container is None:
+            return False
+        last_name = self.layers_name.rpartition(".")[2]
+        if container._modules.get(last_name) is not self.layers:
+            return False
+        return self.shared or tuple(self.layers._modules.values()) == self.modules
+
+
+@dataclass(eq=False)
+class Anatomy:
+    """The stacks of one model by the names a request uses, and the plans made for it so far.
+
+    Without stacks there is nothing to see of a model but its answers. `tokens`: by size of an image
+    how many it becomes.
+    """
+
+    stacks: dict[str, LayerStack]
+    plans: dict[Any, Any] = field(default_factory=dict)
+    tokens: dict[tuple[int, ...], int] = field(default_factory=dict)
+
+
+def explore(model: PreTrainedModel) -> Anatomy:
+    """The model's stacks.
+
+    Raises:
+        LimbeckError: no layers found, or several stacks that nothing tells apart.
+    """
+    found = [_build_stack(model, *place) for place in _find_lists(model)]
+    if not found:
+        found = _shared_stacks(model)
+    if model.main_input_name == "pixel_values":
+        found = [stack for stack in found if _has_token_layers(stack)]
+        if not found:
+            return Anatomy({})
+    if not found:
+        raise LimbeckError(
+            f"no layers found in {type(model).__name__}: nothing declares which modules they are, "
+            f"and no ModuleList holds num_hidden_layers modules of one class",
+            "capture a model of the transformers library, not a hand-made one",
+        )
+    if len(found) == 1:
+        found[0].name = "main"
+        return Anatomy({"main": found[0]})
+    encoders = [stack for stack in found if _side(stack.layers_name) == "encoder"]
+    decoders = [stack for stack in found if _side(stack.layers_name) == "decoder"]
+    if len(found) == 2 and len(encoders) == len(decoders) == 1:
+        encoders[0].name, decoders[0].name = "encoder", "decoder"
+        stacks = {"main": encoders[0], "encoder": encoders[0], "decoder": decoders[0]}
+        return Anatomy({**stacks, "cross": decoders[0]})
+    raise LimbeckError(
+        f"{type(model).__name__} holds several stacks: {', '.join(s.layers_name for s in found)}",
+        "capture the part that is meant, for example model.vision_model",
+    )
+
+
+def _has_token_layers(stack: LayerStack) -> bool:
+    """Whether all layers have one width and one number of heads: not the stages of Swin or ConvNeXt."""
+    config = stack.owner.config
+    sizes = (getattr(config, name, None) for name in ("hidden_size", "num_attention_heads"))
+    return all(isinstance(size, int) for size in sizes)
+
+
+def _side(name: str) -> str | None:
+    """`encoder` or `decoder`, whichever comes first in a dotted name."""
+    return next((part for part in name.split(".") if part in ("encoder", "decoder")), None)
+
+
+def _owner_of(model: PreTrainedModel, name: str) -> tuple[str, PreTrainedModel]:
+    """The nearest `PreTrainedModel` around the module of that name."""
+    parts = name.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        owner_name = ".".join(parts[:length])
+        owner = model.get_submodule(owner_name)
+        if isinstance(owner, PreTrainedModel):
+            return owner_name, owner
+    return "", model
+
+
+def _specifications(owner: PreTrainedModel, kind: str) -> list[Any]:
+    """What `owner` declares it can record under `kind`, each with a target_class."""
+    declared = (getattr(type(owner), "_can_record_outputs", None) or {}).get(kind, [])
+    return declared if isinstance(declared, list) else [declared]
+
+
+def _target_class(specification: Any) -> type[nn.Module] | None:
+    """The module class a declaration names: given bare, or inside an `OutputRecorder`."""
+    if isinstance(specification, type) and issubclass(specification, nn.Module):
+        return specification
+    return getattr(specification, "target_class", None)
+
+
+def _layer_classes(owner: PreTrainedModel) -> tuple[type[nn.Module], ...]:
+    classes = (_target_class(entry) for entry in _specifications(owner, "hidden_states"))
+    return tuple(entry for entry in classes if entry is not None)
+
+
+def _find_lists(model: PreTrainedModel) -> Iterator[tuple[str, nn.ModuleList, bool]]:
+    """Each `ModuleList` of layers with its dotted name and whether transformers declares it."""
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.ModuleList) or len(module) == 0:
+            continue
+        _, owner = _owner_of(model, name)
+        classes = _layer_classes(owner)
+        depth = getattr(owner.config, "num_hidden_layers", None)
+        if classes:
+            # ALBERT's inner lists are called more often than they are long: `_shared_stacks`.
+            shared = name.endswith(".albert_layers")
+            if not shared and all(isinstance(layer, classes) for layer in module):
+                yield name, module, True
+        elif len(module) == depth and len({type(layer) for layer in module}) == 1:
+            yield name, module, False
+
+
+def _build_stack(
+    model: PreTrainedModel, layers_name: str, layers: nn.ModuleList, declared: bool
+) -> LayerStack:
+    owner_name, owner = _owner_of(model, layers_name)
+    modules = tuple(layers)
+    return _stack(model, owner_name, owner, layers_name, layers, modules, declared, shared=False)
+
+
+def _shared_stacks(model: PreTrainedModel) -> list[LayerStack]:
+    """ALBERT's stack: groups of layers, each group called several times in a row."""
+    for name, module in model.named_modules():
+        if name.rpartition(".")[2] != "albert_layer_groups" or not isinstance(
+            module, nn.ModuleList
+        ):
+            continue
+        owner_name, owner = _owner_of(model, name)
+        depth = owner.config.num_hidden_layers
+        group_of = [int(call / (depth / len(module))) for call in range(depth)]
+        groups = [next(group.children()) for group in module]
+        modules = tuple(layer for group in group_of for layer in groups[group].children())
+        return [_stack(model, owner_name, owner, name, module, modules, True, shared=True)]
+    return []
+
+
+def _stack(
+    model: PreTrainedModel,
+    owner_name: str,
+    owner: PreTrainedModel,
+    layers_name: str,
+    layers: nn.ModuleList,
+    modules: tuple[nn.Module, ...],
+    declared: bool,
+    shared: bool,
+) -> LayerStack:
+    found: dict[nn.Module, tuple[nn.Module | None, nn.Module | None]] = {}
+    for layer in modules:
+        if layer not in found:
+            found[layer] = _attention_cores(owner, layer)
+    indices = [getattr(entry, "index", 0) for entry in _specifications(owner, "hidden_states")]
+    return LayerStack(
+        name="main",
+        owner_name=owner_name,
+        layers_name=layers_name,
+        owner_reference=weakref.ref(owner),
+        container_reference=weakref.ref(model.get_submodule(layers_name.rpartition(".")[0])),
+        layers=layers,
+        modules=modules,
+        cores=tuple(found[layer][0] for layer in modules),
+        crosses=tuple(found[layer][1] for layer in modules),
+        shared=shared,
+        declared=declared,
+        output_index=indices[0] if indices and isinstance(indices[0], int) else 0,
+        last_is_output=_last_is_output(owner),
+    )
+
+
+def _attention_cores(
+    owner: PreTrainedModel, layer: nn.Module
+) -> tuple[nn.Module | None, nn.Module | None]:
+    """The modules of a layer that call the attention dispatch: (self, cross)."""
+    cores = {name: module for name, module in layer.named_modules() if _calls_dispatch(module)}
+    own = [name for name in cores if _declared_as(owner, layer, name, "attentions")]
+    cross = [name for name in cores if _declared_as(owner, layer, name, "cross_attentions")]
+    if not own and len(cores) == 1 and not cross:
+        own = list(cores)
+    return (cores[own[0]] if len(own) == 1 else None, cores[cross[0]] if len(cross) == 1 else None)
+
+
+def _calls_dispatch(module: nn.Module) -> bool:
+    code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
+    return code is not None and "get_interface" in code.co_names
+
+
+def _declared_as(owner: PreTrainedModel, layer: nn.Module, name: str, kind: str) -> bool:
+    """Whether the module of that name, or one around it within the layer, is declared as
+    `kind`."""
+    parts = name.split(".")
+    around = [layer.get_submodule(".".join(parts[: end + 1])) for end in range(len(parts))]
+    for specification in _specifications(owner, kind):
+        target = _target_class(specification)
+        place = getattr(specification, "layer_name", None)
+        if place is not None and f".{place.strip('.')}." not in f".{name}.":
+            continue
+        if target is not None and any(isinstance(module, target) for module in around):
+            return True
+    return False
+
+
+def _last_is_output(owner: PreTrainedModel) -> bool:
+    """Whether hidden state L is the stack's own output (after the final norm) or the last layer's
+    (ViT).
+
+    transformers decides this by an argument of the decorator around `forward`, which a
+    configuration may override; the decorated function keeps the argument in its closure and
+    nowhere else.
+    """
+    override = getattr(owner.config, "tie_last_hidden_states", None)
+    if override is not None:
+        return bool(override)
+    function: Any = type(owner).forward
+    while function is not None:
+        names = function.__code__.co_freevars
+        if "tie_last_hidden_states" in names:
+            cell = function.__closure__[names.index("tie_last_hidden_states")]
+            return bool(cell.cell_contents)
+        function = getattr(function, "__wrapped__", None)
+    return True

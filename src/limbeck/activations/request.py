@@ -1,0 +1,110 @@
+"""What an objective wants to see of a model: the asking half of "ask, then capture".
+
+On the way of a training step this comes first of all: objectives state requests, the engine unites
+those of the objectives that are active now, and `capture` records exactly that and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from limbeck.errors import LimbeckError, Problem, unknown
+
+What = Literal["hidden", "probabilities", "scores", "query", "key", "value"]
+Pool = Literal["cls", "mean", "last"]
+StackName = Literal["main", "encoder", "decoder", "cross"]
+
+
+class ActivationKey(NamedTuple):
+    """One thing to look at.
+
+    `what`: `hidden` states, attention `probabilities` or `scores`, or `query`, `key`, `value` per
+    head. `layer`: for `hidden`, 0 is the embedding output and 1..L the layers; for the rest 1..L.
+    `pool`: `hidden` only; None keeps all tokens, else `limbeck.functional.pool` with the token
+    mask. `stack`: `main` is the encoder of an encoder-decoder, else the only stack; `cross` is
+    attention only.
+    """
+
+    what: What
+    layer: int
+    pool: Pool | None = None
+    stack: StackName = "main"
+
+    def __str__(self) -> str:
+        pooled = f", pool={self.pool}" if self.pool else ""
+        return f"{self.what} of {self.stack} layer {self.layer}{pooled}"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A set of things to look at, and whether the logits are wanted; requests unite with `|`.
+
+    Raises:
+        LimbeckError: an unknown kind, pooling or stack, a negative layer, or a pairing that has no
+            meaning.
+    """
+
+    items: frozenset[ActivationKey] = frozenset()
+    logits: bool = False
+
+    def __post_init__(self) -> None:
+        problems = [problem for seen in self.items for problem in _problems(seen)]
+        if problems:
+            raise LimbeckError(problems)
+
+    def __or__(self, other: Request) -> Request:
+        return Request(self.items | other.items, self.logits or other.logits)
+
+    @classmethod
+    def hidden(
+        cls, layers: Iterable[int], pool: Pool | None = None, stack: StackName = "main"
+    ) -> Request:
+        """Ask for the hidden states after `layers` (0 = embedding output), pooled if `pool` is
+        given."""
+        return cls(frozenset(ActivationKey("hidden", layer, pool, stack) for layer in layers))
+
+    @classmethod
+    def attention(
+        cls, layers: Iterable[int], what: What = "probabilities", stack: StackName = "main"
+    ) -> Request:
+        """Ask for the attention maps, or the query, key or value, of `layers` (1..L)."""
+        return cls(frozenset(ActivationKey(what, layer, None, stack) for layer in layers))
+
+    @classmethod
+    def of_logits(cls) -> Request:
+        """Ask for the logits of the model's head."""
+        return cls(logits=True)
+
+
+def _problems(seen: ActivationKey) -> list[Problem]:
+    """Everything about one item that no model could satisfy."""
+    problems = []
+    if seen.what not in get_args(What):
+        problems.append(unknown("kind of capture", seen.what, get_args(What)))
+    if seen.pool is not None and seen.pool not in get_args(Pool):
+        problems.append(unknown("pooling", seen.pool, get_args(Pool)))
+    if seen.stack not in get_args(StackName):
+        problems.append(unknown("stack", seen.stack, get_args(StackName)))
+    if problems:
+        return problems
+    lowest = 0 if seen.what == "hidden" else 1
+    if seen.layer < lowest:
+        problems.append(
+            Problem(
+                f"layer {seen.layer} asked for {seen.what!r}",
+                f"count layers from {lowest}" + (" (the embedding output)" if lowest == 0 else ""),
+            )
+        )
+    if seen.pool is not None and seen.what != "hidden":
+        problems.append(
+            Problem(f"pool={seen.pool!r} asked for {seen.what!r}", "only hidden states are pooled")
+        )
+    if seen.stack == "cross" and seen.what == "hidden":
+        problems.append(
+            Problem(
+                "hidden states asked of stack 'cross'", "cross attention has none; ask 'decoder'"
+            )
+        )
+    return problems

@@ -1,0 +1,83 @@
+"""`limbeck methods`: what there is to distil by, and what each method computes.
+
+Last on the way of a training step: reads the recipes that come with limbeck, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.padding import Padding
+from rich.syntax import ANSI_DARK, ANSISyntaxTheme, Syntax
+from rich.table import Table
+from rich.text import Text
+
+from limbeck.catalog import FAMILIES, CatalogEntry, available, find
+from limbeck.cli.console import output
+from limbeck.cli.paper_settings_view import show_stated
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def methods(
+    name: Annotated[str | None, typer.Argument(help="One method, to see all about it.")] = None,
+) -> None:
+    """List the methods by family; with NAME, show its formula, its paper, its settings and its entry."""
+    if name is None:
+        list_methods(available(), output())
+    else:
+        show_method(find(name), output())
+
+
+def list_methods(entries: Sequence[CatalogEntry], console: Console) -> None:
+    """A heading for each family and a line for each method."""
+    width = max(len(entry.method) for entry in entries)
+    narrow = console.width < width + _SMALLEST_SUMMARY
+    for family, members in groupby(entries, key=lambda entry: entry.family):
+        console.print(Text(FAMILIES[family], style="bold"))
+        if narrow:
+            _print_narrow(members, console)
+            continue
+        rows = Table.grid(padding=(0, 2))
+        rows.add_column(width=width + 2, no_wrap=True, style="cyan")
+        rows.add_column()
+        for entry in members:
+            rows.add_row(Text(f"  {entry.method}"), Text(entry.summary))
+        console.print(rows)
+    console.print()
+    console.print(Text("limbeck methods NAME shows one of them.", style="dim"))
+
+
+# Beside names of that length a summary needs this much to be read.
+_SMALLEST_SUMMARY = 32
+
+
+def _print_narrow(entries: Iterable[CatalogEntry], console: Console) -> None:
+    """Each summary below its method."""
+    for entry in entries:
+        console.print(Text(f"  {entry.method}", style="cyan"))
+        console.print(Padding(Text(entry.summary), (0, 0, 0, 4), expand=False))
+
+
+def show_method(entry: CatalogEntry, console: Console) -> None:
+    """The formula, the paper, the settings and the recipe file of one method."""
+    console.print(Text.assemble((entry.method, "bold cyan"), "  ", entry.summary))
+    for title, text in (("Formula", entry.formula), ("Paper", entry.paper)):
+        if text:
+            console.print()
+            console.print(Text(title, style="bold"))
+            console.print(Padding(Text(text.strip()), (0, 0, 0, 2), expand=False))
+    show_stated(entry.method, console)
+    console.print()
+    console.print(Text("Recipe", style="bold"))
+    if console.is_terminal:
+        # word_wrap: a narrow terminal must not hide the end of a line. The terminal's own colours.
+        text = entry.text.rstrip()
+        theme = ANSISyntaxTheme(ANSI_DARK)
+        console.print(Syntax(text, "yaml", theme=theme, word_wrap=True))
+    else:
+        console.print(Text(entry.text.rstrip()), soft_wrap=True)

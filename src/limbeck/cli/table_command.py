@@ -1,0 +1,70 @@
+"""`limbeck table`: methods by tasks over many runs, with spread over seeds and a paired test.
+
+Last on the way of a training step: finds records, has `limbeck.reporting.tables` make and render the table.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from limbeck.cli.console import output
+
+# What a file's name says about its format, where --format is silent.
+BY_SUFFIX = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
+
+
+def table(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold runs.")],
+    profile: Annotated[
+        str, typer.Option(help="Which scores make a task's number: glue, or a paper's own.")
+    ] = "glue",
+    baseline: Annotated[
+        str | None, typer.Option(help="The method every other one is tested against.")
+    ] = None,
+    correction: Annotated[
+        str,
+        typer.Option(help="Which tests Holm's correction takes together: table, or column."),
+    ] = "table",
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="terminal, markdown, latex or csv; by default what --out's name says.",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write to this file instead.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(help="What to show beside the scores, for example: layers latency kept."),
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="Recipe settings whose values get rows of their own, for example: lr."),
+    ] = None,
+    title: Annotated[str, typer.Option(help="A title for the table.")] = "",
+) -> None:
+    """Compare runs: mean ± standard deviation over seeds, methods by tasks."""
+    from limbeck.reporting.records import write_whole
+    from limbeck.reporting.tables import DEFAULT_FACTS, build_table, collect, render, terminal
+
+    built = build_table(
+        collect(runs),
+        profile=profile,
+        baseline=baseline,
+        correction=correction,
+        facts=columns or DEFAULT_FACTS,
+        by=by or (),
+        title=title,
+    )
+    form = form or (BY_SUFFIX.get(out.suffix, "terminal") if out else "terminal")
+    if out is not None:
+        write_whole(out, render(built, form))
+    elif form == "terminal":
+        output().print(terminal(built))
+    else:
+        # As it is: a console would wrap it.
+        sys.stdout.write(render(built, form))

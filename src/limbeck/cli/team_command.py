@@ -1,0 +1,69 @@
+"""`limbeck team`: how the members of a team differ, which of them add anything, how sure they are.
+
+Last on the way of a training step: calls `limbeck.run.look_at_team` and shows what it found.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from limbeck.cli.console import output
+from limbeck.cli.help import setting
+
+
+def team(
+    members: Annotated[
+        list[str],
+        typer.Argument(help="Run folders, folders of runs, checkpoints' folders or Hub names."),
+    ],
+    task: Annotated[str | None, typer.Option(help="The task; default: the runs' own.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="'hub', 'pocket', a GLUE folder or a file; default: the runs' own."),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="The split; by default the one the task is scored on.")
+    ] = None,
+    text_columns: Annotated[list[str] | None, setting("text_columns")] = None,
+    label_column: Annotated[str | None, setting("label_column")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The page, or its folder; by default team.html beside the members."),
+    ] = None,
+) -> None:
+    """Show how the members of a team differ, and which of them add anything to it."""
+    from limbeck.reporting.pages import write_team_page
+    from limbeck.reporting.tables.team_table import team_tables
+    from limbeck.run import look_at_team
+
+    look = look_at_team(
+        members,
+        task=task,
+        data=data,
+        split=split,
+        text_columns=text_columns or None,
+        label_column=label_column,
+    )
+    output().print(team_tables(look.team, look.models))
+    count = len(look.models)
+    page = write_team_page(
+        look.team,
+        look.models,
+        out or beside(members),
+        title=f"Team of {count} on {look.task.title}",
+        subtitle=f"{look.team.diversity.examples} examples of {look.split} · data: {look.data}",
+    )
+    output().print(f"page: {page.resolve().as_uri()}", markup=False, soft_wrap=True)
+
+
+def beside(members: list[str]) -> Path:
+    """The folder of the page: the one folder of runs, or the folder that holds all members."""
+    folders = [Path(member) for member in members if Path(member).is_dir()]
+    if len(members) == 1 and folders and not (folders[0] / "config.json").is_file():
+        alone = (folders[0] / "record.json").is_file()
+        return folders[0].parent if alone else folders[0]
+    parents = {folder.resolve().parent for folder in folders}
+    return parents.pop() if len(parents) == 1 and len(folders) == len(members) else Path()

@@ -1,0 +1,36 @@
+"""What a recipe may say about augmentation. Part of `limbeck.lab.augmentation`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from limbeck.schedules import Number
+from limbeck.settings import Count, Seed, Settings
+
+
+class AugmentSpec(Settings):
+    """How the training rows are multiplied."""
+
+    model: str = Field(
+        description="masked language model that proposes words: a run folder, a checkpoint's "
+        "folder or a Hub name"
+    )
+    copies: Count = Field(20, description="copies drawn of each training row, beside the row")
+    probability: Number = Field(0.4, gt=0, le=1, description="chance of each word to be replaced")
+    candidates: Count = Field(15, description="words to draw a replacement from")
+    words: Literal["content", "all"] = Field(
+        "content", description="which words may change: all, or all but English function words"
+    )
+    context: Literal["original", "edited"] = Field(
+        "original",
+        description="what the model reads around a word: the row's own text, each word asked about "
+        "once for all copies, or the copy as edited so far (the paper's Algorithm 1)",
+    )
+    embeddings: str | None = Field(
+        None,
+        description="text file of word vectors (GloVe's format) for words of several pieces; left "
+        "out, the model's own vectors of the words of the training rows",
+    )
+    seed: Seed = Field(0, description="seed of the draws")

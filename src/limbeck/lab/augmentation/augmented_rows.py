@@ -1,0 +1,178 @@
+"""All copies of a split: made once, written as they are made, and put behind the rows.
+
+Part of `limbeck.lab.augmentation`. Only texts are stored, with the place of the row they come from: labels
+are the row's own, whatever they are when the copies are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from datasets import Dataset, DatasetInfo, Features, Value
+from datasets.arrow_writer import ArrowWriter
+from datasets.fingerprint import Hasher
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.files import at_home
+from limbeck.lab.augmentation.augmentation_spec import AugmentSpec
+from limbeck.lab.augmentation.augmented_examples import copies_of
+from limbeck.lab.augmentation.candidates import Candidates, Watch, find_candidates, unwatched
+from limbeck.lab.augmentation.progressive_edits import Editor
+from limbeck.tasks import TEXT_READING
+from limbeck.teachers.outputs import StoredEntry, add_model, library_versions
+from limbeck.teachers.outputs.store import TABLE, describe
+
+_FORMAT = 1
+_ROW, _INDEX = "row", "index"
+# Rows whose copies are written at once.
+_CHUNK = 1000
+# Rows whose copies are edited side by side: their words of one place are asked about at once.
+_EDITED = 200
+
+
+@dataclass(frozen=True)
+class Augmenter:
+    """What makes copies: the settings, and the masked language model with its tokenizer.
+
+    Attributes:
+        longest: tokens of a text that the model reads.
+        precision: fp32 or bf16: the autocast type of its passes.
+    """
+
+    spec: AugmentSpec
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    longest: int
+    precision: str = "fp32"
+
+    def key(self, rows: Dataset, columns: Sequence[str]) -> str:
+        """What the copies of these rows are found by: everything that they follow from."""
+        digest = hashlib.blake2b(digest_size=16)
+        settings = self.spec.model_dump(mode="json", exclude={"model", "embeddings"})
+        how = [_FORMAT, "copies", settings, self.longest, self.precision, library_versions()]
+        digest.update(json.dumps(how).encode())
+        digest.update(TEXT_READING.describe(self.tokenizer).encode())
+        add_model(digest, self.model)
+        for column in (_INDEX, *columns):
+            digest.update(json.dumps([column, rows[column][:]]).encode())
+        if self.spec.embeddings is not None:
+            with at_home(self.spec.embeddings).open("rb") as file:
+                digest.update(hashlib.file_digest(file, "blake2b").digest())
+        return digest.hexdigest()
+
+
+def build_copies(
+    folder: Path,
+    augmenter: Augmenter,
+    rows: Dataset,
+    columns: Sequence[str],
+    *,
+    about: dict[str, Any],
+    watch: Watch = unwatched,
+) -> None:
+    """Write the copies of `rows` into `folder`: the text columns, and `row`, a place in `rows`.
+
+    Args:
+        columns: the text columns; each of them is changed in every copy.
+        about: what the entry says of itself beside its size.
+        watch: as for `find_candidates`.
+    """
+    began = time.perf_counter()
+    texts = [rows[column][:] for column in columns]
+    candidates = find_candidates(
+        (text for column in texts for text in column),
+        augmenter.spec,
+        augmenter.model,
+        augmenter.tokenizer,
+        longest=augmenter.longest,
+        precision=augmenter.precision,
+        watch=watch,
+    )
+    advance = watch("rows copied", len(rows))
+
+    def copied() -> Iterator[tuple[int, tuple[str, ...]]]:
+        numbered = ((number, own) for number, *own in zip(rows[_INDEX][:], *texts, strict=True))
+        for place, copies in enumerate(_copies(numbered, augmenter, candidates)):
+            yield from ((place, copy) for copy in copies)
+            advance(1)
+
+    count = _write(folder / TABLE, columns, copied())
+    describe(folder, about | {"rows": count, "seconds": time.perf_counter() - began})
+
+
+def _copies(
+    rows: Iterator[tuple[int, list[str]]], augmenter: Augmenter, candidates: Candidates
+) -> Iterator[list[tuple[str, ...]]]:
+    """The copies of each of the rows: their numbers and text columns."""
+    spec = augmenter.spec
+    if spec.context == "edited":
+        editor = Editor(
+            spec,
+            augmenter.model,
+            augmenter.tokenizer,
+            longest=augmenter.longest,
+            precision=augmenter.precision,
+        )
+        while chunk := list(islice(rows, _EDITED)):
+            yield from editor.copies(chunk, candidates)
+        return
+    for number, texts in rows:
+        yield copies_of(
+            texts,
+            [candidates[text] for text in texts],
+            row=number,
+            copies=spec.copies,
+            probability=spec.probability,
+            seed=spec.seed,
+        )
+
+
+def _write(
+    path: Path, columns: Sequence[str], copies: Iterator[tuple[int, tuple[str, ...]]]
+) -> int:
+    features = Features({_ROW: Value("int64")} | {column: Value("string") for column in columns})
+    count = 0
+    with ArrowWriter(features=features, path=str(path)) as writer:
+        while chunk := list(islice(copies, _CHUNK)):
+            count += len(chunk)
+            values = zip(*(copy for _, copy in chunk), strict=True)
+            parts = {_ROW: [place for place, _ in chunk], **dict(zip(columns, values, strict=True))}
+            writer.write_table(pa.table(parts, schema=features.arrow_schema))
+        writer.finalize()
+    return count
+
+
+def read_copies(entry: StoredEntry) -> pa.Table:
+    """What `build_copies` wrote, mapped into memory."""
+    return pa.ipc.open_stream(pa.memory_map(str(entry.table))).read_all()
+
+
+def with_copies(rows: Dataset, copies: pa.Table, first: int, key: str) -> Dataset:
+    """The rows, then their copies: each with its row's label, and a number (`index`) of its own.
+
+    Args:
+        first: the number of the first copy, above all others.
+        key: what the copies were found by; the rows that come out are told from others by it.
+    """
+    table: pa.Table = rows.with_format("arrow")[:]
+    changed = {*copies.column_names, _INDEX}
+    inherited = table.drop_columns([name for name in table.column_names if name in changed])
+    numbers = first + np.arange(len(copies))
+    made = inherited.take(copies[_ROW])
+    for name in changed & {*table.column_names}:
+        made = made.append_column(name, pa.array(numbers) if name == _INDEX else copies[name])
+    made = made.select(table.column_names).cast(table.schema)
+    return Dataset(
+        pa.concat_tables([table, made]),
+        info=DatasetInfo(features=rows.features),
+        fingerprint=Hasher.hash([rows._fingerprint, first, key]),
+    )

@@ -1,0 +1,152 @@
+"""Attention maps and relations of mapped layers, compared head by head.
+
+Part of `limbeck.objectives`. Internal-KD, ILD, TinyBERT and BERT-EMD compare attention maps, MiniLM
+and MiniLMv2 relations, which ask nothing of head counts and widths.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from limbeck import functional as F
+from limbeck.activations import ActivationKey, Trace
+from limbeck.activations.request import What
+from limbeck.errors import LimbeckError
+from limbeck.objectives.matched import MappedTerm, Masks
+from limbeck.objectives.shape import Shape
+from limbeck.objectives.spec import AttentionSpec, RelationSpec
+
+
+class AttentionMatch(MappedTerm):
+    """Attention probabilities by KL or cross-entropy, or scaled scores before the softmax by squared error.
+
+    Raises:
+        LimbeckError: the two sides' head counts differ.
+    """
+
+    spec: AttentionSpec
+    lowest_layer = 1
+
+    def __init__(self, spec: AttentionSpec, shape: Shape, setting: str) -> None:
+        super().__init__(spec, shape, setting)
+        student, teacher = self.student_shape.heads, self.teacher_shape.heads
+        if student != teacher:
+            raise LimbeckError(
+                f"{setting}: {spec.compare} compares head with head, and the student has {student} "
+                f"attention heads, the teacher {teacher}",
+                "compare relation heads, which need no equal heads: compare: relation_kl, of: query "
+                "(recipe minilmv2), or scores: compare: relation_mse, of: query_key",
+            )
+
+    @property
+    def sees_padding(self) -> bool:
+        """Where a release counts padded queries, or masked scores as zeros."""
+        return self.spec.rows == "all" or self.spec.masked == "zero"
+
+    def seen(self, layer: int) -> ActivationKey:
+        """The layer's attention: probabilities (B, H, Q, K); scores where the term masks them itself."""
+        what: What = "probabilities" if self.spec.compare == "attention_kl" else "scores"
+        return ActivationKey(what, layer, None, self.stack)
+
+    def masks(self, student: Trace) -> Masks:
+        """Of mixed input the example's own keys, where the recipe says so."""
+        found = super().masks(student)
+        if self.spec.keys == "model":
+            return found
+        if student.mixed is None:
+            raise LimbeckError(
+                f"{self.setting}: keys: own tells partners' keys apart, and nothing is mixed",
+                "add mixup: {alpha: 1} to the recipe, or leave `keys` out",
+            )
+        own = student.mixed.clean
+        return Masks(found.tokens, own.mask("cross" if self.stack == "cross" else self.stack))
+
+    def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
+        """Mean over heads and valid queries (KL), or valid pairs (MSE)."""
+        if self.spec.compare != "attention_mse":
+            every = self.spec.rows == "all"
+            rows = torch.ones_like(masks.tokens) if every else masks.tokens
+            if self.spec.compare == "attention_kl":
+                return F.attention_kl(state, target, rows, masks.keys)
+            return F.attention_cross_entropy(
+                state, target, rows, masks.keys, causal=self.student_shape.causal
+            )
+        if self.spec.masked == "zero":
+            outside = ~masks.keys.bool()[:, None, None, :]
+            return F.mse(_zeroed(state, outside), _zeroed(target, outside))
+        causal = self.student_shape.causal
+        return F.attention_mse(state, target, masks.tokens, masks.keys, causal=causal)
+
+
+# TinyBERT's release takes a score this low for one that the model's mask closed.
+_CLOSED_IN_RELEASES = -100.0
+
+
+def _zeroed(scores: Tensor, outside: Tensor) -> Tensor:
+    return scores.masked_fill(outside | (scores <= _CLOSED_IN_RELEASES), 0.0)
+
+
+class RelationMatch(MappedTerm):
+    """Query, key or value relations R = softmax(XXᵀ/√r) by KL, or scores by squared error.
+
+    All heads' features are joined and split again into relation heads, so that any head counts and
+    widths meet (MiniLMv2). The scores of `query_key` are the attention scores QKᵀ/√r of relation
+    heads (CR-ILD, App. F.2), over the keys that a causal stack lets a query see.
+    """
+
+    spec: RelationSpec
+    lowest_layer = 1
+
+    def __init__(self, spec: RelationSpec, shape: Shape, setting: str) -> None:
+        super().__init__(spec, shape, setting)
+        own = {"student": self.student_shape.heads, "teacher": self.teacher_shape.heads}
+        self.heads = own[spec.heads] if isinstance(spec.heads, str) else spec.heads
+
+    @property
+    def related(self) -> tuple[What, What]:
+        """What is multiplied with what: the rows' and the columns' features."""
+        return ("query", "key") if self.spec.of == "query_key" else (self.spec.of, self.spec.of)
+
+    def seen(self, layer: int) -> ActivationKey:
+        """The layer's queries, keys or values (B, H, N, d_head): of the rows."""
+        return self.takes(layer)[0]
+
+    def takes(self, layer: int) -> tuple[ActivationKey, ActivationKey]:
+        """Rows and columns; one and the same but for `query_key`."""
+        rows, columns = (ActivationKey(what, layer, None, self.stack) for what in self.related)
+        return rows, columns
+
+    def read(self, trace: Trace, layer: int) -> Tensor:
+        """Probabilities (KL) or scores, (B, A, Q, K), so that several layers' can be mixed."""
+        rows, columns = (self._split(trace[seen]) for seen in self.takes(layer))
+        masks = [
+            trace.mask("decoder" if self.stack == "cross" and what == "query" else self.stack)
+            for what in self.related
+        ]
+        if self.spec.compare == "relation_kl":
+            return F.relations(rows, masks[0])
+        return F.relation_scores(rows, columns, *masks)
+
+    def _split(self, features: Tensor) -> Tensor:
+        """(B, H, N, d_head) to (B, A, N, r): joined, then split anew."""
+        batch, heads, tokens, width = features.shape
+        if heads == self.heads:
+            return features
+        if (heads * width) % self.heads:
+            raise LimbeckError(
+                f"{self.setting}.heads: {self.heads} relation heads do not divide "
+                f"{heads * width} features ({heads} heads of {width})",
+                "choose a number that divides both sides' features",
+            )
+        joined = features.transpose(1, 2).reshape(batch, tokens, self.heads, -1)
+        return joined.transpose(1, 2)
+
+    def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
+        """KL(R_T ‖ R_S), or squared error, over valid tokens, of maps that may be mixtures."""
+        # Across, only queries are the decoder's; elsewhere both masks are one.
+        rows, columns = (masks.tokens if w == "query" else masks.keys for w in self.related)
+        if self.spec.compare == "relation_kl":
+            return F.attention_kl(state, target, rows)
+        causal = self.spec.of == "query_key" and self.student_shape.causal
+        return F.relation_mse(state, target, rows, columns, causal=causal)

@@ -1,0 +1,139 @@
+"""A student's sentence told from sentences of other classes (CoDIR). Part of `limbeck.objectives`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Batch
+
+import torch
+from torch import Tensor, nn
+
+from limbeck import functional as F
+from limbeck.activations import ActivationKey, Trace
+from limbeck.errors import LimbeckError
+from limbeck.objectives.layer_match import build_projections
+from limbeck.objectives.mapped import Mapped
+from limbeck.objectives.shape import Shape
+from limbeck.objectives.spec import ContrastSpec
+from limbeck.step_state import StepState
+
+
+class Memory(nn.Module):
+    """The teacher's vector and the label of every training example seen so far.
+
+    Buffers, so that checkpoints carry them. In several processes each step starts from the first
+    one's. `classes`: how many labels there are, counted from 0; 0 or 1 for numbers of any kind.
+    """
+
+    vectors: Tensor
+    labels: Tensor
+
+    def __init__(self, rows: int, width: int, momentum: float, classes: int = 0) -> None:
+        super().__init__()
+        self.momentum = momentum
+        self.classes = classes
+        self.register_buffer("vectors", torch.zeros(rows, width))
+        # NaN: not seen yet. A float, because a regression's labels are.
+        self.register_buffer("labels", torch.full((rows,), torch.nan))
+
+    def draw(self, labels: Tensor, count: int, step_state: StepState) -> tuple[Tensor, Tensor]:
+        """For each example `count` vectors of another label (B, K, u), without replacement.
+
+        And (B, K), true where there is one: an example has fewer while too few were seen. Examples
+        of one label share a draw: the rows whose random keys are highest. How many rows qualify is
+        asked nowhere, since an accelerator would have to be waited for.
+        """
+        # As many lists as there are classes, not examples, where that is less work.
+        by_class = 1 < self.classes < len(labels)
+        own = torch.arange(self.classes, device=labels.device) if by_class else labels
+        eligible = (self.labels != own.unsqueeze(1)) & ~self.labels.isnan()
+        generator = step_state.device_generator(labels.device)
+        keys = torch.rand(self.labels.shape, generator=generator, device=labels.device)
+        highest, rows = keys.where(eligible, -1.0).topk(min(count, len(keys)), sorted=False)
+        drawn = highest >= 0
+        if by_class:
+            rows, drawn = rows[labels.long()], drawn[labels.long()]
+        return self.vectors[rows], drawn
+
+    @torch.no_grad()
+    def remember(self, rows: Tensor, vectors: Tensor, labels: Tensor) -> None:
+        """Move the examples' vectors towards the new ones; the first time, take them."""
+        unit = nn.functional.normalize(vectors, dim=-1)
+        known = ~self.labels[rows].isnan()[:, None]
+        moved = self.momentum * self.vectors[rows] + (1 - self.momentum) * unit
+        self.vectors[rows] = nn.functional.normalize(torch.where(known, moved, unit), dim=-1)
+        self.labels[rows] = labels.float()
+
+
+class Contrast(Mapped):
+    """info_nce of the mapped layers' sentence vectors, side by side, mapped to one width.
+
+    The positive is the teacher's vector of the same example; the negatives are the teacher's of
+    other labels, from a memory.
+
+    Raises:
+        LimbeckError: the training examples have no numbers to remember them by.
+    """
+
+    spec: ContrastSpec
+
+    def __init__(self, spec: ContrastSpec, shape: Shape, setting: str) -> None:
+        super().__init__(spec, shape, setting)
+        if shape.rows == 0:
+            raise LimbeckError(
+                f"{setting}: info_nce remembers training examples by their `index`, and they have "
+                "none",
+                "give every example a number from 0 in a column named index",
+            )
+        self.projections = build_projections(
+            spec.project,
+            self.mapping,
+            spec.mapping,
+            (self.student_shape, self.teacher_shape),
+            joined=True,
+            setting=setting,
+        )
+        ((width, _),) = self.projections.widths
+        self.memory = Memory(shape.rows, width, spec.momentum, shape.student.labels)
+
+    @property
+    def together(self) -> bool:
+        """Side by side they are one vector."""
+        return True
+
+    def seen(self, layer: int) -> ActivationKey:
+        """Sentence vectors."""
+        return ActivationKey("hidden", layer, self.spec.pool, self.stack)
+
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
+    ) -> Tensor:
+        """Sentence vectors (B, d) of the mapped layers, `batch["index"]` and `batch["labels"]` (B).
+
+        Raises:
+            LimbeckError: the batch has no index, or labels that are not one an example.
+        """
+        self._refuse(batch)
+        mapping = self._mapping_at(step_state)
+        states = {j: self.read(student, j) for j in mapping.student_layers}
+        layers = {k: self.read(teacher, k) for k in mapping.active(step_state)}
+        targets = self._targets(mapping, states, layers, (student, teacher), step_state)
+        anchor = self.projections.student(torch.cat(list(states.values()), dim=-1), 0)
+        positive = self.projections.teacher(torch.cat(list(targets.values()), dim=-1), 0)
+        labels = batch["labels"]
+        negatives, drawn = self.memory.draw(labels, self.spec.negatives, step_state)
+        loss = F.info_nce(anchor, positive, negatives, drawn, temperature=self.spec.temperature)
+        if self.training:
+            self.memory.remember(batch["index"], positive.detach(), labels)
+        return loss
+
+    def _refuse(self, batch: Batch[str, Tensor]) -> None:
+        if "index" not in batch:
+            raise LimbeckError(
+                f"{self.setting}: the batch has no index to remember examples by",
+                "give every example a number from 0 in a column named index",
+            )
+        if batch.get("labels") is None or batch["labels"].dim() != 1:
+            raise LimbeckError(
+                f"{self.setting}: info_nce tells classes apart and needs one label an example",
+                "use it on classification or regression of sentences",
+            )

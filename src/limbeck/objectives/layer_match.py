@@ -1,0 +1,164 @@
+"""Hidden states of mapped layers, compared: PKD, CKD, ALP-KD, RAIL-KD, ILD, DistilBERT's cosine.
+
+Part of `limbeck.objectives`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from limbeck import functional as F
+from limbeck.activations import ActivationKey
+from limbeck.errors import LimbeckError
+from limbeck.mapping import Mapping, MappingSpec
+from limbeck.mapping.projections import Projections, ProjectSpec
+from limbeck.objectives.lending import Borrowed
+from limbeck.objectives.matched import MappedTerm, Masks
+from limbeck.objectives.shape import ModelShape, Shape
+from limbeck.objectives.spec import LayerSpec
+from limbeck.step_state import StepState
+
+
+class LayerMatch(MappedTerm):
+    """Hidden states of mapped layers, pooled or token by token, mapped to one width and compared.
+
+    Args:
+        maps: another term's maps, which serve here too where the spec says `through`.
+
+    Raises:
+        LimbeckError: widths differ and nothing brings them together, or one map is to serve layers
+            of several widths.
+    """
+
+    spec: LayerSpec
+
+    def __init__(
+        self, spec: LayerSpec, shape: Shape, setting: str, maps: Projections | None = None
+    ) -> None:
+        super().__init__(spec, shape, setting)
+        self._borrowed = Borrowed(maps)
+        self.projections: Projections | None = None
+        if maps is None:
+            self.projections = build_projections(
+                spec.project,
+                self.mapping,
+                spec.mapping,
+                (self.student_shape, self.teacher_shape),
+                joined=spec.compare_layers == "joined",
+                setting=setting,
+            )
+        self._refuse_widths()
+        self.numbers = {layer: number for number, layer in enumerate(self.mapping.student_layers)}
+
+    @property
+    def maps(self) -> Projections:
+        """Its own, or those of the term it goes through."""
+        found = self.projections or self._borrowed.lender
+        assert found is not None
+        return found
+
+    def _refuse_widths(self) -> None:
+        for student, teacher in self.maps.widths:
+            if student != teacher:
+                both_read = self.mapping.reads_representations or self.mapping.reads_costs
+                raise LimbeckError(
+                    f"{self.setting}: the student's vectors are {student} wide and the teacher's "
+                    f"{teacher}, and nothing brings them to one width",
+                    f"map both sides: project: {{to: 128{', share: all' if both_read else ''}}}",
+                )
+
+    def seen(self, layer: int) -> ActivationKey:
+        """Hidden states, pooled where the recipe says so."""
+        return ActivationKey("hidden", layer, self.spec.pool, self.stack)
+
+    @property
+    def sees_padding(self) -> bool:
+        """Where a release's mean runs over all positions."""
+        return self.spec.mean_over == "all"
+
+    @property
+    def together(self) -> bool:
+        """Side by side they are one vector."""
+        return self.spec.compare_layers == "joined"
+
+    @property
+    def _mapped_before_mixing(self) -> bool:
+        shared = self.spec.compare_layers == "each" and self.maps.shared
+        return shared and self.spec.mapping.combine != "concat"
+
+    def shared_map(self, side: str, hidden: Tensor) -> Tensor:
+        """One map for all layers of a side is applied once a layer, before layers are mixed."""
+        if not self._mapped_before_mixing:
+            return hidden
+        maps = self.maps.student if side == "student" else self.maps.teacher
+        return maps(hidden, 0)
+
+    def compare(
+        self, states: dict[int, Tensor], targets: dict[int, Tensor], masks: Masks
+    ) -> Tensor:
+        """Each layer by itself, or all of them side by side at once; through their maps."""
+        if self.spec.compare_layers == "joined":
+            joined = torch.cat(list(states.values()), dim=-1)
+            target = torch.cat(list(targets.values()), dim=-1)
+            states, targets = {0: joined}, {0: target}
+        if not self._mapped_before_mixing:
+            states = {j: self.maps.student(s, self.numbers.get(j, 0)) for j, s in states.items()}
+            targets = {j: self.maps.teacher(t, self.numbers.get(j, 0)) for j, t in targets.items()}
+        return super().compare(states, targets, masks)
+
+    def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
+        """As the recipe's `compare` says."""
+        match self.spec.compare:
+            case "mse":
+                return F.mse(state, target)
+            case "normalized_mse":
+                distance = F.normalized_mse(state, target)
+                by_features = self.spec.mean_over == "batch_and_features"
+                return distance / state.shape[-1] if by_features else distance
+            case "hidden_mse" if self.spec.mean_over == "all":
+                return F.mse(state, target)
+            case "hidden_mse":
+                return F.hidden_mse(state, target, masks.tokens)
+            case _ if self.spec.pool is None:
+                return F.cosine_distance(state, target, masks.tokens)
+            case _:
+                # One position an example, valid if any of its tokens is: else the distance is 0.
+                valid = masks.tokens.bool().any(1, keepdim=True)
+                return F.cosine_distance(state[:, None], target[:, None], valid)
+
+
+def build_projections(
+    spec: ProjectSpec | None,
+    mapping: Mapping,
+    mapping_spec: MappingSpec,
+    shapes: tuple[ModelShape, ModelShape],
+    *,
+    joined: bool,
+    setting: str,
+) -> Projections:
+    """The maps of both sides for a mapping's student layers, or for all student layers side by side (`joined`).
+
+    Raises:
+        LimbeckError: one map is to serve student layers whose vectors differ in width.
+    """
+    student_shape, teacher_shape = shapes
+    rows = mapping.rows(StepState())
+    side_by_side = mapping_spec.combine == "concat"
+    student = [student_shape.width] * len(rows)
+    teacher = [teacher_shape.width * (len(row) if side_by_side else 1) for row in rows]
+    if joined:
+        student, teacher = [sum(student)], [sum(teacher)]
+    if spec and spec.share == "all" and len(set(teacher)) > 1:
+        raise LimbeckError(
+            f"{setting}.project.share: one map cannot serve all layers, the teacher's vectors "
+            f"side by side are {', '.join(map(str, teacher))} wide",
+            "leave `share` out: one map for each student layer",
+        )
+    return Projections(
+        spec,
+        student,
+        teacher,
+        student_width=student_shape.width,
+        teacher_width=teacher_shape.width,
+    )

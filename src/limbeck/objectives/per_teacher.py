@@ -1,0 +1,117 @@
+"""The terms of a run whose teachers take turns: built for each of them, in its own depth and width.
+
+Part of `limbeck.objectives`. Learned maps are a teacher's own: two teachers' states are not in one
+space, even where they are of one width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Batch
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+
+from torch import Tensor, nn
+
+from limbeck.activations import Request, Trace
+from limbeck.errors import LimbeckError, Problem
+from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
+from limbeck.objectives.group import Objectives
+from limbeck.objectives.shape import Shape
+from limbeck.objectives.spec import TermSpec
+from limbeck.step_state import StepState
+
+
+class TeamObjectives(nn.Module):
+    """`Objectives` of each teacher; those of the teacher whose step it is are at work.
+
+    Args:
+        specs: the recipe's `objectives:`.
+        shapes: the student with each teacher.
+        names: of the teachers, for messages.
+        curriculum: when each layer learns, from whichever teacher; one for all of them.
+
+    Raises:
+        LimbeckError: every term that cannot be built for one of the teachers; a curriculum whose
+            student layers are others with another teacher.
+    """
+
+    def __init__(
+        self,
+        specs: dict[str, TermSpec],
+        shapes: Sequence[Shape],
+        names: Sequence[str],
+        curriculum: CurriculumSpec | None = None,
+    ) -> None:
+        super().__init__()
+        self.names = tuple(names)
+        self.each = nn.ModuleList()
+        problems: list[Problem] = []
+        for name, shape in zip(names, shapes, strict=True):
+            try:
+                self.each.append(Objectives(specs, shape, curriculum))
+            except LimbeckError as error:
+                problems += [_of_teacher(name, problem) for problem in error.problems]
+        if problems:
+            raise LimbeckError(problems)
+        self._share_curriculum()
+
+    def _share_curriculum(self) -> None:
+        """Where the layers stand is the student's state, and not a teacher's: one for all."""
+        first = self.of(0).curriculum
+        if first is None:
+            return
+        for number, name in enumerate(self.names):
+            own = self.of(number).curriculum
+            assert own is not None  # all have the same spec
+            if own.layers != first.layers:
+                raise LimbeckError(
+                    f"curriculum: with teacher {self.names[0]} the student layers {first.layers} learn "
+                    f"one after the other, with teacher {name} {own.layers}",
+                    "map the same student layers for all teachers: mapping.student_layers",
+                )
+            self.of(number).curriculum = first
+
+    @property
+    def curriculum(self) -> Curriculum | None:
+        """When each layer learns, if not all of them all the time."""
+        return self.of(0).curriculum
+
+    def of(self, teacher: int) -> Objectives:
+        """The terms for one teacher."""
+        found = self.each[teacher]
+        assert isinstance(found, Objectives)
+        return found
+
+    def ever(self, side: str) -> Request:
+        """What any step may ask of a side, whoever teaches."""
+        return reduce(or_, (self.of(number).ever(side) for number in range(len(self.each))))
+
+    def request(self, side: str, step_state: StepState) -> Request:
+        """As `Objectives.request`, for the teacher whose step it is."""
+        return self.of(step_state.teacher).request(side, step_state)
+
+    def active_layers(self, step_state: StepState) -> dict[str, list[list[int]]]:
+        """[student layer, teacher layer] pairs of every term that has layers, by teacher."""
+        return {
+            f"{term} ({name})": pairs
+            for number, name in enumerate(self.names)
+            for term, pairs in self.of(number)
+            .active_layers(replace(step_state, teacher=number))
+            .items()
+        }
+
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
+    ) -> dict[str, Tensor]:
+        """The unweighted terms by name, as of the teacher whose step it is."""
+        return self.of(step_state.teacher)(student, teacher, batch, step_state)
+
+    def total(self, terms: dict[str, Tensor], step_state: StepState) -> Tensor:
+        """The weighted sum."""
+        return self.of(step_state.teacher).total(terms, step_state)
+
+
+def _of_teacher(name: str, problem: Problem) -> Problem:
+    return replace(problem, message=f"{problem.message} (teacher {name})")

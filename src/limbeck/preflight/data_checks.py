@@ -1,0 +1,155 @@
+"""What is wrong with the rows: columns, empty splits, labels, ids, and text that will be cut.
+
+Part of `limbeck.preflight`. Each check takes loaded splits as they are and returns its findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
+
+from limbeck.errors import Problem
+from limbeck.tasks import Task
+
+# Rows that are tokenised again to find the longest example, once it is known that some are cut.
+_LENGTH_SAMPLE = 5_000
+
+
+def check_columns(task: Task, rows: Mapping[str, Dataset], needed: Sequence[str]) -> list[Problem]:
+    """Splits that are missing or empty, and columns that a needed split lacks."""
+    problems = []
+    for split in needed:
+        if split not in rows:
+            problems.append(
+                Problem(
+                    f"data of task {task.name!r}: no {split!r} split",
+                    f"splits that are there: {', '.join(rows) or 'none'}; training needs {split!r}",
+                )
+            )
+            continue
+        if len(rows[split]) == 0:
+            problems.append(
+                Problem(f"data of task {task.name!r}: the {split!r} split is empty", "add rows")
+            )
+        present = rows[split].column_names
+        missing = [c for c in (*task.text_columns, task.label_column) if c not in present]
+        if missing:
+            problems.append(
+                Problem(
+                    f"data of task {task.name!r}: the {split!r} split lacks "
+                    f"{', '.join(map(repr, missing))}",
+                    f"columns that are there: {', '.join(present)}; set text_columns and "
+                    "label_column",
+                )
+            )
+    return problems
+
+
+def check_values(task: Task, split: str, dataset: Dataset) -> list[Problem]:
+    """Rows without text (or picture) or without a label the task knows."""
+    problems = []
+    for column in task.text_columns:
+        blank = sum(1 for value in dataset[column][:] if task.kind.reads.is_blank(value))
+        if blank:
+            problems.append(
+                Problem(
+                    f"{split}: {blank} of {len(dataset)} rows have no {task.kind.reads.noun} in {column!r}",
+                    "remove those rows, or check text_columns",
+                    "warning",
+                )
+            )
+    if not task.kind.has_classes:
+        fix = "mend or remove those rows"
+        wrong = task.kind.check_rows(task, dataset)
+        return problems + [Problem(f"{split}: {what}", fix) for what in wrong]
+    try:
+        labels = np.asarray(dataset[task.label_column][:], dtype=np.float64)
+    except (TypeError, ValueError):
+        problems.append(
+            Problem(
+                f"{split}: the labels in {task.label_column!r} are not numbers",
+                "load the data with limbeck.data.load_task, which numbers the classes",
+            )
+        )
+        return problems
+    unknown = ~np.isfinite(labels)
+    if not task.regression:
+        unknown |= ~np.isin(labels, np.arange(len(task.labels)))
+    if unknown.any():
+        there = ", ".join(str(value) for value in np.unique(labels[unknown])[:5])
+        allowed = "a number" if task.regression else f"0..{len(task.labels) - 1}"
+        problems.append(
+            Problem(
+                f"{split}: {int(unknown.sum())} of {len(dataset)} labels are not {allowed}: {there}",
+                "remove rows without a label, or check label_column",
+            )
+        )
+    elif len(np.unique(labels)) == 1:
+        only = labels[0] if task.regression else task.labels[int(labels[0])]
+        problems.append(
+            Problem(
+                f"{split}: every row has the same label, {only}",
+                "take rows of every class: nothing can be learned or scored from one",
+                "warning",
+            )
+        )
+    return problems
+
+
+def check_ids(split: str, dataset: Dataset, column: str = "index") -> list[Problem]:
+    """Rows that share an id; ids join predictions and cached teacher outputs to their rows."""
+    if column not in dataset.column_names:
+        return []
+    ids = dataset[column][:]
+    repeated = len(ids) - len(set(ids))
+    if not repeated:
+        return []
+    return [
+        Problem(
+            f"{split}: {repeated} of {len(ids)} rows repeat the {column!r} of another row",
+            "give every row its own number",
+        )
+    ]
+
+
+def check_truncation(
+    task: Task,
+    rows: Mapping[str, Dataset],
+    truncated: Mapping[str, int],
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+) -> list[Problem]:
+    """Examples that lose text to the length limit: how many, of how many, and the longest.
+
+    `truncated` are the counts `encode` returned. The longest is sought among the 5,000 rows
+    with the most characters, so that a large split costs no second pass.
+    """
+    problems = []
+    for split, cut in truncated.items():
+        if not cut or split not in rows:
+            continue
+        total = len(rows[split])
+        longest = _longest(task, rows[split], tokenizer)
+        problems.append(
+            Problem(
+                f"{split}: {cut} of {total} examples ({100 * cut / total:.1f} %) are cut to "
+                f"max_length {max_length}; the longest has {longest} tokens",
+                f"raise max_length (up to {longest} cuts none), or accept the loss",
+                "warning",
+            )
+        )
+    return problems
+
+
+def _longest(task: Task, dataset: Dataset, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Tokens of the longest example, special tokens included."""
+    columns = task.kind.texts(task, dataset[:])
+    characters = np.array([sum(len(text) for text in row) for row in zip(*columns, strict=True)])
+    order = np.argsort(-characters, kind="stable")[:_LENGTH_SAMPLE]
+    texts = [[column[row] for row in order] for column in columns]
+    # verbose=False: the tokenizer would warn that these exceed what the model takes.
+    encoded = tokenizer(*texts, truncation=False, padding=False, verbose=False)
+    return max(len(ids) for ids in encoded["input_ids"])

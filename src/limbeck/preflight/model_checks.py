@@ -1,0 +1,259 @@
+"""What is wrong between the two models: layers, tokenizers, vocabularies, lengths, labels.
+
+Part of `limbeck.preflight`. Both models read the same token ids, so they must mean the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.activations import Request, kinds_available, number_of_layers
+from limbeck.errors import LimbeckError, Problem
+from limbeck.students import generic_labels, labels_of, plain_label
+from limbeck.tasks import Task
+
+_POSITION_TABLES = ("position_embeddings", "embed_positions", "wpe")
+_SPECIAL = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
+
+
+def check_request(side: str, model: PreTrainedModel, request: Request) -> list[Problem]:
+    """Layers, stacks and kinds that a term asks of a model that lacks them."""
+    problems = []
+    stacks = sorted({seen.stack for seen in request.items})
+    for stack in stacks:
+        asked = [seen for seen in request.items if seen.stack == stack]
+        try:
+            depth, kinds = number_of_layers(model, stack), kinds_available(model, stack)
+        except LimbeckError as error:
+            problems.extend(error.problems)
+            continue
+        absent = sorted({seen.layer for seen in asked if seen.layer > depth})
+        if absent:
+            problems.append(
+                Problem(
+                    f"{side}: layer {', '.join(map(str, absent))} is asked for, but its {stack} "
+                    f"stack has layers 1..{depth}",
+                    f"name layers from 1 to {depth} in the mapping (0 is the embedding output)",
+                )
+            )
+        unseen = sorted({str(seen.what) for seen in asked if seen.what not in kinds})
+        if unseen:
+            problems.append(
+                Problem(
+                    f"{side}: {', '.join(unseen)} cannot be seen in a {type(model).__name__}",
+                    f"choose among {', '.join(kinds)}, or another model",
+                )
+            )
+    return problems
+
+
+def check_tokenizers(
+    teacher: PreTrainedTokenizerBase,
+    student: PreTrainedTokenizerBase,
+    texts: Sequence[str | Sequence[str]] = (),
+    *,
+    side: str = "teacher",
+) -> list[Problem]:
+    """Teacher and student tokenizers that would not give the same ids.
+
+    Compared: the vocabulary, the special tokens' ids, the side on which texts are cut, and the ids of
+    `texts`; of a pair those of both texts in one.
+    """
+    problems = []
+    theirs, ours = teacher.get_vocab(), student.get_vocab()
+    shared = theirs.keys() & ours.keys()
+    moved = sorted(token for token in shared if theirs[token] != ours[token])
+    only_theirs, only_ours = len(theirs) - len(shared), len(ours) - len(shared)
+    if moved or only_theirs or only_ours:
+        example = ""
+        if moved:
+            example = f", for example {moved[0]!r}: {theirs[moved[0]]} and {ours[moved[0]]}"
+        problems.append(
+            Problem(
+                f"{side} and student have different vocabularies: of {len(theirs)} and "
+                f"{len(ours)} tokens {len(shared)} are shared, {len(moved)} of them under another "
+                f"id{example}",
+                "choose a student with the teacher's vocabulary, or compare answers alone (kd), for which "
+                "each may read in its own",
+                # Tokens added behind a common vocabulary do no harm unless texts use them.
+                "error" if moved or (only_theirs and only_ours) else "warning",
+            )
+        )
+    special = [
+        f"{name} {getattr(teacher, f'{name}_token_id')} and {getattr(student, f'{name}_token_id')}"
+        for name in _SPECIAL
+        if getattr(teacher, f"{name}_token_id") != getattr(student, f"{name}_token_id")
+    ]
+    if special:
+        problems.append(
+            Problem(
+                f"special tokens of teacher and student differ: {'; '.join(special)}",
+                "save the student with the teacher's tokenizer, or choose another student",
+            )
+        )
+    cut = [tokenizer.truncation_side for tokenizer in (teacher, student)]
+    if cut[0] != cut[1]:
+        problems.append(
+            Problem(
+                f"{side} and student: long texts are cut on the {cut[0]} for one, on the {cut[1]} for the other",
+                "save the student with the teacher's tokenizer: truncation_side in tokenizer_config.json",
+            )
+        )
+    problems += _different_ids(teacher, student, texts)
+    return problems
+
+
+def _different_ids(
+    teacher: PreTrainedTokenizerBase,
+    student: PreTrainedTokenizerBase,
+    texts: Sequence[str | Sequence[str]],
+) -> list[Problem]:
+    """Sample texts that the two tokenizers split differently (case, accents, merges, marks of pairs)."""
+    for given in texts:
+        parts = [given] if isinstance(given, str) else list(given)
+        theirs, ours = (
+            tokenizer(*parts, truncation=False, verbose=False)["input_ids"]
+            for tokenizer in (teacher, student)
+        )
+        if theirs != ours:
+            text = " | ".join(parts)
+            shown = text if len(text) <= 60 else text[:59] + "…"
+            return [
+                Problem(
+                    f"teacher and student read {shown!r} as different ids: {theirs[:8]} and "
+                    f"{ours[:8]}",
+                    "choose a student with the teacher's tokenizer (cased and uncased differ)",
+                )
+            ]
+    return []
+
+
+def check_vocabulary(
+    side: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> list[Problem]:
+    """Token ids for which a model has no embedding, and a padding id it does not know."""
+    embedding = model.get_input_embeddings()
+    size = getattr(embedding, "num_embeddings", model.config.vocab_size)
+    highest = max(tokenizer.get_vocab().values(), default=-1)
+    problems = []
+    if highest >= size:
+        problems.append(
+            Problem(
+                f"{side}: the tokenizer's ids reach {highest}, the embeddings {size - 1}",
+                f"use the tokenizer the {side} was trained with",
+            )
+        )
+    own = model.config.pad_token_id
+    if tokenizer.pad_token_id is None:
+        problems.append(
+            Problem(f"{side}: the tokenizer has no padding token", "set tokenizer.pad_token")
+        )
+    elif own is not None and own != tokenizer.pad_token_id:
+        problems.append(
+            Problem(
+                f"{side}: its configuration pads with id {own}, the tokenizer with "
+                f"{tokenizer.pad_token_id}",
+                "set pad_token_id in its config.json to the tokenizer's",
+                "warning",
+            )
+        )
+    return problems
+
+
+def check_positions(side: str, model: PreTrainedModel, max_length: int) -> list[Problem]:
+    """A length limit beyond the positions a model has (error) or was trained on (warning)."""
+    table, positions = _position_table(model), positions_of(model)
+    if positions is None or max_length <= positions:
+        return []
+    return [
+        Problem(
+            f"max_length {max_length} is beyond the {positions} positions of the {side}",
+            f"set max_length to {positions} or less",
+            # Rotary and relative positions go on without a table, only worse.
+            "warning" if table is None else "error",
+        )
+    ]
+
+
+def check_padding(side: str, model: PreTrainedModel, width: int | None) -> list[Problem]:
+    """A fixed width (`pad_to`) beyond the positions a model has; none if it is None."""
+    table, positions = _position_table(model), positions_of(model)
+    if width is None or positions is None or table is None or width <= positions:
+        return []
+    return [
+        Problem(
+            f"pad_to {width} is beyond the {positions} positions of the {side}",
+            f"set pad_to to {positions} or less, or leave it out",
+        )
+    ]
+
+
+def positions_of(model: PreTrainedModel) -> int | None:
+    """How many tokens a model can read; None where its configuration names no limit."""
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if not isinstance(positions, int) or positions <= 0:
+        return None
+    table = _position_table(model)
+    if table is not None and table.padding_idx is not None:
+        positions -= table.padding_idx + 1  # RoBERTa counts positions from behind the padding id
+    return positions
+
+
+def _position_table(model: PreTrainedModel) -> nn.Embedding | None:
+    return next(
+        (
+            module
+            for name, module in model.named_modules()
+            if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITION_TABLES
+        ),
+        None,
+    )
+
+
+def check_labels(side: str, config: PretrainedConfig, task: Task) -> list[Problem]:
+    """Classes of a model that differ from the task's in number, order or name."""
+    wanted = task.kind.head_labels(task)
+    if wanted is None:
+        return []
+    own = labels_of(config)
+    if len(own) != len(wanted):
+        return [
+            Problem(
+                f"{side}: it has {len(own)} outputs ({', '.join(own)}), the task {task.name!r} "
+                f"needs {len(wanted)}" + (f" ({', '.join(task.labels)})" if task.labels else ""),
+                f"give a {side} that was fine-tuned on {task.name}",
+            )
+        ]
+    if not task.labels:  # one number, or outputs that go without names
+        return []
+    if generic_labels(own):
+        return [
+            Problem(
+                f"{side}: its classes have no names ({', '.join(own)}), so their order cannot be "
+                f"checked against {', '.join(task.labels)}",
+                f"write the names into id2label of the {side}'s config.json",
+                "warning",
+            )
+        ]
+    names, right = ([plain_label(label) for label in labels] for labels in (own, task.labels))
+    if names == right:
+        return []
+    listed = f"{', '.join(own)} against {', '.join(task.labels)}"
+    if any(name in right and right.index(name) != place for place, name in enumerate(names)):
+        return [
+            Problem(
+                f"{side}: its classes are in another order than the data's: {listed}",
+                f"fine-tune the {side} on this data, or reorder its head and id2label",
+            )
+        ]
+    return [
+        Problem(
+            f"{side}: its classes have other names than the data's: {listed}",
+            "check that both mean the same in the same order, then rename id2label in its "
+            "config.json",
+            "warning",
+        )
+    ]

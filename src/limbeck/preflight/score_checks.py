@@ -1,0 +1,234 @@
+"""Is the teacher worth learning from: its dev score against the best constant answer.
+
+Part of `limbeck.preflight`. A score recorded on the same rows is believed; without one the teacher
+is measured once, on a sample of dev.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from scipy.optimize import linear_sum_assignment
+from transformers import PreTrainedModel
+
+from limbeck.activations import Request
+from limbeck.data import Collator, encode
+from limbeck.errors import LimbeckError, Problem
+from limbeck.plain import read_json
+from limbeck.sealing import verified
+from limbeck.tasks import Processor, Task, as_array, join
+from limbeck.teachers.teacher import Teacher
+
+_SAMPLE = 512
+_BATCH = 32
+
+
+@dataclass(frozen=True)
+class TeacherScore:
+    """A primary dev score, 0 to 100, and where it comes from (for messages)."""
+
+    value: float
+    origin: str
+
+
+def constant_baseline(task: Task, labels: Sequence[Any] | np.ndarray) -> tuple[float, str]:
+    """The best primary score, 0 to 100, of always giving one answer, and that answer.
+
+    For accuracy this is the majority class. For F1 it may be another one, which a useful teacher
+    must beat as well. A constant has no correlation with anything: regression gives 0. What the
+    answer is depends on the kind of task (`limbeck.tasks`).
+
+    Raises LimbeckError when there are no labels.
+    """
+    return task.kind.baseline(task, labels)
+
+
+def recorded_score(path: str | Path | None, task: Task, fingerprint: str) -> TeacherScore | None:
+    """The primary dev score in the `record.json` of, or above, a teacher's folder.
+
+    None without a folder, a readable record, or a score on this task's very dev rows.
+    """
+    split = task.dev_splits[0]
+    found = recorded_scores(path, task, {split: fingerprint})
+    if found is None:
+        return None
+    scores, place = found
+    score = scores.get(split, {}).get("primary")
+    return (
+        TeacherScore(float(score), f"recorded in {place}")
+        if isinstance(score, int | float)
+        else None
+    )
+
+
+def recorded_scores(
+    path: str | Path | None, task: Task, fingerprints: Mapping[str, str]
+) -> tuple[dict[str, dict[str, float | None]], Path] | None:
+    """A teacher's recorded scores, and where, of those splits that hold the very rows of its record.
+
+    `fingerprints`: by split what `rows_fingerprint` says. A record of an earlier version says
+    nothing of its rows, so that none of its scores counts. None as `teacher_record`.
+    """
+    found = teacher_record(path, task)
+    if found is None:
+        return None
+    record, place = found
+    scores = record.get("scores") or {}
+    known = (record.get("examples") or {}).get("fingerprints") or {}
+    same = {
+        split: dict(scores[split])
+        for split, fingerprint in fingerprints.items()
+        if split in scores and known.get(split) == fingerprint
+    }
+    return same, place
+
+
+def teacher_record(path: str | Path | None, task: Task) -> tuple[Mapping, Path] | None:
+    """The content of the `record.json` of, or above, a teacher's folder, and its place.
+
+    None without a folder, a readable record, or where it is of another task.
+    """
+    # A Hub name is no folder: what lies beside the working directory is none of its business.
+    if path is None or not Path(path).is_dir():
+        return None
+    for folder in (Path(path), Path(path).parent):
+        record = _read_record(folder / "record.json")
+        if record is not None:
+            own = record.get("task") == task.name
+            return (record, folder / "record.json") if own else None
+    return None
+
+
+def _read_record(path: Path) -> Mapping | None:
+    try:
+        record = verified(read_json(path.read_bytes(), str(path), constant=lambda _: None), path)
+    except (OSError, LimbeckError):
+        return None
+    # Another program's record.json, or a folder's parent that holds something else.
+    return record if isinstance(record, dict) and "schema" in record else None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A teacher's predictions [n, outputs] on rows of dev with labels [n], and which rows.
+
+    `scores` are all their scores, 0 to 100, and `primary` the one that counts.
+    """
+
+    predictions: np.ndarray
+    labels: Sequence[Any] | np.ndarray
+    origin: str
+    primary: float = float("nan")
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+def ask_teacher(
+    task: Task,
+    teacher: PreTrainedModel | Teacher,
+    tokenizer: Processor,
+    dev: Dataset,
+    max_length: int,
+    *,
+    rows: int = _SAMPLE,
+) -> Answers:
+    """The teacher's predictions on at most `rows` evenly spaced rows of dev.
+
+    Raises LimbeckError when the rows cannot be encoded, the teacher has no head, or its answers are
+    not finite or do not fit the task.
+    """
+    asked = teacher if isinstance(teacher, Teacher) else Teacher(teacher)
+    count = min(rows, len(dev))
+    chosen = dev.select(np.linspace(0, len(dev) - 1, count).round().astype(int).tolist())
+    encoded, _ = encode(chosen, task, tokenizer, max_length)
+    collate = Collator(tokenizer, kind=task.kind)
+    predictions = []
+    for start in range(0, len(encoded), _BATCH):
+        batch = collate([encoded[row] for row in range(start, min(start + _BATCH, len(encoded)))])
+        logits = asked(batch, Request.of_logits()).logits
+        if logits is None:
+            raise LimbeckError("teacher: it gave no logits", "use a teacher with a task head")
+        batch = {name: value.to(asked.device) for name, value in batch.items()}
+        with torch.no_grad():
+            answers = task.kind.answers(asked.model, batch, logits)
+        predictions.append(as_array(answers))
+    part = "dev" if count == len(dev) else f"{count} rows of dev"
+    joined = join(predictions)
+    scores = task.kind.results(task, joined, encoded, chosen, tokenizer).scores
+    labels = chosen[task.label_column][:]
+    return Answers(joined, labels, f"measured on {part}", scores["primary"], scores)
+
+
+def measured_score(answers: Answers) -> TeacherScore:
+    """The primary score of a teacher's answers."""
+    return TeacherScore(answers.primary, answers.origin)
+
+
+def check_class_order(task: Task, answers: Answers, *, side: str = "teacher") -> list[Problem]:
+    """Classes that would fit the labels much better in another order: answers tell, names may not.
+
+    The best renaming is the assignment with the most agreements. It is reported when it gains more
+    than three standard errors of an accuracy of one half, and beats the majority class by as much,
+    so not for a teacher that guesses or always gives one answer.
+    """
+    if task.regression or not task.kind.constant:
+        return []
+    classes, count = len(task.labels), len(answers.labels)
+    table = np.zeros((classes, classes), dtype=np.int64)
+    np.add.at(table, (answers.predictions.argmax(axis=1), np.asarray(answers.labels)), 1)
+    predicted, meant = linear_sum_assignment(table, maximize=True)
+    now, renamed = np.trace(table) / count, table[predicted, meant].sum() / count
+    majority = table.sum(axis=0).max() / count
+    if renamed - max(now, majority) <= 3 * np.sqrt(0.25 / count):
+        return []
+    order = ", ".join(
+        f"its class {number} means {task.labels[name]!r}"
+        for number, name in zip(predicted.tolist(), meant.tolist(), strict=True)
+    )
+    return [
+        Problem(
+            f"{side}: its classes are in another order than the data's: {order} "
+            f"(accuracy {100 * renamed:.1f} instead of {100 * now:.1f}, "
+            f"{answers.origin})",
+            "reorder the rows of its head and id2label, or fine-tune it on this data",
+        )
+    ]
+
+
+def check_teacher_score(
+    task: Task, score: TeacherScore, labels: Sequence[Any] | np.ndarray, *, side: str = "teacher"
+) -> list[Problem]:
+    """A teacher no better than always giving one answer, on the rows with these `labels`.
+
+    A score above by less than chance explains (three standard errors of an accuracy of one half, or
+    of a correlation of zero) is a warning: an untrained regression head rarely scores exactly 0.
+    """
+    baseline, answer = constant_baseline(task, labels)
+    noise = 100 * 3 * (1.0 if task.regression else 0.5) / np.sqrt(len(labels))
+    if score.value > baseline + noise:
+        return []
+    better = score.value > baseline
+    if better and baseline + noise >= 100:
+        return [
+            Problem(
+                f"{side}: {len(labels)} rows of dev are too few to tell its score of {score.value:.1f} from "
+                f"always answering {answer!r} ({baseline:.1f}; {task.primary})",
+                "give more dev rows, or take the score as it is",
+                "note",
+            )
+        ]
+    verdict = "hardly better" if better else "no better"
+    return [
+        Problem(
+            f"{side}: its dev score {score.value:.1f} ({score.origin}) is {verdict} than always "
+            f"answering {answer!r} ({baseline:.1f}; {task.primary} on {len(labels)} rows)",
+            f"fine-tune the teacher on {task.name} first, check the order of its classes, or give "
+            "another one",
+            "warning" if better else "error",
+        )
+    ]

@@ -1,9 +1,0 @@
-"""One self-contained HTML page that shows a run, a study or a team: tables, curves, layers, cost.
-
-Last on the way of a training step but the command line; reads records and what was measured only.
-"""
-
-from limbeck.report.page import write_report
-from limbeck.report.team import team_sections, write_team_page
-
-__all__ = ["team_sections", "write_report", "write_team_page"]

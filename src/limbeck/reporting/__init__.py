@@ -1,0 +1,1 @@
+"""What is read after a run: records, tables, pages, analysis."""

@@ -1,0 +1,29 @@
+"""Looking into trained models: which layers represent alike, which members of a team add anything.
+
+Reads checkpoints and answers only, after training on the way of a training step.
+"""
+
+from limbeck.reporting.analysis.calibration import Bin, Calibration, calibration_of
+from limbeck.reporting.analysis.diversity import Diversity, class_diversity, number_diversity
+from limbeck.reporting.analysis.similarity_matrix import (
+    Measure,
+    layer_similarity,
+    linear_cka,
+    mean_cosine,
+)
+from limbeck.reporting.analysis.team_overview import TeamOverview, team_of
+
+__all__ = [
+    "Bin",
+    "Calibration",
+    "Diversity",
+    "Measure",
+    "TeamOverview",
+    "calibration_of",
+    "class_diversity",
+    "layer_similarity",
+    "linear_cka",
+    "mean_cosine",
+    "number_diversity",
+    "team_of",
+]

@@ -1,0 +1,86 @@
+"""Whether a classifier is as sure as it is right: calibration error, Brier score, likelihood.
+
+Reads finished models' answers, after training on the way of a training step. A teacher's soft
+labels are its probabilities, so one that is too sure teaches little more than the labels do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_softmax
+
+from limbeck.reporting.analysis.predictions import class_answers
+
+BINS = 15
+"""Bins of confidence, as Guo et al. (2017) have them."""
+
+
+@dataclass(frozen=True)
+class Bin:
+    """The examples answered with a confidence in (low, high]; means are nan where there are none."""
+
+    low: float
+    high: float
+    count: int
+    confidence: float
+    """Mean, 0 to 1."""
+    accuracy: float
+    """0 to 1."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How well a model's probabilities fit what is right."""
+
+    error: float
+    """Expected calibration error, 0 to 1 (Guo et al. 2017, Eq. 3)."""
+    brier: float
+    """Mean squared distance of the probabilities from the label's one-hot row, 0 to 2 (Brier 1950)."""
+    likelihood: float
+    """Mean negative log-likelihood of the labels, nats."""
+    confidence: float
+    """Mean probability of the answers given, 0 to 1."""
+    accuracy: float
+    """0 to 1. Above it, `confidence` is too high."""
+    bins: tuple[Bin, ...]
+
+
+def calibration_of(logits: np.ndarray, labels: np.ndarray, *, bins: int = BINS) -> Calibration:
+    """Calibration of a classifier's logits (n, C), or log-probabilities, against class ids (n,).
+
+    The expected calibration error cuts [0, 1] into equally wide bins of confidence, the largest
+    probability of an example, and is Σ |B|/n · |accuracy(B) − confidence(B)|.
+
+    Raises ValueError for shapes that do not fit, and for no examples.
+    """
+    logits, labels = class_answers(logits, labels)
+    log_probabilities = log_softmax(logits, axis=1)
+    probabilities = np.exp(log_probabilities)
+    confidence = probabilities.max(axis=1)
+    right = (logits.argmax(axis=1) == labels).astype(float)
+    found = _bins(confidence, right, bins)
+    errors = [part.count * abs(part.accuracy - part.confidence) for part in found if part.count]
+    one_hot = np.eye(logits.shape[1])[labels]
+    return Calibration(
+        error=sum(errors) / len(labels),
+        brier=float(np.square(probabilities - one_hot).sum(axis=1).mean()),
+        likelihood=float(-log_probabilities[np.arange(len(labels)), labels].mean()),
+        confidence=float(confidence.mean()),
+        accuracy=float(right.mean()),
+        bins=tuple(found),
+    )
+
+
+def _bins(confidence: np.ndarray, right: np.ndarray, count: int) -> list[Bin]:
+    edges = np.linspace(0, 1, count + 1)
+    # Closed above: an example answered with probability 1 belongs to the last bin.
+    place = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, count - 1)
+    found = []
+    for number in range(count):
+        inside = place == number
+        size = int(inside.sum())
+        means = (confidence[inside].mean(), right[inside].mean()) if size else (np.nan, np.nan)
+        found.append(Bin(edges[number], edges[number + 1], size, *map(float, means)))
+    return found

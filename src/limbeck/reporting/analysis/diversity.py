@@ -1,0 +1,162 @@
+"""Which models of a team add anything: how they differ in pairs, and the team without each of them.
+
+Reads finished models' answers, after training on the way of a training step. Several teachers are
+worth more than the best of them only where they err on different examples (Kuncheva & Whitaker
+2003, "Measures of Diversity in Classifier Ensembles").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import log_softmax
+
+from limbeck.reporting.analysis.predictions import class_answers, number_answers
+from limbeck.tasks import metrics
+
+Score = Callable[[np.ndarray, np.ndarray], float]
+"""Answers (n, C) or (n,) and labels (n,) to a score, 0 to 100."""
+
+
+@dataclass(frozen=True)
+class Diversity:
+    """A team's answers to the same n examples; members are numbered as `names` lists them."""
+
+    names: tuple[str, ...]
+    examples: int
+    scores: np.ndarray
+    """(k,) each member's score."""
+    together: float
+    """The score of the mean of all answers."""
+    without: np.ndarray
+    """(k,) the score of the mean of all others' answers; nan in a team of one."""
+    pairs: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """By measure a symmetric matrix (k, k)."""
+    oracle: float | None = None
+    """Share of examples that at least one member has right, 0 to 100; None for numbers."""
+
+    @property
+    def adds(self) -> np.ndarray:
+        """(k,) how much lower the team scores without each member; negative where it does harm."""
+        return self.together - self.without
+
+
+def class_diversity(
+    logits: Mapping[str, np.ndarray], labels: np.ndarray, *, score: Score | None = None
+) -> Diversity:
+    """Diversity of classifiers, from their logits (n, C), or log-probabilities, by name.
+
+    The team answers with the mean of its members' log-probabilities, which gives the classes, and
+    after a softmax the probabilities, of the mean of their logits. `score` is accuracy by default.
+    The pairs' measures (Kuncheva & Whitaker 2003, Table 2; N¹⁰: examples that the first of two has
+    right and the second wrong):
+
+    - `disagreement`: share of examples that the two give different classes. Where there are two
+      classes this is the paper's (N⁰¹ + N¹⁰) / n, with more of them two can be wrong differently.
+    - `double_fault`: share that both have wrong, N⁰⁰ / n; 1 − accuracy on the diagonal.
+    - `q_statistic`: Yule's Q, (N¹¹N⁰⁰ − N⁰¹N¹⁰) / (N¹¹N⁰⁰ + N⁰¹N¹⁰): 1 where one has right
+      whatever the other has, 0 where the two err independently, below 0 where they err on
+      different examples; nan where it is not defined.
+
+    Raises ValueError for no members, and for shapes that do not fit.
+    """
+    checked = {name: class_answers(given, labels) for name, given in _some(logits).items()}
+    labels = np.asarray(labels).astype(int)
+    answers = np.stack([log_softmax(given, axis=1) for given, _ in checked.values()])
+    classes = answers.argmax(axis=2)
+    right = classes == labels
+    return _team(
+        tuple(logits),
+        answers,
+        labels,
+        score or _accuracy,
+        pairs={
+            "disagreement": (classes[:, None] != classes).mean(axis=2),
+            "double_fault": (~right[:, None] & ~right).mean(axis=2),
+            "q_statistic": _q_statistic(right),
+        },
+        oracle=100.0 * float(right.any(axis=0).mean()),
+    )
+
+
+def number_diversity(
+    outputs: Mapping[str, np.ndarray], labels: np.ndarray, *, score: Score | None = None
+) -> Diversity:
+    """Diversity of regressions, from their outputs (n,) or (n, 1) by name; as `class_diversity`.
+
+    `score` is Pearson's correlation by default, times 100. The pairs' measures:
+
+    - `disagreement`: 1 − Pearson's correlation of the two outputs; nan where one is constant.
+    - `difference`: mean absolute difference of the two outputs, in the label's unit.
+    """
+    checked = {name: number_answers(given, labels) for name, given in _some(outputs).items()}
+    labels = np.asarray(labels, dtype=float)
+    answers = np.stack([given for given, _ in checked.values()])
+    return _team(
+        tuple(outputs),
+        answers,
+        labels,
+        score or metrics.pearson,
+        pairs={
+            "disagreement": _one_minus_correlation(answers),
+            "difference": np.abs(answers[:, None] - answers).mean(axis=2),
+        },
+    )
+
+
+def _team(
+    names: tuple[str, ...],
+    answers: np.ndarray,
+    labels: np.ndarray,
+    score: Score,
+    *,
+    pairs: Mapping[str, np.ndarray],
+    oracle: float | None = None,
+) -> Diversity:
+    """The scores of each member, of all of them and of all but one; `answers` is (k, n, …)."""
+    members = np.arange(len(names))
+    return Diversity(
+        names=names,
+        examples=len(labels),
+        scores=np.array([score(own, labels) for own in answers]),
+        together=score(answers.mean(axis=0), labels),
+        without=np.array(
+            [
+                score(answers[members != member].mean(axis=0), labels) if len(names) > 1 else np.nan
+                for member in members
+            ]
+        ),
+        pairs=pairs,
+        oracle=oracle,
+    )
+
+
+def _some(answers: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    if not answers:
+        raise ValueError("a team has at least one member")
+    return answers
+
+
+def _q_statistic(right: np.ndarray) -> np.ndarray:
+    """(k, n) whether each member has each example right, to (k, k)."""
+    hit, miss = right.astype(float), (~right).astype(float)
+    both, neither = hit @ hit.T, miss @ miss.T
+    crossed = (hit @ miss.T) * (miss @ hit.T)
+    top, bottom = both * neither - crossed, both * neither + crossed
+    return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom != 0)
+
+
+def _one_minus_correlation(answers: np.ndarray) -> np.ndarray:
+    """(k, n) to (k, k); whoever always gives one number has no correlation."""
+    constant = np.ptp(answers, axis=1) == 0
+    found = np.full((len(answers), len(answers)), np.nan)
+    if (~constant).any():
+        varied = np.atleast_2d(np.corrcoef(answers[~constant]))
+        found[np.ix_(~constant, ~constant)] = np.clip(1 - varied, 0, 2)
+    return found
+
+
+def _accuracy(answers: np.ndarray, labels: np.ndarray) -> float:
+    return metrics.accuracy(answers.argmax(axis=1), labels)

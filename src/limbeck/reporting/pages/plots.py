@@ -1,0 +1,307 @@
+"""The report's drawings, each from plain numbers to one inline SVG.
+
+Part of `limbeck.reporting.pages`; which runs go into which drawing is decided in `content`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from limbeck.reporting.pages.svg import (
+    INK,
+    MUTED,
+    PAPER,
+    Panel,
+    series_colour,
+    series_dash,
+    series_marker,
+)
+
+SCORE_SPAN = 5.0
+"""Points of score that an axis of scores shows at least."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line: mean over seeds at each x, and the lowest and highest seed."""
+
+    name: str
+    style: int
+    """Index into the palette; the same method has the same one all over the report."""
+    x: tuple[float, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class StackedBars:
+    """One bar of parts that add up to a whole."""
+
+    name: str
+    parts: tuple[tuple[str, float], ...]
+
+
+def lines(
+    title: str,
+    series: Sequence[Series],
+    *,
+    x_label: str,
+    y_label: str,
+    reference: tuple[str, float] | None = None,
+    least_span: float | None = None,
+) -> str:
+    """Lines with bands from the lowest to the highest seed, and a dashed reference level.
+
+    The axis of y covers at least `least_span`, so that a small step does not look like a cliff.
+    """
+    ends = "; ".join(f"{s.name} from {s.mean[0]:.3g} to {s.mean[-1]:.3g}" for s in series)
+    beside = f"; {reference[0]} at {reference[1]:.1f}" if reference else ""
+    panel = Panel(title, f"{title}. {y_label} by {x_label}: {ends}{beside}.")
+    with panel as axes:
+        for line in series:
+            colour = series_colour(line.style)
+            if len(line.x) > 1:
+                axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, lw=0)
+            many = len(line.x) > 15
+            axes.plot(
+                line.x,
+                line.mean,
+                color=colour,
+                linestyle=series_dash(line.style),
+                marker=series_marker(line.style),
+                markevery=max(1, len(line.x) // 8) if many else 1,
+            )
+        if reference is not None:
+            axes.axhline(reference[1], color=MUTED, linestyle=(0, (4, 3)), linewidth=1.2)
+            axes.annotate(
+                f"{reference[0]} {reference[1]:.1f}",
+                (1, reference[1]),
+                xycoords=("axes fraction", "data"),
+                xytext=(-2, 3),
+                textcoords="offset points",
+                ha="right",
+                color=MUTED,
+                fontsize=8,
+            )
+        axes.margins(y=0.12)
+        if least_span is not None:
+            axes.set_ylim(_widened(axes.get_ylim(), least_span))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+        axes.set(xlabel=x_label, ylabel=y_label)
+    return panel.svg
+
+
+def dots(
+    title: str,
+    groups: Sequence[tuple[str, int, Sequence[float]]],
+    *,
+    x_label: str,
+    reference: tuple[str, float] | None = None,
+    least_span: float | None = None,
+) -> str:
+    """A row of dots a group, one a run, a bar at the mean; (name, style, values) from the top.
+
+    The axis of x covers at least `least_span`.
+    """
+    said = "; ".join(
+        f"{name} {', '.join(f'{value:.1f}' for value in values) or 'none'}"
+        for name, _, values in groups
+    )
+    beside = f"; {reference[0]} {reference[1]:.1f}" if reference else ""
+    height = 1.05 + 0.3 * len(groups)
+    panel = Panel(title, f"{title}. {x_label} of each run: {said}{beside}.", 4.2, height, grid="x")
+    with panel as axes:
+        for row, (_, style, values) in enumerate(groups):
+            if not values:
+                continue
+            colour = series_colour(style)
+            axes.plot(
+                values,
+                [row] * len(values),
+                linestyle="none",
+                marker=series_marker(style),
+                markersize=6,
+                color=colour,
+                alpha=0.65,
+                markeredgewidth=0,
+            )
+            mean = sum(values) / len(values)
+            axes.plot([mean, mean], [row - 0.3, row + 0.3], color=INK, linewidth=1.8)
+        if reference is not None:
+            axes.axvline(reference[1], color=MUTED, linestyle=(0, (4, 3)), linewidth=1.2)
+            axes.annotate(
+                reference[0],
+                (reference[1], 0),
+                xycoords=("data", "axes fraction"),
+                xytext=(-3, 4),
+                textcoords="offset points",
+                ha="right",
+                color=MUTED,
+                fontsize=8,
+            )
+        axes.set_yticks(range(len(groups)), [name for name, _, _ in groups])
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.spines["left"].set_visible(False)
+        axes.set_ylim(len(groups) - 0.4, -0.6)
+        axes.margins(x=0.08)
+        if least_span is not None:
+            axes.set_xlim(_widened(axes.get_xlim(), least_span))
+        axes.set_xlabel(x_label)
+    return panel.svg
+
+
+def _widened(limits: tuple[float, float], least: float) -> tuple[float, float]:
+    """The limits, or as much more on both sides as they are too near each other."""
+    low, high = limits
+    more = max(0.0, least - (high - low)) / 2
+    return low - more, high + more
+
+
+def heat_map(title: str, matrix: np.ndarray, measure: str = "similarity") -> str:
+    """Student layers (rows, the first at the bottom) by teacher layers, each value written in."""
+    matrix = np.asarray(matrix, dtype=float)
+    rows, columns = matrix.shape
+    best = np.nanargmax(np.nan_to_num(matrix, nan=-np.inf), axis=1) + 1
+    nearest = "; ".join(f"{row} to {column}" for row, column in enumerate(best, start=1))
+    alt = f"{title}. {measure} of student and teacher layers; nearest teacher layer: {nearest}."
+    width = min(8.5, max(4.2, 0.9 + 0.34 * columns))
+    panel = Panel(title, alt, width, max(1.7, 1.0 + 0.34 * rows), grid="none")
+    with panel as axes:
+        value_cells(axes, matrix, low=min(0.0, float(np.nanmin(matrix))), high=1.0)
+        axes.set_xticks(range(1, columns + 1))
+        axes.set_yticks(range(1, rows + 1))
+        axes.tick_params(length=0)
+        for side in ("left", "bottom"):
+            axes.spines[side].set_visible(False)
+        axes.set(xlabel="teacher layer", ylabel="student layer")
+    return panel.svg
+
+
+def short(value: float) -> str:
+    """Two decimals without the nought before the point; a dash for what is not finite."""
+    if not np.isfinite(value):
+        return "–"
+    text = f"{value:.2f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def value_cells(
+    axes: Axes,
+    matrix: np.ndarray,
+    *,
+    low: float,
+    high: float,
+    text: Callable[[float], str] = short,
+) -> None:
+    """A cell for each value of a matrix, coloured from `low` to `high`, the value written in.
+
+    Rows and columns are at 1, 2, …; what is not finite is left without colour.
+    """
+    rows, columns = matrix.shape
+    axes.pcolormesh(
+        np.arange(columns + 1) + 0.5,
+        np.arange(rows + 1) + 0.5,
+        np.ma.masked_invalid(matrix),
+        cmap="cividis",
+        vmin=low,
+        vmax=high,
+        edgecolor=PAPER,
+        linewidth=0.8,
+    )
+    for row, column in np.ndindex(rows, columns):
+        value = float(matrix[row, column])
+        light = value > low + 0.55 * (high - low)
+        axes.text(
+            column + 1,
+            row + 1,
+            text(value),
+            ha="center",
+            va="center",
+            fontsize=7.5,
+            color=MUTED if not np.isfinite(value) else "#111111" if light else "#ffffff",
+        )
+
+
+def active_layers(
+    title: str, epochs: Sequence[tuple[int, Sequence[Sequence[int]]]], total: int | None = None
+) -> str:
+    """Which teacher layer taught which student layer in each epoch: (epoch, pairs).
+
+    `total` is the teacher's number of layers, so that drawings of one teacher share their scale.
+    """
+    by_slot: dict[int, tuple[list[int], list[int]]] = {}
+    for epoch, pairs in epochs:
+        for student, teacher in pairs:
+            xs, ys = by_slot.setdefault(student, ([], []))
+            xs.append(epoch)
+            ys.append(teacher)
+    said = "; ".join(
+        f"student layer {slot}: {', '.join(map(str, ys))}" for slot, (_, ys) in by_slot.items()
+    )
+    panel = Panel(title, f"{title}. Teacher layer of each epoch for {said}.", 4.2, 2.6)
+    with panel as axes:
+        for slot in sorted(by_slot):
+            xs, ys = by_slot[slot]
+            colour = series_colour(slot - 1)
+            # The faint line only leads the eye: layers are drawn anew, nothing lies between.
+            axes.plot(xs, ys, linewidth=0.9, color=colour, alpha=0.35)
+            axes.plot(
+                xs,
+                ys,
+                linestyle="none",
+                color=colour,
+                marker=series_marker(slot - 1),
+                markersize=5.5,
+            )
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        if total is not None:
+            axes.set_ylim(0.4, total + 0.6)
+        axes.set(xlabel="epoch", ylabel="teacher layer")
+    return panel.svg
+
+
+def stacks(title: str, bars: Sequence[StackedBars], *, x_label: str, unit: str) -> str:
+    """Horizontal stacked bars from the top; every bar has the same parts in the same order."""
+    said = "; ".join(
+        f"{bar.name} {', '.join(f'{part} {value:.3g}' for part, value in bar.parts)}"
+        for bar in bars
+    )
+    panel = Panel(title, f"{title}, {unit}. {said}.", 6.4, 1.0 + 0.34 * len(bars), grid="x")
+    with panel as axes:
+        for row, bar in enumerate(bars):
+            start = 0.0
+            for index, (_, value) in enumerate(bar.parts):
+                axes.barh(
+                    row,
+                    value,
+                    left=start,
+                    height=0.62,
+                    color=series_colour(index),
+                    edgecolor=PAPER,
+                    linewidth=0.8,
+                )
+                start += value
+            axes.annotate(
+                f"{start:.3g} {unit}",
+                (start, row),
+                xytext=(5, 0),
+                textcoords="offset points",
+                va="center",
+                color=INK,
+                fontsize=8.5,
+            )
+        axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.spines["left"].set_visible(False)
+        axes.set_ylim(len(bars) - 0.4, -0.6)
+        axes.margins(x=0.14)
+        axes.set_xlim(left=0)
+        axes.set_xlabel(x_label)
+    return panel.svg

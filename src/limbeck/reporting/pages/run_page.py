@@ -1,0 +1,71 @@
+"""The page of one run or of several. Part of `limbeck.reporting.pages`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from limbeck.reporting.pages.content import Content
+from limbeck.reporting.pages.filling import fill, write_page
+from limbeck.reporting.records import Record
+from limbeck.reporting.tables import build_table
+from limbeck.reporting.tables.teacher_rows import split_teachers
+from limbeck.reporting.tables.text_cells import grid
+
+_FACTS = ("layers", "parameters", "flops", "latency", "speedup", "kept")
+REPORT_NAME = "report.html"
+
+
+def write_report(
+    records: Sequence[Record],
+    out_path: str | Path,
+    *,
+    title: str = "Distillation report",
+    similarity: Mapping[str, np.ndarray] | None = None,
+    profile: str = "glue",
+    baseline: str | None = None,
+) -> Path:
+    """Write the report of one run or of several and return its path.
+
+    `out_path` is a file, or a folder that gets `report.html`. `similarity` maps a label (a student)
+    to a matrix of student layers by teacher layers, as `limbeck.reporting.analysis.similarity_matrix` gives.
+    `baseline` is the method the others are tested against; None takes `finetune` where it is among
+    several methods. Raises LimbeckError for an unknown profile or baseline, for runs without
+    anything to show, and for a place that cannot be written.
+    """
+    methods = {record.method for record in records}
+    if baseline is None and "finetune" in methods:
+        _, students = split_teachers(records, profile)
+        several = {record.method for record in students}
+        baseline = "finetune" if "finetune" in several and len(several) > 1 else None
+    table = build_table(records, profile=profile, baseline=baseline, facts=_FACTS, title="Results")
+    _, students = split_teachers(records, profile)
+    content = Content(records, students, table)
+    sections = content.sections(similarity)
+    page = fill(
+        "report.html.j2",
+        title=title,
+        subtitle=_subtitle(records, table.profile if table.follows_profile else None),
+        cards=content.cards(),
+        table=table,
+        grid=grid(table),
+        sections=sections,
+        runs=content.runs(),
+        recipes=content.recipes(),
+        surroundings=content.surroundings(),
+    )
+    return write_page(page, out_path, REPORT_NAME)
+
+
+def _subtitle(records: Sequence[Record], profile: str | None) -> str:
+    counts = {
+        status: sum(record.status == status for record in records)
+        for status in ("finished", "failed", "running")
+    }
+    said = [f"{n} {status}" for status, n in counts.items() if n]
+    runs = "1 run" if len(records) == 1 else f"{len(records)} runs"
+    sources = sorted({record.data for record in records})
+    follows = f" · profile {profile}" if profile is not None else ""
+    return f"{runs} ({', '.join(said)}) · data: {', '.join(sources)}{follows}"

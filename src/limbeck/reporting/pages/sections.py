@@ -1,0 +1,32 @@
+"""A part of a page: what every section is made of. Part of `limbeck.reporting.pages`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from limbeck.reporting.pages.svg import COLOURS, series_dash, series_marker
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, a sentence on how to read it, its drawings, and the legend they share."""
+
+    key: str
+    title: str
+    lead: str
+    drawings: list[str]
+    legend: list[dict[str, Any]] = field(default_factory=list)
+    layout: Literal["", "wide", "small"] = ""
+
+
+def legend_entry(name: str, style: int, patch: bool = False) -> dict[str, Any]:
+    """A name with the colour, marker and dash of its style."""
+    dash = series_dash(style)
+    return {
+        "name": name,
+        "colour": f"var(--series-{style % COLOURS})",
+        "marker": series_marker(style),
+        "dash": "" if isinstance(dash, str) else " ".join(str(2 * part) for part in dash[1]),
+        "patch": patch,
+    }

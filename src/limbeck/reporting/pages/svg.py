@@ -1,0 +1,121 @@
+"""Plots as inline SVG that follows the page: its fonts, its colours, light or dark.
+
+Part of `limbeck.reporting.pages`. Matplotlib draws with marker colours that stand for the page's variables;
+they are exchanged in the finished text, so that one drawing serves both themes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from html import escape
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# No drawing uses these near-blacks for themselves.
+INK, MUTED, RULE, PAPER = "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04"
+_VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper"}
+COLOURS = 7
+MARKERS = "osD^vPX*"
+DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)))
+
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "limbeck",
+    "font.size": 9,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.titlesize": 10,
+    "axes.titlecolor": INK,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "grid.color": RULE,
+    "grid.linewidth": 0.7,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 4.5,
+}
+
+
+def series_colour(index: int) -> str:
+    """The marker colour of the index-th series; the page's palette has `COLOURS` of them."""
+    return f"#0a1b{index % COLOURS:02x}"
+
+
+def series_marker(index: int) -> str:
+    """A marker shape, so that series differ in more than colour."""
+    return MARKERS[index % len(MARKERS)]
+
+
+def series_dash(index: int) -> str | tuple:
+    """A dash pattern; repeats only after all colours have been used with it."""
+    return DASHES[(index // COLOURS) % len(DASHES)]
+
+
+class Panel:
+    """One small drawing: `with Panel(title, alt) as axes: …`, then `.svg`.
+
+    `alt` says in words what the picture shows; screen readers read it in its place.
+    """
+
+    def __init__(
+        self, title: str, alt: str, width: float = 4.2, height: float = 2.9, grid: str = "both"
+    ) -> None:
+        self.title, self.alt, self.grid = title, alt, grid
+        self.size = (width, height)
+        self.svg = ""
+
+    def __enter__(self) -> Axes:
+        self._context = mpl.rc_context(_STYLE)
+        self._context.__enter__()
+        self._figure = Figure(figsize=self.size, layout="constrained")
+        axes = self._figure.add_subplot()
+        axes.set_title(self.title)
+        axes.grid(visible=False)
+        if self.grid != "none":
+            axes.grid(visible=True, axis=self.grid)  # type: ignore[arg-type]
+        return axes
+
+    def __exit__(self, kind: object, value: object, trace: object) -> None:
+        try:
+            if kind is None:
+                self.svg = _inline(self._figure, self.alt)
+        finally:
+            self._context.__exit__(None, None, None)
+
+
+def _inline(figure: Figure, alt: str) -> str:
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    # The page decides the width; the view box keeps the shape.
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    text = text.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
+    # Ids are the document's: several drawings in one page must not share them.
+    prefix = f"p{hashlib.sha256(text.encode()).hexdigest()[:10]}-"
+    text = re.sub(r'\bid="', f'id="{prefix}', text)
+    text = re.sub(r'(url\(#|href="#)', rf"\1{prefix}", text)
+    text = re.sub(r"#0a1b0([0-6])", r"var(--series-\1)", text)
+    for colour, name in _VARIABLES.items():
+        text = text.replace(colour, f"var(--{name})")
+    # Its style sheet would reach out to the whole page, which has the same rule for drawings only.
+    text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, count=1, flags=re.DOTALL)
+    # Text belongs to the page's font (matplotlib 3.10 wrote the short form).
+    text = re.sub(r"font-family: [^;\"]*", "font-family: var(--font)", text)
+    return re.sub(r"font: ([^;\"]*?px) [^;\"]*", r"font: \1 var(--font)", text)

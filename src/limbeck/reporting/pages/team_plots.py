@@ -1,0 +1,124 @@
+"""The drawings of a team: who differs from whom, what each adds, how sure each is.
+
+Part of `limbeck.reporting.pages`, beside `plots`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from limbeck.reporting.analysis import Calibration
+from limbeck.reporting.pages.plots import short, value_cells
+from limbeck.reporting.pages.svg import INK, MUTED, Panel, series_colour
+
+
+def pair_map(title: str, names: Sequence[str], matrix: np.ndarray, *, percent: bool) -> str:
+    """A symmetric matrix (k, k) of `names`, the first at the top, each value written in.
+
+    The diagonal, which says nothing of a pair, is left out; `percent` writes 100 times the value.
+    """
+    matrix = np.array(matrix, dtype=float)
+    np.fill_diagonal(matrix, np.nan)
+    said = "; ".join(
+        f"{first} and {second} {matrix[row, column]:.3g}"
+        for (row, first), (column, second) in itertools.combinations(enumerate(names), 2)
+    )
+    count = len(names)
+    side = 0.42 * count
+    longest = 0.075 * max(map(len, names))
+    panel = Panel(title, f"{title}: {said}.", 0.9 + longest + side, 1.0 + side, "none")
+    with panel as axes:
+        low, high = float(np.nanmin(matrix)), float(np.nanmax(matrix))
+        # Equal values are neither low nor high.
+        room = (high - low) * 0.02 or 0.5
+        value_cells(
+            axes, matrix, low=low - room, high=high + room, text=_percent if percent else _plain
+        )
+        axes.set_xticks(range(1, count + 1))
+        axes.set_yticks(
+            range(1, count + 1), [f"{name}  {row}" for row, name in enumerate(names, start=1)]
+        )
+        axes.invert_yaxis()
+        axes.tick_params(length=0, labelcolor=INK)
+        for edge in ("left", "bottom"):
+            axes.spines[edge].set_visible(False)
+    return panel.svg
+
+
+def additions(names: Sequence[str], adds: np.ndarray, *, x_label: str) -> str:
+    """A bar a member, from the top: to the right what the team gains by it, to the left loses."""
+    said = "; ".join(f"{name} {value:+.2f}" for name, value in zip(names, adds, strict=True))
+    panel = Panel("", f"{x_label}: {said}.", 5.6, 0.8 + 0.3 * len(names), grid="x")
+    with panel as axes:
+        colours = [series_colour(2 if value >= 0 else 1) for value in adds]
+        axes.barh(range(len(names)), adds, height=0.6, color=colours)
+        axes.axvline(0, color=MUTED, linewidth=1)
+        for row, value in enumerate(adds):
+            axes.annotate(
+                f"{value:+.2f}".replace("-", "−"),
+                (value, row),
+                xytext=(4 if value >= 0 else -4, 0),
+                textcoords="offset points",
+                ha="left" if value >= 0 else "right",
+                va="center",
+                color=INK,
+                fontsize=8,
+            )
+        axes.set_yticks(range(len(names)), names)
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.spines["left"].set_visible(False)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.margins(x=0.18)
+        axes.set_xlabel(x_label)
+    return panel.svg
+
+
+def reliability(title: str, found: Calibration) -> str:
+    """Accuracy by confidence, over bins; the fuller a bin, the darker its bar."""
+    full = [part for part in found.bins if part.count]
+    said = "; ".join(
+        f"{part.confidence:.0%} sure, {part.accuracy:.0%} right ({part.count})" for part in full
+    )
+    panel = Panel(title, f"{title}. Accuracy by confidence: {said}.", 3.0, 2.7)
+    with panel as axes:
+        most = max(part.count for part in full)
+        for part in full:
+            axes.bar(
+                (part.low + part.high) / 2,
+                part.accuracy,
+                width=0.92 * (part.high - part.low),
+                color=series_colour(0),
+                alpha=0.2 + 0.8 * (part.count / most) ** 0.5,
+            )
+            axes.plot(
+                [part.confidence - 0.02, part.confidence + 0.02],
+                [part.confidence] * 2,
+                color=series_colour(1),
+                linewidth=2.2,
+                solid_capstyle="butt",
+            )
+        # The largest of C probabilities is at least 1 / C, so bins below are always empty.
+        lowest = min(part.low for part in full)
+        axes.plot([lowest, 1], [lowest, 1], color=MUTED, linestyle=(0, (4, 3)), linewidth=1)
+        axes.set_xlim(lowest, 1)
+        axes.set_ylim(0, 1)
+        axes.annotate(
+            f"error {100 * found.error:.1f} %",
+            (0.04, 0.92),
+            xycoords="axes fraction",
+            color=INK,
+            fontsize=8.5,
+        )
+        axes.set(xlabel="confidence", ylabel="accuracy")
+    return panel.svg
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}" if np.isfinite(value) else ""
+
+
+def _plain(value: float) -> str:
+    return short(value) if np.isfinite(value) else ""

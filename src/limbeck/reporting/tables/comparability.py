@@ -1,0 +1,201 @@
+"""Notes a reader needs beside the numbers: runs that differ in more than the method.
+
+Part of `limbeck.reporting.tables`. Nothing here changes a number; it makes visible what may explain one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from limbeck.reporting.records import Record
+from limbeck.reporting.tables.run_scores import place_of, place_title, several_sources
+
+_SHOWN_FAILURES = 5
+_NAMED_METHODS = 6
+
+
+def _settings(record: Record) -> str:
+    but = f" but for {', '.join(record.departures)}" if record.departures else ""
+    return record.settings + but
+
+
+def _epochs(record: Record) -> Any:
+    said = _length(record.recipe)
+    first = record.recipe.get("first_stage")
+    if said is None or not first or record.recipe.get("joint"):
+        return said
+    own = {key: first.get(key) or record.recipe.get(key) for key in ("max_steps", "epochs")}
+    return f"{_length(own)} + {said}"
+
+
+def _length(settings: Mapping[str, Any]) -> str | None:
+    steps, epochs = settings.get("max_steps"), settings.get("epochs")
+    return f"{steps} steps" if steps else None if epochs is None else f"{epochs:g}"
+
+
+def _teacher(record: Record) -> Any:
+    if record.team is not None and len(record.team.members) > 1:
+        names = [one.name for one in record.team.members]
+        return f"{names[0]} to {names[-1]}, {len(names)} of them"
+    if record.teacher is None:
+        return None
+    layers = f", {record.teacher.layers} layers" if record.teacher.layers else ""
+    return f"{_short(record.teacher.path or 'unnamed')}{layers}"
+
+
+def _start(record: Record) -> Any:
+    student = record.recipe.get("student") or {}
+    start = student.get("init")
+    if start is None:
+        return None
+    # A finetune run names the checkpoint that a distil run calls its teacher's.
+    return start if start in ("teacher", "pocket", "fresh") else _short(start)
+
+
+def _short(path: str) -> str:
+    parts = Path(path).parts
+    return parts[-2] if len(parts) > 1 and parts[-1] == "student" else parts[-1]
+
+
+def _rows(record: Record) -> Any:
+    count, copies = record.examples.train, record.examples.augmented
+    return f"{count}, {copies} of them copies" if copies else count
+
+
+def _dev_rows(record: Record) -> Any:
+    """How many, and which; a record of an earlier version does not say which."""
+    count, rows = record.examples.dev, record.examples.fingerprints.get("dev")
+    return count if rows is None else f"{count} #{rows[:8]}"
+
+
+# What runs in one column should share, and how a record says it.
+_SHARED: dict[str, Callable[[Record], Any]] = {
+    "training rows": _rows,
+    "label noise": lambda record: f"{100 * (record.recipe.get('label_noise') or 0):g} %",
+    "dev rows": _dev_rows,
+    "settings": _settings,
+    "epochs": _epochs,
+    "teacher": _teacher,
+    "student's start": _start,
+    "longest input": lambda record: record.recipe.get("max_length"),
+}
+
+
+def comparability_notes(runs: Sequence[Record]) -> list[str]:
+    """One note for each setting in which the student runs of one task and data differ."""
+    notes = []
+    many = several_sources(runs)
+    places: dict[str, list[Record]] = {}
+    for run in runs:
+        if run.status == "finished":
+            places.setdefault(place_of(run), []).append(run)
+    for own in places.values():
+        title = place_title(own[0], many)
+        for what, read in _SHARED.items():
+            groups: dict[Any, dict[str, None]] = {}
+            for run in own:
+                value = read(run)
+                if value is not None:
+                    groups.setdefault(value, {})[run.method] = None
+            if len(groups) > 1:
+                said = "; ".join(f"{value} ({who})" for value, who in _who(groups).items())
+                notes.append(f"Not alike in {title}: {what} {said}.")
+    return notes
+
+
+def _who(groups: Mapping[Any, Mapping[str, None]]) -> dict[Any, str]:
+    """The methods of each group by name, those of a large one as the others, which come last."""
+    names = {value: ", ".join(methods) for value, methods in groups.items()}
+    most = max(groups, key=lambda value: len(groups[value]))
+    if len(groups[most]) > _NAMED_METHODS:
+        del names[most]
+        names[most] = "the others"
+    return names
+
+
+def latency_notes(runs: Sequence[Record]) -> list[str]:
+    """Under which conditions latency was measured, and whether they were the same."""
+    conditions = {
+        (
+            run.student.latency_ms.batch_size,
+            run.student.latency_ms.tokens,
+            run.student.latency_ms.threads,
+            run.hardware.get("accelerator") or run.hardware.get("processor"),
+        )
+        for run in runs
+        if run.student.latency_ms is not None
+    }
+    said = [
+        f"batch {batch}, {tokens} tokens"
+        + (f", {threads} thread{'s' if threads != 1 else ''}" if threads else "")
+        + (f", {machine}" if machine else "")
+        for batch, tokens, threads, machine in sorted(conditions, key=str)
+    ]
+    if not said:
+        return []
+    if len(said) > 1:
+        notes = [f"Latency was measured under different conditions: {'; '.join(said)}."]
+    else:
+        notes = [f"Latency: median ± distance between the quartiles of a forward pass; {said[0]}."]
+    if sum(run.student.latency_ms is not None for run in runs) > 1:
+        notes.append(
+            "Each run timed its own student and teacher in turns, at another time than the other "
+            "runs: latencies of different rows are not to be compared, also where their models are "
+            "the same; × teacher's speed is."
+        )
+    return notes
+
+
+def teacher_notes(runs: Sequence[Record]) -> list[str]:
+    """Runs whose teacher's score may be one on other rows: their records do not say which it saw."""
+    unsure = [
+        run
+        for run in runs
+        if run.teacher is not None
+        and run.teacher.scores.get("dev")
+        and "dev" not in run.examples.fingerprints
+    ]
+    if not unsure:
+        return []
+    who = ", ".join(dict.fromkeys(run.method for run in unsure))
+    return [
+        "Teacher's score, and % of teacher, may be of other dev rows, which records of an earlier "
+        f"version do not say: {who}."
+    ]
+
+
+def failure_notes(runs: Sequence[Record]) -> list[str]:
+    """Failed runs with their reasons, and runs that have not ended."""
+    notes = []
+    failed = [run for run in runs if run.status == "failed"]
+    for run in failed[:_SHOWN_FAILURES]:
+        reason = (run.error or "no reason recorded").strip().splitlines()[0]
+        notes.append(f"Failed: {_named(run)}: {reason}")
+    if len(failed) > _SHOWN_FAILURES:
+        notes.append(f"Failed: {len(failed) - _SHOWN_FAILURES} more runs.")
+    unfinished = [_named(run) for run in runs if run.status == "running"]
+    if unfinished:
+        notes.append(f"Not finished (running or stopped), not counted: {'; '.join(unfinished)}.")
+    return notes
+
+
+def repeat_notes(runs: Sequence[Record], row_of: Callable[[Record], Any]) -> list[str]:
+    """Runs that share row, column and seed: they count as one, their mean."""
+    seen: dict[Any, int] = {}
+    names: dict[Any, str] = {}
+    for run in runs:
+        if run.status == "finished":
+            key = (row_of(run), place_of(run), run.seed)
+            seen[key] = seen.get(key, 0) + 1
+            names[key] = _named(run)
+    return [
+        f"{count} runs of {names[key]} are averaged into one."
+        for key, count in seen.items()
+        if count > 1
+    ]
+
+
+def _named(run: Record) -> str:
+    return f"{run.method} on {run.task}, seed {run.seed}"

@@ -1,0 +1,276 @@
+"""From records to a table: rows, cells, averages.
+
+Part of `limbeck.reporting.tables`; `tests_against` adds the paired comparisons, renderers print the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from limbeck.errors import LimbeckError, unknown
+from limbeck.evaluation.compare import summary
+from limbeck.reporting.records import Record
+from limbeck.reporting.tables.against import Scores, check_correction, compare_rows
+from limbeck.reporting.tables.comparability import (
+    comparability_notes,
+    failure_notes,
+    latency_notes,
+    repeat_notes,
+    teacher_notes,
+)
+from limbeck.reporting.tables.measured_columns import DEFAULT_FACTS, check_facts, facts_of
+from limbeck.reporting.tables.model import ResultsTable, Row, TableCell, TableColumn
+from limbeck.reporting.tables.run_scores import (
+    check_profile,
+    columns_of,
+    knows,
+    place_of,
+    profile_note,
+    task_title,
+    values_of,
+)
+from limbeck.reporting.tables.teacher_rows import TeacherRow, share_kept, split_teachers
+
+# Plain training, then plain distillation, then the rest by name.
+_FIRST_METHODS = ("finetune", "kd", "kd-soft")
+
+
+@dataclass
+class _RowGroup:
+    """The runs of one row."""
+
+    label: str
+    method: str
+    layers: int | None
+    variant: tuple[str, ...]
+    runs: list[Record] = field(default_factory=list)
+    scores: Scores = field(default_factory=dict)
+
+
+def build_table(
+    records: Sequence[Record],
+    *,
+    profile: str = "glue",
+    baseline: str | None = None,
+    correction: str = "table",
+    facts: Sequence[str] = DEFAULT_FACTS,
+    by: Sequence[str] = (),
+    out_of_domain: bool = True,
+    title: str = "",
+) -> ResultsTable:
+    """Methods by tasks: mean and sample standard deviation over seeds, averages, facts, notes.
+
+    A row is a method at one student depth and, with `by` (dotted recipe keys such as "lr"), at one
+    value of each. With `baseline` (a method) every other row is tested against the baseline's row
+    of the same depth (and the same `by` values where it has them), and `correction` says which
+    p-values are Holm-corrected together: all of the "table", or those of each "column". Raises
+    LimbeckError for an unknown profile, baseline, correction or fact column, or where there is
+    nothing to show.
+    """
+    check_profile(profile)
+    check_correction(correction)
+    check_facts(facts)
+    if not records:
+        raise LimbeckError("there are no records to make a table of", "name one or more runs")
+    teachers, students = split_teachers(records, profile)
+    groups = _groups(students, by, profile)
+    methods = sorted({group.method for group in groups})
+    if baseline is not None and baseline not in methods:
+        raise LimbeckError(unknown("baseline", baseline, methods))
+    columns, left_out = _shown_columns(students, groups, teachers, profile, out_of_domain)
+    comparisons, test_notes = compare_rows(
+        {index: (g.method, g.layers, g.variant) for index, g in enumerate(groups)},
+        {index: group.scores for index, group in enumerate(groups)},
+        baseline,
+        columns,
+        correction,
+    )
+    rows = _teacher_rows(teachers, columns)
+    for index, group in enumerate(groups):
+        compared = {key: c for (row, key), c in comparisons.items() if row == index}
+        rows.append(_student_row(group, columns, compared, teachers, profile, baseline))
+    follows = any(knows(run.task) for run in records)
+    notes = [profile_note(profile) if follows else "", _seed_note(rows), *test_notes, *left_out]
+    notes += comparability_notes(students) + teacher_notes(students)
+    notes += repeat_notes(students, lambda run: (run.method, _layers(run), _variant(run, by)))
+    notes += latency_notes(students) if "latency" in facts else []
+    notes += failure_notes(students)
+    return ResultsTable(
+        title=title,
+        profile=profile,
+        columns=tuple(columns),
+        rows=tuple(rows),
+        facts=tuple(facts),
+        notes=tuple(note for note in notes if note),
+        baseline=baseline,
+        follows_profile=follows,
+    )
+
+
+def _groups(students: Sequence[Record], by: Sequence[str], profile: str) -> list[_RowGroup]:
+    groups: dict[Any, _RowGroup] = {}
+    for run in students:
+        variant = _variant(run, by)
+        layers = _layers(run)
+        label = " ".join([run.method, *variant])
+        key = (run.method, layers, variant)
+        group = groups.setdefault(key, _RowGroup(label, run.method, layers, variant))
+        group.runs.append(run)
+    for group in groups.values():
+        group.scores = _scores_by_seed(group.runs, profile)
+    return sorted(groups.values(), key=_row_order)
+
+
+def _row_order(group: _RowGroup) -> tuple:
+    known = _FIRST_METHODS
+    place = known.index(group.method) if group.method in known else len(known)
+    return (-(group.layers or 0), place, group.method, group.variant)
+
+
+def _scores_by_seed(runs: Sequence[Record], profile: str) -> Scores:
+    found: dict[str, dict[int, list[float]]] = {}
+    for run in runs:
+        if run.status == "finished":
+            for key, value in values_of(run, profile).items():
+                found.setdefault(key, {}).setdefault(run.seed, []).append(value)
+    return {
+        key: {seed: sum(values) / len(values) for seed, values in by_seed.items()}
+        for key, by_seed in found.items()
+    }
+
+
+def _layers(run: Record) -> int | None:
+    if run.student.layers is not None:
+        return run.student.layers
+    # A run that failed early has measured nothing; its recipe still names the row it belongs to.
+    asked = (run.recipe.get("student") or {}).get("layers")
+    if isinstance(asked, list):
+        return len(asked)
+    return asked if isinstance(asked, int) else None  # of an encoder-decoder one for each stack
+
+
+def _variant(run: Record, by: Iterable[str]) -> tuple[str, ...]:
+    said = []
+    for path in by:
+        value: Any = run.recipe
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        said.append(f"{path}={value}")
+    return tuple(said)
+
+
+def _shown_columns(
+    students: Sequence[Record],
+    groups: Sequence[_RowGroup],
+    teachers: Sequence[TeacherRow],
+    profile: str,
+    out_of_domain: bool,
+) -> tuple[list[TableColumn], list[str]]:
+    """Columns with something to say, and notes on finished runs that the profile leaves out."""
+    all_columns = columns_of(students, profile, out_of_domain)
+    scored = {key for group in groups for key in group.scores}
+    scored |= {key for teacher in teachers for key in teacher.scores}
+    # Without any score a column stays only for the failed and unfinished runs it has to show.
+    finished = {place_of(run) for run in students if run.status == "finished"}
+    shown = [c for c in all_columns if c.key in scored or c.place not in finished]
+    places = {column.place for column in shown}
+    left_out = {run.task: None for run in students if place_of(run) not in places}
+    notes = [f"{task_title(task)} has no score under this profile." for task in left_out]
+    if not shown:
+        raise LimbeckError(
+            "no run has a score under this profile", "choose another profile, or other runs"
+        )
+    return shown, notes
+
+
+def _teacher_rows(teachers: Sequence[TeacherRow], columns: Sequence[TableColumn]) -> list[Row]:
+    rows = []
+    depths = sorted({teacher.facts.layers or 0 for teacher in teachers}, reverse=True)
+    for depth in depths:
+        own = [teacher for teacher in teachers if (teacher.facts.layers or 0) == depth]
+        cells = {}
+        for column in columns:
+            values = [t.scores[column.key] for t in own if column.key in t.scores]
+            mean, deviation = summary(values)
+            cells[column.key] = TableCell(mean, deviation, len(values))
+        means = {column.key: cells[column.key].mean for column in columns if column.in_average}
+        known = {key: mean for key, mean in means.items() if mean is not None}
+        average = _weighted(known, columns)
+        facts = facts_of([teacher.facts for teacher in own], [], 100.0 if known else None)
+        rows.append(Row("teacher", "teacher", depth or None, cells, TableCell(average), facts))
+    return rows
+
+
+def _student_row(
+    group: _RowGroup,
+    columns: Sequence[TableColumn],
+    compared: Mapping[str, Any],
+    teachers: Sequence[TeacherRow],
+    profile: str,
+    baseline: str | None,
+) -> Row:
+    cells = {}
+    for column in columns:
+        here = [run for run in group.runs if place_of(run) == column.place]
+        values = list(group.scores.get(column.key, {}).values())
+        cells[column.key] = TableCell(
+            *summary(values),
+            n=len(values),
+            failed=sum(run.status == "failed" for run in here),
+            unfinished=sum(run.status == "running" for run in here),
+            comparison=compared.get(column.key),
+        )
+    finished = [run for run in group.runs if run.status == "finished"]
+    averaged = [column.key for column in columns if column.in_average]
+    kept = share_kept(finished, averaged, teachers, profile)
+    return Row(
+        label=group.label,
+        role="student",
+        layers=group.layers,
+        cells=cells,
+        average=_average(group.scores, columns, compared.get("average")),
+        facts=facts_of([run.student for run in group.runs], finished, kept),
+        is_baseline=group.method == baseline,
+    )
+
+
+def _average(scores: Scores, columns: Sequence[TableColumn], comparison: Any) -> TableCell:
+    """Mean over tasks, where the row has them all; spread over the seeds that ran them all."""
+    averaged = [column for column in columns if column.in_average]
+    parts = [scores.get(column.key, {}) for column in averaged]
+    if not parts or not all(parts):
+        return TableCell()
+    means = {
+        column.key: sum(part.values()) / len(part)
+        for column, part in zip(averaged, parts, strict=True)
+    }
+    shared = set.intersection(*(set(part) for part in parts))
+    whole = all(set(part) == shared for part in parts)
+    per_seed = [
+        _weighted({column.key: scores[column.key][seed] for column in averaged}, columns)
+        for seed in (sorted(shared) if whole else ())
+    ]
+    deviation = summary([value for value in per_seed if value is not None])[1]
+    mean = _weighted(means, columns)
+    return TableCell(mean, deviation, len(shared), comparison=comparison)
+
+
+def _weighted(values: Mapping[str, float], columns: Sequence[TableColumn]) -> float | None:
+    """The mean over the averaged columns by their weights; None where one has no value."""
+    averaged = [column for column in columns if column.in_average]
+    if not averaged or any(column.key not in values for column in averaged):
+        return None
+    total = sum(column.weight for column in averaged)
+    return sum(column.weight * values[column.key] for column in averaged) / total
+
+
+def _seed_note(rows: Sequence[Row]) -> str:
+    counts = {c.n for row in rows if row.role == "student" for c in row.cells.values() if c.n}
+    if not counts:
+        return ""
+    if len(counts) > 1:
+        return "Mean ± standard deviation (n − 1) over seeds; n stands where it is not the usual."
+    n = counts.pop()
+    return f"Mean ± standard deviation (n − 1) over {n} seeds." if n > 1 else "One seed each."

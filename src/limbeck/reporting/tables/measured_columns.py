@@ -1,0 +1,112 @@
+"""The measured columns of a table: size, work, speed, share of the teacher's score kept.
+
+Part of `limbeck.reporting.tables`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from limbeck.errors import LimbeckError, unknown
+from limbeck.reporting.records import ModelFacts, Record
+from limbeck.reporting.tables.model import Fact
+
+
+@dataclass(frozen=True)
+class FactColumn:
+    """A column's heading, and how to read and print its value."""
+
+    title: str
+    text: Callable[[float], str]
+    of_model: Callable[[ModelFacts], float | None] | None = None
+    of_run: Callable[[Record], float | None] | None = None
+    middle: bool = False
+    """Of several runs the median and not the mean: one slow run says nothing about the model."""
+
+
+def magnitude(value: float) -> str:
+    """Three significant digits with K, M, G or T: 66_400_000 → "66.4M"."""
+    for limit, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K")):
+        if abs(value) >= 0.9995 * limit:
+            scaled = value / limit
+            digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
+            return f"{scaled:.{digits}f}{suffix}"
+    return f"{value:.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as "8 s", "12 min" or "3.4 h"."""
+    if seconds < 100:
+        return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def milliseconds(value: float, spread: float | None = None) -> tuple[str, str]:
+    """Three significant digits of a time, and its spread (or nothing) to the same decimals."""
+    digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f}", "" if spread is None else f"{spread:.{digits}f}"
+
+
+def speedup(run: Record) -> float | None:
+    """How many times as fast as its teacher a run's student is: the run has timed them in turns."""
+    student = run.student.latency_ms
+    teacher = None if run.teacher is None else run.teacher.latency_ms
+    if student is None or teacher is None or not student.median:
+        return None
+    return teacher.median / student.median
+
+
+FACTS: dict[str, FactColumn] = {
+    "layers": FactColumn("layers", lambda v: f"{v:g}", lambda m: m.layers),
+    "parameters": FactColumn("parameters", magnitude, lambda m: m.parameters),
+    "embeddings": FactColumn("of them embeddings", magnitude, lambda m: m.embedding_parameters),
+    "flops": FactColumn("FLOPs / example", magnitude, lambda m: m.flops_per_example),
+    "flops-128": FactColumn("FLOPs at 128 tokens", magnitude, lambda m: m.flops_at_128),
+    "latency": FactColumn(
+        "latency (ms)",
+        lambda v: milliseconds(v)[0],
+        lambda m: m.latency_ms.median if m.latency_ms else None,
+        middle=True,
+    ),
+    "speedup": FactColumn("× teacher's speed", lambda v: f"{v:.1f}", of_run=speedup, middle=True),
+    "kept": FactColumn("% of teacher", lambda v: f"{v:.1f}"),
+    "time": FactColumn("training time", duration, of_run=lambda r: r.cost.total_seconds),
+}
+DEFAULT_FACTS = ("layers", "parameters", "kept")
+
+
+def check_facts(names: Sequence[str]) -> None:
+    """Raises LimbeckError for a fact column that does not exist."""
+    problems = [unknown("fact column", name, list(FACTS)) for name in names if name not in FACTS]
+    if problems:
+        raise LimbeckError(problems)
+
+
+def facts_of(
+    models: Sequence[ModelFacts], runs: Sequence[Record], kept: float | None
+) -> dict[str, Fact]:
+    """Every fact of one row: the mean over its models (class counts differ a little by task).
+
+    Latency is the median of the runs' medians with the median of their spreads. Models of different
+    runs were timed at different times; `speedup` compares what each run timed in turns.
+    """
+    facts: dict[str, Fact] = {"kept": Fact(kept)}
+    for name, column in FACTS.items():
+        if column.of_model is not None:
+            found = [column.of_model(model) for model in models]
+        elif column.of_run is not None:
+            found = [column.of_run(run) for run in runs]
+        else:
+            continue
+        values = [value for value in found if value is not None]
+        if not values:
+            facts[name] = Fact()
+        elif name == "latency":
+            spreads = [model.latency_ms.spread for model in models if model.latency_ms]
+            facts[name] = Fact(statistics.median(values), statistics.median(spreads))
+        else:
+            join = statistics.median if column.middle else statistics.fmean
+            facts[name] = Fact(join(values))
+    return facts

@@ -1,0 +1,125 @@
+"""What one run puts into a table: its score in each column, under a named profile.
+
+Part of `limbeck.reporting.tables`: the only place there that knows tasks and profiles. A *place* is one task
+on one source of data; a profile may show several columns of it (accuracy and F1, MNLI's two sets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from limbeck.errors import LimbeckError, unknown
+from limbeck.reporting.records import Numbers, Record
+from limbeck.reporting.tables.model import TableColumn
+from limbeck.tasks import TASKS
+from limbeck.tasks.score_profiles import PROFILES, get_profile, profile_columns
+
+# Splits that a profile reads; every other key of a record's scores is a column of its own.
+_PROFILE_SPLITS = ("dev", "dev_mismatched")
+
+
+def check_profile(profile: str) -> None:
+    """Raises LimbeckError for a profile that does not exist."""
+    if profile not in PROFILES:
+        raise LimbeckError(unknown("profile", profile, list(PROFILES)))
+
+
+def profile_note(profile: str) -> str:
+    """What the profile's numbers are, in a sentence."""
+    return f"Profile {profile}: {get_profile(profile).summary}."
+
+
+def knows(task: str) -> bool:
+    """Whether profiles say what a task's scores are; others have their primary score."""
+    return task in get_profile("glue").columns
+
+
+def place_of(record: Record) -> str:
+    """The task and data of a run; runs are compared only where this agrees."""
+    return f"{record.task}|{_data_name(record)}"
+
+
+def place_title(record: Record, several_sources: bool) -> str:
+    """A place's printed name; the data are named only where there are several."""
+    return task_title(record.task) + (f" ({_data_name(record)})" if several_sources else "")
+
+
+def several_sources(records: Sequence[Record]) -> bool:
+    """Whether the runs read more than one source of data."""
+    return len({_data_name(record) for record in records}) > 1
+
+
+def columns_of(records: Sequence[Record], profile: str, out_of_domain: bool) -> list[TableColumn]:
+    """All columns of these records in GLUE's order, out-of-domain sets after the tasks."""
+    many = several_sources(records)
+    order = {name: number for number, name in enumerate(TASKS)}
+    found: dict[tuple[bool, int, str], TableColumn] = {}
+    for record in records:
+        place = place_of(record)
+        source = f" ({_data_name(record)})" if many else ""
+        number = order.get(record.task, len(order))
+        for title, weight in _weights(profile, record.task).items():
+            key = f"{place}|{title}"
+            found.setdefault((False, number, key), TableColumn(key, title + source, place, weight))
+        for split in _extra_splits(record) if out_of_domain else ():
+            key = f"{place}|{split}"
+            title = f"{task_title(record.task)} → {task_title(split)}{source}"
+            found.setdefault((True, number, key), TableColumn(key, title, place, weight=0))
+    # Stable: the columns of one task stay in their profile's order.
+    return [found[key] for key in sorted(found, key=lambda key: (key[0], key[1], found[key].place))]
+
+
+def values_of(record: Record, profile: str) -> dict[str, float]:
+    """Column key → score, of one finished run."""
+    place = place_of(record)
+    values = {
+        f"{place}|{title}": value
+        for title, value in _values(profile, record.task, record.scores).items()
+    }
+    for split in _extra_splits(record):
+        values[f"{place}|{split}"] = record.primary_score(split)
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def teacher_values(record: Record, profile: str) -> dict[str, float]:
+    """Column key → the score of the run's teacher; empty where the run has none."""
+    if record.teacher is None:
+        return {}
+    place = place_of(record)
+    values = _values(profile, record.task, record.teacher.scores)
+    return {f"{place}|{title}": value for title, value in values.items() if value is not None}
+
+
+def task_title(name: str) -> str:
+    """A known task's printed name; any other name as it is."""
+    return TASKS[name].title if name in TASKS else name
+
+
+def _values(profile: str, task: str, scores: Mapping[str, Numbers]) -> Mapping[str, float | None]:
+    """Column title → number; a task outside GLUE has its primary dev score."""
+    if not knows(task):
+        return {task_title(task): scores.get("dev", {}).get("primary")}
+    # A record keeps a score that was not finite as None; for a profile it is a missing one.
+    known = {
+        split: {name: value for name, value in metrics.items() if value is not None}
+        for split, metrics in scores.items()
+    }
+    return profile_columns(profile, task, known)
+
+
+def _weights(profile: str, task: str) -> Mapping[str, int]:
+    """Column title → how often it counts in the average."""
+    if not knows(task):
+        return {task_title(task): 1}
+    columns = get_profile(profile).columns.get(task, ())
+    return {column.title: column.weight for column in columns}
+
+
+def _extra_splits(record: Record) -> list[str]:
+    return [split for split in record.scores if split not in _PROFILE_SPLITS]
+
+
+def _data_name(record: Record) -> str:
+    # A folder's last part: the same data lie elsewhere on another machine.
+    return Path(record.data).name or record.data

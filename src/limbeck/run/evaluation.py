@@ -1,0 +1,135 @@
+"""`evaluate(run, task)`: score a finished run's student, on its own task or out of its domain.
+
+Part of `limbeck.run`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from limbeck.data import Collator, Labelling, encode, load_task, rows_fingerprint
+from limbeck.errors import LimbeckError, unknown
+from limbeck.given import is_reference
+from limbeck.recipe import Recipe
+from limbeck.reporting.records import RECORD_NAME, Numbers, Record
+from limbeck.run.checkpoint_scores import score_checkpoint
+from limbeck.run.labelling import labelling_of, names_at
+from limbeck.run.predictions import answers_of
+from limbeck.run.run_folder import RunFolder
+from limbeck.students import load_model
+from limbeck.tasks import TASKS, Task, as_kind, get_task, project
+
+log = logging.getLogger(__name__)
+
+
+def evaluate(
+    run: str | Path,
+    task: str | None = None,
+    data: str | None = None,
+    *,
+    split: str | None = None,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+) -> Numbers:
+    """Scores, 0 to 100, of a run's student, which the run's record keeps too, or of any checkpoint.
+
+    What the run measured itself stays. Scores on other rows stand beside it, under a key with the
+    data's name and the rows' fingerprint.
+
+    Args:
+        run: a finished run's folder, or a checkpoint's folder or Hub name.
+        task: the task to score on; the run's own by default. Another task's classes are translated
+            (MNLI to SciTail: contradiction counts as neutral).
+        data: source of the rows; the run's own by default.
+        split: which split; by default the one the task is scored on (dev, or test out of domain).
+        text_columns, label_column: columns of your own file.
+
+    Raises:
+        LimbeckError: no finished run there, or classes that do not correspond.
+    """
+    folder = RunFolder(Path(run))
+    if not (folder.path / RECORD_NAME).is_file():
+        return score_checkpoint(
+            str(run), task, data, split, text_columns=text_columns, label_column=label_column
+        )
+    record = Record.load(folder.path)
+    if record.status != "finished":
+        raise LimbeckError(f"run {folder.path} is {record.status}", "finish it first")
+    recipe = Recipe.recorded(record.recipe, str(folder.path))
+    source = _own_task(_with_rows_named(recipe, data), folder)
+    own = task is None or task == recipe.task
+    target, rows = load_task(
+        task or recipe.task,
+        data or recipe.data,
+        text_columns=text_columns or (recipe.text_columns if own else None),
+        label_column=label_column or (recipe.label_column if own else None),
+        kind=recipe.kind if own or recipe.kind == "text" else None,
+        labelling=_labelling(recipe, folder) if own else Labelling(),
+        # The split that the run drew from a single file of its own is drawn again the same way.
+        for_training=own and data is None,
+    )
+    chosen = split or (target.evaluation_splits(rows) or tuple(rows))[0]
+    if chosen not in rows:
+        raise LimbeckError(unknown("split", chosen, list(rows)))
+    tokenizer = target.kind.reads.load(str(folder.student))
+    encoded, _ = encode(rows[chosen], target, tokenizer, recipe.max_length)
+    if target.label_column not in rows[chosen].column_names:
+        raise LimbeckError(
+            f"split {chosen!r} of {target.name} has no labels", "score another split"
+        )
+    model = load_model(folder.student, auto=source.kind.auto)
+    answers = answers_of(model, encoded, Collator(tokenizer, kind=target.kind))
+    answers = answers if own else project(answers, source, target)
+    results = target.kind.results(target, answers, encoded, rows[chosen], tokenizer)
+    scores: Numbers = dict(results.scores)
+    fingerprint = rows_fingerprint(target, rows[chosen])
+    of_run = own and data in (None, recipe.data)
+    name = _name(target, chosen, own=own)
+    known = record.examples.fingerprints.get(name)
+    # Rows of the run's own that an earlier version scored cannot be told from others.
+    taken = name in record.scores or (own and not of_run)
+    if taken and known != fingerprint:
+        name = f"{name} of {Path(data or recipe.data).name} #{fingerprint[:8]}"
+        log.warning("scored on other rows than the run's, or not known to be its: see %r", name)
+    if name not in record.scores:
+        record.scores = record.scores | {name: scores}
+        record.examples.fingerprints[name] = fingerprint
+        record.save(folder.path)
+    return scores
+
+
+def _with_rows_named(recipe: Recipe, data: str | Path | None) -> Recipe:
+    """The recipe with rows that can be read, where its own were objects and others are named."""
+    if data is None or not is_reference(recipe.data):
+        return recipe
+    return recipe.model_copy(update={"data": str(data)})
+
+
+def _labelling(recipe: Recipe, folder: RunFolder) -> Labelling:
+    """Classes in the order of the student's head, whatever became of its teacher."""
+    return replace(labelling_of(recipe), teacher=names_at(folder.student))
+
+
+def _own_task(recipe: Recipe, folder: RunFolder) -> Task:
+    if recipe.task not in TASKS or recipe.text_columns or recipe.label_column:
+        task, _ = load_task(
+            recipe.task,
+            recipe.data,
+            text_columns=recipe.text_columns,
+            label_column=recipe.label_column,
+            kind=recipe.kind,
+            labelling=_labelling(recipe, folder),
+        )
+        return task
+    return as_kind(get_task(str(recipe.task)), recipe.kind)
+
+
+def _name(target: Task, split: str, *, own: bool) -> str:
+    if own:
+        return split
+    return (
+        target.name if (split,) == target.evaluation_splits([split]) else f"{target.name}:{split}"
+    )

@@ -1,0 +1,112 @@
+"""The teachers that a recipe names: loaded, called by short names, formed into a team.
+
+Part of `limbeck.run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transformers import PreTrainedModel
+
+from limbeck.recipe import Recipe
+from limbeck.run.student_source import processor_of
+from limbeck.students import load_model
+from limbeck.tasks import Processor, Task
+from limbeck.teachers import Team, form, short_names
+from limbeck.teachers import by_capacity as places_by_capacity
+from limbeck.teachers.teacher import Teacher
+
+ALONE = "teacher"
+"""What a teacher is called where there is one."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A teacher that the recipe names.
+
+    `name`: in logs, messages and records. `path`: as the recipe has it.
+    """
+
+    name: str
+    path: str
+    teacher: Teacher
+    tokenizer: Processor
+
+    @property
+    def setting(self) -> str:
+        """What messages call it."""
+        return ALONE if self.name == ALONE else f"teacher {self.name}"
+
+
+def learns_from_its_teacher(recipe: Recipe) -> bool:
+    """Whether a stage learns from the run's own teacher: not if the only one that does has another."""
+    return any(
+        stage.recipe.needs_teacher and stage.recipe.teacher == recipe.teacher
+        for stage in recipe.stages()
+    )
+
+
+def named_teachers(recipe: Recipe, task: Task, live_teacher: Teacher | None) -> list[Named]:
+    """The teachers, loaded; several are told apart by their names.
+
+    One that is given is there even for terms that ask none: the student can be compared with it.
+    """
+    if recipe.teachers and recipe.team is not None:
+        paths, names = recipe.teachers, short_names(recipe.teachers)
+    elif live_teacher is not None or _needs_teacher(recipe):
+        paths, names = [str(recipe.teacher)], [ALONE]
+    else:
+        return []
+    return [
+        Named(
+            name,
+            path,
+            live_teacher or Teacher(load_teacher(path, task), dropout=recipe.teacher_dropout),
+            processor_of(recipe, task, path),
+        )
+        for name, path in zip(names, paths, strict=True)
+    ]
+
+
+def _needs_teacher(recipe: Recipe) -> bool:
+    return learns_from_its_teacher(recipe) or recipe.student.from_teacher
+
+
+def load_teacher(path: str, task: Task) -> PreTrainedModel:
+    """A fine-tuned model with the task's head.
+
+    Raises:
+        LimbeckError: it cannot be read, or has no trained head.
+    """
+    return load_model(
+        path,
+        regression=task.regression and task.kind.constant,
+        head="required",
+        auto=task.kind.auto,
+    )
+
+
+def lead_model(recipe: Recipe, task: Task, named: list[Named]) -> PreTrainedModel | None:
+    """The model that gives a student its layers or its configuration, if one does."""
+    if not recipe.student.from_teacher:
+        return None
+    known = next((one for one in named if one.path == recipe.lead), None)
+    return load_teacher(str(recipe.lead), task) if known is None else known.teacher.model
+
+
+def form_team(recipe: Recipe, named: list[Named]) -> Teacher | Team | None:
+    """Whoever teaches the run, as its recipe has it; where scores decide, all count alike as yet.
+
+    In a chain it is the smallest, in whose place its distilled form is put later.
+    """
+    members, names = [one.teacher for one in named], [one.name for one in named]
+    if recipe.team is None:
+        return members[0] if members else None
+    return form(recipe.team, members, names)
+
+
+def by_capacity(named: Sequence[Named]) -> list[int]:
+    """Places of the teachers from the one of most parameters to that of fewest."""
+    return places_by_capacity([one.teacher for one in named])

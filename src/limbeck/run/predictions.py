@@ -1,0 +1,39 @@
+"""A finished model's answers to an encoded split, row by row. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel
+
+from limbeck.activations import Request, capture
+from limbeck.data import Collator
+from limbeck.evaluation import Pixels, Size
+from limbeck.tasks import Processor, TaskType, as_array, join
+from limbeck.vision import side_of
+
+_BATCH = 64
+
+
+def example_size(encoded: Dataset, processor: Processor, kind: TaskType) -> Size:
+    """What FLOPs and latency are measured at: the mean tokens of an example, or an image's size."""
+    lengths = kind.reads.lengths(encoded)
+    if lengths is None:
+        return Pixels(*side_of(processor))
+    return max(round(float(np.mean(lengths))), 1)
+
+
+def answers_of(model: PreTrainedModel, encoded: Dataset, collate: Collator) -> np.ndarray:
+    """What the kind keeps of each example, in the split's order; on an accelerator if there is one."""
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    model.eval().to(device or "cpu")
+    found = []
+    with torch.no_grad():
+        for start in range(0, len(encoded), _BATCH):
+            rows = encoded.select(range(start, min(start + _BATCH, len(encoded))))
+            batch = {name: value.to(model.device) for name, value in collate(list(rows)).items()}
+            logits = capture(model, batch, Request.of_logits()).logits
+            assert logits is not None
+            found.append(as_array(collate.kind.answers(model, batch, logits)))
+    return join(found)

@@ -1,0 +1,257 @@
+"""Several teachers, made ready to teach: ranked by their scores, or chained through assistants.
+
+Part of `limbeck.run`. What has to be trained first are ordinary runs in folders below the run's own
+(or where the recipe says). They are kept, found again, and continued where a stopped run left them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from transformers import PreTrainedModel
+
+from limbeck.errors import LimbeckError
+from limbeck.evaluation import count_parameters
+from limbeck.objectives import ModelShape
+from limbeck.recipe import Recipe, StudentSpec
+from limbeck.reporting.records import Record, TeamFacts, TeamMember
+from limbeck.run.assemble import Assembly
+from limbeck.run.named_teachers import Named, by_capacity, load_teacher
+from limbeck.run.run_folder import RunFolder
+from limbeck.run.scoring import scores_of, teacher_scores
+from limbeck.run.student_source import processor_of
+from limbeck.run.teacher_tokenization import give_inputs
+from limbeck.sealing import DamagedRecordError
+from limbeck.students import resolve_checkpoint
+from limbeck.tasks import Processor
+from limbeck.tasks.score_profiles import profile_score
+from limbeck.teachers import (
+    RANKINGS,
+    ChainSpec,
+    EnsembleSpec,
+    EnsembleTeam,
+    SampledSpec,
+    SampledTeam,
+    Team,
+    shares,
+    weighed,
+)
+from limbeck.teachers.teacher import Teacher
+from limbeck.vision import SHAPES
+
+# Scores by which teachers are ranked: SKDBERT, Table 10.
+_PROFILE = "skd-dev"
+
+Train = Callable[[Recipe, Path], Record]
+"""Trains what a recipe says into a folder, or finds it there."""
+
+
+def settle_team(
+    recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train
+) -> TeamFacts | None:
+    """Who teaches the run and how much, put into the assembly, and the facts of it; None for one.
+
+    Raises:
+        LimbeckError: a run that has to be made first cannot be.
+    """
+    if recipe.team is None:
+        return None
+    members = [_facts(one) for one in assembly.named]
+    if isinstance(recipe.team, ChainSpec):
+        runs = _chain(recipe, assembly, folder, train)
+        _score_teachers(recipe, assembly, members)
+        return TeamFacts(use="chain", members=members, runs=runs)
+    by = recipe.team.by
+    _score_teachers(recipe, assembly, members)
+    if by == "best-of":
+        return _best_of(recipe, assembly, folder, train, members)
+    runs = []
+    if by == "student-rank":
+        runs = _students(recipe, assembly, folder, train)
+        for member, run in zip(members, runs, strict=True):
+            member.student_score = _of_student(run, recipe, assembly)
+    if by != "adaptive":
+        ranked = [m.student_score if by == "student-rank" else m.score for m in members]
+        _weigh(assembly, shares(by, ranked, len(members)).tolist())
+    for member, share in zip(members, _shares(assembly), strict=True):
+        member.share = share
+    named = by if isinstance(by, str) else "given"
+    return TeamFacts(use=recipe.team.use, by=named, members=members, runs=runs)
+
+
+def _facts(one: Named) -> TeamMember:
+    shape = ModelShape.of(one.teacher.model)
+    return TeamMember(
+        name=one.name,
+        path=one.path,
+        parameters=count_parameters(one.teacher.model).total,
+        layers=shape.layers,
+        hidden_size=shape.width,
+        heads=shape.heads,
+    )
+
+
+def _weigh(assembly: Assembly, given: list[float]) -> None:
+    assert isinstance(assembly.live_teacher, Team)  # a chain has no shares
+    assembly.live_teacher = weighed(assembly.live_teacher, given)
+
+
+def _shares(assembly: Assembly) -> list[float]:
+    team = assembly.live_teacher
+    if isinstance(team, EnsembleTeam):
+        return team.weights
+    assert isinstance(team, SampledTeam)  # a chain has no shares
+    return [float(share) for share in team.shares]
+
+
+# ---- scores ----
+
+
+def _score_teachers(recipe: Recipe, assembly: Assembly, members: list[TeamMember]) -> None:
+    """Each teacher's dev score, from its record or measured; the best is whom students are held to."""
+    first = assembly.task.dev_splits[:1]
+    for place, member in enumerate(members):
+        scores = teacher_scores(assembly, place, recipe.max_length, splits=first)
+        member.score = _score(assembly.task.name, scores)
+    found = [member.score if member.score is not None else float("-inf") for member in members]
+    assembly.reference = found.index(max(found))
+
+
+def _of_student(run: str, recipe: Recipe, assembly: Assembly) -> float | None:
+    """The dev score of a student that was made before, whichever rows its run had."""
+    task = assembly.task
+
+    def load() -> tuple[PreTrainedModel, Processor]:
+        return load_teacher(run, task), processor_of(recipe, task, run)
+
+    scores = scores_of(assembly, run, load, recipe.max_length, task.dev_splits[:1])
+    return _score(task.name, scores)
+
+
+def _score(task: str, scores: Mapping[str, Mapping[str, float | None]]) -> float | None:
+    """By the profile, or the primary score of a task that it has no column for."""
+    known = {
+        split: {name: value for name, value in found.items() if value is not None}
+        for split, found in scores.items()
+    }
+    found = profile_score(_PROFILE, task, known)
+    return known.get("dev", {}).get("primary") if found is None else found
+
+
+# ---- runs that come first ----
+
+
+def _students(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train) -> list[str]:
+    """A student of each teacher alone: the run's own, but for whom it learns from and how long."""
+    team = recipe.team
+    assert team is not None and not isinstance(team, ChainSpec)
+    place = Path(team.student_runs) if team.student_runs else folder.students
+    runs = []
+    for one in assembly.named:
+        changes: dict[str, Any] = {"method": f"student of {one.name}"}
+        if team.student_epochs is not None:
+            changes["epochs"] = team.student_epochs
+        runs.append(_made(_alone(recipe, one.path, changes), place / _file_name(one.name), train))
+    return runs
+
+
+def _best_of(
+    recipe: Recipe,
+    assembly: Assembly,
+    folder: RunFolder,
+    train: Train,
+    members: list[TeamMember],
+) -> TeamFacts:
+    """A run with each distribution; the best by its dev score is this run's (SKDBERT, Figure 2)."""
+    team = recipe.team
+    assert isinstance(team, SampledSpec | EnsembleSpec)
+    tried: dict[str, Record] = {}
+    for by in RANKINGS:
+        own: dict[str, Any] = {"by": by, "student_runs": None, "student_epochs": None}
+        if by == "student-rank":
+            own["student_runs"] = team.student_runs or str(folder.students)
+            own["student_epochs"] = team.student_epochs
+        changes = {"method": f"{recipe.method}/{by}", "team": team.model_copy(update=own)}
+        place = folder.tries / by
+        tried[str(place)] = train(recipe.model_copy(update=changes), place)
+    name = assembly.task.name
+    scores = {run: _score(name, record.scores) or 0.0 for run, record in tried.items()}
+    chosen = max(scores, key=lambda run: scores[run])
+    facts = tried[chosen].team
+    return TeamFacts(
+        use=team.use,
+        by=f"best-of: {Path(chosen).name}",
+        members=members if facts is None else facts.members,
+        runs=list(tried),
+        chosen=chosen,
+    )
+
+
+def _chain(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train) -> list[str]:
+    """From the largest teacher down, each distilled by the one before; the last teaches the run."""
+    order = [assembly.named[place] for place in by_capacity(assembly.named)]
+    teacher, runs = order[0].path, []
+    for number, one in enumerate(order[1:], start=1):
+        changes = {
+            "method": f"assistant {one.name}",
+            "first_stage": None,
+        } | pretrained_form(one.path)
+        place = folder.assistants / f"{number:02}-{_file_name(one.name)}"
+        runs.append(_made(_alone(recipe, teacher, changes), place, train))
+        teacher = runs[-1]
+    last = Teacher(load_teacher(teacher, assembly.task), dropout=recipe.teacher_dropout)
+    give_inputs(recipe, assembly, last, processor_of(recipe, assembly.task, teacher))
+    assembly.live_teacher = last
+    return runs
+
+
+def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
+    """The recipe with one teacher; the student starts where the run's own does.
+
+    It says neither which method it was made for nor who else teaches there: others find it too.
+    """
+    about = {"family": "own", "summary": "made before a run of several teachers", "paper": ""}
+    team = EnsembleSpec.model_validate({"use": "ensemble"})
+    own: dict[str, Any] = {"teachers": [teacher], "team": team, "formula": ""}
+    # A named net reads pictures of the lead's size.
+    needs_lead = recipe.student.from_teacher or recipe.student.init in SHAPES
+    if needs_lead and recipe.teacher is None:
+        own["teacher"] = recipe.lead
+        # Named, the lead would teach a first stage that has no teacher of its own.
+        if recipe.first_stage is not None and recipe.first_stage.teacher is None:
+            own["first_stage"] = recipe.first_stage.model_copy(update={"teacher": teacher})
+    return recipe.model_copy(update=about | own | changes)
+
+
+def _made(recipe: Recipe, place: Path, train: Train) -> str:
+    train(recipe, place)
+    return str(place)
+
+
+def pretrained_form(path: str) -> dict[str, Any]:
+    """The recipe keys that make a teacher as it was before it was fine-tuned, from its run's record.
+
+    A teacher without a record, or whose origin is gone, starts as it is: fine-tuned.
+
+    Raises:
+        DamagedRecordError: what it says of the teacher is not what a run wrote.
+    """
+    try:
+        recipe = Record.load(path).recipe
+        spec = StudentSpec.model_validate(recipe["student"])
+        of_another = spec.from_teacher
+        lead = recipe.get("teacher") if of_another else None
+        if spec.init != "pocket":
+            resolve_checkpoint(str(lead if of_another else spec.init))
+    except DamagedRecordError:  # it would start otherwise than the teacher did
+        raise
+    except (LimbeckError, KeyError, ValidationError):
+        return {"student": StudentSpec.model_validate({"init": path}), "teacher": None}
+    return {"student": spec, "teacher": lead}
+
+
+def _file_name(name: str) -> str:
+    return name.replace("/", "-")

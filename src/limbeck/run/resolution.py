@@ -1,0 +1,59 @@
+"""What a recipe leaves open about execution, settled once a run. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+from limbeck.activations import stack_names
+from limbeck.agreement import agreed
+from limbeck.errors import LimbeckError
+from limbeck.execution import resolve_attention, resolve_precision
+from limbeck.recipe import Recipe
+from limbeck.reporting.records import Execution, Record
+from limbeck.run.assemble import Assembly
+from limbeck.run.run_folder import RunFolder
+from limbeck.run.unchanged import digests, refuse_changed
+
+
+def settle(
+    recipe: Recipe, assembly: Assembly, folder: RunFolder, *, anew: bool
+) -> tuple[Recipe, Execution]:
+    """The recipe with nothing left open, and what that came to; the models are prepared by it.
+
+    What an earlier start of the run came to stays, so that a continued run computes alike; `anew`
+    asks again.
+
+    Raises:
+        LimbeckError: an attention implementation that a model or the machine does not have, or
+            other rows or teachers than the run began with.
+    """
+    # The first process may have written its record before another one reads it.
+    before = agreed(Execution() if anew else _before(folder))
+    read = digests(assembly)
+    refuse_changed(folder, before.read, read)
+    precision = before.precision or resolve_precision(recipe.precision)
+    train = assembly.encoded["train"]
+    batch = assembly.collator(list(train.select(range(min(recipe.batch_size, len(train))))))
+    models = {"student": assembly.student}
+    models |= {one.setting: one.teacher.model for one in assembly.named}
+    batches = {one.setting: one.teacher.as_read(batch) for one in assembly.named}
+    attention = {
+        side: resolve_attention(
+            model,
+            before.attention.get(side, recipe.attention),
+            batches.get(side, batch),
+            precision=precision,
+            setting=side,
+        )
+        for side, model in models.items()
+        # A convolutional net has no attention to choose.
+        if stack_names(model) or recipe.attention != "auto"
+    }
+    settled = recipe.model_copy(update={"precision": precision})
+    update = {"precision": precision, "attention": attention, "read": read}
+    return settled, before.model_copy(update=update)
+
+
+def _before(folder: RunFolder) -> Execution:
+    try:
+        return Record.load(folder.path).execution
+    except LimbeckError:
+        return Execution()

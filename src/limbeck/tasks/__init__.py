@@ -1,0 +1,64 @@
+"""Tasks and their types: what a head predicts, and what follows from that for data, losses and scores.
+
+Below the objectives on the way of a training step, and read by everything above them: one object a
+kind knows the head's class, how rows become tokens and batches, what the labels' loss and the soft
+label are, what evaluation keeps of a batch and how that becomes scores. Nothing else asks which
+kind a task is of.
+"""
+
+from limbeck.tasks.image import IMAGE, Image
+from limbeck.tasks.known_types import KINDS, get_task_type, kind_of_config, task_type_of
+from limbeck.tasks.masked_language_model import MASKED
+from limbeck.tasks.metrics import METRICS
+from limbeck.tasks.modality import TEXT_READING, Processor, Reading
+from limbeck.tasks.positions import SoftRule
+from limbeck.tasks.score_profiles import (
+    PROFILES,
+    Profile,
+    get_profile,
+    profile_average,
+    profile_columns,
+    profile_score,
+)
+from limbeck.tasks.sentence import SENTENCE
+from limbeck.tasks.spans import SPANS
+from limbeck.tasks.task import TASKS, HubSource, Task, as_kind, get_task, project
+from limbeck.tasks.task_type import LOWER_IS_BETTER, Results, TaskType, as_array, join
+from limbeck.tasks.text import TEXT
+from limbeck.tasks.tokens import TOKENS
+
+__all__ = [
+    "IMAGE",
+    "KINDS",
+    "LOWER_IS_BETTER",
+    "MASKED",
+    "METRICS",
+    "PROFILES",
+    "SENTENCE",
+    "SPANS",
+    "TASKS",
+    "TEXT",
+    "TEXT_READING",
+    "TOKENS",
+    "HubSource",
+    "Image",
+    "Processor",
+    "Profile",
+    "Reading",
+    "Results",
+    "SoftRule",
+    "Task",
+    "TaskType",
+    "as_array",
+    "as_kind",
+    "get_profile",
+    "get_task",
+    "get_task_type",
+    "join",
+    "kind_of_config",
+    "profile_average",
+    "profile_columns",
+    "profile_score",
+    "project",
+    "task_type_of",
+]

@@ -1,0 +1,96 @@
+"""One class, or one number, for a whole example. Part of `limbeck.tasks`."""
+
+from __future__ import annotations
+
+import numpy as np
+from datasets import Dataset
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from limbeck import functional as F
+from limbeck.tasks.modality import Processor
+from limbeck.tasks.positions import SoftRule
+from limbeck.tasks.task_type import (
+    Batch,
+    Labelled,
+    Labels,
+    Results,
+    TaskLike,
+    TaskType,
+    need_labels,
+    need_rows,
+)
+
+
+class Classes(TaskType):
+    """Classification, or regression where the head has one output."""
+
+    has_classes = True
+    constant = True
+
+    def head_labels(self, task: Labelled) -> tuple[str, ...]:
+        """The classes, or one unnamed output."""
+        return task.labels or ("LABEL_0",)
+
+    def hard_label(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Cross-entropy of logits (B, C), or squared error of outputs (B, 1), with labels (B)."""
+        need_labels(batch, self.label_names)
+        labels = batch["labels"]
+        if logits.shape[-1] == 1:
+            return nn.functional.mse_loss(logits.float().squeeze(-1), labels.float())
+        return nn.functional.cross_entropy(logits.float(), labels)
+
+    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
+        """Soft cross-entropy or KL of logits (B, C); squared error of outputs (B, 1)."""
+        if student.shape[-1] == 1:
+            scale = rule.temperature if rule.tempered else 1.0
+            return F.mse(student / scale, teacher / scale)
+        distance = F.soft_kl if rule.compare == "soft_kl" else F.soft_cross_entropy
+        return distance(
+            student, teacher, temperature=rule.temperature, scale_by_t2=rule.scale_by_t2
+        )
+
+    def answers(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
+        """The logits (B, C)."""
+        return logits
+
+    def results(
+        self,
+        task: TaskLike,
+        answers: np.ndarray,
+        encoded: Dataset,
+        rows: Dataset,
+        tokenizer: Processor,
+    ) -> Results:
+        """The task's own metrics; class ids or numbers by example."""
+        labels = np.asarray(encoded["labels"][:])
+        given = answers.reshape(-1) if task.regression else answers.argmax(axis=1)
+        kept = {
+            "index": encoded["index"][:],
+            "prediction": given.tolist(),
+            "label": labels.tolist(),
+        }
+        return Results(dict(task.scores(answers, labels)), kept)
+
+    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+        """The majority class; a constant has no correlation with anything."""
+        return constant_class(task, np.asarray(labels))
+
+
+def constant_class(task: TaskLike, labels: np.ndarray) -> tuple[float, str]:
+    """The best primary score, 0 to 100, of always giving one class, and that class's name.
+
+    For accuracy this is the majority class. For F1 it may be another one, which a useful teacher
+    must beat as well. A constant has no correlation with anything: regression gives 0.
+
+    Raises LimbeckError when there are no labels.
+    """
+    need_rows(task, labels)
+    if task.regression:
+        return 0.0, "the mean"
+    scores = []
+    for number, name in enumerate(task.labels):
+        constant = np.zeros((len(labels), len(task.labels)))
+        constant[:, number] = 1.0
+        scores.append((task.scores(constant, labels)["primary"], name))
+    return max(scores, key=lambda entry: entry[0])

@@ -1,0 +1,155 @@
+"""How examples of text become batches, and the form in which another kind of input says the same.
+
+Part of `limbeck.tasks`. A kind of task names its reading; what stands between rows and batches
+(tokenising, padding, lengths, the processor that travels with a model) is asked of that.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from datasets import Dataset
+from torch import Tensor
+from transformers import AutoTokenizer, DataCollatorWithPadding
+
+from limbeck.errors import LimbeckError, Problem
+
+Processor = Any
+"""What makes a model's input and is saved beside it: a tokenizer, or an image processor."""
+
+
+class Reading(ABC):
+    """One form of input. Stateless; there is one object of each."""
+
+    name: ClassVar[str]
+    noun: ClassVar[str]
+    """What a row holds."""
+    processor: ClassVar[str]
+    """What makes a model's input."""
+    pads: ClassVar[bool] = False
+    """Whether shorter examples of a batch are filled up."""
+
+    @abstractmethod
+    def load(self, source: str) -> Processor:
+        """The processor of a checkpoint's folder or Hub name.
+
+        Raises:
+            OSError, ValueError, KeyError, LimbeckError: there is none.
+        """
+
+    @abstractmethod
+    def describe(self, processor: Processor) -> str:
+        """All of a processor that decides what an example is encoded as."""
+
+    @abstractmethod
+    def problems(self, processor: Processor, max_length: int, columns: int) -> list[Problem]:
+        """Why rows of so many columns cannot be encoded, if they cannot."""
+
+    @abstractmethod
+    def check(self, processor: Processor) -> None:
+        """Raise LimbeckError for a processor whose rows cannot be stacked."""
+
+    @abstractmethod
+    def stack(
+        self, rows: list[dict[str, Any]], processor: Processor, width: int
+    ) -> dict[str, Tensor]:
+        """A batch of encoded rows, (B, …); text is filled up to `width` positions."""
+
+    @abstractmethod
+    def width(self, rows: Sequence[Mapping[str, Any]], multiple_of: int | None) -> int:
+        """How many positions a batch of these rows needs, rounded up; 0 where it has none."""
+
+    @abstractmethod
+    def lengths(self, encoded: Dataset) -> list[int] | None:
+        """Tokens of each example; None where all examples are of one size.
+
+        Raises:
+            LimbeckError: the rows are not encoded.
+        """
+
+    @abstractmethod
+    def is_blank(self, value: Any) -> bool:
+        """Whether a row's input says nothing."""
+
+
+class TextReading(Reading):
+    """Text, by a tokenizer."""
+
+    name = "text"
+    noun = "text"
+    processor = "tokenizer"
+    pads = True
+
+    def load(self, source: str) -> Processor:
+        """A checkpoint's tokenizer."""
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+
+    def describe(self, processor: Processor) -> str:
+        """The tokenizer, without the last call's truncation that it carries."""
+        backend = json.loads(processor.backend_tokenizer.to_str())
+        backend["truncation"] = backend["padding"] = None
+        return json.dumps([backend, processor.model_input_names, processor.truncation_side])
+
+    def problems(self, processor: Processor, max_length: int, columns: int) -> list[Problem]:
+        """A slow tokenizer, or no room for text."""
+        problems = []
+        if not processor.is_fast:
+            problems.append(
+                Problem(
+                    f"{type(processor).__name__} is not a fast tokenizer",
+                    "save the model with its tokenizer.json, or load it with AutoTokenizer",
+                )
+            )
+        reserved = processor.num_special_tokens_to_add(pair=columns == 2)
+        # The tokenizer itself would silently cut nothing.
+        if max_length < reserved + columns:
+            problems.append(
+                Problem(
+                    f"max_length {max_length} leaves no room for text beside {reserved} special "
+                    "tokens",
+                    "raise max_length; 128 is usual for GLUE",
+                )
+            )
+        return problems
+
+    def check(self, processor: Processor) -> None:
+        """It needs a padding token."""
+        if processor.pad_token is None:
+            raise LimbeckError(
+                f"{type(processor).__name__} has no padding token, so a batch cannot be made",
+                "set one, say tokenizer.pad_token = tokenizer.eos_token, and the model's "
+                "config.pad_token_id with it",
+            )
+
+    def stack(
+        self, rows: list[dict[str, Any]], processor: Processor, width: int
+    ) -> dict[str, Tensor]:
+        """Padded to the width."""
+        collate = DataCollatorWithPadding(processor, padding="max_length", max_length=width)
+        return dict(collate(rows))
+
+    def width(self, rows: Sequence[Mapping[str, Any]], multiple_of: int | None) -> int:
+        """The longest example's, rounded up."""
+        longest = max(len(row["input_ids"]) for row in rows)
+        step = multiple_of or 1
+        return -(-longest // step) * step
+
+    def lengths(self, encoded: Dataset) -> list[int] | None:
+        """Token ids of each example."""
+        if "input_ids" not in getattr(encoded, "column_names", ()):
+            raise LimbeckError(
+                "group_by_length: the training examples have no input_ids column to measure",
+                "pass a tokenised datasets.Dataset, or leave group_by_length out",
+            )
+        return [len(ids) for ids in encoded["input_ids"]]
+
+    def is_blank(self, value: Any) -> bool:
+        """No word in a text, or in a list of words."""
+        texts = value if isinstance(value, list) else [value]
+        return not any(isinstance(text, str) and text.strip() for text in texts)
+
+
+TEXT_READING = TextReading()

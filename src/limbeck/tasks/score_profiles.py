@@ -1,0 +1,189 @@
+"""How the papers average: eight named ways to turn a task's scores into a table's columns.
+
+Read by tables and reports only. The papers report different metrics of the same tasks and average
+over different tasks, so that a table without its profile's name cannot be compared with theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from limbeck.errors import LimbeckError, unknown
+from limbeck.tasks.metrics import mean_of
+from limbeck.tasks.task import TASKS
+
+Scores = Mapping[str, Mapping[str, float]]
+"""A run's scores by split and metric, as records keep them: {"dev": {"accuracy": 88.1, …}, …}."""
+
+
+@dataclass(frozen=True)
+class ProfileColumn:
+    """One column of a table: the mean of some metrics over some dev splits of a task.
+
+    `weight`: how often it counts in the average over all columns.
+    """
+
+    title: str
+    metrics: str
+    splits: tuple[str, ...] = ("dev",)
+    weight: int = 1
+
+    def value(self, scores: Scores) -> float | None:
+        """The number in that column, None where a split or a metric was not scored."""
+        wanted = self.metrics.split("+")
+        found = [scores.get(split, {}) for split in self.splits]
+        if any(name not in split for split in found for name in wanted):
+            return None
+        return sum(mean_of(self.metrics, split) for split in found) / len(found)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The columns of each task that a paper's table shows, in the order of GLUE."""
+
+    name: str
+    summary: str
+    columns: Mapping[str, tuple[ProfileColumn, ...]]
+
+
+_MATCHED, _MISMATCHED = ("dev",), ("dev_mismatched",)
+_ORDER = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")
+_EIGHT = _ORDER[:-1]
+
+
+def _profile(
+    name: str, summary: str, tasks: Collection[str], **metrics: str | tuple[ProfileColumn, ...]
+) -> Profile:
+    """GLUE's own columns for `tasks`, but for those given by name; MNLI both sets in one."""
+    columns: dict[str, tuple[ProfileColumn, ...]] = {}
+    for key in _ORDER:
+        if key not in tasks:
+            continue
+        chosen = metrics.get(key, TASKS[key].primary)
+        if not isinstance(chosen, str):
+            columns[key] = chosen
+        elif key == "mnli":
+            columns[key] = (ProfileColumn("MNLI", chosen, _MATCHED + _MISMATCHED),)
+        else:
+            columns[key] = (ProfileColumn(TASKS[key].title, chosen),)
+    return Profile(name, summary, columns)
+
+
+_MNLI_M = (ProfileColumn("MNLI-m", "accuracy", _MATCHED),)
+_MNLI_TWICE = (ProfileColumn("MNLI", "accuracy", _MATCHED + _MISMATCHED, weight=2),)
+_MNLI_BOTH = (*_MNLI_M, ProfileColumn("MNLI-mm", "accuracy", _MISMATCHED))
+
+
+def _accuracy_and_f1(title: str) -> tuple[ProfileColumn, ...]:
+    return ProfileColumn(f"{title} acc", "accuracy"), ProfileColumn(f"{title} F1", "weighted_f1")
+
+
+PROFILES: dict[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        _profile(
+            "glue",
+            "the benchmark's own: nine tasks, two metrics or MNLI's two sets averaged first",
+            _ORDER,
+        ),
+        _profile(
+            "rail",
+            "RAIL-KD: the benchmark's metrics on eight tasks, MNLI counted twice in the average, as "
+            "in its Tables 2 and 4; Table 4 is without STS-B",
+            _EIGHT,
+            mnli=_MNLI_TWICE,
+        ),
+        _profile(
+            "rail-once",
+            "RAIL-KD, Table 3: the benchmark's metrics on eight tasks, each counted once",
+            _EIGHT,
+        ),
+        _profile(
+            "alp",
+            "ALP-KD: accuracy for MRPC and QQP, Pearson for STS-B, MNLI matched",
+            _EIGHT,
+            mrpc="accuracy",
+            qqp="accuracy",
+            stsb="pearson",
+            mnli=_MNLI_M,
+        ),
+        _profile(
+            "internal",
+            "internal-kd: its four tasks, accuracy and F1 weighted by class of MRPC and QQP side by side",
+            ("cola", "qqp", "mrpc", "rte"),
+            mrpc=_accuracy_and_f1("MRPC"),
+            qqp=_accuracy_and_f1("QQP"),
+        ),
+        _profile(
+            "cr-ild",
+            "CR-ILD: F1 for MRPC, accuracy for QQP, Spearman for STS-B; no STS-B under noise",
+            _EIGHT,
+            mrpc="f1",
+            qqp="accuracy",
+            stsb="spearman",
+            mnli=_MNLI_M,
+        ),
+        _profile(
+            "skd-dev",
+            "SKD, Table 10: means of accuracy and F1 and of both correlations, MNLI matched",
+            ("mrpc", "rte", "stsb", "sst2", "qqp", "qnli", "mnli"),
+            mnli=_MNLI_M,
+        ),
+        _profile(
+            "skd-test",
+            "SKD, Table 2: F1 for MRPC and QQP, Spearman for STS-B, MNLI's two sets apart",
+            ("mrpc", "rte", "stsb", "sst2", "qqp", "qnli", "mnli"),
+            mrpc="f1",
+            qqp="f1",
+            stsb="spearman",
+            mnli=_MNLI_BOTH,
+        ),
+    )
+}
+
+
+def get_profile(name: str) -> Profile:
+    """The profile of that name; raises LimbeckError with the nearest name when there is none."""
+    if name not in PROFILES:
+        raise LimbeckError(unknown("profile", name, list(PROFILES)))
+    return PROFILES[name]
+
+
+def profile_columns(profile: str, task: str, scores: Scores) -> dict[str, float | None]:
+    """Column title → number for one task's `scores`; empty where the profile lacks the task."""
+    columns = get_profile(profile).columns.get(task, ())
+    return {column.title: column.value(scores) for column in columns}
+
+
+def profile_score(profile: str, task: str, scores: Scores) -> float | None:
+    """One number for a task: its column, or the mean of its columns.
+
+    None where the profile lacks the task or the run lacks a score it needs.
+    """
+    return _mean(_weighed(profile, task, scores))
+
+
+def profile_average(profile: str, tasks: Mapping[str, Scores]) -> float | None:
+    """The average a paper's last column shows: the mean over the columns of all given tasks.
+
+    MNLI counts twice where it has two columns (SKD's test table) or one of weight 2 (RAIL-KD's).
+    Tasks outside the profile are left out. None without any, or when a needed score is missing,
+    since an average over fewer columns is another number.
+    """
+    return _mean([
+        column for task, scores in tasks.items() for column in _weighed(profile, task, scores)
+    ])  # fmt: skip
+
+
+def _weighed(profile: str, task: str, scores: Scores) -> list[tuple[int, float | None]]:
+    """Weight and number of each of the task's columns."""
+    columns = get_profile(profile).columns.get(task, ())
+    return [(column.weight, column.value(scores)) for column in columns]
+
+
+def _mean(values: Collection[tuple[int, float | None]]) -> float | None:
+    known = [(weight, value) for weight, value in values if value is not None]
+    if not values or len(known) < len(values):
+        return None
+    return sum(weight * value for weight, value in known) / sum(weight for weight, _ in known)

@@ -1,0 +1,41 @@
+"""One class or one number for a text or a pair: GLUE. Part of `limbeck.tasks`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from datasets import ClassLabel, Value
+from transformers import AutoModelForSequenceClassification
+
+from limbeck.tasks.classes import Classes
+from limbeck.tasks.modality import Processor
+from limbeck.tasks.task_type import CUT, Rows, TaskLike, truncated
+
+
+class Sentence(Classes):
+    """Classification or regression of text."""
+
+    name = "sentence"
+    summary = "one class or one number for a text or a pair"
+    auto = AutoModelForSequenceClassification
+
+    def features(self, task: TaskLike) -> dict[str, Any]:
+        """Text, and a class id or a number."""
+        label = Value("float32") if task.regression else ClassLabel(names=list(task.labels))
+        return {column: Value("string") for column in task.text_columns} | {
+            task.label_column: label
+        }
+
+    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
+        """Pairs are cut token by token from the longer of the two texts."""
+        texts = self.texts(task, rows)
+        encoded = tokenizer(*texts, truncation=True, max_length=max_length, padding=False)
+        columns: Rows = dict(encoded)
+        columns["index"] = rows["index"]
+        columns[CUT] = truncated(encoded)
+        if task.label_column in rows:
+            columns["labels"] = rows[task.label_column]
+        return columns
+
+
+SENTENCE = Sentence()

@@ -1,0 +1,245 @@
+"""The part of a text that answers a question: SQuAD. Part of `limbeck.tasks`.
+
+A context too long for the model is read in windows that overlap by a third. The head gives each
+token two logits, start and end; both distributions run over the context's tokens and the first
+token, which stands for "the answer is not in this window" (Devlin et al. 2019, §4.2).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset, List, Value
+from torch import Tensor, nn
+from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.errors import LimbeckError
+from limbeck.functional.reductions import at_least_float32
+from limbeck.tasks.positions import SoftRule, same_shape, soft_distances
+from limbeck.tasks.squad import exact_match, token_f1
+from limbeck.tasks.task_type import (
+    CUT,
+    ROW,
+    Batch,
+    Labelled,
+    Labels,
+    Results,
+    Rows,
+    TaskLike,
+    TaskType,
+    need_labels,
+    need_rows,
+    pad_column,
+)
+
+# SQuAD's longest answers are a sentence; longer spans are never proposed.
+_LONGEST_ANSWER = 30
+_OFFSETS = "offsets"
+_CANDIDATES = "context_mask"
+
+
+class Spans(TaskType):
+    """Extractive question answering."""
+
+    name = "spans"
+    summary = "the part of a context that answers a question; scored by exact match and F1"
+    auto = AutoModelForQuestionAnswering
+    label_names = ("start_positions", "end_positions")
+    extra_columns = (_CANDIDATES,)
+    scoring_columns = (_OFFSETS, ROW)
+
+    def features(self, task: TaskLike) -> dict[str, Any]:
+        """Question, context, and answers by text and first character."""
+        answers = {"text": List(Value("string")), "answer_start": List(Value("int64"))}
+        return {column: Value("string") for column in task.text_columns} | {
+            task.label_column: answers
+        }
+
+    def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
+        """Answers that do not stand where they are said to stand."""
+        contexts = rows[task.text_columns[1]][:]
+        wrong = sum(
+            any(
+                context[start : start + len(text)] != text or not text
+                for text, start in zip(row["text"], row["answer_start"], strict=True)
+            )
+            or not row["text"]
+            for context, row in zip(contexts, rows[task.label_column][:], strict=True)
+        )
+        if not wrong:
+            return []
+        return [
+            f"{wrong} of {len(rows)} rows have no answer, or one that does not stand at its "
+            f"answer_start"
+        ]
+
+    def encode(
+        self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
+    ) -> Rows:
+        """A row for each window; `row` names the split's row it is of."""
+        questions, contexts = ([*rows[column]] for column in task.text_columns)
+        stride = max_length // 3
+        self._check_questions(tokenizer, questions, max_length - stride)
+        encoded = tokenizer(
+            questions,
+            contexts,
+            truncation="only_second",
+            max_length=max_length,
+            stride=stride,
+            padding=False,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+        )
+        sources = encoded.pop("overflow_to_sample_mapping")
+        offsets = encoded.pop("offset_mapping")
+        columns: Rows = dict(encoded)
+        columns[ROW] = [rows["index"][source] for source in sources]
+        # Windows lose nothing.
+        columns[CUT] = [False] * len(sources)
+        inside = [
+            [side == 1 for side in encoded.sequence_ids(window)] for window in range(len(sources))
+        ]
+        columns[_CANDIDATES] = [
+            [int(is_context or place == 0) for place, is_context in enumerate(row)]
+            for row in inside
+        ]
+        columns[_OFFSETS] = [
+            [list(pair) if here else [-1, -1] for pair, here in zip(pairs, row, strict=True)]
+            for pairs, row in zip(offsets, inside, strict=True)
+        ]
+        if task.label_column in rows:
+            places = [
+                _place(rows[task.label_column][source], window)
+                for source, window in zip(sources, columns[_OFFSETS], strict=True)
+            ]
+            columns["start_positions"] = [start for start, _ in places]
+            columns["end_positions"] = [end for _, end in places]
+        return columns
+
+    def _check_questions(
+        self, tokenizer: PreTrainedTokenizerBase, questions: list[str], room: int
+    ) -> None:
+        lengths = [len(ids) for ids in tokenizer(questions, add_special_tokens=False)["input_ids"]]
+        needed = max(lengths) + tokenizer.num_special_tokens_to_add(pair=True) + 1
+        if needed > room:
+            longest = questions[lengths.index(max(lengths))]
+            raise LimbeckError(
+                f"the question {longest[:60]!r} has {max(lengths)} tokens, which leaves no room "
+                f"for its context",
+                f"raise max_length to {needed * 3 // 2 + 1} or more; 384 is usual for SQuAD",
+            )
+
+    def pad_labels(
+        self, rows: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, width: int
+    ) -> dict[str, Tensor]:
+        """Start and end positions (B), and which tokens may be either (B, width)."""
+        left = tokenizer.padding_side == "left"
+        shifts = torch.tensor([width - len(row["input_ids"]) if left else 0 for row in rows])
+        found = {}
+        for name in self.label_names:
+            if name in rows[0]:
+                found[name] = torch.tensor([row.pop(name) for row in rows]) + shifts
+        if _CANDIDATES in rows[0]:
+            masks = [row.pop(_CANDIDATES) for row in rows]
+            found[_CANDIDATES] = pad_column(masks, width, 0, left=left)
+        return found
+
+    def head_labels(self, task: Labelled) -> tuple[str, ...]:
+        """Start and end; transformers leaves them without names."""
+        return ("LABEL_0", "LABEL_1")
+
+    def hard_label(self, logits: Tensor, batch: Batch) -> Tensor:
+        """The mean of start's and end's cross-entropy, of logits (B, N, 2)."""
+        need_labels(batch, self.label_names)
+        masked = _among_candidates(logits, batch)
+        losses = [
+            nn.functional.cross_entropy(masked[..., side], batch[name])
+            for side, name in enumerate(self.label_names)
+        ]
+        return torch.stack(losses).mean()
+
+    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
+        """The mean of the start and the end distribution's distance."""
+        same_shape(student, teacher)
+        ours, theirs = (_among_candidates(logits, batch) for logits in (student, teacher))
+        sides = [soft_distances(ours[..., side], theirs[..., side], rule) for side in (0, 1)]
+        return torch.stack(sides).mean()
+
+    def answers(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
+        """The logits (B, N, 2), real tokens first."""
+        mask = batch["attention_mask"].bool()
+        order = torch.argsort((~mask).int(), dim=1, stable=True)
+        return logits.gather(1, order.unsqueeze(-1).expand_as(logits)).float()
+
+    def results(
+        self,
+        task: TaskLike,
+        answers: np.ndarray,
+        encoded: Dataset,
+        rows: Dataset,
+        tokenizer: PreTrainedTokenizerBase,
+    ) -> Results:
+        """Exact match and F1 of each row's likeliest span over all its windows."""
+        best: dict[int, tuple[float, int, int]] = {}
+        windows = zip(encoded[ROW], encoded[_OFFSETS], answers, strict=True)
+        for row, offsets, logits in windows:
+            proposed = _best_span(logits[: len(offsets)], np.asarray(offsets))
+            if proposed is not None and (row not in best or proposed > best[row]):
+                best[row] = proposed
+        contexts = rows[task.text_columns[1]][:]
+        right = [list(found["text"]) for found in rows[task.label_column][:]]
+        spans = [best.get(row, (0.0, 0, 0)) for row in rows["index"][:]]
+        given = [context[s:e] for context, (_, s, e) in zip(contexts, spans, strict=True)]
+        pairs = list(zip(given, right, strict=True))
+        scores = {
+            "exact_match": 100 * sum(exact_match(*pair) for pair in pairs) / len(pairs),
+            "f1": 100 * sum(token_f1(*pair) for pair in pairs) / len(pairs),
+        }
+        kept = {"index": rows["index"][:], "prediction": given, "label": right}
+        return Results(scores | {"primary": scores[task.primary]}, kept)
+
+    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+        """No answer, which never is the right one."""
+        need_rows(task, labels)
+        return 0.0, "nothing"
+
+
+def _place(answers: dict[str, list], offsets: list[list[int]]) -> tuple[int, int]:
+    """First and last token of the first right answer; 0, 0 if the window does not hold all of it."""
+    if not answers["text"]:
+        return 0, 0
+    begin = answers["answer_start"][0]
+    end = begin + len(answers["text"][0])
+    inside = [place for place, (start, _) in enumerate(offsets) if start >= 0]
+    if not inside or offsets[inside[0]][0] > begin or offsets[inside[-1]][1] < end:
+        return 0, 0
+    touched = [place for place in inside if offsets[place][0] < end and offsets[place][1] > begin]
+    return (touched[0], touched[-1]) if touched else (0, 0)
+
+
+def _among_candidates(logits: Tensor, batch: Batch) -> Tensor:
+    """Logits (B, N, 2) with −inf where no answer may begin or end."""
+    mask = batch[_CANDIDATES] if _CANDIDATES in batch else batch["attention_mask"]
+    return at_least_float32(logits).masked_fill(~mask.bool().unsqueeze(-1), -torch.inf)
+
+
+def _best_span(logits: np.ndarray, offsets: np.ndarray) -> tuple[float, int, int] | None:
+    """Sum of logits, first and last character of the likeliest span of one window."""
+    inside = np.flatnonzero(offsets[:, 0] >= 0)
+    if not len(inside):
+        return None
+    start, end = logits[inside, 0], logits[inside, 1]
+    sums = start[:, None] + end[None, :]
+    length = np.arange(len(inside))[None, :] - np.arange(len(inside))[:, None]
+    sums = np.where((length >= 0) & (length < _LONGEST_ANSWER), sums, -np.inf)
+    first, last = np.unravel_index(sums.argmax(), sums.shape)
+    return (
+        float(sums[first, last]),
+        int(offsets[inside[first], 0]),
+        int(offsets[inside[last], 1]),
+    )
+
+
+SPANS = Spans()

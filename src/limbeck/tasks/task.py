@@ -1,0 +1,338 @@
+"""What a task is: nine GLUE tasks, three out-of-domain sets and images, their columns, labels and scores.
+
+The data stage of a training step starts here. Whatever the source of the rows, the columns, the
+class order and the metrics are the ones written below: they follow the Hugging Face Hub's copy of
+GLUE, so that a model fine-tuned elsewhere means the same thing by class 1. Regression is a
+classification task without classes; tasks whose answer is another thing say so by their kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.tasks.cifar_names import CIFAR10, CIFAR100
+from limbeck.tasks.image import IMAGE
+from limbeck.tasks.known_types import get_task_type
+from limbeck.tasks.masked_language_model import MASKED
+from limbeck.tasks.metrics import METRICS, RANKED_METRICS, mean_of
+from limbeck.tasks.sentence import SENTENCE
+from limbeck.tasks.spans import SPANS
+from limbeck.tasks.task_type import TaskType
+from limbeck.tasks.tokens import TOKENS
+from limbeck.vision import Normalisation
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """Where the Hub keeps a task, and what that repository calls the columns."""
+
+    repository: str
+    config: str
+    text_columns: tuple[str, ...]
+    label_column: str = "label"
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What is known of a task's images.
+
+    `side`: height and width in pixels, where no checkpoint's image processor says otherwise.
+    `flip`: whether a mirror image is of the same class.
+    """
+
+    side: int = 32
+    normalisation: Normalisation = field(default_factory=Normalisation)
+    flip: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task: text or an image in, a class or a number out.
+
+    `labels` holds the class names in id order, none for regression. `primary` is the score that
+    selects checkpoints: a metric, or metrics joined by "+" for their mean. `out_of_domain` names
+    the task a student of this one is also scored on, `label_column` the column every loaded split
+    carries its class id or number in, `kind` what the answer is (`limbeck.tasks`). `text_columns` of
+    an image task is the image's column. `dev_is_test`: the published test split is what every epoch
+    is scored on, as the papers of that task do. `bounds` are the lowest and highest number a
+    regression's label may be, where they are known.
+    """
+
+    name: str
+    title: str
+    text_columns: tuple[str, ...]
+    labels: tuple[str, ...]
+    metrics: tuple[str, ...]
+    primary: str
+    label_column: str = "label"
+    dev_splits: tuple[str, ...] = ("dev",)
+    out_of_domain: str | None = None
+    hub: HubSource | None = None
+    test_is_labelled: bool = False
+    kind: TaskType = SENTENCE
+    pictures: Pictures = field(default_factory=Pictures)
+    dev_is_test: bool = False
+    said: Problem | None = None
+    """What was understood of a user's own labels, and how to say otherwise."""
+    bounds: tuple[float, float] | None = None
+
+    @property
+    def regression(self) -> bool:
+        """Whether the label is a number instead of a class."""
+        return self.kind.has_classes and not self.labels
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model of this task puts out: its classes, or one."""
+        return len(self.labels) or 1
+
+    def evaluation_splits(self, splits: Iterable[str]) -> tuple[str, ...]:
+        """Which of the loaded `splits` to score.
+
+        The dev splits, since GLUE's test labels are not public; for the out-of-domain sets their
+        test split where it is there (RAIL-KD, §4.1).
+        """
+        present = set(splits)
+        if self.test_is_labelled and "test" in present:
+            return ("test",)
+        return tuple(split for split in self.dev_splits if split in present)
+
+    def scores(self, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+        """Every metric of the task and "primary", 0 to 100.
+
+        `predictions` [n, classes] are logits or probabilities, or [n, 1] or [n] numbers for
+        regression; `labels` [n] are class ids or numbers. Raises LimbeckError for shapes that do
+        not fit, for no rows, and for predictions that are not finite.
+        """
+        predictions, labels = np.asarray(predictions), np.asarray(labels).reshape(-1)
+        self._check(predictions, labels)
+        if self.regression:
+            predicted = predictions.reshape(-1).astype(np.float64)
+            labels = labels.astype(np.float64)
+        else:
+            predicted = predictions.argmax(axis=1)
+            labels = labels.astype(np.int64)
+        scores = {
+            name: METRICS[name](predicted, labels)
+            if name in METRICS
+            else RANKED_METRICS[name](predictions, labels)
+            for name in self.metrics
+        }
+        return scores | {"primary": mean_of(self.primary, scores)}
+
+    def _check(self, predictions: np.ndarray, labels: np.ndarray) -> None:
+        if len(labels) == 0:
+            raise LimbeckError(f"task {self.name!r}: there are no rows to score", "check the split")
+        flat = self.regression and predictions.ndim == 1
+        expected = (len(labels),) if flat else (len(labels), self.outputs)
+        if predictions.shape != expected:
+            raise LimbeckError(
+                f"task {self.name!r}: predictions of shape {predictions.shape}, "
+                f"expected {expected}",
+                f"use a model with {self.outputs} output{'s' if self.outputs > 1 else ''}",
+            )
+        if not np.isfinite(predictions).all():
+            raise LimbeckError(
+                f"task {self.name!r}: the predictions hold values that are not finite",
+                "the model has diverged: lower lr, or train in fp32",
+            )
+
+
+def as_kind(task: Task, kind: str | None) -> Task:
+    """The same rows as a task of another kind: classification as text to text, and back.
+
+    Raises LimbeckError for an unknown kind, or rows that cannot be read so.
+    """
+    if kind is None or kind == task.kind.name:
+        return task
+    wanted = get_task_type(kind)
+    same_input = task.kind.reads is wanted.reads
+    if not (task.kind.has_classes and wanted.has_classes and same_input):
+        raise LimbeckError(
+            f"kind: task {task.name!r} is of kind {task.kind.name}, not {kind}",
+            "leave kind out; classification tasks can also be read as kind text",
+        )
+    return replace(task, kind=wanted)
+
+
+_MEAN = "accuracy+f1"
+_ENTAILMENT = ("entailment", "not_entailment")
+
+
+# CoNLL-2003's entities in the order of its copy on the Hub.
+ENTITY_TAGS = (
+    "O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC",
+)  # fmt: skip
+
+
+def _glue(name: str, *text_columns: str) -> HubSource:
+    return HubSource("nyu-mll/glue", name, text_columns)
+
+
+def _all_tasks() -> Iterable[Task]:
+    one, two = ("sentence",), ("sentence1", "sentence2")
+    accuracy, both = ("accuracy",), ("accuracy", "f1")
+    paraphrase = (*both, "weighted_f1")
+    yield Task(
+        "cola", "CoLA", one, ("unacceptable", "acceptable"), ("matthews",), "matthews",
+        hub=_glue("cola", *one),
+    )  # fmt: skip
+    yield Task(
+        "sst2", "SST-2", one, ("negative", "positive"), accuracy, "accuracy",
+        out_of_domain="imdb", hub=_glue("sst2", *one),
+    )  # fmt: skip
+    yield Task(
+        "mrpc", "MRPC", two, ("not_equivalent", "equivalent"), paraphrase, _MEAN,
+        hub=_glue("mrpc", *two),
+    )  # fmt: skip
+    yield Task(
+        "stsb", "STS-B", two, (), ("pearson", "spearman"), "pearson+spearman",
+        hub=_glue("stsb", *two), bounds=(0.0, 5.0),
+    )  # fmt: skip
+    yield Task(
+        "qqp", "QQP", ("question1", "question2"), ("not_duplicate", "duplicate"), paraphrase, _MEAN,
+        out_of_domain="paws", hub=_glue("qqp", "question1", "question2"),
+    )  # fmt: skip
+    yield Task(
+        "mnli", "MNLI", ("premise", "hypothesis"), ("entailment", "neutral", "contradiction"),
+        accuracy, "accuracy", dev_splits=("dev", "dev_mismatched"), out_of_domain="scitail",
+        hub=_glue("mnli", "premise", "hypothesis"),
+    )  # fmt: skip
+    yield Task(
+        "qnli", "QNLI", ("question", "sentence"), _ENTAILMENT, accuracy, "accuracy",
+        hub=_glue("qnli", "question", "sentence"),
+    )  # fmt: skip
+    yield Task("rte", "RTE", two, _ENTAILMENT, accuracy, "accuracy", hub=_glue("rte", *two))
+    yield Task(
+        "wnli", "WNLI", two, ("not_entailment", "entailment"), accuracy, "accuracy",
+        hub=_glue("wnli", *two),
+    )  # fmt: skip
+    # The Hub's `tsv_format` lost 499 training rows to a reader that took quotes for quotes;
+    # `snli_format` has them all.
+    yield Task(
+        "scitail", "SciTail", ("premise", "hypothesis"), ("entails", "neutral"),
+        accuracy, "accuracy", test_is_labelled=True,
+        hub=HubSource("allenai/scitail", "snli_format", two, "gold_label"),
+    )  # fmt: skip
+    # The Hub calls these classes "0" and "1"; the names are the ones of the PAWS release.
+    yield Task(
+        "paws", "PAWS", two, ("different_meaning", "paraphrase"), both, "accuracy",
+        test_is_labelled=True,
+        hub=HubSource("google-research-datasets/paws", "labeled_final", two),
+    )  # fmt: skip
+    yield Task(
+        "imdb", "IMDb", ("text",), ("neg", "pos"), accuracy, "accuracy", test_is_labelled=True,
+        hub=HubSource("stanfordnlp/imdb", "plain_text", ("text",)),
+    )  # fmt: skip
+
+
+def _beyond_glue() -> Iterable[Task]:
+    # CoNLL-2003. The repository holds a script that fetches the corpus, which the datasets library
+    # no longer runs; the Hub's own conversion to Parquet lies on a branch.
+    yield Task(
+        "ner", "NER", ("tokens",), ENTITY_TAGS, ("f1", "precision", "recall", "accuracy"), "f1",
+        label_column="tags", kind=TOKENS,
+        hub=HubSource(
+            "eriktks/conll2003", "conll2003", ("tokens",), "ner_tags", "refs/convert/parquet"
+        ),
+    )  # fmt: skip
+    yield Task(
+        "squad", "SQuAD", ("question", "context"), (), ("exact_match", "f1"), "f1",
+        label_column="answers", kind=SPANS,
+        hub=HubSource("rajpurkar/squad", "plain_text", ("question", "context"), "answers"),
+    )  # fmt: skip
+    yield Task(
+        "mlm", "MLM", ("text",), (), ("accuracy", "perplexity"), "accuracy",
+        label_column="text", kind=MASKED,
+    )  # fmt: skip
+
+
+def image_metrics(classes: int) -> tuple[str, ...]:
+    """Accuracy, and top-5 accuracy where it can be missed."""
+    return ("accuracy", "top5") if classes > 5 else ("accuracy",)
+
+
+def _images() -> Iterable[Task]:
+    # Means and deviations of the training images.
+    yield Task(
+        "cifar100", "CIFAR-100", ("image",), CIFAR100, image_metrics(100), "accuracy", kind=IMAGE,
+        hub=HubSource("uoft-cs/cifar100", "cifar100", ("img",), "fine_label"), dev_is_test=True,
+        pictures=Pictures(
+            32, Normalisation((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)), flip=True
+        ),
+    )  # fmt: skip
+    yield Task(
+        "cifar10", "CIFAR-10", ("image",), CIFAR10, image_metrics(10), "accuracy", kind=IMAGE,
+        hub=HubSource("uoft-cs/cifar10", "plain_text", ("img",)), dev_is_test=True,
+        pictures=Pictures(
+            32, Normalisation((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)), flip=True
+        ),
+    )  # fmt: skip
+    yield Task(
+        "digits", "Digits", ("image",), tuple("0123456789"), image_metrics(10), "accuracy",
+        kind=IMAGE, pictures=Pictures(8),
+    )  # fmt: skip
+
+
+TASKS: dict[str, Task] = {task.name: task for task in (*_all_tasks(), *_beyond_glue(), *_images())}
+
+# MNLI's three classes fold into SciTail's two; the other pairs differ in their names alone.
+_PROJECTIONS: dict[tuple[str, str], dict[str, str]] = {
+    ("mnli", "scitail"): {
+        "entailment": "entails",
+        "neutral": "neutral",
+        "contradiction": "neutral",
+    },
+    ("qqp", "paws"): {"not_duplicate": "different_meaning", "duplicate": "paraphrase"},
+    ("sst2", "imdb"): {"negative": "neg", "positive": "pos"},
+}
+
+
+def get_task(name: str) -> Task:
+    """The task of that name; raises LimbeckError with the nearest name when there is none."""
+    if name not in TASKS:
+        raise LimbeckError(unknown("task", name, list(TASKS)))
+    return TASKS[name]
+
+
+def project(predictions: np.ndarray, source: Task, target: Task) -> np.ndarray:
+    """Predictions [n, classes of `source`] as predictions [n, classes of `target`], for scoring.
+
+    The predicted class is taken first and translated after, so an MNLI student that answers
+    "contradiction" answers "neutral" on SciTail. Each row of the result is 1 at the translated
+    class and 0 elsewhere. Two tasks with the same class names, whatever their order, or two
+    regressions need no translation table. Raises LimbeckError for a pair of tasks whose classes do
+    not correspond.
+    """
+    predictions = np.asarray(predictions)
+    if source.kind is not target.kind or not source.kind.constant:
+        raise LimbeckError(
+            f"a student of {source.name!r} ({source.kind.name}) cannot be scored on "
+            f"{target.name!r} ({target.kind.name})",
+            "name a task of classes or numbers for a student of classes or numbers",
+        )
+    if source.regression and target.regression:
+        return predictions
+    names = _PROJECTIONS.get((source.name, target.name))
+    if names is None and source.labels and set(source.labels) == set(target.labels):
+        names = {label: label for label in source.labels}
+    if names is None:
+        known = ", ".join(f"{a} → {b}" for a, b in _PROJECTIONS)
+        raise LimbeckError(
+            f"a student of {source.name!r} cannot be scored on {target.name!r}: "
+            f"their classes do not correspond",
+            f"known pairs: {known}; or two tasks with the same class names",
+        )
+    if predictions.ndim != 2 or predictions.shape[1] != len(source.labels):
+        raise LimbeckError(
+            f"predictions of shape {predictions.shape} for the {len(source.labels)} classes "
+            f"of {source.name!r}",
+            "use the student that was trained on that task",
+        )
+    translated = np.array([target.labels.index(names[label]) for label in source.labels])
+    return np.eye(len(target.labels))[translated[predictions.argmax(axis=1)]]

@@ -1,0 +1,228 @@
+"""What a kind of task has to say for itself. Part of `limbeck.tasks`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from limbeck.errors import LimbeckError
+from limbeck.tasks.modality import TEXT_READING, Processor, Reading
+from limbeck.tasks.positions import SoftRule
+
+Rows = dict[str, list[Any]]
+Batch = Mapping[str, Tensor]
+Labels = Sequence[Any] | np.ndarray
+"""The label column of some rows."""
+
+# Where an example has no label, as transformers' losses and collators mark it.
+NO_LABEL = -100
+
+CUT = "__truncated__"
+"""The column in which `TaskType.encode` says whether an example lost text to the length limit."""
+
+ROW = "row"
+"""The column that says which row of the split an encoded example is a part of, where one row can
+become several; the examples are then numbered anew."""
+
+LOWER_IS_BETTER = frozenset({"perplexity"})
+"""Metrics, of any kind, whose best value is the smallest. None is ever a task's primary score."""
+
+
+class Labelled(Protocol):
+    """The part of a task that a model's head needs: class names in id order, () without."""
+
+    @property
+    def labels(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def regression(self) -> bool: ...  # noqa: D102
+
+
+class TaskLike(Labelled, Protocol):
+    """The part of a task that a kind reads (`limbeck.data.Task`)."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def text_columns(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def label_column(self) -> str: ...  # noqa: D102
+    @property
+    def primary(self) -> str: ...  # noqa: D102
+    def scores(self, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Results:
+    """A split's scores, and by example what was answered and what was right.
+
+    `answers` holds three lists of equal length, `index`, `prediction` and `label`; JSON can keep
+    them.
+    """
+
+    scores: dict[str, float]
+    answers: dict[str, list[Any]]
+
+
+class TaskType(ABC):
+    """One kind of task. Kinds are stateless; there is one object of each."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    auto: ClassVar[Any]
+    """The AutoModel class of the head."""
+    label_names: ClassVar[tuple[str, ...]] = ("labels",)
+    """The columns of a batch that hold the labels."""
+    extra_columns: ClassVar[tuple[str, ...]] = ()
+    """Columns of a batch that the losses read and no model names."""
+    has_classes: ClassVar[bool] = False
+    """Whether each row is of one class (or has one number)."""
+    constant: ClassVar[bool] = False
+    """Whether a model answers the same about an example in every epoch, with one row of logits."""
+    reads: ClassVar[Reading] = TEXT_READING
+    """What an example is before it is a batch: text, or an image."""
+    scoring_columns: ClassVar[tuple[str, ...]] = ()
+    """Columns of an encoded split that only `results` reads: they never reach a batch."""
+
+    @property
+    def redrawn(self) -> str:
+        """What of an example is another in every epoch of training, in words; "" for nothing."""
+        return ""
+
+    # ---- rows ----
+
+    @abstractmethod
+    def features(self, task: TaskLike) -> dict[str, Any]:
+        """The `datasets` types of the text columns and the label column of a loaded split."""
+
+    @abstractmethod
+    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
+        """What a batch is made of, labels, and the column `CUT`, of some rows (which hold `index`).
+
+        Rows without the label column come out without labels.
+        """
+
+    def texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
+        """The text columns as plain text: one list a column."""
+        return [list(rows[column]) for column in task.text_columns]
+
+    def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
+        """What is wrong with loaded labels, in words; empty if nothing is."""
+        return []
+
+    # ---- batches ----
+
+    def pad_labels(
+        self, rows: list[dict[str, Any]], tokenizer: Processor, width: int
+    ) -> dict[str, Tensor]:
+        """The columns that no tokenizer pads, taken out of `rows`, as tensors `width` wide."""
+        return {}
+
+    def draw(
+        self, batch: dict[str, Tensor], tokenizer: Processor, seed: int, epoch: int
+    ) -> dict[str, Tensor]:
+        """The batch as it looks in an epoch: training counts from 1, 0 is evaluation.
+
+        A function of its arguments alone.
+        """
+        return batch
+
+    # ---- losses ----
+
+    def head_labels(self, task: Labelled) -> tuple[str, ...] | None:
+        """Names of the head's outputs in id order; None where the vocabulary decides them."""
+        return None
+
+    @abstractmethod
+    def hard_label(self, logits: Tensor, batch: Batch) -> Tensor:
+        """The labels' loss, a float32 scalar: per example first, then over the batch."""
+
+    @abstractmethod
+    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
+        """The student's distribution against the teacher's, where the labels' loss looks too."""
+
+    # ---- answers and scores ----
+
+    @abstractmethod
+    def answers(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
+        """What evaluation keeps of a batch, (B, …): as little as the scores need."""
+
+    @abstractmethod
+    def results(
+        self,
+        task: TaskLike,
+        answers: np.ndarray,
+        encoded: Dataset,
+        rows: Dataset,
+        tokenizer: Processor,
+    ) -> Results:
+        """Scores of all answers to the encoded split; `rows` is the split before encoding."""
+
+    @abstractmethod
+    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+        """The best primary score of always giving one answer, 0 to 100, and that answer.
+
+        `labels` is the label column of some rows. Raises LimbeckError when there are none.
+        """
+
+
+def as_array(answers: Tensor) -> np.ndarray:
+    """Answers of a batch on the CPU, floats in float32."""
+    moved = answers.detach().cpu()
+    return (moved.float() if moved.is_floating_point() else moved).numpy()
+
+
+def join(answers: Iterable[np.ndarray]) -> np.ndarray:
+    """Answers of several batches under each other, narrower ones widened with −100."""
+    parts = list(answers)
+    if parts[0].ndim < 2:
+        return np.concatenate(parts)
+    width = max(part.shape[1] for part in parts)
+    widened = [
+        np.pad(
+            part,
+            [(0, 0), (0, width - part.shape[1]), *[(0, 0)] * (part.ndim - 2)],
+            constant_values=NO_LABEL,
+        )
+        for part in parts
+    ]
+    return np.concatenate(widened)
+
+
+def pad_column(
+    values: Sequence[Sequence[int]], width: int, fill: int, *, left: bool = False
+) -> Tensor:
+    """Lists of different lengths as one int64 tensor (B, width)."""
+    padded = torch.full((len(values), width), fill, dtype=torch.int64)
+    for row, value in enumerate(values):
+        start = width - len(value) if left else 0
+        padded[row, start : start + len(value)] = torch.tensor(value, dtype=torch.int64)
+    return padded
+
+
+def truncated(encoded: Any) -> list[bool]:
+    """Which examples of a tokenizer's answer lost text."""
+    # Both texts' leftovers hang on the encoding, so nothing is tokenised twice to count them.
+    return [bool(encoding.overflowing) for encoding in encoded.encodings]
+
+
+def need_rows(task: TaskLike, labels: Labels) -> None:
+    """Raise LimbeckError for no rows at all."""
+    if len(labels) == 0:
+        raise LimbeckError(f"task {task.name!r}: there are no labels", "check the split")
+
+
+def need_labels(batch: Batch, names: Sequence[str]) -> None:
+    """Raise LimbeckError for a batch without labels."""
+    missing = [name for name in names if name not in batch]
+    if missing:
+        raise LimbeckError(
+            f"the batch has no {' and no '.join(missing)}", "score or train on labelled rows"
+        )

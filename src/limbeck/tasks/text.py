@@ -1,0 +1,176 @@
+"""Text in, text out: GLUE as T5 reads it. Part of `limbeck.tasks`.
+
+The input names the task and each column ("mrpc sentence1: … sentence2: …"), the target is the
+class's name, or for a regression the number to the nearest 0.2 (Raffel et al. 2020, §2.4 and
+App. D). Scores are of greedily generated answers: what is no class's name counts as wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor
+from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.errors import LimbeckError
+from limbeck.tasks.classes import constant_class
+from limbeck.tasks.labelled import LabelledPositions
+from limbeck.tasks.sentence import SENTENCE
+from limbeck.tasks.task_type import (
+    CUT,
+    NO_LABEL,
+    Batch,
+    Labels,
+    Results,
+    Rows,
+    TaskLike,
+    truncated,
+)
+from limbeck.tasks.tokens import padded_labels
+
+# Longer than any class name of GLUE; a batch with longer targets generates as far as they go.
+_LONGEST = 10
+# T5's own answer for text that is no number.
+_NO_NUMBER = -1.0
+
+
+class Text(LabelledPositions):
+    """Classification and regression by generated label words."""
+
+    name = "text"
+    summary = "GLUE as text to text: generated label words (T5)"
+    auto = AutoModelForSeq2SeqLM
+    has_classes = True
+
+    def features(self, task: TaskLike) -> dict[str, Any]:
+        """As classification."""
+        return SENTENCE.features(task)
+
+    def texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
+        """One text a row: the task's name, then each column with its name, in alphabetical order."""
+        names = sorted(task.text_columns)
+        columns = zip(*(rows[name] for name in names), strict=True)
+        prompts = [
+            " ".join([task.name, *(f"{n}: {text}" for n, text in zip(names, row, strict=True))])
+            for row in columns
+        ]
+        return [prompts]
+
+    def encode(
+        self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
+    ) -> Rows:
+        """The prompt as input, the label word as `labels`."""
+        encoded = tokenizer(
+            *self.texts(task, rows), truncation=True, max_length=max_length, padding=False
+        )
+        columns: Rows = {**encoded, "index": rows["index"], CUT: truncated(encoded)}
+        if task.label_column in rows:
+            words = [label_word(task, label) for label in rows[task.label_column]]
+            columns["labels"] = tokenizer(text_target=words)["input_ids"]
+        return columns
+
+    def pad_labels(
+        self, rows: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, width: int
+    ) -> dict[str, Tensor]:
+        """Target tokens (B, longest target), then −100."""
+        longest = max((len(row.get("labels", ())) for row in rows), default=0)
+        padded = padded_labels(rows, tokenizer, longest)
+        if tokenizer.padding_side == "left" and padded:
+            # A decoder's targets begin at its first step, wherever its inputs are padded.
+            valid = padded["labels"] != NO_LABEL
+            order = torch.argsort((~valid).int(), dim=1, stable=True)
+            padded["labels"] = padded["labels"].gather(1, order)
+        return padded
+
+    def answers(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
+        """Greedily generated token ids (B, T)."""
+        longest = batch["labels"].shape[1] if "labels" in batch else 0
+        generator: Any = model  # every encoder-decoder with a language head generates
+        return generator.generate(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            max_new_tokens=max(_LONGEST, longest),
+            do_sample=False,
+            num_beams=1,
+        )
+
+    def results(
+        self,
+        task: TaskLike,
+        answers: np.ndarray,
+        encoded: Dataset,
+        rows: Dataset,
+        tokenizer: PreTrainedTokenizerBase,
+    ) -> Results:
+        """The task's own metrics of the generated words; both sides as words by example."""
+        given = [
+            _decoded(tokenizer, [token for token in row if token >= 0]) for row in answers.tolist()
+        ]
+        right = rows[task.label_column][:]
+        scores = task.scores(read_words(task, tokenizer, given, right), np.asarray(right))
+        kept = {
+            "index": encoded["index"][:],
+            "prediction": given,
+            "label": [label_word(task, label) for label in right],
+        }
+        return Results(dict(scores), kept)
+
+    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+        """The majority class; a constant has no correlation with anything."""
+        return constant_class(task, np.asarray(labels))
+
+
+def label_word(task: TaskLike, label: float) -> str:
+    """The target text of a label: its class's name, or the number to the nearest 0.2."""
+    return f"{round(label * 5) / 5:.1f}" if task.regression else task.labels[int(label)]
+
+
+def read_words(
+    task: TaskLike,
+    tokenizer: PreTrainedTokenizerBase,
+    given: Sequence[str],
+    right: Sequence[float],
+) -> np.ndarray:
+    """Generated words as predictions [n, classes] (1 at the class), or numbers [n].
+
+    What is no class's name becomes a class other than the right one; what is no number −1.
+
+    Raises LimbeckError when two classes look alike to the tokenizer.
+    """
+    if task.regression:
+        return np.array([_number(word) for word in given])
+    classes: dict[str, int] = {}
+    for number, name in enumerate(task.labels):
+        # As the tokenizer spells it: it may drop case, or not know the word.
+        word = _decoded(tokenizer, tokenizer(name)["input_ids"])
+        if word in classes or not word:
+            raise LimbeckError(
+                f"task {task.name!r}: the tokenizer reads the class {name!r} as {word!r}"
+                + (f", like {task.labels[classes[word]]!r}" if word else ""),
+                "rename the classes in words that the tokenizer knows and tells apart",
+            )
+        classes[word] = number
+    ids = [
+        classes.get(word, (int(label) + 1) % len(task.labels))
+        for word, label in zip(given, right, strict=True)
+    ]
+    return np.eye(len(task.labels))[ids]
+
+
+def _decoded(tokenizer: PreTrainedTokenizerBase, tokens: list[int]) -> str:
+    return str(tokenizer.decode(tokens, skip_special_tokens=True)).strip()
+
+
+def _number(word: str) -> float:
+    try:
+        number = float(word)
+    except ValueError:
+        return _NO_NUMBER
+    return number if np.isfinite(number) else _NO_NUMBER
+
+
+TEXT = Text()

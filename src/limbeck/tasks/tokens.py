@@ -1,0 +1,191 @@
+"""A tag for every word: named entities and the like, scored by whole entities. Part of `limbeck.tasks`.
+
+A word may be cut into several pieces; its first piece carries the tag, the others carry no label
+(Devlin et al. 2019, §5.3). Entities are counted as CoNLL-2003's own script counts them (`seqeval`):
+right only with both ends and the type right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import ClassLabel, Dataset, List, Value
+from seqeval import metrics as entities
+from torch import Tensor
+from transformers import (
+    AutoModelForTokenClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from limbeck.tasks.labelled import LabelledPositions
+from limbeck.tasks.task_type import (
+    CUT,
+    NO_LABEL,
+    Batch,
+    Labelled,
+    Labels,
+    Results,
+    Rows,
+    TaskLike,
+    need_labels,
+    need_rows,
+    pad_column,
+    truncated,
+)
+
+_ENTITY_SCORES = {
+    "f1": entities.f1_score,
+    "precision": entities.precision_score,
+    "recall": entities.recall_score,
+}
+_ENTITY_TAG = re.compile(r"O|[BIES]-.+")
+_WORDS = "words"
+"""The column that holds, for each labelled piece in order, which word it begins."""
+
+
+def metrics_for_tags(tags: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Metrics and primary score: entity F1 where tags mark entities (B-, I-, O), else accuracy."""
+    if all(_ENTITY_TAG.fullmatch(tag) for tag in tags):
+        return ("f1", "precision", "recall", "accuracy"), "f1"
+    return ("accuracy",), "accuracy"
+
+
+class Tokens(LabelledPositions):
+    """Token classification."""
+
+    name = "tokens"
+    summary = "a tag for every word; scored by whole entities"
+    auto = AutoModelForTokenClassification
+    scoring_columns = (_WORDS,)
+
+    def features(self, task: TaskLike) -> dict[str, Any]:
+        """A list of words, and as many tag ids."""
+        return {
+            task.text_columns[0]: List(Value("string")),
+            task.label_column: List(ClassLabel(names=list(task.labels))),
+        }
+
+    def texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
+        """The words joined by spaces."""
+        return [[" ".join(words) for words in rows[task.text_columns[0]]]]
+
+    def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
+        """Rows whose words and tags differ in number, and tags the task does not know."""
+        words, tags = rows[task.text_columns[0]][:], rows[task.label_column][:]
+        uneven = sum(len(w) != len(t) for w, t in zip(words, tags, strict=True))
+        known = range(len(task.labels))
+        strange = sorted({tag for row in tags for tag in row if tag not in known})
+        wrong = []
+        if uneven:
+            wrong.append(f"{uneven} of {len(rows)} rows have not as many tags as words")
+        if strange:
+            wrong.append(f"tags that are not 0..{len(task.labels) - 1}: {strange[:5]}")
+        return wrong
+
+    def encode(
+        self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
+    ) -> Rows:
+        """Words come as lists; the first piece of each word carries its tag."""
+        encoded = tokenizer(
+            [list(words) for words in rows[task.text_columns[0]]],
+            is_split_into_words=True,
+            truncation=True,
+            max_length=max_length,
+            padding=False,
+        )
+        columns: Rows = dict(encoded)
+        columns["index"] = rows["index"]
+        columns[CUT] = truncated(encoded)
+        if task.label_column not in rows:
+            return columns
+        columns["labels"], columns[_WORDS] = [], []
+        for row, tags in enumerate(rows[task.label_column]):
+            pieces = encoded.word_ids(row)
+            firsts = [
+                word if word is not None and word != before else None
+                for before, word in pairwise([None, *pieces])
+            ]
+            columns["labels"].append([NO_LABEL if w is None else tags[w] for w in firsts])
+            columns[_WORDS].append([word for word in firsts if word is not None])
+        return columns
+
+    def pad_labels(
+        self, rows: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, width: int
+    ) -> dict[str, Tensor]:
+        """Labels (B, width), −100 where there is none."""
+        return padded_labels(rows, tokenizer, width)
+
+    def head_labels(self, task: Labelled) -> tuple[str, ...]:
+        """The tags."""
+        return task.labels
+
+    def answers(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
+        """The likeliest tag of each labelled position in order, then −100."""
+        need_labels(batch, self.label_names)
+        valid = batch["labels"] != NO_LABEL
+        tags = logits.argmax(-1).masked_fill(~valid, NO_LABEL)
+        # Labelled ones first, in their order: then it does not matter on which side padding is.
+        order = torch.argsort((~valid).int(), dim=1, stable=True)
+        return tags.gather(1, order)
+
+    def results(
+        self,
+        task: TaskLike,
+        answers: np.ndarray,
+        encoded: Dataset,
+        rows: Dataset,
+        tokenizer: PreTrainedTokenizerBase,
+    ) -> Results:
+        """Entity F1, precision and recall, and tag accuracy.
+
+        A word beyond the length limit counts as answered by "O" (the first tag, where the task has
+        no "O").
+        """
+        outside = task.labels.index("O") if "O" in task.labels else 0
+        right = [list(tags) for tags in rows[task.label_column]]
+        given = [[outside] * len(tags) for tags in right]
+        for row, (words, found) in enumerate(zip(encoded[_WORDS], answers, strict=True)):
+            for word, tag in zip(words, found.tolist(), strict=False):
+                given[row][word] = tag
+        kept = {"index": encoded["index"][:], "prediction": given, "label": right}
+        return Results(_scores(task, given, right), kept)
+
+    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+        """Every word with one tag: no entity anywhere, or each word an entity of one type."""
+        need_rows(task, labels)
+        right = [list(tags) for tags in labels]
+        scores = [
+            (_scores(task, [[tag] * len(tags) for tags in right], right)["primary"], name)
+            for tag, name in enumerate(task.labels)
+        ]
+        return max(scores, key=lambda entry: entry[0])
+
+
+def padded_labels(
+    rows: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, width: int
+) -> dict[str, Tensor]:
+    """Take the lists "labels" out of the rows: a tensor (B, width) padded where the ids are."""
+    if "labels" not in rows[0]:
+        return {}
+    labels = [row.pop("labels") for row in rows]
+    left = tokenizer.padding_side == "left"
+    return {"labels": pad_column(labels, width, NO_LABEL, left=left)}
+
+
+def _scores(task: TaskLike, given: list[list[int]], right: list[list[int]]) -> dict[str, float]:
+    pairs = [pair for rows in zip(given, right, strict=True) for pair in zip(*rows, strict=True)]
+    scores = {"accuracy": 100 * sum(a == b for a, b in pairs) / max(len(pairs), 1)}
+    if task.primary != "accuracy":
+        names = [[[task.labels[tag] for tag in row] for row in side] for side in (right, given)]
+        for metric, score in _ENTITY_SCORES.items():
+            scores[metric] = 100 * float(score(*names, zero_division=0))
+    return scores | {"primary": scores[task.primary]}
+
+
+TOKENS = Tokens()

@@ -1,0 +1,47 @@
+"""Which teacher: several of them, drawn one a step or answering together.
+
+On the way of a training step: after `teachers`, before the engine, which asks a team at each step
+who answers.
+"""
+
+from limbeck.teachers.bandit import Bandit
+from limbeck.teachers.forming import by_capacity, form, weighed
+from limbeck.teachers.sampling import Chances, draw, shares
+from limbeck.teachers.team import (
+    Answering,
+    EnsembleTeam,
+    SampledTeam,
+    Team,
+    members_of,
+    short_names,
+)
+from limbeck.teachers.team_spec import (
+    RANKINGS,
+    USES,
+    ChainSpec,
+    EnsembleSpec,
+    SampledSpec,
+    TeamSpec,
+)
+
+__all__ = [
+    "RANKINGS",
+    "USES",
+    "Answering",
+    "Bandit",
+    "ChainSpec",
+    "Chances",
+    "EnsembleSpec",
+    "EnsembleTeam",
+    "SampledSpec",
+    "SampledTeam",
+    "Team",
+    "TeamSpec",
+    "by_capacity",
+    "draw",
+    "form",
+    "members_of",
+    "shares",
+    "short_names",
+    "weighed",
+]

@@ -1,0 +1,47 @@
+"""From teachers and how they are to teach to a team. Part of `limbeck.teachers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from limbeck.teachers.bandit import Bandit
+from limbeck.teachers.sampling import Chances, shares
+from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import EnsembleTeam, SampledTeam, Team
+from limbeck.teachers.team_spec import ChainSpec, EnsembleSpec, SampledSpec, TeamSpec
+
+
+def form(spec: TeamSpec, members: Sequence[Teacher], names: Sequence[str]) -> Teacher | Team:
+    """Whoever teaches; where scores decide, all count alike as yet.
+
+    Of a chain it is the smallest, in whose place its distilled form is put later.
+    """
+    match spec:
+        case SampledSpec(by="adaptive"):
+            given = {key: getattr(spec, key) for key in ("block", "explore", "rate")}
+            known = {key: value for key, value in given.items() if value is not None}
+            return SampledTeam(members, names, Bandit(len(members), **known))
+        case SampledSpec():
+            return SampledTeam(members, names, Chances(_at_first(spec.by, len(members))))
+        case EnsembleSpec():
+            return EnsembleTeam(members, names, _at_first(spec.by, len(members)))
+        case ChainSpec():
+            return members[by_capacity(members)[-1]]
+
+
+def _at_first(by: str | list[float], count: int) -> list[float]:
+    return shares("uniform" if isinstance(by, str) else by, None, count).tolist()
+
+
+def weighed(team: Team, given: Sequence[float]) -> Team:
+    """The same team with these shares."""
+    if isinstance(team, SampledTeam):
+        return SampledTeam(team.members, team.names, Chances(given))
+    assert isinstance(team, EnsembleTeam)
+    return EnsembleTeam(team.members, team.names, given)
+
+
+def by_capacity(members: Sequence[Teacher]) -> list[int]:
+    """Places of the teachers from the one of most parameters to that of fewest."""
+    sizes = [member.model.num_parameters() for member in members]
+    return sorted(range(len(members)), key=lambda place: -sizes[place])

@@ -1,0 +1,32 @@
+"""What is computed once about the training rows: a teacher's answers, kept in memory or on disk.
+
+On the way of a training step: stands where the live teacher stands.
+"""
+
+from limbeck.teachers.outputs.build import build
+from limbeck.teachers.outputs.columns import Ask
+from limbeck.teachers.outputs.entry_key import add_model, add_rows, fingerprint, library_versions
+from limbeck.teachers.outputs.estimate import Estimate, measure
+from limbeck.teachers.outputs.places import Lengths
+from limbeck.teachers.outputs.read import CachedTeacher
+from limbeck.teachers.outputs.remembering import RememberingTeacher
+from limbeck.teachers.outputs.store import Store, StoredEntry, default_store
+from limbeck.teachers.outputs.table_writer import UnstorableError
+
+__all__ = [
+    "Ask",
+    "CachedTeacher",
+    "Estimate",
+    "Lengths",
+    "RememberingTeacher",
+    "Store",
+    "StoredEntry",
+    "UnstorableError",
+    "add_model",
+    "add_rows",
+    "build",
+    "default_store",
+    "fingerprint",
+    "library_versions",
+    "measure",
+]

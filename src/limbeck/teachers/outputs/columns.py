@@ -1,0 +1,177 @@
+"""How a teacher's answers about one example lie in a table: one column for each thing seen.
+
+Part of `limbeck.teachers.outputs`. A pooled state has one size for all examples; token states, attention and
+relations have the example's own numbers of tokens in their shape, those of the stack they are of,
+and are stored without padding.
+Hidden states and attention are float16 unless exactness is asked for, the answers to the task
+float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from datasets import Features, LargeList, List, Value
+from torch import Tensor
+
+from limbeck.activations import ActivationKey, Request, Trace
+from limbeck.teachers.outputs.places import NOWHERE, Lengths, Own, TokensOf
+
+Size = int | TokensOf
+"""In a shape: a number, or as many as the example has tokens there."""
+INDEX = "index"
+LOGITS = "logits"
+
+# Above it float16 has no number.
+LARGEST_FLOAT16 = 65504.0
+
+
+class Ask(NamedTuple):
+    """What a run may ask of the teacher, and which part of it float16 is too coarse for."""
+
+    request: Request
+    exact: frozenset[ActivationKey] = frozenset()
+
+    def __or__(self, other: Ask) -> Ask:
+        return Ask(self.request | other.request, self.exact | other.exact)
+
+    def names(self) -> list[str]:
+        """In words, sorted."""
+        words = [f"{seen}{' (float32)' * (seen in self.exact)}" for seen in self.request.items]
+        return sorted(words) + ["logits"] * self.request.logits
+
+
+@dataclass(frozen=True)
+class OutputColumn:
+    """One stored quantity.
+
+    Attributes:
+        name: in the table.
+        shape: of one example; the name of a stack stands for its own number of tokens there.
+        dtype: float16 or float32.
+        seen: what it is; None for the logits.
+    """
+
+    name: str
+    shape: tuple[Size, ...]
+    dtype: Literal["float16", "float32"]
+    seen: ActivationKey | None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every example takes the same room."""
+        return all(isinstance(size, int) for size in self.shape)
+
+    def sizes(self, own: Own = NOWHERE) -> tuple[int, ...]:
+        """The shape of an example of so many tokens; a fixed one is any example's."""
+        return tuple(size if isinstance(size, int) else own.of(size).tokens for size in self.shape)
+
+    def bytes(self, lengths: Lengths) -> int:
+        """Room of examples of these lengths."""
+        numbers = np.ones(len(lengths["main"]), dtype=np.int64)
+        for size in self.shape:
+            numbers *= size if isinstance(size, int) else lengths[size]
+        return int(numbers.sum()) * self._itemsize
+
+    @property
+    def _itemsize(self) -> int:
+        return np.dtype(self.dtype).itemsize
+
+    def among_padding(self, own: Own) -> tuple[slice, ...]:
+        """Where an example's value lies in one as wide as its batch."""
+        return tuple(
+            slice(None) if isinstance(size, int) else own.of(size).slice for size in self.shape
+        )
+
+    def of(self, trace: Trace) -> Tensor:
+        """The tensor of a batch, (B, …)."""
+        if self.seen is not None:
+            return trace[self.seen]
+        assert trace.logits is not None  # asked for
+        return trace.logits
+
+    @property
+    def feature(self) -> List | LargeList:
+        """Its type in the table: values in one row, flat."""
+        value = Value(self.dtype)
+        if self.fixed:
+            return List(value, length=prod(self.sizes()))
+        return LargeList(value)
+
+
+@dataclass(frozen=True)
+class OutputLayout:
+    """All columns of a store, those of a request."""
+
+    columns: tuple[OutputColumn, ...]
+
+    @classmethod
+    def of(cls, trace: Trace, ask: Ask) -> OutputLayout:
+        """The columns that hold what was asked, by the trace of a batch."""
+        columns = [_column(seen, trace[seen], seen in ask.exact) for seen in ask.request.items]
+        columns.sort(key=lambda column: column.name)
+        if trace.logits is not None:
+            # Where there is a decoder, its head stands on it.
+            sequence: TokensOf = "decoder" if "decoder" in trace.masks else "main"
+            tokens: tuple[Size, ...] = (sequence,) if trace.logits.dim() == 3 else ()
+            columns.append(OutputColumn(LOGITS, (*tokens, trace.logits.shape[-1]), "float32", None))
+        return cls(tuple(columns))
+
+    @classmethod
+    def read(cls, columns: list[dict[str, Any]]) -> OutputLayout:
+        """From what `written` gave."""
+        return cls(
+            tuple(
+                OutputColumn(
+                    column["name"],
+                    tuple(column["shape"]),
+                    column["dtype"],
+                    None if column["seen"] is None else ActivationKey(*column["seen"]),
+                )
+                for column in columns
+            )
+        )
+
+    def written(self) -> list[dict[str, Any]]:
+        """As JSON can keep it."""
+        return [
+            {"name": c.name, "shape": list(c.shape), "dtype": c.dtype, "seen": c.seen and [*c.seen]}
+            for c in self.columns
+        ]
+
+    @property
+    def features(self) -> Features:
+        """The table's schema."""
+        return Features(
+            {INDEX: Value("int64")} | {column.name: column.feature for column in self.columns}
+        )
+
+    def bytes(self, lengths: Lengths) -> int:
+        """Room of examples of these lengths."""
+        return sum(column.bytes(lengths) for column in self.columns)
+
+
+def _column(seen: ActivationKey, value: Tensor, exact: bool) -> OutputColumn:
+    queries: TokensOf = "decoder" if seen.stack in ("decoder", "cross") else "main"
+    keys: TokensOf = "decoder" if seen.stack == "decoder" else "main"
+    width = value.shape[-1]
+    shape: tuple[Size, ...]
+    if seen.what == "hidden":
+        shape = (width,) if seen.pool else (queries, width)
+    elif seen.what == "query":
+        shape = (value.shape[1], queries, width)
+    elif seen.what in ("key", "value"):
+        shape = (value.shape[1], keys, width)
+    else:
+        shape = (value.shape[1], queries, keys)
+    name = "-".join([seen.what, seen.stack, str(seen.layer), *([seen.pool] if seen.pool else [])])
+    return OutputColumn(name, shape, "float32" if exact else "float16", seen)
+
+
+def storage_type(column: OutputColumn) -> torch.dtype:
+    """What a column's values are stored in."""
+    return torch.float16 if column.dtype == "float16" else torch.float32

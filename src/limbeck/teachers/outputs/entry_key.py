@@ -1,0 +1,84 @@
+"""What an entry is found by: everything its content follows from. Part of `limbeck.teachers.outputs`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib import metadata
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel
+
+from limbeck.teachers.outputs.columns import Ask
+
+_FORMAT = 2
+# They decide what a model of given weights answers.
+_LIBRARIES = ("torch", "transformers")
+_LABELS = "labels"
+# Columns that no model reads, but for the labels, which a decoder does.
+_UNREAD = frozenset({_LABELS, "label", "start_positions", "end_positions"})
+
+
+def fingerprint(model: PreTrainedModel, rows: Dataset, wanted: Ask, precision: str) -> str:
+    """A key of teacher weights and configuration, tokenised rows, request, precision, libraries."""
+    digest = hashlib.blake2b(digest_size=16)
+    about = [_FORMAT, precision, library_versions(), wanted.names()]
+    digest.update(json.dumps(about).encode())
+    add_model(digest, model)
+    read_too = {_LABELS} if model.config.is_encoder_decoder else set()
+    add_rows(digest, rows, _UNREAD - read_too)
+    return digest.hexdigest()
+
+
+def library_versions() -> list[str]:
+    """Those that a model's answers depend on."""
+    return [metadata.version(name) for name in _LIBRARIES]
+
+
+def add_model(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
+    """Add what a model of any kind answers by: class, configuration and weights."""
+    digest.update(type(model).__name__.encode())
+    config = json.loads(model.config.to_json_string(use_diff=False))
+    for name in ("_name_or_path", "transformers_version"):  # moved, or read by a later version
+        config.pop(name, None)
+    digest.update(json.dumps(config, sort_keys=True).encode())
+    add_weights(digest, model)
+
+
+def add_weights(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
+    """Add the weights alone, by name, shape, type and value."""
+    for name, weight in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+        flat = weight.detach().cpu().contiguous().flatten()
+        # numpy has no bfloat16; bytes it has.
+        digest.update(flat.view(torch.uint8).numpy().data)
+
+
+def add_rows(digest: hashlib.blake2b, rows: Dataset, unread: frozenset[str] = frozenset()) -> None:
+    """Add all columns of encoded rows but the unread ones, in the rows' order."""
+    table: pa.Table = rows.with_format("arrow")[:]
+    for name in sorted(set(table.column_names) - unread):
+        digest.update(name.encode())
+        column = table.column(name)
+        if not _is_numbers(column.type):
+            # As numpy has them they are addresses, which no other process repeats.
+            column = column.cast(pa.large_binary())
+            digest.update(pc.binary_length(column).to_numpy().tobytes())
+            for value in column:
+                digest.update(value.as_buffer())
+            continue
+        while pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            digest.update(pc.list_value_length(column).to_numpy().tobytes())
+            column = pc.list_flatten(column)
+        digest.update(str(column.type).encode())
+        digest.update(column.to_numpy().tobytes())
+
+
+def _is_numbers(kind: pa.DataType) -> bool:
+    """Whether values, or values of lists, are numbers; bytes and text of any type are not."""
+    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = kind.value_type
+    return pa.types.is_primitive(kind)

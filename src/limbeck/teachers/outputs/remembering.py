@@ -1,0 +1,93 @@
+"""A teacher that is asked once: its answers about an example are remembered and served again.
+
+On the way of a training step: stands where the live teacher stands. In memory only, for runs that
+share a process: several epochs, seeds and methods over the same rows cost one teacher pass. Holds
+logits and pooled hidden states; what is as long as the text (all tokens, attention, logits of each
+token) is asked live, and so is whatever a teacher says of words hidden anew in every epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from limbeck.activations import (
+    ActivationKey,
+    Request,
+    Trace,
+    number_of_layers,
+    stack_names,
+    token_mask,
+)
+from limbeck.errors import LimbeckError
+from limbeck.mixup import Mixture
+from limbeck.tasks import task_type_of
+from limbeck.teachers.teacher import Teacher
+from limbeck.transfer import on_host
+
+
+class RememberingTeacher(Teacher):
+    """A `Teacher` with a memory, keyed by the batch's `index` column.
+
+    Right only while an example's tokens stay the same: not with MixUp, nor for runs whose augmented
+    rows differ. Values are those of the batch in which an example was first seen; padding changes
+    them by rounding only.
+
+    Args:
+        teacher: the live teacher.
+        pools: poolings to remember for every layer, so that a random mapping finds each of its
+            candidates.
+    """
+
+    def __init__(self, teacher: Teacher, pools: tuple[str, ...] = ("cls", "mean")) -> None:
+        super().__init__(teacher.model)
+        self.own_words, self.inputs = teacher.own_words, teacher.inputs
+        depth = number_of_layers(teacher.model) if stack_names(teacher.model) else 0
+        layers = range(1, depth + 1)
+        self.whole = Request.of_logits()
+        for pool in pools:
+            self.whole = self.whole | Request.hidden(layers, pool=pool)  # type: ignore[arg-type]
+        self._slots: dict[int, int] = {}
+        self._values: dict[ActivationKey, list[Tensor]] = {}
+        self._logits: list[Tensor] = []
+
+    def __call__(
+        self, batch: Mapping[str, Tensor], request: Request, mixture: Mixture | None = None
+    ) -> Trace:
+        """As the live teacher; runs it only for batches with an example not seen before.
+
+        Raises:
+            LimbeckError: the batch has no `index` column.
+        """
+        asked = request.items <= self.whole.items and task_type_of(self.model).constant
+        if mixture is not None or not asked:
+            return super().__call__(batch, request, mixture)
+        if "index" not in batch:
+            raise LimbeckError(
+                "the batch has no index column to remember answers by",
+                "give every example a number in a column named index",
+            )
+        rows = on_host(batch)["index"].tolist()
+        if any(row not in self._slots for row in rows):
+            self._learn(rows, super().__call__(batch, self.whole))
+        slots = [self._slots[row] for row in rows]
+        return Trace(
+            values={
+                seen: torch.stack([self._values[seen][slot] for slot in slots])
+                for seen in request.items
+            },
+            logits=torch.stack([self._logits[slot] for slot in slots]) if request.logits else None,
+            masks={"main": token_mask(self.model, batch)},
+        )
+
+    def _learn(self, rows: list[int], trace: Trace) -> None:
+        assert trace.logits is not None
+        for position, row in enumerate(rows):
+            if row in self._slots:
+                continue
+            self._slots[row] = len(self._logits)
+            self._logits.append(trace.logits[position].float().clone())
+            for seen in self.whole.items:
+                self._values.setdefault(seen, []).append(trace[seen][position].float().clone())

@@ -1,0 +1,219 @@
+"""The table a build writes: rows gathered into pieces, each written beside the passes that follow.
+
+Part of `limbeck.teachers.outputs`. Writing waits for memory and disk, so it has a thread of its own; one piece
+waits at most, and no more than two are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from math import isfinite, prod
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from datasets.arrow_writer import ArrowWriter
+from torch import Tensor
+
+from limbeck.activations import Trace
+from limbeck.errors import LimbeckError
+from limbeck.teachers.outputs.columns import (
+    INDEX,
+    LARGEST_FLOAT16,
+    LOGITS,
+    OutputColumn,
+    OutputLayout,
+    storage_type,
+)
+from limbeck.teachers.outputs.places import Alike, Masks, runs_alike
+
+# Of one piece of the table, about: a reader holds few of them, and what is written is still in the processor's cache.
+_PIECE_BYTES = 8 * 2**20
+# Examples of the first batch whose rounding is measured.
+_LOOKED_AT = 4
+
+
+class UnstorableError(LimbeckError):
+    """The teacher says something that float16 cannot hold, or there is no room for what it says."""
+
+
+class TableWriter:
+    """A table on its way to disk; `finish` makes it whole, `close` lets go of it as it is.
+
+    Attributes:
+        largest_rounding: what float16 lost of the first examples, relatively.
+    """
+
+    def __init__(self, path: Path, layout: OutputLayout) -> None:
+        self.layout = layout
+        self.largest_rounding = 0.0
+        self._writer = ArrowWriter(features=layout.features, path=str(path))
+        self._beside = ThreadPoolExecutor(max_workers=1)
+        self._written: Future[None] | None = None
+        self._filling, self._waiting = _PieceBeingWritten(layout), _PieceBeingWritten(layout)
+        self._begun = False
+
+    def add(self, batch: Mapping[str, Tensor], trace: Trace) -> None:
+        """Take in one batch without its padding.
+
+        Raises:
+            UnstorableError: a value that float16 cannot hold.
+        """
+        alike = runs_alike(trace.masks)
+        if not self._filling.has_room(alike):
+            self._write()
+        self._filling.begin(batch[INDEX].cpu().numpy(), alike)
+        for column in self.layout.columns:
+            value = _at_hand(column.of(trace).detach(), column)
+            if not _all_finite(self._filling.fill(column, value, alike)):
+                raise UnstorableError(
+                    f"cache: the teacher's {column.seen or LOGITS} is not finite, or beyond "
+                    f"float16, which ends at {LARGEST_FLOAT16:.0f}",
+                    "run with cache=never",
+                )
+            if not self._begun and column.dtype == "float16":
+                few = {name: mask[:_LOOKED_AT] for name, mask in trace.masks.items()}
+                lost = _rounding(column.of(trace)[:_LOOKED_AT], few, column)
+                self.largest_rounding = max(self.largest_rounding, lost)
+        self._begun = True
+
+    def finish(self) -> None:
+        """Write what waits; the table is whole afterwards.
+
+        Raises:
+            OSError: the disk is full, say.
+        """
+        self._write()
+        self._wait()
+        self._writer.finalize()
+
+    def close(self) -> None:
+        """Let go of the file, whole or not."""
+        self._beside.shutdown()
+        self._writer.close()
+
+    def _write(self) -> None:
+        self._wait()
+        if self._filling.rows:
+            self._written = self._beside.submit(self._writer.write_table, self._filling.table())
+        self._filling, self._waiting = self._waiting, self._filling
+        self._filling.clear()
+
+    def _wait(self) -> None:
+        if self._written is not None:
+            self._written.result()
+
+
+class _PieceBeingWritten:
+    """Rows that wait to be written, in buffers that are filled again and again."""
+
+    def __init__(self, layout: OutputLayout) -> None:
+        self.layout = layout
+        self._buffers: dict[str, Tensor] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the rows; the buffers stay."""
+        self.rows = 0
+        self._index: list[np.ndarray] = []
+        self._alike: list[Alike] = []
+        self._filled = dict.fromkeys((column.name for column in self.layout.columns), 0)
+
+    def has_room(self, alike: list[Alike]) -> bool:
+        """Whether a batch fits beside what is there."""
+        return all(
+            name in self._buffers and self._filled[name] + count <= len(self._buffers[name])
+            for name, count in self._counts(alike).items()
+        )
+
+    def begin(self, index: np.ndarray, alike: list[Alike]) -> None:
+        """The examples whose values follow; an empty piece makes what room they need."""
+        if not self.rows:
+            self._make_room(self._counts(alike))
+        self.rows += len(index)
+        self._index.append(index)
+        self._alike += alike
+
+    def fill(self, column: OutputColumn, value: Tensor, alike: list[Alike]) -> Tensor:
+        """Cast and copy a batch's values (B, …) to their place, without padding; returned as stored."""
+        buffer, start = self._buffers[column.name], self._filled[column.name]
+        end = start
+        for part in [value] if column.fixed else _without_padding(value, column, alike):
+            buffer[end : end + part.numel()].view(part.shape).copy_(part)
+            end += part.numel()
+        self._filled[column.name] = end
+        return buffer[start:end]
+
+    def table(self) -> pa.TableWriter:
+        """All of it, as views of the buffers."""
+        arrays: list[pa.Array] = [pa.array(np.concatenate(self._index))]
+        rows = [_count(rows) for rows, _ in self._alike]
+        for column in self.layout.columns:
+            values = pa.array(self._buffers[column.name][: self._filled[column.name]].numpy())
+            if column.fixed:
+                arrays.append(pa.FixedSizeListArray.from_arrays(values, prod(column.sizes())))
+            else:
+                sizes = [prod(column.sizes(own)) for _, own in self._alike]
+                offsets = np.concatenate([[0], np.repeat(sizes, rows).cumsum()])
+                arrays.append(pa.LargeListArray.from_arrays(pa.array(offsets), values))
+        return pa.table(arrays, schema=self.layout.features.arrow_schema)
+
+    def _counts(self, alike: list[Alike]) -> dict[str, int]:
+        """Values of a batch in each column."""
+        return {
+            column.name: sum(prod(column.sizes(own)) * _count(rows) for rows, own in alike)
+            for column in self.layout.columns
+        }
+
+    def _make_room(self, counts: dict[str, int]) -> None:
+        """For this batch, and for as many more like it as a piece may hold."""
+        types = {column.name: storage_type(column) for column in self.layout.columns}
+        bytes_of_batch = sum(count * types[name].itemsize for name, count in counts.items())
+        batches = max(_PIECE_BYTES // bytes_of_batch, 1)
+        for name, count in counts.items():
+            if name not in self._buffers or len(self._buffers[name]) < count:
+                self._buffers[name] = torch.empty(count * batches, dtype=types[name])
+
+
+def _count(rows: slice) -> int:
+    return int(rows.stop - rows.start)
+
+
+def _at_hand(value: Tensor, column: OutputColumn) -> Tensor:
+    """On the processor, in a type that can be cast fast; what comes from afar is cast before it travels."""
+    if value.device.type != "cpu":
+        return value.to("cpu", storage_type(column))
+    # Two conversions that exist as vector instructions beat one that does not.
+    return value.float() if value.dtype == torch.bfloat16 else value
+
+
+def _without_padding(value: Tensor, column: OutputColumn, alike: list[Alike]) -> Iterator[Tensor]:
+    for rows, own in alike:
+        yield value[(rows, *column.among_padding(own))]
+
+
+def _all_finite(value: Tensor) -> bool:
+    """As `torch.isfinite(value).all()` in one pass and without a copy: the extremes tell of NaN and infinity."""
+    return not value.numel() or all(isfinite(extreme) for extreme in torch.aminmax(value))
+
+
+def _rounding(value: Tensor, masks: Masks, column: OutputColumn) -> float:
+    """What float16 loses of real tokens, relatively."""
+    value = value.float()
+    difference = value - value.to(storage_type(column))
+    if not column.fixed:
+        difference, value = (_real_only(x, masks, column) for x in (difference, value))
+    return float(difference.norm() / value.norm().clamp(min=1e-30))
+
+
+def _real_only(value: Tensor, masks: Masks, column: OutputColumn) -> Tensor:
+    """Zero at padding, whatever stands there."""
+    for dimension, size in enumerate(column.shape, start=1):
+        if isinstance(size, str):
+            mask = masks[size]
+            shape = [len(mask)] + [1] * (value.dim() - 1)
+            shape[dimension] = mask.shape[1]
+            value = value.masked_fill(~mask.view(shape), 0.0)
+    return value

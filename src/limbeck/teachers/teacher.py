@@ -1,0 +1,177 @@
+"""The teacher, live: a frozen model that answers requests and leaves no trace in the student.
+
+On the way of a training step: the batch goes to the teacher first, and its `Trace` is what
+objectives compare the student with. A `Teacher` is deliberately no `nn.Module`: set as an attribute
+of a student or a trainer it is not registered, so it is never put into train mode, wrapped for
+several processes, optimised or saved.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PretrainedConfig, PreTrainedModel
+
+from limbeck.activations import CastOnce, CompiledCapture, Passes, Request, Trace, capture
+from limbeck.errors import LimbeckError
+from limbeck.mixup import Mixture, capture_mixed
+from limbeck.model_inputs import ModelInputs
+from limbeck.step_state import StepState
+from limbeck.students import load_model
+from limbeck.transfer import on_host, send
+
+
+class OwnWords:
+    """A batch's examples as a teacher with another vocabulary reads them, found by their `index`.
+
+    Args:
+        rows: the training rows, encoded by the teacher's own tokenizer (or image processor).
+        collate: makes a batch of some of them.
+    """
+
+    def __init__(self, rows: Any, collate: Any) -> None:
+        self.rows = rows
+        self.collate = collate
+        self._place = {number: place for place, number in enumerate(rows["index"])}
+
+    def __call__(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The same examples in the same order.
+
+        Raises:
+            LimbeckError: the batch has no `index`, or one that is not among the rows.
+        """
+        numbers = on_host(batch)["index"].tolist() if "index" in batch else [None]
+        if any(number not in self._place for number in numbers):
+            raise LimbeckError(
+                "a teacher with a vocabulary of its own finds examples by their number, and the "
+                "batch has others, or none, in a column named index",
+                "train on the rows that the teacher was given",
+            )
+        return self.collate([self.rows[self._place[number]] for number in numbers])
+
+    def only(self, numbers: Sequence[int]) -> OwnWords:
+        """The same for some of the rows."""
+        return OwnWords(self.rows.select([self._place[n] for n in numbers]), self.collate)
+
+
+class Teacher:
+    """`Teacher(model)(batch, request) -> Trace`, in eval mode and without gradients.
+
+    The model is frozen in place: eval mode (train mode if `dropout` is asked for, as some releases
+    have it), no parameter requires a gradient. Raises LimbeckError for anything but a transformers
+    model.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, dropout: bool = False) -> None:
+        if not isinstance(model, PreTrainedModel):
+            raise LimbeckError(
+                f"teacher: a {type(model).__name__} is not a transformers model",
+                "pass the transformers model itself",
+            )
+        self.dropout = dropout
+        self.passes = Passes()
+        """The passes it has run since someone began to count."""
+        self.own_words: OwnWords | None = None
+        self.inputs: ModelInputs | None = None
+        """How it finds its inputs in a batch; None: it is given whatever its forward pass names."""
+        self._capture: Callable[[dict[str, Tensor], Request], Trace] = partial(capture, model)
+        self.model = model.train(dropout).requires_grad_(False)
+        self._cast_once = CastOnce(model)
+
+    @classmethod
+    def load(
+        cls,
+        path_or_name: str | Path,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        attn_implementation: str | None = None,
+    ) -> Teacher:
+        """Read a fine-tuned checkpoint with its own labels.
+
+        Raises LimbeckError as `limbeck.students.load_model`, and for a checkpoint without a trained
+        head.
+        """
+        model = load_model(path_or_name, head="required", attn_implementation=attn_implementation)
+        return cls(model).to(device, dtype)
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Teacher:
+        """Move the model, and change its floating-point type if one is given. Returns itself."""
+        self.model.to(device=device)
+        if dtype is not None:
+            self.model.to(dtype=dtype)
+        return self
+
+    def compile(self) -> Teacher:
+        """Run its passes as compiled graphs from now on, but for mixed inputs. Returns itself."""
+        self._capture = CompiledCapture(self.model)
+        return self
+
+    @property
+    def members(self) -> tuple[Teacher, ...]:
+        """A teacher is a team of one (`limbeck.teachers`)."""
+        return (self,)
+
+    def at(self, step_state: StepState) -> Teacher:
+        """Who answers at a moment: this one."""
+        return self
+
+    def answered_by(self, members: Sequence[Teacher]) -> Teacher:
+        """The one that takes this one's place: it answers from disk, say."""
+        (member,) = members
+        return member
+
+    @property
+    def config(self) -> PretrainedConfig:
+        """The model's configuration, labels included."""
+        return self.model.config
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.device
+
+    @property
+    def columns(self) -> set[str]:
+        """What of an example it may read: the columns of its own, or whatever its forward pass names."""
+        if self.inputs is not None:
+            return {*self.inputs.own.values()}
+        return {*inspect.signature(self.model.forward).parameters}
+
+    def as_read(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The batch's examples with the inputs that this model's own tokenizer makes of them."""
+        if self.own_words is not None:
+            return self.own_words(batch)
+        return batch if self.inputs is None else self.inputs.of(batch)
+
+    def __call__(
+        self, batch: Mapping[str, Tensor], request: Request, mixture: Mixture | None = None
+    ) -> Trace:
+        """What `request` asks for, of one batch; the batch is moved to the teacher's device.
+
+        With a `mixture`, of the mixed batch. Raises LimbeckError as `limbeck.activations.capture`, and
+        for anything but logits of a teacher that reads in its own words.
+        """
+        if self.own_words is not None and (request.items or mixture is not None):
+            raise LimbeckError(
+                "teacher and student read an example in different tokens: their layers cannot "
+                "be compared, nor their inputs mixed",
+                "compare the answers (method kd), or choose models of one vocabulary",
+            )
+        batch = self.as_read(batch)
+        # Someone may hold the model itself and call train() on it; dropout would then be on.
+        if self.model.training != self.dropout:
+            self.model.train(self.dropout)
+        moved = {key: send(value, self.device) for key, value in batch.items()}
+        # Not inference_mode: its tensors may not be saved for the student's backward pass.
+        with torch.no_grad(), self._cast_once():
+            if mixture is not None:
+                return capture_mixed(self.model, moved, request, mixture, passes=self.passes)
+            self.passes.add(self.model, moved, request, gradient=False)
+            return self._capture(moved, request)

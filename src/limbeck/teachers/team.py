@@ -1,0 +1,175 @@
+"""Several teachers in one teacher's place. Part of `limbeck.teachers`.
+
+A team says who answers at a moment (`at`); what answers is called as a `Teacher` is. A `Teacher` is
+a team of one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from limbeck.activations import Request, Trace
+from limbeck.errors import LimbeckError
+from limbeck.given import PREFIX
+from limbeck.mixup import Mixture
+from limbeck.step_state import StepState
+from limbeck.teachers.bandit import Bandit
+from limbeck.teachers.sampling import Chances
+from limbeck.teachers.teacher import Teacher
+
+
+class Answering(Protocol):
+    """What answers a request about a batch."""
+
+    def __call__(  # noqa: D102
+        self, batch: Mapping[str, Tensor], request: Request, mixture: Mixture | None = None
+    ) -> Trace: ...
+
+
+class Team(ABC):
+    """Frozen teachers, which may differ in depth, width and heads.
+
+    Attributes:
+        members: the teachers.
+        names: what each is called in logs and records.
+    """
+
+    def __init__(self, members: Sequence[Teacher], names: Sequence[str]) -> None:
+        self.members = tuple(members)
+        self.names = tuple(names)
+
+    @property
+    @abstractmethod
+    def shares(self) -> np.ndarray:
+        """The part of all steps for which each member is asked, as it is expected now."""
+
+    @property
+    @abstractmethod
+    def separate(self) -> bool:
+        """Whether terms are built for each member, as its layers are looked at alone."""
+
+    @abstractmethod
+    def pick(self, seed: int, step: int) -> int:
+        """The number of the member whose step it is; 0 where all answer together."""
+
+    @abstractmethod
+    def at(self, step_state: StepState) -> Answering:
+        """Who answers at a moment."""
+
+    def answered_by(self, members: Sequence[Teacher]) -> Self:
+        """The same team with others in its members' places: those that answer from disk."""
+        team = object.__new__(type(self))
+        team.__dict__ = self.__dict__ | {"members": tuple(members)}
+        return team
+
+    def to(self, device: torch.device | str) -> Self:
+        """Move all models. Returns itself."""
+        for member in self.members:
+            member.to(device)
+        return self
+
+    def compile(self) -> Self:
+        """Compile all passes. Returns itself."""
+        for member in self.members:
+            member.compile()
+        return self
+
+
+class SampledTeam(Team):
+    """One member answers in each optimisation step, drawn from π (SKDBERT §3.1)."""
+
+    separate = True
+
+    def __init__(
+        self, members: Sequence[Teacher], names: Sequence[str], chances: Chances | Bandit
+    ) -> None:
+        super().__init__(members, names)
+        self.chances = chances
+
+    @property
+    def shares(self) -> np.ndarray:
+        """π."""
+        return self.chances.probabilities
+
+    def pick(self, seed: int, step: int) -> int:
+        """Drawn from π, the same in every process and after every resume."""
+        return self.chances.pick(seed, step)
+
+    def at(self, step_state: StepState) -> Teacher:
+        """The member whose step it is; no other is run."""
+        return self.members[step_state.teacher]
+
+
+class EnsembleTeam(Team):
+    """All members answer every step; the logits are their weighted mean (SKDBERT §3.2: WKD)."""
+
+    separate = False
+
+    def __init__(
+        self, members: Sequence[Teacher], names: Sequence[str], weights: Sequence[float]
+    ) -> None:
+        super().__init__(members, names)
+        self.weights = [float(weight) for weight in weights]
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Every step asks every member."""
+        return np.ones(len(self.members))
+
+    def pick(self, seed: int, step: int) -> int:
+        """The team answers as one."""
+        return 0
+
+    def at(self, step_state: StepState) -> Answering:
+        """The whole team."""
+        return self
+
+    def __call__(
+        self, batch: Mapping[str, Tensor], request: Request, mixture: Mixture | None = None
+    ) -> Trace:
+        """Logits: Σ_n w_n z_n in float32, and in `each` those of every member, [T, B, …].
+
+        Raises:
+            LimbeckError: anything but logits is asked for.
+        """
+        if request.items:
+            raise LimbeckError(
+                "teachers that answer together have no layers in common",
+                "ask for logits only, or draw one teacher a step: team.use=sample",
+            )
+        traces = [member(batch, request, mixture) for member in self.members]
+        each = torch.stack([_logits(trace) for trace in traces])
+        # Number by number: a tensor of weights would be copied to the device in every step.
+        weighted = [weight * one for weight, one in zip(self.weights, each, strict=True)]
+        mean = torch.stack(weighted).sum(0)
+        return Trace(logits=mean, each=each, masks=traces[0].masks)
+
+
+def _logits(trace: Trace) -> Tensor:
+    assert trace.logits is not None  # asked for
+    return trace.logits.float()
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """What teachers are called: the end of each path, as much of it as tells them apart."""
+    parts: list[list[str]] = []
+    for path in paths:
+        text = str(path).removeprefix(PREFIX).replace("\\", "/")
+        found = [part for part in text.split("/") if part]
+        parts.append(found[:-1] if len(found) > 1 and found[-1] == "student" else found)
+    for length in range(1, max(map(len, parts), default=1) + 1):
+        names = ["/".join(found[-length:]) for found in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in paths]
+
+
+def members_of(teacher: Any) -> tuple[Teacher, ...]:
+    """The teachers behind a teacher or a team; none behind None."""
+    return () if teacher is None else teacher.members

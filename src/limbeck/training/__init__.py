@@ -1,0 +1,22 @@
+"""The engine: a thin subclass of `transformers.Trainer` that asks, captures, weighs and steps.
+
+On the way of a training step: after `data` and `preflight`, before `records`.
+"""
+
+from limbeck.training.arguments import tensorboard, training_arguments
+from limbeck.training.callbacks import Patience
+from limbeck.training.distiller import Distiller
+from limbeck.training.optimizer import Optimisation
+from limbeck.training.trackers import reporting, tracker_problems
+from limbeck.training.trainer import DistillationTrainer
+
+__all__ = [
+    "DistillationTrainer",
+    "Distiller",
+    "Optimisation",
+    "Patience",
+    "reporting",
+    "tensorboard",
+    "tracker_problems",
+    "training_arguments",
+]

@@ -1,0 +1,57 @@
+"""The terms between a student and whoever teaches it, bound to their shapes. Part of `limbeck.training`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import PreTrainedModel
+from transformers.trainer_utils import has_length
+
+from limbeck.errors import LimbeckError
+from limbeck.objectives import (
+    CurriculumSpec,
+    ModelShape,
+    Objectives,
+    Shape,
+    TeamObjectives,
+    TermSpec,
+)
+from limbeck.tasks import TaskType
+from limbeck.teachers import Team, members_of
+from limbeck.teachers.teacher import Teacher
+from limbeck.training.head import head_of
+
+
+def objectives_for(
+    student: PreTrainedModel,
+    teacher: Teacher | Team | None,
+    specs: dict[str, TermSpec],
+    curriculum: CurriculumSpec | None,
+    *,
+    kind: TaskType,
+    rows: int,
+) -> Objectives | TeamObjectives:
+    """The terms between a student and whoever teaches it.
+
+    Raises:
+        LimbeckError: every term that cannot be built for these models, with its reason.
+    """
+    own = ModelShape.of(student)
+    teachers = [ModelShape.of(member.model) for member in members_of(teacher)] or [own]
+    shapes = [Shape(own, other, kind=kind, rows=rows) for other in teachers]
+    if curriculum is not None and curriculum.then == "head" and not head_of(student):
+        raise LimbeckError(
+            "curriculum.then: head: the student has no weights of its own behind its last layer",
+            "train all of it, curriculum.then=student",
+        )
+    if isinstance(teacher, Team) and teacher.separate:
+        return TeamObjectives(specs, shapes, teacher.names, curriculum)
+    return Objectives(specs, shapes[0], curriculum)
+
+
+def index_bound(rows: Any) -> int:
+    """One more than the largest `index` of the training examples; 0 where they have none."""
+    known = "index" in (getattr(rows, "column_names", None) or ()) and has_length(rows)
+    if not known or not len(rows):
+        return 0
+    return max(rows["index"]) + 1

@@ -1,0 +1,197 @@
+"""What happens beside the step: epoch entries, early stopping, a check for non-finite losses.
+
+Part of `limbeck.training`. Callbacks hold no state of their own: what they decide follows from the
+Trainer's history, which a checkpoint carries, so that a resumed run decides alike.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import (
+    EarlyStoppingCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+from limbeck.errors import LimbeckError
+from limbeck.tasks import LOWER_IS_BETTER
+
+if TYPE_CHECKING:
+    from limbeck.training.staging import TrainsParts
+    from limbeck.training.trainer import DistillationTrainer
+
+
+class EpochEntries(TrainerCallback):
+    """Writes one entry an epoch into the progress: train means, active layers, dev scores."""
+
+    def __init__(self, trainer: DistillationTrainer) -> None:
+        self.trainer = trainer
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Start the epoch's clock and order."""
+        # A checkpoint of an epoch's last step may have been written before the epoch was closed.
+        if state.global_step > 0:
+            last = self.trainer.moment_of(state.global_step - 1).epoch
+            now = self.trainer.moment_of(state.global_step).epoch
+            if len(self.trainer.progress.epochs) == last < now:
+                self._close(state)
+        self.trainer.progress.epoch_clock.start()
+        self.trainer.start_epoch(self.trainer.moment_of(state.global_step).epoch)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Let the terms learn what they learn without gradients."""
+        step_state = self.trainer.moment_of(state.global_step - 1)
+        self.trainer.objectives.of(step_state.teacher).after_step()
+        if (team := self.trainer.drawn) is not None:
+            self.trainer.progress.drawn[team.names[step_state.teacher]] += 1
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Close the epoch's means."""
+        self._close(state)
+
+    def _close(self, state: TrainerState) -> None:
+        progress = self.trainer.progress
+        stop_if_not_finite(self.trainer)
+        last = self.trainer.moment_of(state.global_step - 1)
+        curriculum = self.trainer.objectives.curriculum
+        if curriculum is not None:
+            following = self.trainer.moment_of(state.global_step)
+            curriculum.end_epoch(progress.this_epoch.sums(), last, following)
+        whom: dict[str, Any] = {}
+        if (team := self.trainer.drawn) is not None:
+            whom["drawn"] = {name: progress.drawn[name] for name in team.names}
+            whom["chances"] = dict(zip(team.names, team.shares.tolist(), strict=True))
+        entry = whom | {
+            "epoch": last.epoch + 1,
+            "step": state.global_step,
+            "seconds": progress.epoch_clock.stop(),
+            "train": progress.this_epoch.means(),
+            "active_layers": self.trainer.objectives.active_layers(last),
+            "dev": {},
+        }
+        progress.end_epoch(entry, self.trainer.training_rows)
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Add the dev scores to the epoch just closed."""
+        epochs = self.trainer.progress.epochs
+        if metrics and epochs and epochs[-1]["step"] == state.global_step:
+            epochs[-1]["dev"] = {
+                name.removeprefix("eval_"): value
+                for name, value in metrics.items()
+                if name.startswith("eval_") and not name.endswith(_SPEEDS)
+            }
+
+
+class EarlierEntries(TrainerCallback):
+    """Puts what was logged in the student's earlier stages before what its last one logs."""
+
+    def __init__(self, trainer: DistillationTrainer) -> None:
+        self.trainer = trainer
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """A continued training has them from its checkpoint."""
+        if state.global_step == 0:
+            earlier = [part for part in self.trainer.parts if part.of_student]
+            state.log_history[:0] = [entry for part in earlier for entry in part.log_history]
+
+
+def users_callbacks(trainer: TrainsParts, given: Any = None) -> list[TrainerCallback]:
+    """The callbacks of a trainer that its user added: those of `given`, or all that are not its own."""
+    known = trainer.callback_handler.callbacks
+    if given is not None:
+        classes = tuple(one for one in given if isinstance(one, type))
+        return [one for one in known if one in given or type(one) in classes]
+    added = [one for one in known if id(one) not in trainer._own_callbacks]
+    # It counts epochs without a better score; a part has epochs of its own.
+    return [copy.deepcopy(one) if isinstance(one, EarlyStoppingCallback) else one for one in added]
+
+
+_SPEEDS = ("_runtime", "_per_second", "_time")
+
+
+class Patience(TrainerCallback):
+    """Stops when the last `epochs` dev scores did not beat the best before them."""
+
+    def __init__(self, epochs: int, metric: str) -> None:
+        self.epochs = epochs
+        self.metric = f"eval_{metric}"
+        self.lower_is_better = metric in LOWER_IS_BETTER
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Decide from the scores logged so far."""
+        scores = [entry[self.metric] for entry in state.log_history if self.metric in entry]
+        if not scores:
+            return
+        best = min(scores) if self.lower_is_better else max(scores)
+        since_best = len(scores) - 1 - scores.index(best)
+        if since_best >= self.epochs:
+            control.should_training_stop = True
+
+
+class CheckpointEvery(TrainerCallback):
+    """Saves every `steps` optimisation steps, beside the save at the end of each epoch.
+
+    Not at an epoch's last step: its checkpoint comes a moment later, with the dev scores, and a run
+    continued from one without them would skip the epoch's evaluation.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Ask for a checkpoint when the step's turn has come."""
+        last_of_epoch = control.should_training_stop or float(state.epoch or 0).is_integer()
+        if state.global_step % self.steps == 0 and not last_of_epoch:
+            control.should_save = True
+
+
+def stop_if_not_finite(trainer: DistillationTrainer, *, weights: bool = False) -> None:
+    """End the run when a term, or with `weights` a weight, stopped being a number.
+
+    Every process has to call it.
+
+    Raises:
+        LimbeckError: names the terms or weights and the step.
+    """
+    what, broken = "loss", trainer.progress.non_finite()
+    if weights and not broken:
+        what = "weights"
+        broken = [
+            name
+            for name, weight in trainer.distiller.named_parameters()
+            if not torch.isfinite(weight).all()
+        ]
+    if broken:
+        others = f" and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
+        raise LimbeckError(
+            f"non-finite {what} by step {trainer.state.global_step}: "
+            f"{', '.join(broken[:_NAMED])}{others}",
+            "lower lr, raise warmup, or run with precision fp32; the last checkpoint is kept",
+        )
+
+
+_NAMED = 5

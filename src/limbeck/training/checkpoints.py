@@ -1,0 +1,214 @@
+"""Checkpoints: the wrapper's raw state and the run's progress, and which of them are whole.
+
+Part of `limbeck.training`. Stock saving and loading goes through `from_pretrained`, which restores a
+ViT only partly and fails on T5's shared tensors; raw state does neither. A checkpoint is sealed when
+all of it is on disk: its last file holds the checksums of the others.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_model, save_model
+from torch import nn
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from limbeck.errors import LimbeckError
+from limbeck.files import checksums, damaged, is_temporary, sync_files, write_whole
+
+logger = logging.getLogger(__name__)
+
+WEIGHTS = "distiller.safetensors"
+PROGRESS = "progress.json"
+OPTIMIZER = "optimizer.safetensors"
+SCHEDULER = "scheduler.safetensors"
+SCALER = "scaler.safetensors"
+GENERATORS = "rng_state"
+STATE = "trainer_state.json"
+SEAL = "checksums.json"
+# What stock checkpoints, and older ones of limbeck, hold instead.
+_PICKLED = ("optimizer.pt", "scheduler.pt", "rng_state.pth")
+
+
+def save(folder: str | Path, model: nn.Module, progress: dict[str, Any]) -> None:
+    """Write weights and progress.
+
+    The Trainer adds optimiser, scheduler, generators and its own state; then it is sealed.
+    """
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    # A folder that is written again is not whole until it is sealed again.
+    (path / SEAL).unlink(missing_ok=True)
+    save_model(model, str(path / WEIGHTS))
+    (path / PROGRESS).write_text(json.dumps(progress), encoding="utf-8")
+
+
+def seal(folder: str | Path) -> None:
+    """Wait until all that was written is on disk, and say by checksums what it was."""
+    path = Path(folder)
+    sync_files(path)
+    files = (file for file in path.rglob("*") if file.is_file() and not is_temporary(file))
+    names = sorted(file.relative_to(path).as_posix() for file in files if file.name != SEAL)
+    write_whole(path / SEAL, json.dumps(checksums(path, names), indent=1) + "\n")
+
+
+def load_weights(folder: str | Path, model: nn.Module) -> None:
+    """Every weight of the wrapper, or an error.
+
+    Raises:
+        LimbeckError: the file is not what was written.
+    """
+    path = Path(folder)
+    sealed = _sealed(path) or {}
+    _refuse(path, damaged(path, {name: sealed[name] for name in (WEIGHTS,) if name in sealed}))
+    load_model(model, str(path / WEIGHTS), strict=True)
+
+
+def load_progress(folder: str | Path) -> dict[str, Any]:
+    """What `save` was given."""
+    return json.loads((Path(folder) / PROGRESS).read_text(encoding="utf-8"))
+
+
+def last_whole(folder: str | Path, *, run: str | None = None) -> Path | None:
+    """The newest checkpoint to continue from: whole, and its best epoch's as well.
+
+    Says so where a newer one was damaged.
+
+    Args:
+        folder: where checkpoints lie.
+        run: only those of this training of several parts (`limbeck.training.seconds_by_part`).
+
+    Raises:
+        LimbeckError: the newest is one whose state is pickled.
+    """
+    lost: list[str] = []
+    for path in reversed(_numbered(Path(folder))):
+        refuse_pickled(path)
+        sealed = _sealed(path)
+        if sealed is None:  # a kill cut its writing or its deletion short
+            continue
+        if run is not None and run_of(path) != run:
+            continue
+        broken = damaged(path, sealed) or _broken_best(path)
+        if not broken:
+            if lost:
+                logger.warning("%s; the run goes on from %s", "; ".join(lost), path.name)
+            return path
+        lost.append(f"{path} is damaged ({', '.join(broken)})")
+    if lost:
+        logger.warning("%s; there is no older checkpoint: from the beginning", "; ".join(lost))
+    return None
+
+
+def run_of(folder: str | Path) -> str | None:
+    """Which training of several parts a checkpoint is of; None if it is of none, or not to be read."""
+    try:
+        return load_progress(folder).get("run")
+    except (OSError, ValueError):
+        return None
+
+
+def require_whole(folder: str | Path) -> None:
+    """Raise LimbeckError for a checkpoint that cannot be continued from, with the reason."""
+    path = Path(folder)
+    refuse_pickled(path)
+    sealed = _sealed(path)
+    if sealed is None:
+        raise LimbeckError(
+            f"{path} is no whole checkpoint of limbeck's: {SEAL} is missing or cut",
+            "continue from another one, or train from the beginning",
+        )
+    _refuse(path, damaged(path, sealed))
+
+
+def rotate(folder: str | Path, limit: int | None, best: str | None) -> None:
+    """Delete the oldest sealed checkpoints until `limit` are left, but neither the newest nor the best."""
+    if not limit or limit < 1:
+        return
+    found = [path for path in _numbered(Path(folder)) if (path / SEAL).is_file()]
+    kept = {found[-1].name, Path(best).name} if best else {path.name for path in found[-1:]}
+    left = len(found)
+    for path in found:
+        if left > max(limit, len(kept)) and path.name not in kept:
+            _delete(path)
+            left -= 1
+
+
+def remove_unfinished(folder: str | Path) -> None:
+    """Delete what was begun and never sealed."""
+    for path in Path(folder).rglob(f"{PREFIX_CHECKPOINT_DIR}-*"):
+        if path.is_dir() and not (path / SEAL).is_file():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_all(folder: Path) -> None:
+    """Delete all checkpoints below a folder, and the folders that are empty then."""
+    for path in list(folder.rglob(f"{PREFIX_CHECKPOINT_DIR}-*")):
+        if path.is_dir():
+            _delete(path)
+    places = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    for place in sorted(places, key=lambda place: len(place.parts), reverse=True):
+        with suppress(OSError):  # it holds something else
+            place.rmdir()
+
+
+def refuse_pickled(folder: Path) -> None:
+    """Raise LimbeckError for a checkpoint that would have to be unpickled."""
+    found = [name for name in _PICKLED if (folder / name).is_file()]
+    if found and not (folder / SEAL).is_file():
+        raise LimbeckError(
+            f"{folder} holds pickled state ({', '.join(found)}), as the Trainer's own checkpoints and "
+            "older ones of limbeck do, and what is pickled may run code when it is read",
+            "delete that folder to train from the beginning, or finish the run with what began it",
+        )
+
+
+def _delete(path: Path) -> None:
+    # First the seal, so that half of it is never taken for damage.
+    (path / SEAL).unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _numbered(folder: Path) -> list[Path]:
+    """Checkpoints' folders by their step."""
+    found = [
+        (int(number), path)
+        for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
+        if (number := path.name.rsplit("-", 1)[1]).isdigit()
+    ]
+    return [path for _, path in sorted(found)]
+
+
+def _sealed(path: Path) -> dict[str, str] | None:
+    try:
+        found = json.loads((path / SEAL).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and {WEIGHTS, PROGRESS, STATE} <= found.keys() else None
+
+
+def _broken_best(path: Path) -> list[str]:
+    """What is wrong with the checkpoint of the best epoch so far, which the end of the run loads."""
+    state = json.loads((path / STATE).read_text(encoding="utf-8"))
+    best = state.get("best_global_step")
+    if not best or not state.get("best_model_checkpoint"):
+        return []
+    folder = path.with_name(f"{PREFIX_CHECKPOINT_DIR}-{best}")
+    sealed = _sealed(folder)
+    if sealed is None:
+        return [f"{folder.name}, its best epoch, is missing"]
+    return [f"{folder.name}/{name}" for name in damaged(folder, sealed)]
+
+
+def _refuse(path: Path, broken: list[str]) -> None:
+    if broken:
+        raise LimbeckError(
+            f"{path} is damaged: {', '.join(broken)} is not what was written",
+            "run the same command again: a run goes on from its last whole checkpoint; and check "
+            "the disk",
+        )

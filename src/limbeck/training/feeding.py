@@ -1,0 +1,165 @@
+"""Which examples a step is made of, in which order, and how much each part of a step weighs.
+
+Part of `limbeck.training`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import torch
+from datasets import Dataset as Rows
+from torch import Tensor, nn
+from torch.utils.data import Dataset, Sampler, SequentialSampler
+from transformers.trainer_utils import has_length
+
+from limbeck.data import EpochSampler
+from limbeck.errors import LimbeckError
+from limbeck.tasks import TaskType
+from limbeck.training.sending import SendsBatches
+
+GROUPED, SEQUENTIAL, REBALANCED = "group_by_length", "sequential", "batch_rebalance"
+"""Values of `args.train_sampling_strategy`; the others are a random order."""
+
+_LABELS = ("label", "label_ids", "labels", "index")
+
+
+class FeedsExamples(SendsBatches):
+    """A Trainer whose orders are functions of seed and epoch, and whose steps weigh examples alike."""
+
+    kind: TaskType
+    group_by_length: bool = False
+    _order: EpochSampler | None = None
+    _in_step: tuple[int, float | Tensor] | None = None
+
+    # ---- columns ----
+
+    def columns_read(self) -> Sequence[str]:
+        """What whoever is shown a batch reads of an example; each takes what it names."""
+        raise NotImplementedError
+
+    def _set_signature_columns_if_needed(self) -> None:
+        if self._signature_columns is None:
+            columns = dict.fromkeys([*self.columns_read(), *_LABELS, *self.kind.extra_columns])
+            self._signature_columns = list(columns)  # type: ignore[assignment]
+
+    def readable(self, rows: Any) -> tuple[Any, Any]:
+        """Rows without the columns that nobody reads, and what makes batches of them."""
+        if isinstance(rows, Rows):
+            return self._remove_unused_columns(rows), self.data_collator
+        return rows, self._get_collator_with_removed_columns(self.data_collator)
+
+    # ---- order ----
+
+    @property
+    def training_rows(self) -> int | None:
+        """How many training examples there are; None where nobody knows."""
+        rows: Any = self.train_dataset
+        return len(rows) if rows is not None and has_length(rows) else None
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
+        dataset: Any = train_dataset if train_dataset is not None else self.train_dataset
+        strategy = getattr(self.args, "train_sampling_strategy", "random")
+        if strategy in (SEQUENTIAL, REBALANCED) or not has_length(dataset):
+            return super()._get_train_sampler(train_dataset)
+        grouped = self.group_by_length or strategy == GROUPED
+        data_seed = self.args.data_seed
+        self._order = EpochSampler(
+            dataset,
+            self.args.seed if data_seed is None else data_seed,
+            lengths=self._lengths(dataset) if grouped else None,
+            batch_size=self._train_batch_size
+            * self.args.gradient_accumulation_steps
+            * self.args.world_size,
+        )
+        return self._order
+
+    def _lengths(self, dataset: Any) -> Sequence[int] | None:
+        known = getattr(self.train_dataset, "column_names", None) or ()
+        name = getattr(self.args, "length_column_name", "length")
+        if name in known:
+            return list(cast(Any, self.train_dataset)[name])
+        return self.kind.reads.lengths(dataset)
+
+    def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler | None:
+        if not has_length(eval_dataset):
+            return None
+        return SequentialSampler(cast(Any, eval_dataset)) if self.args.world_size <= 1 else None
+
+    def start_epoch(self, epoch: int) -> None:
+        """Put an epoch, counted from 0, and its examples in their places.
+
+        The Trainer tells the sampler too, but does not reach it behind the wrappers of a run that
+        is continued in several processes.
+        """
+        if self._order is not None:
+            self._order.set_epoch(epoch)
+
+    # ---- weight ----
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator, num_batches: int, device: torch.device
+    ) -> Any:
+        """As the Trainer's; the examples of the step are counted."""
+        samples = super().get_batch_samples(epoch_iterator, num_batches, device)
+        batches = samples[0]
+        own = sum(map(examples_in, batches))
+        everywhere: float | Tensor = own
+        processes = 1
+        if self.args.world_size > 1 and self.args.average_tokens_across_devices:
+            # Stays on the device: no step waits for it.
+            counted = torch.full((1,), own, dtype=torch.float32, device=device)
+            everywhere = self.accelerator.gather(counted).sum()
+            processes = self.args.world_size
+        self._in_step = len(batches) * processes, everywhere
+        return samples
+
+    def weight_of(self, inputs: Any) -> float | Tensor:
+        """How much a micro-batch weighs in its step, next to the mean of all of them.
+
+        The Trainer averages over micro-batches, and processes over each other; weighed so, every
+        example counts alike in a step, also those of a short last micro-batch. 1 where all are
+        equally long.
+        """
+        if self._in_step is None:
+            return 1.0
+        parts, examples = self._in_step
+        return examples_in(inputs) * parts / examples
+
+
+def examples_in(batch: Any) -> int:
+    """How many examples a batch holds."""
+    sizes = (len(value) for value in batch.values() if isinstance(value, Tensor) and value.dim())
+    return next(sizes, 0)
+
+
+def numbered(rows: Any) -> Any:
+    """Rows with a column `index` that counts them; as they are where they have one, or bear none."""
+    if not isinstance(rows, Rows) or "index" in rows.column_names:
+        return rows
+    return rows.add_column("index", list(range(len(rows))))
+
+
+def padded(batch: Any, width: int, padding: int) -> Any:
+    """A batch of text on whose right every example has `width` tokens, the new ones `padding`.
+
+    Raises:
+        LimbeckError: an example has more.
+    """
+    tokens = batch.get("input_ids")
+    if tokens is None or tokens.shape[1] == width:
+        return batch
+    known = tokens.shape[1]
+    if known > width:
+        raise LimbeckError(
+            f"pad_to {width}: a batch has {known} tokens",
+            "cut the rows to that length, or say another: Recipe.load(METHOD, pad_to=…)",
+        )
+    columns = {"attention_mask": torch.ones_like(tokens), **batch}
+    fills = {"input_ids": padding, "labels": -100}
+    return batch | {
+        name: nn.functional.pad(value, (0, width - known), value=fills.get(name, 0))
+        for name, value in columns.items()
+        if isinstance(value, Tensor) and value.dim() == 2 and value.shape[1] == known
+    }

@@ -1,0 +1,180 @@
+"""From what a user of `DistillationTrainer` gives to one checked recipe. Part of `limbeck.training`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from torch import nn
+from transformers import TrainingArguments
+
+from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.objectives import SPECS
+from limbeck.recipe import FirstStage, Recipe
+from limbeck.recipe.load import check, merge
+from limbeck.recipe.stages import TRAINING, stage_seed
+
+OBJECTS = ("teacher", "train_dataset", "data_collator")
+"""Of `first_stage=`: what a recipe says by names, and Python by the things themselves."""
+
+_ARGUMENTS = {
+    "epochs": "num_train_epochs",
+    "max_steps": "max_steps",
+    "lr": "learning_rate",
+    "batch_size": "per_device_train_batch_size",
+    "accumulation": "gradient_accumulation_steps",
+    "lr_schedule": "lr_scheduler_type",
+    "warmup": "warmup_steps",
+    "weight_decay": "weight_decay",
+}
+"""The Trainer's name of each training setting of a recipe."""
+
+_ROWS = ("task", "data", "corpus")
+
+
+def recipe_of(
+    method: str | Path | Recipe,
+    objectives: Mapping[str, Any] | None,
+    curriculum: Any = None,
+    mixup: Any = None,
+) -> Recipe:
+    """The method's recipe, or one of the terms given: settings as in a recipe, or their classes.
+
+    Raises:
+        LimbeckError: every mistake in the terms, together; curriculum or mixup without terms.
+    """
+    if objectives is None:
+        idle = [n for n, v in (("curriculum", curriculum), ("mixup", mixup)) if v is not None]
+        if idle:
+            raise LimbeckError(
+                f"{' and '.join(idle)}: read with objectives= only, and a method has its own",
+                'leave it out, or change the method: Recipe.load(NAME, **{"mixup.alpha": 1})',
+            )
+        return method if isinstance(method, Recipe) else Recipe.load(method)
+    problems = [_no_settings(name, term) for name, term in objectives.items() if not _says(term)]
+    if problems:
+        raise LimbeckError(problems)
+    given = {"objectives": dict(objectives), "curriculum": curriculum, "mixup": mixup}
+    raw = {"method": "own"} | {key: value for key, value in given.items() if value is not None}
+    return check(raw, Recipe, known_tasks=())
+
+
+def _says(term: Any) -> bool:
+    return isinstance(term, Mapping | BaseModel)
+
+
+def _no_settings(name: str, term: Any) -> Problem:
+    what = "a module" if isinstance(term, nn.Module) else "not the settings of a term"
+    return Problem(
+        f"objectives.{name}: {type(term).__name__} is {what}, and a term is given by its settings",
+        "write them as in a recipe, {'compare': 'soft_kl', 'temperature': 2}; compare: "
+        + ", ".join(SPECS),
+    )
+
+
+def with_first_stage(recipe: Recipe, given: Mapping[str, Any] | None) -> Recipe:
+    """The recipe with the settings of its first stage that `first_stage=` gives, but for `OBJECTS`.
+
+    Raises:
+        LimbeckError: unknown keys; settings of a stage that the method does not have; a first stage
+            whose rows or teacher the recipe names, and nobody gives.
+    """
+    given = given or {}
+    choices = ["objectives", "curriculum", "mixup", *TRAINING, *OBJECTS]
+    wrong = [unknown("key in first_stage", key, choices) for key in given if key not in choices]
+    if wrong:
+        raise LimbeckError(wrong)
+    if recipe.first_stage is None and given and "objectives" not in given:
+        raise LimbeckError(
+            f"first_stage: method {recipe.method} has none",
+            "leave it out, give its objectives, or take a method of two stages (tinybert, cr-ild)",
+        )
+    problems = _named_only(recipe.first_stage, given)
+    if problems:
+        raise LimbeckError(problems)
+    settings = {key: value for key, value in given.items() if key not in OBJECTS}
+    if not settings:
+        return recipe
+    raw = recipe.model_dump()
+    raw["first_stage"] = merge(raw["first_stage"] or {}, settings)
+    terms = raw["first_stage"].get("objectives") or {}
+    raw["first_stage"]["objectives"] = {n: t for n, t in terms.items() if t is not None}
+    return check(raw, Recipe, known_tasks=(str(recipe.task),))
+
+
+def _named_only(first: FirstStage | None, given: Mapping[str, Any]) -> list[Problem]:
+    """What the recipe's first stage names, and a Trainer would have to be given."""
+    if first is None:
+        return []
+    rows = [key for key in _ROWS if getattr(first, key) is not None]
+    problems = []
+    if rows and "train_dataset" not in given:
+        problems.append(
+            Problem(
+                f"first_stage.{rows[0]}: a Trainer reads no data by name",
+                'pass the rows: first_stage={"train_dataset": …}; or use limbeck.distill',
+            )
+        )
+    if first.train_rows is not None and "train_dataset" not in given:
+        problems.append(
+            Problem(
+                f"first_stage.train_rows: {first.train_rows}; a Trainer draws no rows",
+                'pass the rows: first_stage={"train_dataset": …}; or use limbeck.distill',
+            )
+        )
+    if first.teacher is not None and "teacher" not in given:
+        problems.append(
+            Problem(
+                f"first_stage.teacher: {first.teacher}; a Trainer reads no model by name",
+                'pass the model: first_stage={"teacher": …}; or use limbeck.distill',
+            )
+        )
+    return problems
+
+
+def default_arguments(recipe: Recipe) -> TrainingArguments:
+    """The recipe's training settings, for a user who gives none; the folder is the Trainer's."""
+    return TrainingArguments(
+        output_dir="tmp_trainer",
+        adam_epsilon=recipe.epsilon,
+        max_grad_norm=recipe.max_grad_norm,
+        seed=recipe.seed,
+        **{name: _value(key, getattr(recipe, key)) for key, name in _ARGUMENTS.items()},
+    )
+
+
+def first_stage_arguments(recipe: Recipe, args: TrainingArguments) -> TrainingArguments:
+    """The user's, with what the recipe's first stage has for itself.
+
+    No epoch is scored: the head is not trained yet.
+    """
+    own = copy.copy(args)
+    first = recipe.first_stage
+    assert first is not None
+    for key, field in _ARGUMENTS.items():
+        if (value := getattr(first, key)) is not None:
+            setattr(own, field, _value(key, value))
+    if first.epochs is not None and first.max_steps is None:
+        own.max_steps = -1
+    own.seed = stage_seed(args.seed, 1)
+    return unscored(own)
+
+
+def unscored(args: TrainingArguments) -> TrainingArguments:
+    """A copy that scores no epoch, so that none is the best."""
+    own = copy.copy(args)
+    own.eval_strategy = type(own.eval_strategy)("no")
+    own.eval_on_start = own.load_best_model_at_end = False
+    if own.save_strategy == "best":
+        own.save_strategy = type(own.save_strategy)("epoch")
+    return own
+
+
+def _value(key: str, value: Any) -> Any:
+    if key == "max_steps":
+        return value or -1
+    # A rate in steps is `Optimisation`'s.
+    return "constant" if key == "lr_schedule" and value == "step" else value

@@ -1,0 +1,343 @@
+"""A method of several parts, as one training: what comes before a trainer's own stage, or in its place.
+
+Part of `limbeck.training`. In the order of a run: teachers are ranked or chained, then the student goes
+through the first stage, then the trainer trains its own. Each part is trained by a `DistillationTrainer`
+with the user's data, collator, metrics and callbacks.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import EarlyStoppingCallback, PreTrainedModel, TrainingArguments
+
+from limbeck.errors import LimbeckError, Problem
+from limbeck.recipe import Recipe, Stage
+from limbeck.tasks import task_type_of
+from limbeck.teachers import RANKINGS, ChainSpec, Team, by_capacity, shares, weighed
+from limbeck.teachers.teacher import Teacher
+from limbeck.training.bound_objectives import objectives_for
+from limbeck.training.callbacks import users_callbacks
+from limbeck.training.course import FIRST, Course, Part
+from limbeck.training.method import first_stage_arguments, unscored
+from limbeck.training.teacher_argument import Teaching, ranking
+
+if TYPE_CHECKING:
+    from limbeck.training.staging import TrainsParts
+
+
+class MethodPlan:
+    """What a recipe trains besides the terms of its last stage.
+
+    Args:
+        recipe: the whole one.
+        who: who teaches it.
+        first: of the first stage what the user gives as objects: teacher, rows, collator.
+    """
+
+    def __init__(self, recipe: Recipe, who: Teaching, first: Mapping[str, Any]) -> None:
+        self.recipe = recipe
+        self.who = who
+        self.first = first
+        *before, last = recipe.stages()
+        self.first_stage: Stage | None = before[0] if before else None
+        self.last = last.recipe
+        self.ranking = ranking(recipe, who)
+        self.chained = isinstance(recipe.team, ChainSpec) and len(who.members) > 1
+        given = first.get("teacher")
+        self.first_teacher = Teacher(given) if isinstance(given, PreTrainedModel) else given
+
+    @property
+    def staged(self) -> bool:
+        """Whether anything is trained or scored besides the last stage."""
+        return self.first_stage is not None or self.ranking is not None or self.chained
+
+    @property
+    def best_of(self) -> bool:
+        """Whether whole trainings take the place of the trainer's own, and the best one is kept."""
+        return self.ranking == "best-of"
+
+    # ---- before any work ----
+
+    def check(self, student: PreTrainedModel, trainer: TrainsParts) -> None:
+        """Look for everything that would end the training after hours of it.
+
+        Raises:
+            LimbeckError: terms that do not fit the models, or scores that nobody can compute.
+        """
+        problems: list[Problem] = []
+        if self.first_stage is not None:
+            teacher = self.first_teacher or self.who.teacher
+            own = self.first_stage.recipe
+            problems += [
+                _in_first_stage(problem)
+                for problem in _unbuildable(partial(self._terms, student, teacher, own))
+            ]
+        if self.chained:
+            chain = [self.who.members[place] for place in by_capacity(self.who.members)]
+            for large, small in pairwise(chain):
+                problems += _unbuildable(partial(self._terms, small.model, large, self.last))
+        if self.ranking is not None:
+            problems += _unscorable(trainer, self.ranking)
+        if problems:
+            raise LimbeckError(problems)
+
+    @staticmethod
+    def _terms(student: PreTrainedModel, teacher: Teacher | Team | None, recipe: Recipe) -> None:
+        objectives_for(
+            student,
+            teacher,
+            recipe.objectives,
+            recipe.curriculum,
+            kind=task_type_of(student),
+            rows=1,
+        )
+
+    # ---- the training ----
+
+    def before(self, trainer: TrainsParts, course: Course) -> list[Part]:
+        """Train everything that comes before the trainer's own stage; teachers and student are ready then."""
+        parts = []
+        if self.ranking is not None:
+            parts += self._rank(trainer, course)
+        if self.chained:
+            parts += self._chain(trainer, course)
+        if self.first_stage is not None and not course.parts_are_done:
+            parts.append(self._first(trainer, course))
+        return parts
+
+    def _first(self, trainer: TrainsParts, course: Course) -> Part:
+        assert self.first_stage is not None
+        stage, first = self.first_stage.recipe, self.recipe.first_stage
+        assert first is not None
+        optimisation = trainer.optimisation
+        if first.lr_schedule is not None:
+            optimisation = replace(optimisation, milestones=stage.milestones, decay=stage.decay)
+        changes = {key: value for key, value in self.first.items() if key != "teacher"}
+        # No epoch is scored, so none can be the one to stop at.
+        changes["callbacks"] = [
+            callback
+            for callback in users_callbacks(trainer)
+            if not isinstance(callback, EarlyStoppingCallback)
+        ]
+        return train_part(
+            trainer,
+            course,
+            FIRST,
+            trainer.student,
+            args=first_stage_arguments(self.recipe, trainer.args),
+            teacher=self.first_teacher or trainer.teacher,
+            method=stage.model_copy(update={"team": None, "teachers": None}),
+            optimisation=optimisation,
+            **changes,
+        )
+
+    def _rank(self, trainer: TrainsParts, course: Course) -> list[Part]:
+        """Shares by the scores of the teachers, or of a student distilled from each alone."""
+        parts: list[Part] = []
+        if self.ranking == "student-rank":
+            team = self.recipe.team
+            args = copy.copy(trainer.args)
+            if (epochs := getattr(team, "student_epochs", None)) is not None:
+                args.num_train_epochs = epochs
+            alone = self.recipe.model_copy(update={"team": None, "teachers": None})
+            for name, member in zip(self.who.names, self.who.members, strict=True):
+                part = train_part(
+                    trainer,
+                    course,
+                    f"students/{name.replace('/', '-')}",
+                    copy.deepcopy(trainer.student),
+                    args=args,
+                    teacher=member,
+                    method=alone,
+                    first_stage=self.first,
+                    scored=True,
+                )
+                parts.append(part)
+            scores = [score(part.metrics, trainer.args) for part in parts]
+        else:
+            scores = [_score_of_teacher(trainer, member) for member in self.who.members]
+        by = str(self.ranking)
+        assert isinstance(self.who.teacher, Team)
+        trainer.teacher = weighed(self.who.teacher, shares(by, scores, len(scores)).tolist())
+        return parts
+
+    def _chain(self, trainer: TrainsParts, course: Course) -> list[Part]:
+        """From the largest teacher down, each distilled by the one before; the last one teaches."""
+        order = by_capacity(self.who.members)
+        teacher, parts = self.who.members[order[0]], []
+        update = {"team": None, "teachers": None, "first_stage": None, "joint": False}
+        alone = self.recipe.model_copy(update=update)
+        for number, place in enumerate(order[1:], start=1):
+            assistant = copy.deepcopy(self.who.members[place].model).requires_grad_(True)
+            name = f"assistants/{number:02}-{self.who.names[place].replace('/', '-')}"
+            args = trainer.args
+            part = train_part(
+                trainer, course, name, assistant, args=args, teacher=teacher, method=alone
+            )
+            parts.append(part)
+            teacher = Teacher(assistant, dropout=self.recipe.teacher_dropout)
+            teacher.inputs = self.who.members[place].inputs
+        trainer.teacher = teacher.to(trainer.args.device)
+        return parts
+
+    def best(self, trainer: TrainsParts, course: Course) -> tuple[Part, list[Part]]:
+        """A training with each ranking; the best one's weights are the student's (SKDBERT, Figure 2)."""
+        start = copy.deepcopy(trainer.student)
+        parts, students = [], []
+        for by in RANKINGS:
+            own: dict[str, Any] = {"by": by}
+            if by != "student-rank":
+                own |= {"student_runs": None, "student_epochs": None}
+            team = self.recipe.team
+            assert team is not None
+            recipe = self.recipe.model_copy(update={"team": team.model_copy(update=own)})
+            students.append(copy.deepcopy(start))
+            parts.append(
+                train_part(
+                    trainer,
+                    course,
+                    f"tries/{by}",
+                    students[-1],
+                    args=trainer.args,
+                    teacher=dict(zip(self.who.names, self.who.members, strict=True)),
+                    method=recipe,
+                    first_stage=self.first,
+                    scored=True,
+                )
+            )
+        scores = [score(part.metrics, trainer.args) for part in parts]
+        place = scores.index(max(scores))
+        trainer.student.load_state_dict(students[place].state_dict())
+        return parts[place], parts
+
+
+def train_part(
+    trainer: TrainsParts,
+    course: Course,
+    name: str,
+    student: PreTrainedModel,
+    *,
+    args: TrainingArguments,
+    scored: bool = False,
+    **changes: Any,
+) -> Part:
+    """Train one part to its end, go on with it, or find it finished.
+
+    Args:
+        trainer: whose data, collator, metrics and callbacks are used, unless `changes` has others.
+        name: of its folder.
+        student: whom it trains, in place.
+        args: its own, but for the folder.
+        scored: evaluate the student that comes out.
+        changes: to what `DistillationTrainer` is given.
+    """
+    folder = trainer.folder / name
+    done = course.finished(folder, name, student)
+    if done is not None:
+        return done
+    own = copy.copy(args)
+    own.output_dir = str(folder)
+    own.push_to_hub = False
+    part = trainer.for_part(student, own, course, **changes)
+    part.start_or_continue(course.checkpoint_in(folder))
+    metrics = part.evaluate() if scored else {}
+    # Its entries are told from those of the trainer's own stage.
+    history = [
+        entry | {"part": f"{name}/{entry['part']}" if "part" in entry else name}
+        for entry in part.state.log_history
+    ]
+    found = Part(name, history, part.progress.epochs, metrics)
+    keeps = own.save_strategy != "no"
+    course.finish(folder, found, student, write=keeps and own.should_save)
+    del part
+    gc.collect()
+    return found
+
+
+def _score_of_teacher(trainer: TrainsParts, member: Teacher) -> float:
+    """On the evaluation data, as the student is scored."""
+    args = unscored(trainer.args)
+    args.output_dir = str(trainer.folder / "teachers")
+    args.report_to = []
+    frozen = [weight.requires_grad for weight in member.model.parameters()]
+    hard = {"hard": {"compare": "hard_label"}}
+    changes: dict[str, Any] = {"teacher": None, "objectives": hard, "callbacks": []}
+    if member.inputs is not None:
+        changes["data_collator"] = lambda rows: dict(member.as_read(trainer.data_collator(rows)))
+    part = trainer.for_part(member.model, args, None, **changes)
+    found = score(part.evaluate(), trainer.args)
+    for weight, before in zip(member.model.parameters(), frozen, strict=True):
+        weight.requires_grad_(before)
+    return found
+
+
+def score(metrics: Mapping[str, float], args: TrainingArguments) -> float:
+    """By `metric_for_best_model`, or the loss; the higher the better.
+
+    Raises:
+        LimbeckError: it was not computed.
+    """
+    name = args.metric_for_best_model or "loss"
+    key = name if name.startswith("eval_") else f"eval_{name}"
+    if key not in metrics:
+        raise LimbeckError(
+            f"args.metric_for_best_model: {name} is not among the scores "
+            f"({', '.join(found.removeprefix('eval_') for found in metrics)})",
+            "name one that compute_metrics returns",
+        )
+    higher = args.greater_is_better if args.metric_for_best_model else False
+    return metrics[key] if higher else -metrics[key]
+
+
+def _unscorable(trainer: TrainsParts, by: str) -> list[Problem]:
+    if trainer.eval_dataset is None:
+        return [
+            Problem(
+                f"team.by: {by} ranks by scores, and there is nothing to score on",
+                "pass eval_dataset=, or say the shares: "
+                "Recipe.load(METHOD, **{'team.by': [3, 2, 1]})",
+            )
+        ]
+    members = trainer.plan.who.members
+    if by != "student-rank" and any(_reads_otherwise(member) for member in members):
+        return [
+            Problem(
+                f"team.by: {by} scores teachers on the student's tokens, and one reads its own",
+                "say the shares: Recipe.load(METHOD, **{'team.by': [3, 2, 1]})",
+            )
+        ]
+    if isinstance(trainer.eval_dataset, dict) and not trainer.args.metric_for_best_model:
+        return [
+            Problem(
+                f"team.by: {by} ranks by one score, and there are several evaluation sets",
+                "name it: TrainingArguments(metric_for_best_model=…)",
+            )
+        ]
+    return []
+
+
+def _reads_otherwise(member: Teacher) -> bool:
+    columns = member.inputs is not None and bool(member.inputs.own)
+    return columns or member.own_words is not None
+
+
+def _unbuildable(build: Callable[[], None]) -> list[Problem]:
+    try:
+        with torch.random.fork_rng(devices=[]):
+            build()
+    except LimbeckError as error:
+        return list(error.problems)
+    return []
+
+
+def _in_first_stage(problem: Problem) -> Problem:
+    own = problem.message.startswith(("objectives", "curriculum"))
+    return replace(problem, message=f"{FIRST}{'.' if own else ': '}{problem.message}")

@@ -1,0 +1,241 @@
+"""What a run has measured so far: means of the terms, seconds by cause, one entry an epoch.
+
+Part of `limbeck.training`. Saved in every checkpoint, so that a resumed run reports what an unbroken
+one does. With several processes every number is that of all of them together.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+from limbeck.training.seconds_by_part import Parts
+
+
+class Window:
+    """Running sums of named scalars, kept on the device so that a step never waits for it.
+
+    Scalars that come together are one group: while layers learn one after the other, not all terms
+    come all the time.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[tuple[str, ...], tuple[Tensor, int]] = {}
+
+    def add(self, names: tuple[str, ...], values: Tensor) -> None:
+        """Add one micro-batch: `values` holds a detached scalar for each name."""
+        sums, count = self.groups.get(names, (None, 0))
+        self.groups[names] = (values.clone() if sums is None else sums.add_(values), count + 1)
+
+    def sums(self) -> dict[str, float]:
+        """Sum of each scalar since the last `clear`, over all processes, which all have to call."""
+        return {name: total for name, (total, _) in self._by_name().items()}
+
+    def means(self) -> dict[str, float]:
+        """Mean of each scalar over the micro-batches since the last `clear` that had it.
+
+        Empty if nothing was added. Every process has to call it, and gets the same answer.
+        """
+        return {name: total / count for name, (total, count) in self._by_name().items()}
+
+    def clear(self) -> None:
+        """Start anew."""
+        self.groups.clear()
+
+    def state(self) -> list[dict[str, Any]]:
+        """For a checkpoint: exact, JSON keeps every digit. Every process has to call it."""
+        return [
+            {"names": names, "sums": sums, "count": count} for names, sums, count in self._totals()
+        ]
+
+    def restore(self, state: list[dict[str, Any]], device: torch.device) -> None:
+        """From a checkpoint, whose sums are those of all processes: the first one takes them."""
+        first = _processes() == 1 or distributed.get_rank() == 0
+        self.groups = {}
+        for group in state:
+            sums = torch.tensor(group["sums"], dtype=_exact(device), device=device)
+            kept = (sums, group["count"]) if first else (torch.zeros_like(sums), 0)
+            self.groups[tuple(group["names"])] = kept
+
+    def _by_name(self) -> dict[str, tuple[float, int]]:
+        found: dict[str, tuple[float, int]] = {}
+        for names, sums, count in self._totals():
+            for name, value in zip(names, sums, strict=True):
+                total, times = found.get(name, (0.0, 0))
+                found[name] = (total + value, times + count)
+        return found
+
+    def _totals(self) -> list[tuple[tuple[str, ...], list[float], int]]:
+        """Names, sums and count of each group, over all processes."""
+        totals = []
+        for names, (sums, count) in self.groups.items():
+            if _processes() > 1:
+                packed = torch.cat([sums, sums.new_tensor([count])])
+                distributed.all_reduce(packed)
+                *values, count = packed.tolist()
+                totals.append((names, values, round(count)))
+            else:
+                totals.append((names, sums.tolist(), count))
+        return totals
+
+
+def _processes() -> int:
+    running = distributed.is_available() and distributed.is_initialized()
+    return distributed.get_world_size() if running else 1
+
+
+def _exact(device: torch.device) -> torch.dtype:
+    """Float64, except where the device knows none."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+class Clock:
+    """Seconds of work that may be spread over several starts of one run."""
+
+    def __init__(self) -> None:
+        self.before = 0.0
+        self._began: float | None = None
+
+    def start(self) -> None:
+        """Let it run, on top of `before`, the seconds of earlier starts."""
+        self._began = time.perf_counter()
+
+    def read(self) -> float:
+        """Seconds so far."""
+        return self.before + (0.0 if self._began is None else time.perf_counter() - self._began)
+
+    def stop(self) -> float:
+        """Seconds so far; sets the clock back to zero."""
+        seconds = self.read()
+        self.before, self._began = 0.0, None
+        return seconds
+
+
+class Stopwatch:
+    """Seconds by cause. On CUDA events are recorded and read later, so that timing never waits."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._pending: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
+
+    @contextmanager
+    def measure(self, cause: str, device: torch.device) -> Iterator[None]:
+        """Count the time of the enclosed work under `cause`."""
+        if device.type == "cuda":
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            yield
+            end.record()
+            self._pending.append((cause, start, end))
+            return
+        begin = time.perf_counter()
+        yield
+        self._add(cause, time.perf_counter() - begin)
+
+    def _add(self, cause: str, seconds: float) -> None:
+        self.seconds[cause] = self.seconds.get(cause, 0.0) + seconds
+
+    def read(self) -> dict[str, float]:
+        """Seconds by cause so far; waits for the device."""
+        for cause, start, end in self._pending:
+            end.synchronize()
+            self._add(cause, start.elapsed_time(end) / 1000)
+        self._pending.clear()
+        return dict(self.seconds)
+
+
+@dataclass
+class Progress:
+    """All of it together."""
+
+    since_log: Window = field(default_factory=Window)
+    this_epoch: Window = field(default_factory=Window)
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    epoch_clock: Clock = field(default_factory=Clock)
+    parts: Parts = field(default_factory=Parts)
+    """Of the whole run, all its stages."""
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    drawn: Counter[str] = field(default_factory=Counter)
+    """By teacher, of several, the optimisation steps of this epoch."""
+    earlier_examples: int = 0
+    """Examples that the student was trained on in the epochs that have ended."""
+    seen: Window = field(default_factory=Window)
+    """Those of this epoch, as each process has counted them."""
+
+    def add(self, terms: dict[str, Tensor], loss: Tensor, weight: float | Tensor = 1.0) -> None:
+        """Add one micro-batch's terms and loss, as much as the micro-batch weighs in its step."""
+        names = ("loss", *terms)
+        values = torch.stack([loss.detach(), *(term.detach() for term in terms.values())])
+        values = values.to(_exact(values.device))
+        if not (isinstance(weight, float) and weight == 1.0):
+            values = values * weight
+        self.since_log.add(names, values)
+        self.this_epoch.add(names, values)
+
+    def add_examples(self, count: int, device: torch.device) -> None:
+        """Add the examples of a step that this process trained on."""
+        self.seen.add(("examples",), torch.full((1,), count, dtype=_exact(device), device=device))
+
+    def examples(self, rows: int | None) -> int:
+        """Examples trained on so far, every pass counted. Every process has to call it.
+
+        Args:
+            rows: of the training set, if known. Where processes share it, some rows are given out twice
+                so that all have equally many; an epoch still is no more than all rows.
+        """
+        this_epoch = round(self.seen.sums().get("examples", 0.0))
+        return self.earlier_examples + (this_epoch if rows is None else min(this_epoch, rows))
+
+    def end_epoch(self, entry: dict[str, Any], rows: int | None) -> None:
+        """Keep an epoch's entry, and start the next one from nothing. Every process has to call it."""
+        self.earlier_examples = self.examples(rows)
+        self.epochs.append(entry)
+        self.this_epoch.clear()
+        self.seen.clear()
+        self.drawn.clear()
+
+    def restart(self) -> None:
+        """Forget what was trained: the same run begins anew. Its clocks go on."""
+        for window in (self.since_log, self.this_epoch, self.seen):
+            window.clear()
+        self.drawn.clear()
+        self.epochs = []
+        self.earlier_examples = 0
+
+    def non_finite(self) -> list[str]:
+        """Names of the scalars of this epoch that are no longer finite; waits for the device."""
+        return [name for name, mean in self.this_epoch.means().items() if not math.isfinite(mean)]
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint. Every process has to call it."""
+        return {
+            "since_log": self.since_log.state(),
+            "this_epoch": self.this_epoch.state(),
+            "seconds": self.stopwatch.read(),
+            "epoch_seconds": self.epoch_clock.read(),
+            "parts": self.parts.read(),
+            "epochs": self.epochs,
+            "drawn": dict(self.drawn),
+            "earlier_examples": self.earlier_examples,
+            "seen": self.seen.state(),
+        }
+
+    def restore(self, state: dict[str, Any], device: torch.device) -> None:
+        """From a checkpoint."""
+        self.since_log.restore(state["since_log"], device)
+        self.this_epoch.restore(state["this_epoch"], device)
+        self.stopwatch.seconds = dict(state["seconds"])
+        self.epoch_clock.before = state["epoch_seconds"]
+        self.parts.restore(state.get("parts", {}))
+        self.epochs = list(state["epochs"])
+        self.drawn = Counter(state["drawn"])
+        self.earlier_examples = state.get("earlier_examples", 0)
+        self.seen.restore(state.get("seen", []), device)

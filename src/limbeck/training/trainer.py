@@ -1,0 +1,352 @@
+"""`DistillationTrainer`: `transformers.Trainer` with a teacher.
+
+On the way of a training step: asks, captures, weighs, adds and steps. The loop, logging, mixed
+precision and multi-process training are the Trainer's own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sized
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+from transformers import PreTrainedModel, TrainingArguments
+from transformers.trainer_utils import has_length
+
+from limbeck.activations import Trace
+from limbeck.data import Collator
+from limbeck.errors import LimbeckError
+from limbeck.mixup import Mixture, MixupSpec, draw
+from limbeck.objectives import CurriculumSpec, TermSpec
+from limbeck.recipe import Recipe
+from limbeck.step_state import StepState
+from limbeck.tasks import task_type_of
+from limbeck.teachers import Bandit, SampledTeam, Team, members_of
+from limbeck.teachers.teacher import Teacher
+from limbeck.training import checkpoints
+from limbeck.training.adaptive import LearnWhomToDraw, hold_out
+from limbeck.training.argument_support import (
+    keyword_problems,
+    label_problems,
+    setting_problems,
+    sharded,
+)
+from limbeck.training.bound_objectives import index_bound, objectives_for
+from limbeck.training.callbacks import (
+    EarlierEntries,
+    EpochEntries,
+    stop_if_not_finite,
+    users_callbacks,
+)
+from limbeck.training.distiller import Distiller
+from limbeck.training.feeding import examples_in, numbered, padded
+from limbeck.training.fitting import foreign_optimizer, pair_problems
+from limbeck.training.head import train_head_alone
+from limbeck.training.method import OBJECTS, default_arguments, recipe_of, with_first_stage
+from limbeck.training.method_plan import MethodPlan
+from limbeck.training.optimizer import Optimisation, unseen_maps
+from limbeck.training.progress import Progress
+from limbeck.training.segments import warn_of_lost_segments
+from limbeck.training.staging import TrainsParts
+from limbeck.training.teacher_argument import learns_whom_to_draw, teaching
+
+
+class DistillationTrainer(TrainsParts):
+    """A drop-in for `transformers.Trainer` that also takes a teacher and a method.
+
+    `train` trains the whole method. What comes before its last stage, or beside it, is trained first by
+    trainers of its own, with the same data, collator, metrics and callbacks, in folders below
+    `args.output_dir`: `first_stage`, `students/NAME` (to rank teachers by), `assistants/01-NAME` (a chain),
+    `tries/BY` (the best of three). `train(resume_from_checkpoint=True)` goes on in whichever part a training
+    was stopped.
+
+    Args:
+        model: the student, any `PreTrainedModel` with a head of one of `limbeck.tasks`.
+        args: the Trainer's, of the last stage; of the others too, where the method or `first_stage` says
+            nothing else. Every setting does what it says or is refused. Left out, the method's own.
+        teacher: the model to learn from; several of them as a list, as a dict by name, or as a
+            `limbeck.teachers.Team`; None for plain fine-tuning.
+        method: a shipped method's name, a recipe file, or a `Recipe`; its terms, curriculum, MixUp, stages
+            and team are read, of its training settings the first stage's.
+        objectives: the terms themselves, instead of a method: settings as in a recipe.
+        curriculum: with `objectives`: when each layer learns.
+        mixup: with `objectives`: mix the inputs of both models.
+        first_stage: changes to the method's first stage, by its keys in a recipe (`epochs`, `lr`,
+            `batch_size`, `objectives`, …), and as objects its own `teacher`, `train_dataset`, `data_collator`.
+        holdout: rows on which a team that learns whom to draw sees its progress; by default some of
+            the training rows, which are not trained on then.
+        group_by_length: batch examples of similar length, as `args.train_sampling_strategy` can say
+            too; text needs an `input_ids` column.
+        compile: run training passes of student and teacher as compiled graphs.
+        compact: hand `compute_metrics` and `predict` what the kind's scores need in place of the
+            logits, which are as large as a vocabulary for some kinds.
+        optimisation: optimiser and schedule where the Trainer's own arguments do not reach.
+        **kwargs: as for `Trainer`, `model_init` among them.
+
+    `trainer.student` is the student; `save_model` writes it by `save_pretrained`. Checkpoints also
+    hold the learned parts of the objectives. `trainer.parts` are the parts that have been trained.
+
+    Raises:
+        LimbeckError: the method does not fit the models, or a setting would not do what it says.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel | None = None,
+        args: TrainingArguments | None = None,
+        *,
+        teacher: Any = None,
+        method: str | Path | Recipe = "kd",
+        objectives: Mapping[str, TermSpec | Mapping[str, Any]] | None = None,
+        curriculum: CurriculumSpec | Mapping[str, Any] | None = None,
+        mixup: MixupSpec | Mapping[str, Any] | None = None,
+        first_stage: Mapping[str, Any] | None = None,
+        holdout: Dataset | None = None,
+        group_by_length: bool = False,
+        compile: bool = False,
+        compact: bool = False,
+        optimisation: Optimisation | None = None,
+        **kwargs: Any,
+    ) -> None:
+        recipe = with_first_stage(recipe_of(method, objectives, curriculum, mixup), first_stage)
+        if args is None:
+            args = default_arguments(recipe)
+            optimisation = optimisation or Optimisation.of(recipe.stages()[-1].recipe)
+        recipe = recipe.model_copy(update={"seed": args.seed})
+        who = teaching(recipe, teacher)
+        given = {key: value for key, value in (first_stage or {}).items() if key in OBJECTS}
+        self.plan = MethodPlan(recipe, who, given)
+        self.mixup = self.plan.last.mixup
+        self.teacher: Teacher | Team | None = who.teacher
+        self.optimisation = optimisation or Optimisation()
+        self.group_by_length = group_by_length
+        self.compact, self.compiled = compact, compile
+        self.progress = Progress()
+        if learns_whom_to_draw(recipe) and holdout is None:
+            count = getattr(recipe.team, "holdout", None)
+            holdout, kwargs["train_dataset"] = hold_out(
+                kwargs.get("train_dataset"), count, args.seed
+            )
+        if any(term.needs_index for term in self.plan.last.objectives.values()):
+            kwargs["train_dataset"] = numbered(kwargs.get("train_dataset"))
+        self._rows = index_bound(kwargs.get("train_dataset"))
+        problems = setting_problems(args) + keyword_problems(kwargs, staged=self.plan.staged)
+        if problems:
+            raise LimbeckError(problems)
+        if self.teacher is not None and compile:
+            self.teacher.compile()
+        self._seed = args.seed
+        self._optimizer_given = kwargs.get("optimizer_cls_and_kwargs")
+        self._made_optimizer = not any(kwargs.get("optimizers") or ())
+        if self._optimizer_given is None and self._made_optimizer:
+            kwargs["optimizer_cls_and_kwargs"] = self.optimisation.optimizer(args.learning_rate)
+        distiller = None if model is None else self._distil(model)
+        super().__init__(cast(Any, distiller), args, **kwargs)
+        # The objectives average over a batch themselves, and `weight_of` over a step; a model that takes
+        # `num_items_in_batch` would switch off the division by the accumulation factor.
+        self.model_accepts_loss_kwargs = False
+        self.loss_is_scaled_for_ga = False
+        if problems := [
+            *label_problems(args, self.kind.label_names),
+            *sharded(self),
+            *foreign_optimizer(self.optimizer, self.distiller),
+            *unseen_maps(self.optimizer, self.objectives),
+        ]:
+            raise LimbeckError(problems)
+        self.label_names = list(args.label_names or self.kind.label_names)
+        # A NaN must end the run, not be averaged away.
+        self.args.logging_nan_inf_filter = False
+        self._own_callbacks = {id(callback) for callback in self.callback_handler.callbacks}
+        self._own_callbacks -= {id(one) for one in users_callbacks(self, kwargs.get("callbacks"))}
+        for own in (EarlierEntries(self), EpochEntries(self)):
+            self._add_own(own)
+        if self.bandit is not None:
+            self._add_own(LearnWhomToDraw(self, self.bandit, holdout))
+        if self.teacher is not None:
+            self.teacher.to(self.args.device)
+            warn_of_lost_segments(self.teacher.members, self.train_dataset)
+        self.begin_counting()
+        self.plan.check(self.student, self)
+
+    def _add_own(self, callback: Any) -> None:
+        self.add_callback(callback)
+        self._own_callbacks.add(id(callback))
+
+    def _distil(self, student: PreTrainedModel) -> Distiller:
+        """A student, from the beginning, and the terms between it and whoever teaches it."""
+        if not isinstance(student, PreTrainedModel):
+            raise LimbeckError(
+                f"model: a {type(student).__name__} is not a transformers model",
+                "pass the transformers model itself",
+            )
+        self.student = student
+        self.kind = task_type_of(student)
+        self.teacher = self.plan.who.teacher
+        self._words = None
+        # Their learned maps start from the run's seed, whatever drew numbers before.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._seed)
+            self.objectives = objectives_for(
+                student,
+                self.teacher,
+                self.plan.last.objectives,
+                self.plan.last.curriculum,
+                kind=self.kind,
+                rows=self._rows,
+            )
+        who, answers = self.plan.who, self.objectives.ever("teacher").logits
+        if problems := pair_problems(student, who.members, who.names, answers=answers):
+            raise LimbeckError(problems)
+        return Distiller(
+            student,
+            self.objectives,
+            kind=self.kind,
+            compact=self.compact,
+            compiled=self.compiled,
+            bandit=self.bandit,
+        )
+
+    def call_model_init(self, trial: Any = None) -> nn.Module:
+        """What `model_init` makes, with terms of its own: each training, or trial, begins anew."""
+        self._seed = self.args.seed
+        if self.bandit is not None:
+            self.bandit.reset()
+        return self._distil(cast(PreTrainedModel, super().call_model_init(trial)))
+
+    def columns_read(self) -> list[str]:
+        """What student and teachers read of an example."""
+        read = {*inspect.signature(self.student.forward).parameters}
+        return sorted(read.union(*(member.columns for member in members_of(self.teacher))))
+
+    @property
+    def drawn(self) -> SampledTeam | None:
+        """The team whose members take turns, if that is who teaches."""
+        return self.teacher if isinstance(self.teacher, SampledTeam) else None
+
+    @property
+    def bandit(self) -> Bandit | None:
+        """What learns whom to draw, if anything does."""
+        chances = None if self.drawn is None else self.drawn.chances
+        return chances if isinstance(chances, Bandit) else None
+
+    # ---- where the run stands ----
+
+    def moment_of(self, step: int) -> StepState:
+        """The moment of an optimisation step, counted from 0: a function of the step alone."""
+        steps = max(self.state.max_steps, 1)
+        per_epoch = self._steps_per_epoch()
+        return StepState(
+            seed=self.args.seed,
+            epoch=step // per_epoch,
+            step=step,
+            progress=min(step / steps, 1.0),
+            passes=step / per_epoch,
+            length=steps / per_epoch,
+            teacher=0 if self.drawn is None else self.drawn.pick(self.args.seed, step),
+        )
+
+    def _steps_per_epoch(self) -> int:
+        loader = cast(Sized, self.callback_handler.train_dataloader)
+        if not has_length(loader):  # a stream is one long epoch
+            return max(self.state.max_steps, 1)
+        batches = len(loader)
+        accumulation = self.args.gradient_accumulation_steps
+        return max(-(-batches // accumulation), 1)
+
+    # ---- the step ----
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        """In training: the weighted terms. In evaluation: the labels' loss alone."""
+        if not model.training:
+            outputs = model(**inputs)
+            return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
+        step_state = self.moment_of(self.state.global_step)
+        # A collator of limbeck's hides other words, or shows other views, in every epoch.
+        if isinstance(self.data_collator, Collator):
+            inputs = self.data_collator.for_epoch(
+                inputs, seed=step_state.seed, epoch=step_state.epoch
+            )
+        if (width := self.plan.last.padded_width) is not None:
+            inputs = padded(inputs, width, self.student.config.pad_token_id or 0)
+        mixture = self._mixture(inputs, step_state)
+        teacher = self._look_at_teacher(inputs, step_state, mixture)
+        outputs = model(step_state=step_state, teacher=teacher, mixture=mixture, **inputs)
+        terms = outputs["terms"]
+        if self.drawn is not None:  # also by whose they are
+            terms = terms | {f"loss ({self.drawn.names[step_state.teacher]})": outputs["loss"]}
+        weight = self.weight_of(inputs)
+        self.progress.add(terms, outputs["loss"], weight)
+        self.progress.add_examples(examples_in(inputs), self.args.device)
+        loss = (
+            outputs["loss"]
+            if isinstance(weight, float) and weight == 1.0
+            else weight * outputs["loss"]
+        )
+        return (loss, outputs) if return_outputs else loss
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        """As the Trainer's; where a curriculum trains the head alone, no other weight is moved."""
+        loss = super().training_step(*args, **kwargs)
+        if (curriculum := self.objectives.curriculum) is not None:
+            train_head_alone(self.student, curriculum, self.moment_of(self.state.global_step))
+        return loss
+
+    def _mixture(self, inputs: Mapping[str, Tensor], step_state: StepState) -> Mixture | None:
+        if self.mixup is None:
+            return None
+        examples = len(next(iter(inputs.values())))
+        return draw(self.mixup, examples, step_state, self.args.device)
+
+    def _look_at_teacher(
+        self, inputs: Mapping[str, Tensor], step_state: StepState, mixture: Mixture | None
+    ) -> Trace | None:
+        request = self.objectives.request("teacher", step_state)
+        if self.teacher is None or not (request.items or request.logits):
+            return None
+        measured = self.progress.stopwatch.measure("teacher", self.args.device)
+        with measured, self.accelerator.autocast():
+            return self.teacher.at(step_state)(inputs, request, mixture)
+
+    # ---- logging ----
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Add the mean of every named term since the last log to the Trainer's own entries."""
+        if "loss" in logs and "learning_rate" in logs:
+            stop_if_not_finite(self)
+            means = self.progress.since_log.means()
+            # The Trainer's own sum forgets, when a run is continued, what came after the last log.
+            logs["loss"] = means.pop("loss", logs["loss"])
+            logs.update({f"term/{name}": value for name, value in means.items()})
+            self.progress.since_log.clear()
+        super().log(logs, start_time)
+
+    # ---- checkpoints and the shipped student ----
+
+    def save_checkpoint(self, folder: str) -> None:
+        """The whole wrapper and the progress."""
+        stop_if_not_finite(self, weights=True)
+        state = self.progress.state() | {"finished": self.control.should_training_stop}
+        state |= {"run": self._run, "passes": self.passes()}
+        if self.args.should_save:
+            checkpoints.save(folder, self.distiller, state)
+
+    def _load_from_checkpoint(
+        self, resume_from_checkpoint: str, model: nn.Module | None = None
+    ) -> None:
+        checkpoints.load_weights(resume_from_checkpoint, self.distiller)
+        state = checkpoints.load_progress(resume_from_checkpoint)
+        self.progress.restore(state, self.args.device)
+        self.restore_passes(state.get("passes"))
+
+    def _load_best_model(self) -> None:
+        checkpoints.load_weights(str(self.state.best_model_checkpoint), self.distiller)

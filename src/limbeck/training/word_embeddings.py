@@ -1,0 +1,182 @@
+"""Words that no training row holds cost nothing in training: only the others' embeddings take part in a step.
+
+Part of `limbeck.training`. Word embeddings are most of a small student's weights: two thirds of a 3-layer MiniLM's. The
+gradient of a word that does not occur is zero, and without weight decay so are its moments and its update, yet plain
+training clears, sums, reads and writes them in every step. While `WordsInUse` is engaged, the rows of the words that
+occur stand in a parameter of their own. The whole matrix follows whenever somebody looks at it: in passes without
+gradients, in `state_dict`, in the end. The student that comes out is that of plain training, but for the rounding of
+the gradient's norm, which is summed over fewer zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import torch
+import torch.nn.functional as F
+from datasets import Dataset
+from torch import Tensor, nn
+from transformers import PreTrainedModel, Trainer
+from transformers.training_args import OptimizerNames
+
+from limbeck.data import Collator
+from limbeck.errors import LimbeckError
+
+# Weights that have to be saved before it is done.
+WORTH = 1_000_000
+_NAME = "weight_in_use"
+# Without weight decay they leave alone what has no gradient and never had one.
+_OPTIMISERS = (OptimizerNames.ADAMW_TORCH, OptimizerNames.ADAMW_TORCH_FUSED)
+
+
+class WordsInUse:
+    """An embedding whose rows `used` are trained, as `nn.Embedding` trains all of its rows.
+
+    Args:
+        embedding: trained, and looked up by nobody but its own `forward`.
+        used: the only words (ids, ascending) whose rows get a gradient. Another one in a training pass is an error of
+            torch: its index is out of range.
+    """
+
+    def __init__(self, embedding: nn.Embedding, used: Tensor) -> None:
+        self.embedding = embedding
+        device = embedding.weight.device
+        self.used = used.to(device)
+        self.place = torch.full((len(embedding.weight),), -1, device=device)
+        self.place[self.used] = torch.arange(len(used), device=device)
+        self.rows = nn.Parameter(embedding.weight.detach()[self.used])
+        padding = embedding.padding_idx
+        self._padding = None if padding is None else int(self.place[padding])
+
+    def check(self, rows: Any) -> None:
+        """Raise LimbeckError if `rows` hold words that are not in use."""
+        if (self.place.cpu()[torch.from_numpy(_words_of(rows, set()))] < 0).any():
+            raise LimbeckError(
+                "train_dataset holds words that the rows of the former training did not",
+                "make a new DistillationTrainer for it",
+            )
+
+    @contextmanager
+    def engaged(self) -> Iterator[None]:
+        """Inside, the rows in use are what is trained; afterwards everything is as before, and trained."""
+        embedding, whole = self.embedding, self.embedding.weight
+        former = vars(embedding).get("forward")
+        with torch.no_grad():
+            self.rows.copy_(whole[self.used])
+        whole.requires_grad_(False)
+        whole.grad = None
+        embedding.register_parameter(_NAME, self.rows)
+        _set_forward(embedding, self._look_up)
+        hooks = [
+            embedding.register_state_dict_pre_hook(lambda *_: self._bring_up_to_date()),
+            embedding.register_state_dict_post_hook(_leave_out),
+            embedding.register_load_state_dict_pre_hook(self._take_in),
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+            self._bring_up_to_date()
+            _set_forward(embedding, former)
+            delattr(embedding, _NAME)
+            whole.requires_grad_(True)
+
+    def _look_up(self, words: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return F.embedding(self.place[words], self.rows, self._padding)
+        self._bring_up_to_date()
+        return F.embedding(words, self.embedding.weight)
+
+    @torch.no_grad()
+    def _bring_up_to_date(self) -> None:
+        """The whole matrix after the rows in use: always, as fused optimisers change them without a trace."""
+        self.embedding.weight.index_copy_(0, self.used, self.rows)
+
+    def _take_in(self, module: nn.Module, state: dict[str, Any], prefix: str, *others: Any) -> None:
+        if prefix + "weight" in state:
+            state[prefix + _NAME] = state[prefix + "weight"].to(self.used.device)[self.used]
+
+
+def _leave_out(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
+    state.pop(prefix + _NAME)
+
+
+def _set_forward(module: Any, forward: Any) -> None:
+    """The instance's own, or the class's again."""
+    vars(module).pop("forward", None)
+    if forward is not None:
+        module.forward = forward
+
+
+def words_of(
+    trainer: Trainer, student: PreTrainedModel, former: WordsInUse | None
+) -> WordsInUse | None:
+    """What a trainer is to train of its student's word embeddings; None for all of them, the plain way.
+
+    It has to know every word a batch may hold, and what becomes of a weight without a gradient: limbeck's own collator
+    with fixed texts, AdamW or SGD of its own making, no weight decay, whole weights in each process.
+
+    Raises:
+        LimbeckError: rows with other words than those of the `former` training, whose optimiser goes on.
+    """
+    collator, args = trainer.data_collator, trainer.args
+    if former is not None:
+        former.check(trainer.train_dataset)
+        return former
+    if type(collator) is not Collator or collator.kind.redrawn:
+        return None
+    given = trainer.optimizer_cls_and_kwargs
+    known = args.optim in _OPTIMISERS if given is None else given[0] is torch.optim.SGD
+    if trainer.optimizer is not None or not known or args.weight_decay:
+        return None
+    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        return None
+    padding = getattr(collator.tokenizer, "pad_token_id", None)
+    return words_in_use(student, trainer.train_dataset, padding)
+
+
+def words_in_use(
+    student: PreTrainedModel, rows: Any, padding: int | None, *, worth: int = WORTH
+) -> WordsInUse | None:
+    """What `rows` (with `input_ids`) leave to train of a student's embedding; None where it is no use.
+
+    That is: embeddings of another sort, frozen, shared with an output layer or a decoder; rows that are not known as a
+    whole; or fewer than `worth` weights to save.
+
+    Args:
+        padding: the word that fills batches up, which no row holds.
+    """
+    if "input_ids" not in (getattr(rows, "column_names", None) or ()):
+        return None
+    embedding = _own_embedding(student)
+    if embedding is None:
+        return None
+    used = _words_of(rows, {padding, embedding.padding_idx})
+    saved = (len(embedding.weight) - len(used)) * embedding.embedding_dim
+    if saved < worth or used[-1] >= len(embedding.weight):
+        return None
+    return WordsInUse(embedding, torch.from_numpy(used))
+
+
+def _own_embedding(student: PreTrainedModel) -> nn.Embedding | None:
+    """The word embedding, if nothing but looking up words happens to its weights."""
+    if student.config.is_encoder_decoder:
+        return None
+    embedding = student.get_input_embeddings()
+    if type(embedding) is not nn.Embedding or not embedding.weight.requires_grad:
+        return None
+    if embedding.max_norm is not None or embedding.sparse or embedding.scale_grad_by_freq:
+        return None
+    found = student.named_parameters(remove_duplicate=False)
+    return embedding if sum(weight is embedding.weight for _, weight in found) == 1 else None
+
+
+def _words_of(rows: Dataset, others: set[int | None]) -> np.ndarray:
+    words = pc.list_flatten(rows.with_format("arrow")[:]["input_ids"])
+    found = pc.unique(words).to_numpy(zero_copy_only=False)
+    return np.union1d(found, [word for word in others if word is not None]).astype(np.int64)

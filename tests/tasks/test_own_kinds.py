@@ -1,0 +1,187 @@
+"""A user's own files of each kind, and copies of the Hub's repositories."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from datasets import ClassLabel, Dataset, Features, List, Value
+
+from limbeck.data import load_task, pocket
+from limbeck.errors import LimbeckError
+from limbeck.tasks import MASKED, SPANS, TASKS, TOKENS
+
+CONLL = "-DOCSTART- -X- O O\n\nann NNP B-NP B-PER\nsaw VBD B-VP O\nrome NNP B-NP B-LOC\n\nthe DT B-NP O\n"
+
+
+def test_conll_columns(tmp_path):
+    (tmp_path / "train.conll").write_text(CONLL * 12)
+    (tmp_path / "dev.conll").write_text("word\ttag\nthe cat\tO\nrome\tB-LOC\r\n\n\n")
+    task, splits = load_task("mine", tmp_path, kind="tokens")
+    assert (task.kind, task.labels) == (TOKENS, ("O", "B-LOC", "B-PER"))
+    assert (task.metrics, task.primary) == (("f1", "precision", "recall", "accuracy"), "f1")
+    assert len(splits["train"]) == 24
+    first = splits["train"][0]
+    assert (first["tokens"], first["tags"]) == (["ann", "saw", "rome"], [2, 0, 1])
+    assert splits["dev"]["tokens"][:] == [["the cat", "rome"]]
+    assert splits["dev"]["tags"][:] == [[0, 1]]
+
+
+def test_tags_that_mark_no_entities_are_scored_by_accuracy(tmp_path):
+    file = tmp_path / "pos.tsv"
+    file.write_text("the\tDET\ncat\tNOUN\n\n" * 20)
+    task, splits = load_task(None, file, kind="tokens")
+    assert (task.name, task.labels, task.metrics) == ("pos", ("DET", "NOUN"), ("accuracy",))
+    assert len(splits["dev"]) == 2
+    _, alone = load_task(None, file, kind="tokens", for_training=False)
+    assert len(alone["dev"]) == 20
+
+
+def test_tables_of_words_and_tags(tmp_path):
+    rows = [{"w": ["ann", "saw"], "t": ["B-PER", "O"]}] * 20
+    file = tmp_path / "n.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    names = {"text_columns": ["w"], "label_column": "t", "kind": "tokens"}
+    _, splits = load_task("mine", file, **names)
+    assert splits["train"]["tags"][0] == [1, 0]
+    known, splits = load_task("ner", file, **names | {"kind": None})
+    assert known is TASKS["ner"]
+    assert splits["train"]["tags"][0] == [1, 0]
+    with pytest.raises(LimbeckError, match=r"no column 'tokens', 'tags'(.|\n)*there are: w, t"):
+        load_task("mine", file, kind="tokens")
+    rows[3] = {"w": ["ann", "saw"], "t": ["O"]}
+    file.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(LimbeckError, match="row 4: 2 words and 1 tags"):
+        load_task("mine", file, **names)
+
+
+def squad(answers):
+    asked = [{"question": "who ?", "id": n, "answers": answers} for n in range(12)]
+    return {"version": "1.1", "data": [{"paragraphs": [{"context": "ann did", "qas": asked}]}]}
+
+
+def test_squad_files(tmp_path):
+    file = tmp_path / "train-v1.1.json"
+    file.write_text(json.dumps(squad([{"text": "ann", "answer_start": 0}])))
+    task, splits = load_task("mine", file, kind="spans")
+    assert (task.kind, task.metrics, task.primary) == (SPANS, ("exact_match", "f1"), "f1")
+    assert len(splits["train"]) + len(splits["dev"]) == 12
+    row = splits["train"][0]
+    assert (row["question"], row["context"]) == ("who ?", "ann did")
+    assert row["answers"] == {"text": ["ann"], "answer_start": [0]}
+    assert load_task("squad", file)[0] is TASKS["squad"]
+    lines = tmp_path / "rows.jsonl"
+    lines.write_text("\n".join([json.dumps(row)] * 12))
+    assert load_task("mine", lines, kind="spans")[1]["train"][0]["answers"] == row["answers"]
+    file.write_text(json.dumps(squad([])))
+    with pytest.raises(LimbeckError, match="12 of 12 questions have no answer"):
+        load_task("mine", file, kind="spans")
+    file.write_text(json.dumps({"data": [{"paragraph": []}]}))
+    with pytest.raises(LimbeckError, match="not in SQuAD's layout: KeyError 'paragraphs'"):
+        load_task("mine", file, kind="spans")
+
+
+def test_answers_that_stand_elsewhere_are_found():
+    from limbeck.data.splits import make_split
+
+    answers = [{"text": ["ann"], "answer_start": [1]}, {"text": ["did"], "answer_start": [4]}]
+    texts = {"question": ["q"] * 2, "context": ["ann did"] * 2}
+    rows = make_split(TASKS["squad"], texts, answers)
+    assert SPANS.check_rows(TASKS["squad"], rows) == [
+        "1 of 2 rows have no answer, or one that does not stand at its answer_start"
+    ]
+
+
+def test_plain_text(tmp_path):
+    file = tmp_path / "lines.txt"
+    file.write_text("\n".join(f"line {n}\n" for n in range(20)))
+    task, splits = load_task(None, file, kind="masked")
+    assert (task.kind, task.primary) == (MASKED, "accuracy")
+    assert len(splits["train"]) == 18
+    assert splits["dev"].column_names == ["text", "index"]
+    with pytest.raises(LimbeckError, match="the text is its own label"):
+        load_task(None, file, kind="masked", label_column="y")
+
+
+def test_a_known_task_keeps_its_kind(tmp_path):
+    (tmp_path / "lines.txt").write_text("a b\n" * 20)
+    for name, kind in (("ner", "masked"), ("sst2", "tokens")):
+        with pytest.raises(LimbeckError, match=f"'{name}' is of kind"):
+            load_task(name, tmp_path / "lines.txt", kind=kind)
+
+
+def test_a_copy_of_conll_2003_from_the_hub(tmp_path):
+    # Tag ids in another order than the task's, as a repository may have them.
+    names = ["O", "B-LOC", "B-PER"]
+    features = Features({"id": Value("string"), "tokens": List(Value("string")),
+                         "ner_tags": List(ClassLabel(names=names))})  # fmt: skip
+    rows = {"id": ["0"], "tokens": [["ann", "in", "rome"]], "ner_tags": [[2, 0, 1]]}
+    for split in ("train", "validation", "test"):
+        folder = tmp_path / "eriktks" / "conll2003" / "conll2003" / split
+        folder.mkdir(parents=True)
+        Dataset.from_dict(rows, features=features).to_parquet(folder / "0000.parquet")
+    task, splits = load_task("ner", f"hub:{tmp_path}")
+    assert set(splits) == {"train", "dev", "test"}
+    tags = splits["dev"]["tags"][0]
+    assert [task.labels[tag] for tag in tags] == ["B-PER", "O", "B-LOC"]
+
+
+def test_a_copy_of_squad_from_the_hub(tmp_path):
+    folder = tmp_path / "squad" / "plain_text"
+    folder.mkdir(parents=True)
+    rows = {"id": ["0"], "title": ["t"], "context": ["ann did"], "question": ["who ?"],
+            "answers": [{"text": ["ann"], "answer_start": [0]}]}  # fmt: skip
+    for split in ("train", "validation"):
+        Dataset.from_dict(rows).to_parquet(folder / f"{split}-00000-of-00001.parquet")
+    _, splits = load_task("squad", f"hub:{tmp_path}")
+    assert splits["dev"][0] == {
+        "question": "who ?", "context": "ann did", "index": 0,
+        "answers": {"text": ["ann"], "answer_start": [0]},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["ner", "squad", "mlm"])
+def test_pocket_tasks_beyond_glue(name, monkeypatch):
+    monkeypatch.setitem(pocket.beyond.SIZES, name, (300, 50))
+    task, splits = load_task(name, "pocket")
+    assert [len(splits[split]) for split in ("train", "dev")] == [300, 50]
+    assert not task.kind.check_rows(task, splits["train"])
+    again, other = pocket.load(name), pocket.load(name, seed=1)
+    assert again["train"][:] == splits["train"][:]
+    assert other["train"][:] != splits["train"][:]
+    everything = [str(row[c]) for s in splits.values() for row in s for c in task.text_columns[-1:]]
+    texts = {str({c: row[c] for c in task.text_columns}) for s in splits.values() for row in s}
+    assert len(texts) == len(everything)
+    unknown = pocket.tokenizer().unk_token_id
+    for text in task.kind.texts(task, splits["dev"][:])[-1]:
+        assert unknown not in pocket.tokenizer()(text)["input_ids"]
+    if name == "ner":
+        assert {tag for row in splits["train"]["tags"] for tag in row} == set(range(6))
+
+
+def test_pocket_answers_are_unique_in_their_context():
+    from random import Random
+
+    from limbeck.data.pocket.contexts import squad as draw
+
+    random = Random(3)
+    for _ in range(300):
+        asked = draw(random, "main")
+        assert asked.context[asked.start :].startswith(asked.answer)
+        deeds = []
+        for sentence in asked.context.removesuffix(" .").split(" . "):
+            if " were " in sentence:
+                patient, rest = sentence.split(" were ")
+                form, agent = rest.split(" by ")
+            else:
+                form = next(word for word in sentence.split() if word.endswith("ed"))
+                agent, patient = sentence.split(f" {form} ")
+            deeds.append((agent, form, patient))
+        question = asked.question.removeprefix("who ").removesuffix(" ?")
+        if question.startswith("were "):
+            form, agent = question.removeprefix("were ").split(" by ")
+            found = [deed[2] for deed in deeds if deed[:2] == (agent, form)]
+        else:
+            form, patient = question.split(" ", 1)
+            found = [deed[0] for deed in deeds if deed[1:] == (form, patient)]
+        assert found == [asked.answer]
