@@ -3,10 +3,14 @@
 import gc
 import os
 import re
+import sys
 import tempfile
 
 import pytest
 from jaxtyping import install_import_hook
+
+# Almost all that imports make stays: to search it for garbage again and again takes seconds.
+gc.disable()
 
 # Nothing a test stores may lie where a user's own does.
 os.environ["LIMBECK_CACHE"] = tempfile.mkdtemp(prefix="limbeck-test-cache-")
@@ -20,6 +24,15 @@ def pytest_collection_finish() -> None:
     """What is imported by now stays to the end: each of the Trainer's full collections (one a training) skips it."""
     gc.collect()
     gc.freeze()
+    gc.enable()
+    _measure_briefly()
+
+
+def _measure_briefly() -> None:
+    """Runs time two rounds of their models instead of 35: whatever tests look at, it is not the speed."""
+    measure = sys.modules.get("limbeck.evaluation.measure")
+    if measure is not None:
+        measure.latencies.__kwdefaults__.update(repeats=2, warm_up=0)
 
 
 def pytest_sessionstart(session) -> None:

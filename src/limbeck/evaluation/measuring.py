@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import torch
@@ -141,13 +141,15 @@ def latencies(
     inputs = {name: random_inputs(model, tokens, batch_size) for name, model in models.items()}
     times: dict[str, list[float]] = {name: [] for name in models}
     order = list(models)
-    for round_number in range(warm_up + repeats):
-        start_at = round_number % len(order) if order else 0
-        for name in order[start_at:] + order[:start_at]:
-            with measuring(models[name]):
+    with ExitStack() as modes:
+        for model in models.values():
+            modes.enter_context(measuring(model))
+        for round_number in range(warm_up + repeats):
+            start_at = round_number % len(order) if order else 0
+            for name in order[start_at:] + order[:start_at]:
                 seconds = _timed(models[name], inputs[name], tokens, clock)
-            if round_number >= warm_up:
-                times[name].append(1000 * seconds)
+                if round_number >= warm_up:
+                    times[name].append(1000 * seconds)
     return {
         name: Latency(
             median=statistics.median(values),
