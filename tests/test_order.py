@@ -15,7 +15,7 @@ SOURCE = Path(limbeck.__file__).parent
 # beside it. The way of a training step runs in the same direction.
 ORDER = [
     {"agreement", "cores", "errors", "lab", "reporting", "step_state", "transfer"},
-    {"files", "given", "plain", "settings"},
+    {"files", "given", "plain", "registry", "settings"},
     {"manifest", "sealing"},
     {"catalog", "model_inputs", "recipes"},
     {"paper_settings"},
