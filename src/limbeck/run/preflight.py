@@ -32,7 +32,7 @@ from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.stages import label_terms
 from limbeck.run.assemble import Assembly
 from limbeck.run.named_teachers import learns_from_its_teacher
-from limbeck.run.stage_objectives import depths_of, objectives_of
+from limbeck.run.stage_objectives import chain_problems, depths_of, objectives_of
 from limbeck.run.stage_passes import length_of
 from limbeck.run.teacher_tokenization import input_problems, stage_input_problems
 from limbeck.schedules import Ramp
@@ -52,6 +52,7 @@ def inspect_run(recipe: Recipe, assembly: Assembly, out: Path, *, show: bool) ->
     """
     *before, last = recipe.stages()
     problems, method = _method(last, assembly)
+    problems += chain_problems(recipe, last, assembly)
     for stage in before:
         problems += [_in_stage(stage, problem) for problem in _inspect_stage(stage, assembly)]
     problems += [assembly.task.said] if assembly.task.said is not None else []

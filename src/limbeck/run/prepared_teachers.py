@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import count_parameters
-from limbeck.objectives import ModelShape
+from limbeck.objectives import MappedSpec, ModelShape
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.reporting.records import Record, TeamFacts, TeamMember
 from limbeck.run.assemble import Assembly
@@ -195,10 +195,9 @@ def _chain(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train) 
     order = [assembly.named[place] for place in by_capacity(assembly.named)]
     teacher, runs = order[0].path, []
     for number, one in enumerate(order[1:], start=1):
-        changes = {
-            "method": f"assistant {one.name}",
-            "first_stage": None,
-        } | pretrained_form(one.path)
+        changes = {"method": f"assistant {one.name}"} | pretrained_form(one.path)
+        if not recipe.joint:  # a first stage is the student's own; joined, its terms are everyone's
+            changes["first_stage"] = None
         place = folder.assistants / f"{number:02}-{_file_name(one.name)}"
         runs.append(_made(_alone(recipe, teacher, changes), place, train))
         teacher = runs[-1]
@@ -214,7 +213,17 @@ def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
     It says neither which method it was made for nor who else teaches there: others find it too.
     """
     about = {"family": "own", "summary": "made before a run of several teachers", "paper": ""}
-    team = EnsembleSpec.model_validate({"use": "ensemble"})
+    # Only members of an ensemble are seen each by each, and only a sampled teacher has layers to see.
+    layers = any(
+        isinstance(term, MappedSpec)
+        for stage in recipe.stages()
+        for term in stage.recipe.objectives.values()
+    )
+    team: EnsembleSpec | SampledSpec = (
+        SampledSpec.model_validate({"use": "sample"})
+        if layers
+        else EnsembleSpec.model_validate({"use": "ensemble"})
+    )
     own: dict[str, Any] = {"teachers": [teacher], "team": team, "formula": ""}
     # A named net reads pictures of the lead's size.
     needs_lead = recipe.student.from_teacher or recipe.student.init in SHAPES

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import torch
+from dataclasses import replace
+from itertools import pairwise
 
+import torch
+from transformers import PreTrainedModel
+
+from limbeck.errors import LimbeckError, Problem
 from limbeck.objectives import ModelShape, Objectives, TeamObjectives
-from limbeck.recipe import Stage
+from limbeck.recipe import Recipe, Stage
 from limbeck.run.assemble import Assembly
+from limbeck.run.named_teachers import by_capacity
 from limbeck.tasks import task_type_of
-from limbeck.teachers import members_of
+from limbeck.teachers import ChainSpec, Team, members_of
+from limbeck.teachers.teacher import Teacher
 from limbeck.training.bound_objectives import index_bound, objectives_for
 
 
@@ -25,12 +32,33 @@ def objectives_of(stage: Stage, assembly: Assembly) -> Objectives | TeamObjectiv
     Raises:
         LimbeckError: every term that cannot be built for these models, with its reason.
     """
+    return _built(stage, assembly, assembly.student, assembly.teacher_of(stage))
+
+
+def chain_problems(recipe: Recipe, stage: Stage, assembly: Assembly) -> list[Problem]:
+    """Terms that one teacher of a chain cannot teach the next smaller one, who starts much as it is."""
+    if not isinstance(recipe.team, ChainSpec):
+        return []
+    problems: list[Problem] = []
+    order = [assembly.named[place] for place in by_capacity(assembly.named)]
+    for large, small in pairwise(order):
+        try:
+            _built(stage, assembly, small.teacher.model, large.teacher)
+        except LimbeckError as error:
+            link = f"assistant {small.name}, taught by {large.name}"
+            problems += [replace(one, message=f"{link}: {one.message}") for one in error.problems]
+    return problems
+
+
+def _built(
+    stage: Stage, assembly: Assembly, student: PreTrainedModel, teacher: Teacher | Team | None
+) -> Objectives | TeamObjectives:
     with torch.random.fork_rng(devices=[]):
         return objectives_for(
-            assembly.student,
-            assembly.teacher_of(stage),
+            student,
+            teacher,
             stage.recipe.objectives,
             stage.recipe.curriculum,
-            kind=task_type_of(assembly.student),
+            kind=task_type_of(student),
             rows=index_bound(assembly.rows_of(stage).encoded),
         )

@@ -173,7 +173,11 @@ class MethodPlan:
         """From the largest teacher down, each distilled by the one before; the last one teaches."""
         order = by_capacity(self.who.members)
         teacher, parts = self.who.members[order[0]], []
-        update = {"team": None, "teachers": None, "first_stage": None, "joint": False}
+        update: dict[str, Any] = {"team": None, "teachers": None}
+        if (
+            not self.recipe.joint
+        ):  # a first stage is the student's own; joined, its terms are everyone's
+            update["first_stage"] = None
         alone = self.recipe.model_copy(update=update)
         for number, place in enumerate(order[1:], start=1):
             assistant = copy.deepcopy(self.who.members[place].model).requires_grad_(True)
