@@ -91,6 +91,8 @@ def check(
         return problems
     problems += check_truncation(task, rows, truncated or {}, tokenizer, max_length)
     checks = INPUT_CHECKS[task.kind.reads.name]
+    models = {"student": student} | {side: one.model for side, one in teachers.items()}
+    problems += checks.lengths(task, rows, tokenizer, models, max_length)
     problems += checks.rows(task, rows)
     problems += checks.reader(task, rows["train"], tokenizer, side="student")
     for side, teacher in teachers.items():

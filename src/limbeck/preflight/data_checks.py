@@ -132,7 +132,7 @@ def check_truncation(
         if not cut or split not in rows:
             continue
         total = len(rows[split])
-        longest = _longest(task, rows[split], tokenizer)
+        longest = longest_of(task, rows[split], tokenizer)
         problems.append(
             Problem(
                 f"{split}: {cut} of {total} examples ({100 * cut / total:.1f} %) are cut to "
@@ -144,7 +144,7 @@ def check_truncation(
     return problems
 
 
-def _longest(task: Task, dataset: Dataset, tokenizer: PreTrainedTokenizerBase) -> int:
+def longest_of(task: Task, dataset: Dataset, tokenizer: PreTrainedTokenizerBase) -> int:
     """Tokens of the longest example, special tokens included."""
     columns = task.kind.texts(task, dataset[:])
     characters = np.array([sum(len(text) for text in row) for row in zip(*columns, strict=True)])

@@ -14,7 +14,14 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from limbeck.errors import Problem
-from limbeck.preflight.model_checks import check_positions, check_tokenizers, check_vocabulary
+from limbeck.preflight.data_checks import longest_of
+from limbeck.preflight.model_checks import (
+    check_positions,
+    check_stretched,
+    check_tokenizers,
+    check_vocabulary,
+    is_stretched,
+)
 from limbeck.preflight.texts import check_overlap, check_unknown_tokens
 from limbeck.tasks import Processor, Task
 from limbeck.vision import CHANNELS, side_of
@@ -42,6 +49,17 @@ class InputChecks(ABC):
     ) -> list[Problem]:
         """Where teacher and student would read a row differently."""
 
+    def lengths(
+        self,
+        task: Task,
+        rows: Mapping[str, Dataset],
+        processor: Processor,
+        models: Mapping[str, PreTrainedModel],
+        max_length: int,
+    ) -> list[Problem]:
+        """Rows that are longer than what a model was trained on, though it can read them."""
+        return []
+
     def rows(self, task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
         """Dev rows that say little of a student, since it is trained on them."""
         return []
@@ -59,6 +77,28 @@ class _TextChecks(InputChecks):
     ) -> list[Problem]:
         """Token ids without an embedding, and more positions than there are."""
         return check_vocabulary(side, model, processor) + check_positions(side, model, max_length)
+
+    def lengths(
+        self,
+        task: Task,
+        rows: Mapping[str, Dataset],
+        processor: Processor,
+        models: Mapping[str, PreTrainedModel],
+        max_length: int,
+    ) -> list[Problem]:
+        """The longest row is sought where a limit says that there may be one."""
+        stretched = {
+            side: model for side, model in models.items() if is_stretched(model, max_length)
+        }
+        if not stretched:
+            return []
+        read = [rows[split] for split in ("train", *task.dev_splits) if split in rows]
+        longest = max(longest_of(task, split, processor) for split in read)
+        return [
+            problem
+            for side, model in stretched.items()
+            for problem in check_stretched(side, model, max_length, longest)
+        ]
 
     def processors(
         self, task: Task, train: Dataset, teacher: Processor, student: Processor, *, side: str

@@ -164,24 +164,55 @@ def check_vocabulary(
 
 
 def check_positions(side: str, model: PreTrainedModel, max_length: int) -> list[Problem]:
-    """A length limit beyond the positions a model has (error) or was trained on (warning)."""
-    table, positions = _position_table(model), positions_of(model)
-    if positions is None or max_length <= positions:
+    """A length limit beyond the end of a model's table of positions."""
+    positions = positions_of(model)
+    if positions is None or max_length <= positions or _position_table(model) is None:
         return []
     return [
         Problem(
             f"max_length {max_length} is beyond the {positions} positions of the {side}",
             f"set max_length to {positions} or less",
-            # Rotary and relative positions go on without a table, only worse.
-            "warning" if table is None else "error",
+        )
+    ]
+
+
+def is_stretched(model: PreTrainedModel, max_length: int) -> bool:
+    """Whether a limit is beyond what a model was trained on, whose positions go on without a table."""
+    positions = positions_of(model)
+    return positions is not None and max_length > positions and _position_table(model) is None
+
+
+def check_stretched(
+    side: str, model: PreTrainedModel, max_length: int, longest: int
+) -> list[Problem]:
+    """Rotary or relative positions under such a limit: worse with a row so long, the same without one.
+
+    `longest`: tokens of the longest row, uncut.
+    """
+    positions = positions_of(model)
+    if longest > (positions or 0):
+        return [
+            Problem(
+                f"rows of up to {min(longest, max_length)} tokens are beyond the {positions} "
+                f"positions that the {side} was trained on",
+                f"set max_length to {positions}, or accept what it makes of the rest",
+                "warning",
+            )
+        ]
+    return [
+        Problem(
+            f"max_length {max_length} is beyond the {positions} positions that the {side} was "
+            f"trained on, and the longest row has {longest} tokens, so that it changes nothing",
+            f"leave it, or set max_length to {positions} for the longer texts of later",
+            "note",
         )
     ]
 
 
 def check_padding(side: str, model: PreTrainedModel, width: int | None) -> list[Problem]:
-    """A fixed width (`pad_to`) beyond the positions a model has; none if it is None."""
-    table, positions = _position_table(model), positions_of(model)
-    if width is None or positions is None or table is None or width <= positions:
+    """A fixed width (`pad_to`) beyond the positions a model has or was trained on; none if it is None."""
+    positions = positions_of(model)
+    if width is None or positions is None or width <= positions:
         return []
     return [
         Problem(

@@ -149,7 +149,10 @@ def _own_teacher(stage: Stage, assembly: Assembly) -> list[Problem]:
     problems = checks.processors(
         assembly.task, assembly.rows["train"], tokenizer, assembly.tokenizer, side="teacher"
     )
-    problems += checks.model("teacher", teacher.model, tokenizer, stage.recipe.max_length)
+    limit = stage.recipe.max_length
+    problems += checks.model("teacher", teacher.model, tokenizer, limit)
+    models = {"teacher": teacher.model}
+    problems += checks.lengths(assembly.task, assembly.rows, tokenizer, models, limit)
     theirs, ours = teacher.config.num_labels, assembly.student.config.num_labels
     compared = any(isinstance(term, SoftSpec) for term in stage.recipe.objectives.values())
     # The student's names are the task's or, by the answers, mean the same.
