@@ -9,10 +9,11 @@ PYTEST_ARGS ?=
 QUICKSTART_ARGS ?=
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed-for-limbeck
+DOCS_STAMP = $(VENV)/.installed-for-its-docs
 export PYTHON VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test processors check lint types format clean
+.PHONY: help install quickstart test processors docs check lint types format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -33,6 +34,14 @@ test: $(STAMP) ## run the test suite
 processors: $(STAMP) ## run the numeric tests with other instruction sets, threads and rounding
 	@PYTHON="$(BIN)/python" scripts/processors $(PYTEST_ARGS)
 
+docs: $(DOCS_STAMP) ## build the searchable documentation into site/, links checked
+	@NO_MKDOCS_2_WARNING=1 "$(BIN)/mkdocs" build --quiet --strict
+	@echo "Built in site/. To read and search it: $(BIN)/python -m http.server --directory site"
+
+$(DOCS_STAMP): $(STAMP)
+	@"$(BIN)/python" -m pip install --quiet --editable '.[docs]'
+	@touch "$(DOCS_STAMP)"
+
 check: lint types test processors ## everything that must be green: format, lint, types, tests
 
 lint: $(STAMP)
@@ -47,4 +56,4 @@ format: $(STAMP) ## put the code into its standard form
 	@"$(BIN)/ruff" check --fix .
 
 clean: ## remove the environment and the tools' caches
-	rm -rf "$(VENV)" .pytest_cache .mypy_cache .ruff_cache
+	rm -rf "$(VENV)" site .pytest_cache .mypy_cache .ruff_cache

@@ -21,7 +21,8 @@ class TransportMapping(nn.Module, Mapping):
     """Every student layer may learn from every teacher layer, as much as the best flow says.
 
     Args:
-        student_layers, candidates: the layers of both sides; their masses start equal and sum to 1.
+        student_layers: the student's layers; their masses start equal and sum to 1.
+        candidates: the teacher's layers, with masses of the same sum.
         learned: after each step a layer's mass is set to the inverse of its cost in the last flow
             (`cheaper_layers_weigh_more`), as in BERT-EMD. Masses are saved in checkpoints.
     """

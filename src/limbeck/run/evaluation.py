@@ -45,7 +45,8 @@ def evaluate(
             (MNLI to SciTail: contradiction counts as neutral).
         data: source of the rows; the run's own by default.
         split: which split; by default the one the task is scored on (dev, or test out of domain).
-        text_columns, label_column: columns of your own file.
+        text_columns: the columns of your own file that hold text.
+        label_column: the one that holds the labels.
 
     Raises:
         LimbeckError: no finished run there, or classes that do not correspond.

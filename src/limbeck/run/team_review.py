@@ -81,7 +81,10 @@ def look_at_team(
 
     Args:
         members: run folders, folders of run folders, checkpoints' folders or Hub names.
-        task, data, text_columns, label_column: what to answer; the runs' own by default.
+        task: the task to predict; the runs' own by default.
+        data: its rows; the runs' own by default.
+        text_columns: the columns of your own file that hold text.
+        label_column: the one that holds the labels.
         split: which rows; by default the ones the task is scored on.
 
     Raises:
