@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor
 from transformers import (
@@ -56,6 +56,16 @@ class TrainsParts(Counts, Optimises, Resumes, PublishesStudents):
     _made_optimizer: bool
     _optimizer_given: Any
     _own_callbacks: set[int]
+    _given: dict[str, Any]
+    """Every keyword argument that the trainer was made with."""
+    _subclass_takes: dict[str, Any]
+    """Those of them that a subclass's `__init__` takes for itself."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Keep what the user gave, before a subclass takes its share."""
+        made = super().__new__(cls)
+        made._given = kwargs
+        return made
 
     @property
     def folder(self) -> Path:
@@ -141,7 +151,8 @@ class TrainsParts(Counts, Optimises, Resumes, PublishesStudents):
     ) -> TrainsParts:
         """A trainer of a part: all that the user gave this one, but for the `changes`.
 
-        A subclass whose `__init__` takes other arguments has to make its own.
+        Keyword arguments that a subclass takes for itself are given to it again; a subclass whose `__init__`
+        takes others by position has to make its own.
         """
         settings: dict[str, Any] = {
             "train_dataset": self.train_dataset,
@@ -158,7 +169,7 @@ class TrainsParts(Counts, Optimises, Resumes, PublishesStudents):
             "optimisation": self.optimisation,
         }
         make: Any = type(self)
-        part: TrainsParts = make(student, args, **(settings | changes))
+        part: TrainsParts = make(student, args, **(self._subclass_takes | settings | changes))
         part._continued = course
         part._run = None if course is None else course.identity
         shown = {type(callback) for callback in self.callback_handler.callbacks}

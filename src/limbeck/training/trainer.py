@@ -50,6 +50,7 @@ from limbeck.training.method import OBJECTS, default_arguments, recipe_of, with_
 from limbeck.training.method_plan import MethodPlan
 from limbeck.training.optimizer import Optimisation, unseen_maps
 from limbeck.training.progress import Progress
+from limbeck.training.same_terms import check_terms, terms_of
 from limbeck.training.segments import warn_of_lost_segments
 from limbeck.training.staging import TrainsParts
 from limbeck.training.teacher_argument import learns_whom_to_draw, teaching
@@ -112,6 +113,8 @@ class DistillationTrainer(TrainsParts):
         optimisation: Optimisation | None = None,
         **kwargs: Any,
     ) -> None:
+        known = {*inspect.signature(DistillationTrainer.__init__).parameters, *kwargs}
+        self._subclass_takes = {k: v for k, v in self._given.items() if k not in known}
         recipe = with_first_stage(recipe_of(method, objectives, curriculum, mixup), first_stage)
         if args is None:
             args = default_arguments(recipe)
@@ -336,15 +339,16 @@ class DistillationTrainer(TrainsParts):
         """The whole wrapper and the progress."""
         stop_if_not_finite(self, weights=True)
         state = self.progress.state() | {"finished": self.control.should_training_stop}
-        state |= {"run": self._run, "passes": self.passes()}
+        state |= {"run": self._run, "passes": self.passes(), "terms": terms_of(self.plan.last)}
         if self.args.should_save:
             checkpoints.save(folder, self.distiller, state)
 
     def _load_from_checkpoint(
         self, resume_from_checkpoint: str, model: nn.Module | None = None
     ) -> None:
-        checkpoints.load_weights(resume_from_checkpoint, self.distiller)
         state = checkpoints.load_progress(resume_from_checkpoint)
+        check_terms(state.get("terms"), self.plan.last, resume_from_checkpoint)
+        checkpoints.load_weights(resume_from_checkpoint, self.distiller)
         self.progress.restore(state, self.args.device)
         self.restore_passes(state.get("passes"))
 
