@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 from jaxtyping import install_import_hook
@@ -22,10 +23,26 @@ install_import_hook("limbeck.functional", "beartype.beartype")
 
 def pytest_collection_finish() -> None:
     """What is imported by now stays to the end: each of the Trainer's full collections (one a training) skips it."""
-    gc.collect()
-    gc.freeze()
+    _keep_out_of_collections()
     gc.enable()
     _measure_briefly()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """So does what a module has imported and left to later ones."""
+    config = item.config
+    if item.path != config.stash.get(_MODULE, item.path):
+        _keep_out_of_collections()
+    config.stash[_MODULE] = item.path
+
+
+_MODULE = pytest.StashKey[Path]()
+
+
+def _keep_out_of_collections() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 def _measure_briefly() -> None:

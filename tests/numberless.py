@@ -4,6 +4,7 @@ what is sent there is named; on an accelerator either would stop a step.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -12,7 +13,6 @@ import torch
 import transformers.masking_utils
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from limbeck.step_state import StepState
 
@@ -37,6 +37,15 @@ class Sent(TorchFunctionMode):
         return out
 
 
+def tensors(values: Iterable[object]) -> Iterator[torch.Tensor]:
+    """Those among values, and within lists of them."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from tensors(value)
+
+
 class Crossing(TorchDispatchMode):
     """Names what reads tensors of the host, but for single numbers, and answers on the device."""
 
@@ -46,9 +55,8 @@ class Crossing(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         out = function(*args, **(kwargs or {}))
-        read = [value for value in tree_leaves(args) if isinstance(value, torch.Tensor)]
-        at_home = [value for value in read if value.device != META and value.dim() > 0]
-        if at_home and any(o.device == META for o in tree_leaves(out) if o is not None):
+        at_home = any(value.device != META and value.dim() > 0 for value in tensors(args))
+        if at_home and any(value.device == META for value in tensors([out])):
             self.found.append(function.overloadpacket.__name__)
         return out
 
