@@ -23,7 +23,7 @@ ORDER = [
     {"activations"},
     {"tasks"},
     {"schedules"},
-    {"mapping", "mixup"},
+    {"mappings", "mixup"},
     {"objectives"},
     {"students"},
     {"teachers"},
@@ -144,6 +144,7 @@ def test_public_names() -> None:
         "evaluate",
         "functional",
         "look_at_team",
+        "mapping",
         "train_grid",
     ]
     assert dir(limbeck) == limbeck.__all__

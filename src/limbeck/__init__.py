@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from limbeck import functional
     from limbeck.activations import ActivationKey, Request, Trace, capture
     from limbeck.errors import LimbeckError
+    from limbeck.mappings import mapping
     from limbeck.recipe import Recipe
     from limbeck.run.distill import distill
     from limbeck.run.evaluation import evaluate
@@ -37,6 +38,7 @@ __all__ = [
     "evaluate",
     "functional",
     "look_at_team",
+    "mapping",
     "train_grid",
 ]
 
@@ -53,6 +55,7 @@ _HOMES = {
     "distill": "limbeck.run",
     "evaluate": "limbeck.run",
     "look_at_team": "limbeck.run",
+    "mapping": "limbeck.mappings",
     "train_grid": "limbeck.run",
 }
 # Public as they are.

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ from tiny_pairs import CLASSES, GIVEN, answers, batch, bert, t5
 from limbeck import catalog
 from limbeck.activations import Request, Trace, capture
 from limbeck.errors import LimbeckError
-from limbeck.mapping import MappingSpec
+from limbeck.mappings import MAPPINGS
 from limbeck.mixup import Mixture, capture_mixed, draw
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.objectives.spec import SPECS
@@ -44,9 +44,7 @@ from limbeck.training.optimizer import Optimisation
 # Names, not settings.
 ABOUT = set(catalog.HEADER) | {"formula"}
 # Skip and uniform, two names of one map, come last.
-KINDS = sorted(
-    get_args(MappingSpec.model_fields["kind"].annotation), key=("skip", "uniform").__contains__
-)
+KINDS = sorted(MAPPINGS, key=("skip", "uniform").__contains__)
 # Another value for each key; where it depends, by the value it has.
 OTHER: dict[str, Any] = {
     "weight": 0.123,

@@ -56,7 +56,7 @@ def load(term: dict[str, Any], **more: Any) -> Recipe:
             COSINE | {"mapping": UNIFORM | {"layer_weights": "learned"}},
             "`layer_weights` goes with kind: transport",
         ),
-        (COSINE | {"mapping": TRANSPORT | {"combine": "costs"}}, "`combine` has no effect"),
+        (COSINE | {"mapping": TRANSPORT | {"combine": "sum"}}, "`combine` has no effect"),
         (COSINE | {"mapping": ATTENTION | {"combine": "costs"}}, "leave `combine` at sum"),
         (COSINE | {"mapping": TRANSPORT | {"within": "buckets"}}, "goes with kind: attention"),
         # Maps have no features to put side by side.

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from limbeck.activations import ActivationKey, Request, Trace
 from limbeck.activations.request import Pool, StackName
-from limbeck.mapping.projections import Projections, ProjectSpec
+from limbeck.mappings.projections import Projections, ProjectSpec
 
 # RAIL-KD §4.2; for ALP-KD's dot product across widths limbeck's own choice.
 _PROJECT = {"to": 128, "share": "all", "when": "widths-differ"}

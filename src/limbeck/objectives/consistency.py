@@ -14,8 +14,8 @@ from limbeck import functional as F
 from limbeck.activations import ActivationKey, Request, Trace
 from limbeck.activations.request import What
 from limbeck.errors import LimbeckError
-from limbeck.mapping import parse_layers
-from limbeck.mapping.projections import Projections
+from limbeck.mappings import parse_layers
+from limbeck.mappings.projections import Projections
 from limbeck.objectives.base import Objective
 from limbeck.objectives.lending import Borrowed
 from limbeck.objectives.shape import Shape

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from limbeck.activations import Request, Trace
 from limbeck.errors import LimbeckError, Problem
-from limbeck.mapping import TransportMapping, update_masses
+from limbeck.mappings import Mapping, after_step
 from limbeck.objectives.attention_maps import AttentionMatch, RelationMatch
 from limbeck.objectives.base import Objective
 from limbeck.objectives.by_teacher_error import ErrorWeighted
@@ -191,7 +191,7 @@ class Objectives(nn.Module):
 
     def after_step(self) -> None:
         """After an optimisation step: what terms learn without gradients."""
-        update_masses([part for part in self.modules() if isinstance(part, TransportMapping)])
+        after_step(part for part in self.modules() if isinstance(part, Mapping))
 
 
 def _refused_name(name: str) -> Problem:

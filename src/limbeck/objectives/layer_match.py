@@ -11,8 +11,8 @@ from torch import Tensor
 from limbeck import functional as F
 from limbeck.activations import ActivationKey
 from limbeck.errors import LimbeckError
-from limbeck.mapping import Mapping, MappingSpec
-from limbeck.mapping.projections import Projections, ProjectSpec
+from limbeck.mappings import Mapping, MappingSpec
+from limbeck.mappings.projections import Projections, ProjectSpec
 from limbeck.objectives.lending import Borrowed
 from limbeck.objectives.matched import MappedTerm, Masks
 from limbeck.objectives.shape import ModelShape, Shape
@@ -61,7 +61,8 @@ class LayerMatch(MappedTerm):
     def _refuse_widths(self) -> None:
         for student, teacher in self.maps.widths:
             if student != teacher:
-                both_read = self.mapping.reads_representations or self.mapping.reads_costs
+                mapping = self.spec.mapping
+                both_read = mapping.reads_representations or mapping.reads_costs
                 raise LimbeckError(
                     f"{self.setting}: the student's vectors are {student} wide and the teacher's "
                     f"{teacher}, and nothing brings them to one width",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from torch import nn
 
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.mapping.projections import Projections
+from limbeck.mappings.projections import Projections
 
 
 class Borrowed:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from limbeck.activations import ActivationKey, Request, Trace
 from limbeck.errors import LimbeckError
-from limbeck.mapping import Mapping, build_mapping, concatenation, weighted_sum
+from limbeck.mappings import Mapping, build_mapping, concatenation, weighted_sum
 from limbeck.objectives.attended import Reader
 from limbeck.objectives.base import Objective
 from limbeck.objectives.shape import Shape
@@ -49,9 +49,10 @@ class Mapped(Objective):
                 "map layers from 1 on",
             )
         self.reader = None
-        if spec.mapping.read is not None:
+        vectors = spec.mapping.sentence_vectors
+        if vectors is not None:
             self.reader = Reader(
-                spec.mapping.read,
+                vectors,
                 "decoder" if spec.stack == "cross" else spec.stack,
                 self.student_shape.width,
                 self.teacher_shape.width,
@@ -124,7 +125,9 @@ class Mapped(Objective):
             teacher = {k: self.reader.read("teacher", traces[1], k) for k in layers}
             weights = mapping.weights(step_state, student, teacher)
         if self.spec.mapping.combine == "concat":
-            assert not isinstance(weights, Tensor)  # MappingSpec refuses attention with concat
+            assert not isinstance(
+                weights, Tensor
+            )  # one weight for all examples, or `combine` is sum
             mixed = concatenation(weights, layers)
         else:
             mixed = weighted_sum(weights, layers)

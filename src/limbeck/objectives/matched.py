@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from limbeck.activations import Trace
-from limbeck.mapping import Mapping, TransportMapping, pairs
+from limbeck.mappings import Mapping, pairs
 from limbeck.objectives.mapped import Mapped
 from limbeck.step_state import StepState
 
@@ -56,7 +56,7 @@ class MappedTerm(Mapped):
         layers = {
             k: self.shared_map("teacher", self.read(teacher, k)) for k in mapping.active(step_state)
         }
-        if isinstance(mapping, TransportMapping):
+        if self.spec.mapping.reads_costs:
             distances = self._transported(mapping, states, layers, masks)
         elif self.spec.mapping.combine == "costs":
             distances = self._costs(mapping, states, layers, masks, step_state)
@@ -81,7 +81,7 @@ class MappedTerm(Mapped):
     ) -> Tensor:
         """Per student layer Σ_k w_jk · distance(h_S^j, h_T^k): comparisons are weighted, not layers."""
         weights = mapping.weights(step_state, list(states.values()), layers)
-        assert not isinstance(weights, Tensor)  # MappingSpec refuses attention with costs
+        assert not isinstance(weights, Tensor)  # one weight for all examples, or `combine` is sum
         totals: dict[int, list[Tensor]] = {j: [] for j in mapping.student_layers}
         for number, layer, weight in pairs(weights):
             student_layer = mapping.student_layers[number]
@@ -93,7 +93,7 @@ class MappedTerm(Mapped):
 
     def _transported(
         self,
-        mapping: TransportMapping,
+        mapping: Mapping,
         states: dict[int, Tensor],
         layers: dict[int, Tensor],
         masks: Masks,

@@ -7,13 +7,14 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import (
     BaseModel,
     Field,
+    SerializeAsAny,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
 
-from limbeck.mapping import MappingSpec
-from limbeck.mapping.projections import ProjectSpec
+from limbeck.mappings import MappingSpec
+from limbeck.mappings.projections import ProjectSpec
 from limbeck.schedules import Number, Weight
 from limbeck.settings import Count, LayerNumber, Settings, Width
 
@@ -63,7 +64,9 @@ class ErrorWeightedSpec(_Term):
 class MappedSpec(_Term):
     """What every comparison of mapped layers may say."""
 
-    mapping: MappingSpec = Field(description="which teacher layers each student layer learns from")
+    mapping: SerializeAsAny[MappingSpec] = Field(
+        description="which teacher layers each student layer learns from"
+    )
     pairs: Literal["sum", "mean"] = Field("sum", description="how the layers' distances add up")
     stack: Literal["main", "encoder", "decoder", "cross"] = Field(
         "main", description="of an encoder–decoder: whose layers, or `cross` for cross-attention"
@@ -71,16 +74,17 @@ class MappedSpec(_Term):
 
     @model_validator(mode="after")
     def _maps_what_it_can(self) -> MappedSpec:
-        attention = self.mapping.kind == "attention"
-        if attention and self.mapping.read is None and getattr(self, "pool", None) is None:
+        reads = self.mapping.reads_representations
+        vectors, pool = self.mapping.sentence_vectors, getattr(self, "pool", None)
+        if reads and vectors is None and pool is None:
             raise ValueError(
-                "kind: attention weighs layers by sentence vectors; say which: mapping.read: cls, "
-                "mean or last (a term with `pool` reads those it compares)"
+                f"kind: {self.mapping.kind} weighs layers by sentence vectors; say which: "
+                "mapping.read: cls, mean or last (a term with `pool` reads those it compares)"
             )
-        if attention and self.mapping.read and getattr(self, "pool", None):
+        if reads and vectors and pool:
             raise ValueError(
-                "kind: attention reads the sentence vectors that `pool` makes; leave mapping.read "
-                "out"
+                f"kind: {self.mapping.kind} reads the sentence vectors that `pool` makes; leave "
+                "mapping.read out"
             )
         if self.mapping.combine == "concat" and not isinstance(self, (LayerSpec, ContrastSpec)):
             raise ValueError(
@@ -144,7 +148,7 @@ class LayerSpec(MappedSpec):
     def _check_joined(self) -> None:
         if self.compare_layers != "joined":
             return
-        if self.mapping.combine == "costs" or self.mapping.kind == "transport":
+        if self.mapping.combine == "costs":
             raise ValueError(
                 "compare_layers: joined makes one vector of all layers; combine: costs keeps them apart"
             )
@@ -156,11 +160,12 @@ class LayerSpec(MappedSpec):
     def _check_projection(self) -> None:
         if self.project is None:
             return
-        reads_pairs = self.mapping.kind in ("attention", "transport")
-        if self.mapping.kind == "attention" and self.compare_layers == "joined":
+        reads_layers = self.mapping.reads_representations
+        reads_pairs = reads_layers or self.mapping.reads_costs
+        if reads_layers and self.compare_layers == "joined":
             raise ValueError(
-                "kind: attention maps layers before it weighs them, compare_layers: joined maps them after; "
-                "leave `compare_layers` or `project` out"
+                f"kind: {self.mapping.kind} maps layers before it weighs them, compare_layers: "
+                "joined maps them after; leave `compare_layers` or `project` out"
             )
         if reads_pairs and self.project.share == "none":
             raise ValueError(
@@ -266,7 +271,7 @@ class LayerRelationSpec(MappedSpec):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> LayerRelationSpec:
-        if self.mapping.combine == "costs" or self.mapping.kind == "transport":
+        if self.mapping.combine == "costs":
             raise ValueError(
                 f"{self.compare} needs one teacher layer for each student layer; "
                 "combine: costs and kind: transport compare pairs"
@@ -290,7 +295,7 @@ class ContrastSpec(MappedSpec):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> ContrastSpec:
-        if self.mapping.combine == "costs" or self.mapping.kind in ("attention", "transport"):
+        if self.mapping.combine == "costs" or self.mapping.reads_representations:
             raise ValueError("info_nce puts layers side by side; use a fixed or random mapping")
         if self.pairs == "mean":
             raise ValueError("info_nce is a single comparison; leave `pairs` out")

@@ -20,8 +20,8 @@ from limbeck.data.pocket.vocabulary import MAX_LENGTH
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import at_home
 from limbeck.lab.augmentation import AugmentSpec
-from limbeck.mapping import MappingSpec
-from limbeck.mapping.projections import ProjectSpec
+from limbeck.mappings.kinds import BothRanges
+from limbeck.mappings.projections import ProjectSpec
 from limbeck.mixup import MixupSpec
 from limbeck.objectives import SPECS, CurriculumSpec, LayerSpec
 from limbeck.paper_settings import QUICK, stated_in
@@ -321,7 +321,7 @@ _INSIDE: dict[str, type[BaseModel]] = {
     "student": StudentSpec,
     "first_stage": FirstStage,
     "corpus": CorpusSpec,
-    "mapping": MappingSpec,
+    "mapping": BothRanges,
     "project": ProjectSpec,
     "weight": Ramp,
     "curriculum": CurriculumSpec,

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from limbeck import preflight
 from limbeck.activations import Request, Trace, capture
 from limbeck.errors import LimbeckError, Problem
-from limbeck.mapping import rounding_note
+from limbeck.mappings import rounding_note
 from limbeck.mixup import capture_mixed, draw
 from limbeck.objectives import (
     ErrorWeightedSpec,

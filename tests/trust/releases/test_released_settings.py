@@ -8,7 +8,7 @@ import torch
 import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.errors import LimbeckError
-from limbeck.mapping import MappingSpec, build_mapping
+from limbeck.mappings import MappingSpec, build_mapping
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
 from limbeck.run import distill

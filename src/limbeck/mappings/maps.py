@@ -1,6 +1,6 @@
 """Layer mappings: weights of shape (student layers, teacher layers), fixed, drawn or attended.
 
-Part of `limbeck.mapping`. An objective asks a mapping three things: which student layers learn
+Part of `limbeck.mappings`. An objective asks a mapping three things: which student layers learn
 (`student_layers`), which teacher layers are needed now (`active`), and how much each of them counts for a
 student layer (`weights`). It never knows which kind it was given.
 """
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,8 +30,6 @@ class Mapping(ABC):
 
     student_layers: tuple[int, ...]
     candidates: tuple[int, ...]
-    reads_representations: bool = False
-    reads_costs: bool = False
 
     @abstractmethod
     def rows(self, step_state: StepState) -> tuple[tuple[int, ...], ...]:
@@ -52,6 +51,22 @@ class Mapping(ABC):
         Or (B, S, T), a weight for each example, when the mapping reads the representations.
         """
         return tuple({layer: 1.0 / len(row) for layer in row} for row in self.rows(step_state))
+
+    def flow(self, costs: Tensor) -> Tensor:
+        """(S, T) how much each comparison counts, by all of them (S, T): where it reads the costs."""
+        raise NotImplementedError(f"{type(self).__name__} reads costs and has no flow")
+
+    @classmethod
+    def learn(cls, mappings: Sequence[Any]) -> None:
+        """After an optimisation step: what all mappings of this class learn without gradients."""
+        return
+
+
+def after_step(mappings: Iterable[Mapping]) -> None:
+    """After an optimisation step: every class of mapping learns from all of its own together."""
+    found = list(mappings)
+    for kind in dict.fromkeys(type(mapping) for mapping in found):
+        kind.learn([mapping for mapping in found if type(mapping) is kind])
 
 
 @dataclass(frozen=True)
@@ -111,7 +126,6 @@ class AttentionMapping(Mapping):
     student_layers: tuple[int, ...]
     table: tuple[tuple[int, ...], ...]
     weigh: str = "softmax"
-    reads_representations = True
 
     @property
     def candidates(self) -> tuple[int, ...]:  # type: ignore[override]

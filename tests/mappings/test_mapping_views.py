@@ -7,19 +7,20 @@ import torch
 from pydantic import ValidationError
 
 from limbeck.errors import LimbeckError
-from limbeck.mapping import (
+from limbeck.mappings import (
     Mapping,
     MappingSpec,
     TransportMapping,
     build_mapping,
-    update_masses,
 )
-from limbeck.mapping.transport_plan import cheaper_layers_weigh_more
+from limbeck.mappings.transport_plan import cheaper_layers_weigh_more
 from limbeck.step_state import StepState
 
 
 def build(teacher: int = 8, student: int = 4, **spec: object) -> Mapping:
-    return build_mapping(MappingSpec(**spec), teacher_depth=teacher, student_depth=student)
+    return build_mapping(
+        MappingSpec.model_validate(spec), teacher_depth=teacher, student_depth=student
+    )
 
 
 KINDS = [
@@ -88,7 +89,7 @@ def test_transport_cannot_be_seen_in_part():
 )
 def test_keys_without_effect_are_refused(spec, message):
     with pytest.raises(ValidationError, match=message):
-        MappingSpec(**spec)
+        MappingSpec.model_validate(spec)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +102,8 @@ def test_keys_without_effect_are_refused(spec, message):
     ids=str,
 )
 def test_a_written_mapping_is_read_as_the_same(spec):
-    mapping = MappingSpec(**spec)
-    assert MappingSpec(**mapping.model_dump()) == mapping
+    mapping = MappingSpec.model_validate(spec)
+    assert MappingSpec.model_validate(mapping.model_dump()) == mapping
 
 
 # ---- transport ----
@@ -117,19 +118,19 @@ def test_equal_masses_that_stay():
     # The diagonal is free: each layer's ½ goes there.
     for _ in range(2):
         assert moved(mapping, [[0.0, 1.0], [1.0, 0.0]]).tolist() == [[0.5, 0.0], [0.0, 0.5]]
-        update_masses([mapping])
+        TransportMapping.learn([mapping])
     assert mapping.new_masses() is None
 
 
 def test_learned_masses_by_hand():
     mapping = TransportMapping((1, 2), (1, 2), learned=True)
     assert moved(mapping, [[1.0, 9.0], [9.0, 3.0]]).tolist() == [[0.5, 0.0], [0.0, 0.5]]
-    update_masses([mapping])
+    TransportMapping.learn([mapping])
     # Moved ½·1 and ½·3; costs 1 and 3; weights 4/1 and 4/3, of their sum ¾ and ¼.
     assert mapping.student_mass.tolist() == pytest.approx([0.75, 0.25])
     assert mapping.teacher_mass.tolist() == pytest.approx([0.75, 0.25])
     assert moved(mapping, [[1.0, 9.0], [9.0, 3.0]]).tolist() == [[0.75, 0.0], [0.0, 0.25]]
-    update_masses([mapping])
+    TransportMapping.learn([mapping])
     # Moved .75 and .75; costs 1 and 3 again: the same masses.
     assert mapping.student_mass.tolist() == pytest.approx([0.75, 0.25])
 
@@ -140,7 +141,7 @@ def test_mappings_of_the_same_layers_share_their_mean():
     moved(hidden, [[1.0, 9.0], [9.0, 3.0]])  # ¾ and ¼
     moved(attention, [[1.0, 9.0], [9.0, 1.0]])  # ½ and ½
     moved(other, [[3.0, 9.0], [9.0, 1.0]])  # ¼ and ¾
-    update_masses([hidden, attention, other])
+    TransportMapping.learn([hidden, attention, other])
     for mapping in (hidden, attention):
         assert mapping.student_mass.tolist() == pytest.approx([0.625, 0.375])
     assert other.student_mass.tolist() == pytest.approx([0.25, 0.75])

@@ -7,13 +7,15 @@ from pydantic import ValidationError
 from scipy import stats
 
 from limbeck.errors import LimbeckError
-from limbeck.mapping import MappingSpec, build_mapping, concatenation, rounding_note, weighted_sum
-from limbeck.mapping.ranges import buckets, parse_layers, round_half_up
+from limbeck.mappings import MappingSpec, build_mapping, concatenation, rounding_note, weighted_sum
+from limbeck.mappings.ranges import buckets, parse_layers, round_half_up
 from limbeck.step_state import StepState
 
 
 def rows(teacher: int, student: int, **spec: object) -> list[tuple[int, ...]]:
-    mapping = build_mapping(MappingSpec(**spec), teacher_depth=teacher, student_depth=student)
+    mapping = build_mapping(
+        MappingSpec.model_validate(spec), teacher_depth=teacher, student_depth=student
+    )
     return list(mapping.rows(StepState()))
 
 
@@ -81,14 +83,16 @@ def test_buckets_cover_every_layer_once():
 
 
 def test_rounding_is_said_once_and_only_when_it_happens():
-    spec = MappingSpec(kind="skip")
+    spec = MappingSpec.model_validate({"kind": "skip"})
     assert rounding_note(spec, teacher_depth=12, student_depth=6) is None
     assert "1←2, 2←3, 3←5" in rounding_note(spec, teacher_depth=6, student_depth=4)
 
 
 def test_random_draws_follow_seed_and_epoch_alone():
     mapping = build_mapping(
-        MappingSpec(kind="random", teacher_layers="1..L-1"), teacher_depth=24, student_depth=6
+        MappingSpec.model_validate({"kind": "random", "teacher_layers": "1..L-1"}),
+        teacher_depth=24,
+        student_depth=6,
     )
     draws = [mapping.rows(StepState(seed=3, epoch=e)) for e in range(40)]
     again = [mapping.rows(StepState(seed=3, epoch=e, step=7, progress=0.5)) for e in range(40)]
@@ -103,7 +107,9 @@ def test_random_draws_follow_seed_and_epoch_alone():
 
 def test_random_draws_are_uniform_over_the_teacher():
     mapping = build_mapping(
-        MappingSpec(kind="random", teacher_layers="1..L-1"), teacher_depth=12, student_depth=4
+        MappingSpec.model_validate({"kind": "random", "teacher_layers": "1..L-1"}),
+        teacher_depth=12,
+        student_depth=4,
     )
     counts = np.zeros(11)
     for epoch in range(2_000):
@@ -115,7 +121,9 @@ def test_random_draws_are_uniform_over_the_teacher():
 
 def test_attention_weights_each_example_apart_and_stay_in_their_bucket():
     mapping = build_mapping(
-        MappingSpec(kind="attention", within="buckets"), teacher_depth=4, student_depth=3
+        MappingSpec.model_validate({"kind": "attention", "within": "buckets"}),
+        teacher_depth=4,
+        student_depth=3,
     )
     generator = torch.Generator().manual_seed(0)
     student = [torch.randn(2, 3, generator=generator) for _ in range(2)]
@@ -171,4 +179,4 @@ def test_what_cannot_be_mapped_is_refused(spec, depths, message):
 )
 def test_keys_without_effect_are_refused(spec):
     with pytest.raises(ValidationError):
-        MappingSpec(**spec)
+        MappingSpec.model_validate(spec)

@@ -1,6 +1,6 @@
 """Layer ranges and buckets: the arithmetic of "which layers", as the papers write it.
 
-Part of `limbeck.mapping`. All layer numbers are 1-based layer outputs; 0 is the embedding output.
+Part of `limbeck.mappings`. All layer numbers are 1-based layer outputs; 0 is the embedding output.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
 """Optimal transport between layers: the flow of least cost, with fixed or learned layer masses.
 
-Part of `limbeck.mapping`. Reads the pairwise costs of a batch (EMD-ILD in CR-ILD; BERT-EMD).
+Part of `limbeck.mappings`. Reads the pairwise costs of a batch (EMD-ILD in CR-ILD; BERT-EMD).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
 from limbeck.functional import transport_flow
-from limbeck.mapping.maps import Mapping
+from limbeck.mappings.maps import Mapping
 from limbeck.step_state import StepState
 
 # A layer whose cost is zero would take all the mass.
@@ -27,7 +29,6 @@ class TransportMapping(nn.Module, Mapping):
             (`cheaper_layers_weigh_more`), as in BERT-EMD. Masses are saved in checkpoints.
     """
 
-    reads_costs = True
     student_mass: Tensor
     teacher_mass: Tensor
 
@@ -84,6 +85,24 @@ class TransportMapping(nn.Module, Mapping):
         self.student_mass.copy_(student)
         self.teacher_mass.copy_(teacher)
 
+    @classmethod
+    def learn(cls, mappings: Sequence[TransportMapping]) -> None:
+        """Every mapping's masses anew, the mean of those alike in layers.
+
+        BERT-EMD averages the weights of its hidden and its attention flow.
+        """
+        found: dict[tuple[tuple[int, ...], tuple[int, ...]], list[TransportMapping]] = {}
+        for mapping in mappings:
+            if mapping.learned:
+                found.setdefault((mapping.student_layers, mapping.candidates), []).append(mapping)
+        for group in found.values():
+            masses = [masses for mapping in group if (masses := mapping.new_masses()) is not None]
+            if masses:
+                student = torch.stack([student for student, _ in masses]).mean(0)
+                teacher = torch.stack([teacher for _, teacher in masses]).mean(0)
+                for mapping in group:
+                    mapping.set_masses(student, teacher)
+
 
 def cheaper_layers_weigh_more(moved: Tensor, mass: Tensor) -> Tensor:
     """BERT-EMD's cost attention: c_i = moved_i / w_i, w_i ← Σc / c_i, brought to sum 1.
@@ -95,21 +114,3 @@ def cheaper_layers_weigh_more(moved: Tensor, mass: Tensor) -> Tensor:
     cost = (moved / mass).clamp_min(_SMALLEST_COST)
     weight = cost.sum() / cost
     return weight / weight.sum()
-
-
-def update_masses(mappings: list[TransportMapping]) -> None:
-    """After an optimisation step: every mapping's masses anew, the mean of those alike in layers.
-
-    BERT-EMD averages the weights of its hidden and its attention flow.
-    """
-    found: dict[tuple[tuple[int, ...], tuple[int, ...]], list[TransportMapping]] = {}
-    for mapping in mappings:
-        if mapping.learned:
-            found.setdefault((mapping.student_layers, mapping.candidates), []).append(mapping)
-    for group in found.values():
-        masses = [masses for mapping in group if (masses := mapping.new_masses()) is not None]
-        if masses:
-            student = torch.stack([student for student, _ in masses]).mean(0)
-            teacher = torch.stack([teacher for _, teacher in masses]).mean(0)
-            for mapping in group:
-                mapping.set_masses(student, teacher)

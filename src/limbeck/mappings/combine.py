@@ -1,6 +1,6 @@
 """From weights to targets: how a student layer's teacher layers become what its student is compared with.
 
-Part of `limbeck.mapping`. Two ways give one target a student layer (`sum`, `concat`); the third (`costs`)
+Part of `limbeck.mappings`. Two ways give one target a student layer (`sum`, `concat`); the third (`costs`)
 keeps the pairs apart.
 """
 

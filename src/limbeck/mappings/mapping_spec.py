@@ -1,0 +1,163 @@
+"""What a recipe's `mapping:` is: the settings of one kind, which are registered by the kind's name.
+
+Part of `limbeck.mappings`; free of torch. The kinds that ship are in `kinds`; a kind of one's own is
+a class like theirs, registered the same way (`limbeck.mapping`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+from pydantic import Field, ModelWrapValidatorHandler, model_validator
+
+from limbeck.errors import LimbeckError, unknown
+from limbeck.mappings.ranges import parse_layers
+from limbeck.registry import Registry
+from limbeck.settings import Settings
+
+if TYPE_CHECKING:
+    from limbeck.mappings.maps import Mapping
+
+
+@dataclass(frozen=True)
+class Depths:
+    """Between which two models a mapping is built.
+
+    Attributes:
+        teacher: L, the teacher's layers.
+        student: M, the student's layers.
+        setting: where the mapping stands in the recipe, for messages.
+    """
+
+    teacher: int
+    student: int
+    setting: str = "mapping"
+
+    def teacher_layers(self, named: str | int | list[int]) -> tuple[int, ...]:
+        """The teacher layers that a range, a number or a list names, ascending.
+
+        Raises:
+            LimbeckError: none is named, or one that the teacher lacks.
+        """
+        return self._named(named, "teacher", "widen teacher_layers")
+
+    def student_layers(self, named: str | int | list[int]) -> tuple[int, ...]:
+        """The student layers that a range, a number or a list names, ascending.
+
+        Raises:
+            LimbeckError: none is named, or one that the student lacks.
+        """
+        fix = "give the student more layers, or use a method without intermediate layers (kd)"
+        return self._named(named, "student", fix)
+
+    def need(self, layers: tuple[int, ...] | list[int], side: str, key: str = "") -> None:
+        """Raise LimbeckError for layers that the `teacher` or the `student` lacks."""
+        depth = self.teacher if side == "teacher" else self.student
+        missing = sorted({layer for layer in layers if not 0 <= layer <= depth})
+        if missing:
+            setting = f"{self.setting}.{key}" if key else self.setting
+            raise LimbeckError(
+                f"{setting}: the {side} has no layer {', '.join(map(str, missing))}",
+                f"its layers are 1..{depth} (0 is the embedding output)",
+            )
+
+    def _named(self, named: str | int | list[int], side: str, fix: str) -> tuple[int, ...]:
+        key = f"{side}_layers"
+        layers = parse_layers(
+            named,
+            teacher_depth=self.teacher,
+            student_depth=self.student,
+            setting=f"{self.setting}.{key}",
+        )
+        self.need(layers, side, key)
+        if not layers:
+            depth = self.teacher if side == "teacher" else self.student
+            raise LimbeckError(
+                f"{self.setting}.{key} {named!r} is empty: the {side} has {depth} layer(s)", fix
+            )
+        return layers
+
+
+class MappingSpec(Settings):
+    """Which teacher layers each student layer learns from: what every kind may say.
+
+    Read from a recipe it is the class that is registered for its `kind`.
+    """
+
+    reads_representations: ClassVar[bool] = False
+    """Whether its weights come from what the layers hold, for each example apart."""
+    reads_costs: ClassVar[bool] = False
+    """Whether its weights come from how far apart the layers are: it says so by `flow`."""
+
+    kind: str = Field(description="how teacher layers are given to student layers")
+    combine: Literal["sum", "concat", "costs"] = Field(
+        "sum",
+        description="several teacher layers of one student layer: weighted sum, features side by "
+        "side, or weighted sum of pairwise comparisons",
+    )
+
+    @abstractmethod
+    def build(self, depths: Depths) -> Mapping:
+        """The mapping between two models; raises LimbeckError where they do not fit it."""
+
+    def rounds(self, depths: Depths) -> bool:
+        """Whether layers had to be rounded because the depths do not divide."""
+        return False
+
+    @property
+    def sentence_vectors(self) -> Literal["cls", "mean", "last"] | None:
+        """Of a kind that reads representations: which, where not those that the term compares."""
+        return None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_its_kind(
+        cls, value: Any, handler: ModelWrapValidatorHandler[MappingSpec]
+    ) -> MappingSpec:
+        if cls is MappingSpec and isinstance(value, dict):
+            return class_of(value).model_validate(value)
+        return handler(value)
+
+
+Kind = TypeVar("Kind", bound=type[MappingSpec])
+
+MAPPINGS: Registry[type[MappingSpec]] = Registry("kind of mapping")
+"""The settings class of each kind; it builds the mapping."""
+
+
+def mapping(name: str) -> Callable[[Kind], Kind]:
+    """A decorator that registers the settings class of a kind of mapping: `mapping: {kind: name}`.
+
+    Raises:
+        LimbeckError: the name is another kind's.
+    """
+    return MAPPINGS.register(name)  # type: ignore[return-value]
+
+
+def class_of(given: dict[str, Any]) -> type[MappingSpec]:
+    """The class for a recipe's `mapping:`.
+
+    Raises:
+        ValueError: it names no kind, none that there is, or a key that is another kind's.
+    """
+    kind = given.get("kind")
+    if not isinstance(kind, str) or kind not in MAPPINGS:
+        names = list(MAPPINGS)
+        if isinstance(kind, str):
+            problem = unknown("kind", kind, names)
+            raise ValueError(f"{problem.message}; {problem.fix}")
+        raise ValueError(f"`kind` is missing; choices: {', '.join(names)}")
+    found = MAPPINGS.get(kind)
+    for key in given:
+        others = [name for name in MAPPINGS if key in MAPPINGS.get(name).model_fields]
+        if key in found.model_fields or not others:
+            continue
+        few = len(others) <= 3
+        where = (
+            f"goes with kind: {' or '.join(others)}" if few else f"has no effect with kind: {kind}"
+        )
+        raise ValueError(f"`{key}` {where}; leave it out")
+    return found
