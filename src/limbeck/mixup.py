@@ -31,7 +31,9 @@ _ENTRY = ActivationKey("hidden", 0)
 class MixupSpec(Settings):
     """What is mixed with what."""
 
-    alpha: Number = Field(1.0, gt=0, description="shares are drawn from Beta(alpha, alpha)")
+    alpha: Number = Field(
+        1.0, ge=1e-3, le=1e3, description="shares are drawn from Beta(alpha, alpha)"
+    )
     partner: Literal["permutation", "reversed"] = Field(
         "permutation", description="mix with a random permutation of the batch, or its reverse"
     )

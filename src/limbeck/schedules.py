@@ -30,13 +30,19 @@ def _number(value: object) -> object:
 
 
 Number = Annotated[float, BeforeValidator(_number)]
+MOST = 10.0**6
+"""Of weights of a sum: a larger one leaves the other terms nothing in single precision."""
+Rate = Annotated[Number, Field(ge=1e-12, le=10)]
+"""Of learning: a smaller one moves no weight in single precision, a larger one throws them away."""
+Temperature = Annotated[Number, Field(ge=1e-3, le=1e3)]
+"""A lower one overflows what it divides; under a higher one all answers are alike."""
 
 
 class Ramp(Settings):
     """A weight moving linearly from `start` to `end` over the run's first `over`, then staying."""
 
-    start: Number = Field(0.0, ge=0, description="weight at the first step")
-    end: Number = Field(ge=0, description="weight after the ramp")
+    start: Number = Field(0.0, ge=0, le=MOST, description="weight at the first step")
+    end: Number = Field(ge=0, le=MOST, description="weight after the ramp")
     over: Number = Field(gt=0, le=1, description="share of all optimisation steps the ramp takes")
     by: Literal["step", "epoch"] = Field(
         "step", description="move every step, or at the start of an epoch"
@@ -50,7 +56,7 @@ class Ramp(Settings):
         return self.start + (self.end - self.start) * min(1.0, progress / self.over)
 
 
-Weight = Annotated[Number, Field(ge=0)] | Ramp
+Weight = Annotated[Number, Field(ge=0, le=MOST)] | Ramp
 
 
 def weight_at(weight: float | Ramp, step_state: StepState) -> float:

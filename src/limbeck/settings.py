@@ -13,8 +13,14 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 """NumPy takes no others."""
 Count = Annotated[int, Field(gt=0, le=10**9)]
 """Of rows, steps, examples, words."""
+Depth = Annotated[int, Field(gt=0, le=10**4)]
+"""A number of layers, or of one among them."""
 LayerNumber = Annotated[int, Field(ge=0, le=10**4)]
 """Of a layer, the lowest being 1; 0 is the embeddings."""
+Batch = Annotated[int, Field(gt=0, le=10**6)]
+"""Of examples in a forward pass, or of such passes in a step."""
+Tokens = Annotated[int, Field(gt=2, le=10**6)]
+"""In one input, its marks included."""
 Width = Annotated[int, Field(gt=0, le=10**6)]
 """Or a number of heads."""
 Passes = Annotated[float, Field(gt=0, le=10**6)]

@@ -89,7 +89,7 @@ def problems_of(recipe: Recipe, models: Shape) -> list[str]:
             {"compare": "mse", "pool": "cls", "mapping": {"kind": "explicit", "layers": {1: []}}},
             "needs a teacher layer for each student layer",
         ),
-        ({"compare": "soft_kl", "temperature": 0}, "greater than 0"),
+        ({"compare": "soft_kl", "temperature": 0}, "greater than or equal to 0.001"),
         ({"compare": "hard_label", "temperature": 2}, "unknown key in objectives.layers: 'temp"),
     ],
 )

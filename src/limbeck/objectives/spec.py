@@ -15,7 +15,7 @@ from pydantic import (
 
 from limbeck.mappings import MappingSpec
 from limbeck.mappings.projections import ProjectSpec
-from limbeck.schedules import Number, Weight
+from limbeck.schedules import Temperature, Weight
 from limbeck.settings import Count, LayerNumber, Settings, Width
 
 Pooling = Literal["cls", "mean", "last"]
@@ -42,7 +42,7 @@ class SoftSpec(_Term):
     """The teacher's output distribution; squared error of the outputs for regression."""
 
     compare: Literal["soft_cross_entropy", "soft_kl"]
-    temperature: Number = Field(1.0, gt=0, description="divides both sides' logits")
+    temperature: Temperature = Field(1.0, description="divides both sides' logits")
     scale_by_t2: bool = Field(False, description="multiply by the squared temperature")
     mean_over: Literal["batch", "batch_and_classes"] = Field(
         "batch", description="also divide by the number of classes, as some releases do"
@@ -58,7 +58,7 @@ class ErrorWeightedSpec(_Term):
     """Every teacher's output distribution, weighted by its error on the example (MT-BERT)."""
 
     compare: Literal["error_weighted"]
-    temperature: Number = Field(1.0, gt=0, description="divides both sides' logits")
+    temperature: Temperature = Field(1.0, description="divides both sides' logits")
 
 
 class MappedSpec(_Term):
@@ -289,7 +289,7 @@ class ContrastSpec(MappedSpec):
     compare: Literal["info_nce"]
     pool: Pooling = Field("mean", description="sentence vector of a layer")
     project: ProjectSpec = Field(description="learned maps of both sides to one width")
-    temperature: Number = Field(0.07, gt=0, description="divides the cosines")
+    temperature: Temperature = Field(0.07, description="divides the cosines")
     negatives: Count = Field(100, description="sentences of another label, from the memory")
     momentum: float = Field(0.5, ge=0, lt=1, description="share of its old vector a memory keeps")
 

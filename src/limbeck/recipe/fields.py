@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from limbeck.data import CorpusSpec
 from limbeck.execution import Attention, Precision
 from limbeck.lab.augmentation import AugmentSpec
 from limbeck.mixup import MixupSpec
 from limbeck.objectives import CurriculumSpec, TermSpec
-from limbeck.schedules import Number
-from limbeck.settings import Count, Names, Passes, Seed, Settings
+from limbeck.schedules import Number, Rate
+from limbeck.settings import Batch, Count, Depth, Names, Passes, Seed, Settings, Tokens
 from limbeck.teachers import TeamSpec
 
 
@@ -35,7 +35,7 @@ class StudentSpec(Settings):
         description="a folder or Hub name; by default the one of `init`'s weights, and for a shape "
         "with random weights the data's own (pocket) or BERT's",
     )
-    layers: Count | list[Count] | dict[str, Count | list[Count]] | None = Field(
+    layers: Depth | list[Depth] | dict[str, Depth | list[Depth]] | None = Field(
         None,
         description="how many layers to keep, or which ones, counted from 1; of an encoder-decoder "
         "the same of both, or {encoder: 3, decoder: 1}",
@@ -75,6 +75,12 @@ class ImageSpec(Settings):
         "bear it (CIFAR)",
     )
 
+    @model_validator(mode="after")
+    def _no_more_frame_than_picture(self) -> ImageSpec:
+        if self.size is not None and self.crop is not None and self.crop > self.size:
+            raise ValueError(f"`crop` {self.crop} is more than the picture's `size` {self.size}")
+        return self
+
 
 LrSchedule = Literal["linear", "cosine", "constant_with_warmup", "step"]
 
@@ -91,13 +97,13 @@ class FirstStage(Settings):
     max_steps: Count | None = Field(
         None, description="optimisation steps at most; overrides epochs"
     )
-    lr: Number | None = Field(None, gt=0, le=1e38, description="peak learning rate")
-    batch_size: Count | None = Field(None, description="examples in a forward pass")
-    accumulation: Count | None = Field(None, description="forward passes of one step")
+    lr: Rate | None = Field(None, description="peak learning rate")
+    batch_size: Batch | None = Field(None, description="examples in a forward pass")
+    accumulation: Batch | None = Field(None, description="forward passes of one step")
     lr_schedule: LrSchedule | None = Field(None, description="course of the learning rate")
     warmup: float | None = Field(None, ge=0, lt=1, description="share of steps with a rising rate")
-    weight_decay: float | None = Field(None, ge=0, description="decay of the weights")
-    pad_to: Count | Literal["max_length"] | None = Field(None, description="width of every batch")
+    weight_decay: float | None = Field(None, ge=0, le=10, description="decay of the weights")
+    pad_to: Tokens | Literal["max_length"] | None = Field(None, description="width of every batch")
 
     task: str | None = Field(
         None, description="supplementary task: this stage reads its text and ignores its labels"
@@ -167,8 +173,8 @@ class RecipeFields(Settings):
         "tokens (a tag for each word), spans (part of a context), masked (hidden words), text "
         "(classes as generated words), image (a class for a picture)",
     )
-    max_length: int = Field(128, gt=2, le=10**6, description="longest input, in tokens")
-    pad_to: Count | Literal["max_length"] | None = Field(
+    max_length: Tokens = Field(128, description="longest input, in tokens")
+    pad_to: Tokens | Literal["max_length"] | None = Field(
         None,
         description="width of every batch in tokens, or max_length; by default that of its longest "
         "example. Counts in terms that see padding, as some releases do",
@@ -223,20 +229,22 @@ class RecipeFields(Settings):
         description="what makes a step; bert_adam: without bias correction, each tensor's gradient "
         "clipped to norm 1, as in releases of BERT's time",
     )
-    lr: Number = Field(5e-5, gt=0, le=1e38, description="peak learning rate")
-    batch_size: Count = Field(32, description="examples in a forward pass")
-    accumulation: Count = Field(
+    lr: Rate = Field(5e-5, description="peak learning rate")
+    batch_size: Batch = Field(32, description="examples in a forward pass")
+    accumulation: Batch = Field(
         1, description="forward passes whose gradients make one optimisation step"
     )
     weight_decay: float = Field(
         0.0,
         ge=0,
+        le=10,
         description="AdamW, bert_adam: decoupled, of weights that are no bias or normalisation; "
         "sgd: of all",
     )
     adam_epsilon: Number | None = Field(
         None,
         gt=0,
+        le=1,
         description="AdamW, bert_adam: added to the root of the mean squared gradient; 1e-8, of "
         "bert_adam 1e-6, if left out",
     )
@@ -280,7 +288,7 @@ class RecipeFields(Settings):
         "epoch and run: auto (where it saves time and fits), always, never",
     )
     cache_limit: float = Field(
-        20.0, gt=0, description="GiB of stored answers; the longest unused go first"
+        20.0, gt=0, le=10**6, description="GiB of stored answers; the longest unused go first"
     )
     group_by_length: bool | None = Field(
         None,

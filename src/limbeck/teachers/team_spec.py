@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
-from limbeck.schedules import Number
+from limbeck.schedules import MOST, Number
 from limbeck.settings import Count, Settings
 
 Ranking = Literal["uniform", "teacher-rank", "student-rank"]
@@ -20,7 +20,10 @@ class _Ranked(Settings):
         "alone, to be shared by several runs; OUT/students by default",
     )
     student_epochs: Number | None = Field(
-        None, gt=0, description="student-rank: passes of those runs; as the run's, if left out"
+        None,
+        gt=0,
+        le=10**6,
+        description="student-rank: passes of those runs; as the run's, if left out",
     )
 
     @model_validator(mode="after")
@@ -52,7 +55,7 @@ class SampledSpec(_Ranked):
         None, gt=0, le=1, description="adaptive: share of draws that are uniform (0.2)"
     )
     rate: Number | None = Field(
-        None, gt=0, description="adaptive: how fast chances follow the progress made (0.1)"
+        None, gt=0, le=10, description="adaptive: how fast chances follow the progress made (0.1)"
     )
 
     @model_validator(mode="after")
@@ -99,5 +102,7 @@ USES: dict[str, type[BaseModel]] = {
 
 
 def _check_weights(by: str | list[float]) -> None:
-    if isinstance(by, list) and (not by or min(by) < 0 or sum(by) <= 0):
-        raise ValueError("by: give one number a teacher, none below 0 and not all 0")
+    if isinstance(by, list) and (not by or min(by) < 0 or not 0 < max(by) <= MOST):
+        raise ValueError(
+            f"by: give one number a teacher, none below 0 or above {MOST:,.0f}, and not all 0"
+        )

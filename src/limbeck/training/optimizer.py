@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from limbeck.errors import Problem
+from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe
 from limbeck.training.bert_adam import BertAdam
 from limbeck.training.feeding import FeedsExamples
@@ -36,6 +36,22 @@ class Optimisation:
     decay: float = 0.1
     bert_adam: bool = False
     epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise LimbeckError for numbers that no training can mean."""
+        problems = []
+        if self.momentum is not None and not 0 <= self.momentum < 1:
+            problems.append(_meaningless("momentum", self.momentum, "a number from 0 to below 1"))
+        shares = list(self.milestones)
+        if not all(0 < share < 1 for share in shares) or shares != sorted(set(shares)):
+            say = "shares of the run one after the other, say (5/8, 3/4, 7/8)"
+            problems.append(_meaningless("milestones", self.milestones, say))
+        if not 0 < self.decay <= 1:
+            problems.append(_meaningless("decay", self.decay, "a number above 0 to 1"))
+        if self.epsilon is not None and not 0 < self.epsilon <= 1:
+            problems.append(_meaningless("epsilon", self.epsilon, "a number above 0 to 1"))
+        if problems:
+            raise LimbeckError(problems)
 
     @classmethod
     def of(cls, recipe: Recipe) -> Optimisation:
@@ -73,6 +89,10 @@ class Optimisation:
             return rising * self.decay ** sum(step >= fall for fall in falls)
 
         return LambdaLR(optimizer, factor)
+
+
+def _meaningless(name: str, value: object, say: str) -> Problem:
+    return Problem(f"optimisation.{name}={value!r} means nothing", f"give {say}")
 
 
 class Optimises(FeedsExamples):

@@ -35,6 +35,7 @@ from limbeck.training.argument_support import (
     setting_problems,
     sharded,
 )
+from limbeck.training.argument_values import value_problems
 from limbeck.training.bound_objectives import index_bound, objectives_for
 from limbeck.training.callbacks import (
     EarlierEntries,
@@ -138,6 +139,7 @@ class DistillationTrainer(TrainsParts):
             kwargs["train_dataset"] = numbered(kwargs.get("train_dataset"))
         self._rows = index_bound(kwargs.get("train_dataset"))
         problems = setting_problems(args) + keyword_problems(kwargs, staged=self.plan.staged)
+        problems += value_problems(args, kwargs.get("callbacks") or ())
         if problems:
             raise LimbeckError(problems)
         if self.teacher is not None and compile:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from limbeck.schedules import Number
-from limbeck.settings import Count, Seed, Settings
+from limbeck.settings import Seed, Settings
+
+_Few = Annotated[int, Field(gt=0, le=10**4)]
 
 
 class AugmentSpec(Settings):
@@ -17,9 +19,9 @@ class AugmentSpec(Settings):
         description="masked language model that proposes words: a run folder, a checkpoint's "
         "folder or a Hub name"
     )
-    copies: Count = Field(20, description="copies drawn of each training row, beside the row")
+    copies: _Few = Field(20, description="copies drawn of each training row, beside the row")
     probability: Number = Field(0.4, gt=0, le=1, description="chance of each word to be replaced")
-    candidates: Count = Field(15, description="words to draw a replacement from")
+    candidates: _Few = Field(15, description="words to draw a replacement from")
     words: Literal["content", "all"] = Field(
         "content", description="which words may change: all, or all but English function words"
     )
