@@ -1,7 +1,8 @@
-"""The results page prints what the committed records say, marks included."""
+"""The results page and the README print what the committed records say, marks included."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from limbeck.reporting.tables import build_table, collect, render
 ROOT = Path(__file__).parents[3]
 RECORDS = ROOT / "benchmarks" / "records"
 PAGE = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def rows(text: str) -> list[str]:
@@ -36,3 +38,28 @@ def test_the_methods_side_by_side():
     cells = dict(re.findall(r"`([a-z0-9-]+)` \| (\d+\.\d ± \d+\.\d(?: [▲▼])?) \|", section))
     assert said.keys() <= cells.keys()
     assert {method: cells[method] for method in said} == said
+
+
+def test_the_readme_prints_every_three_layer_student_of_the_study():
+    """All of them, whatever they reach, and their teacher."""
+    columns = ("layers", "parameters", "speedup", "kept")
+    runs = collect([RECORDS / "real_glue.jsonl.gz"])
+    printed = rows(render(build_table(runs, baseline="finetune", facts=columns), "markdown"))
+    kept = [row for row in printed if re.match(r"\| (method|teacher|\S+ \| 3) \|", row)]
+    assert len(kept) == 9
+    start = README.index(kept[0])
+    assert README[start:].splitlines()[:1] + README[start:].splitlines()[2:10] == kept
+    # "No method is significantly different", and "92 to 93 %".
+    assert not any(mark in row for row in kept for mark in "▲▼")
+    shares = {int(float(row.rsplit("|", 2)[1])) for row in kept[2:]}
+    assert (min(shares), max(shares)) == (92, 93)
+
+
+def test_the_readme_states_measured_times():
+    record = json.loads((RECORDS / "end_to_end.json").read_text(encoding="utf-8"))
+    run = record["tasks"]["sst2"]
+    ratios = [run["ratios"][key] for key in ("trainer, bf16", "trainer", "textbrewer")]
+    same, default, other = re.findall(r"(?:took|and) (0\.\d+) (?:of|with)", README)
+    assert [same, default, other] == [f"{ratio:.2f}" for ratio in ratios]
+    assert record["setting"]["rows"] == 10_000 and "10,000 rows of SST-2" in README
+    assert abs(run["dev"]["ours"] - run["dev"]["trainer, bf16"]) < 0.26  # "a quarter point apart"

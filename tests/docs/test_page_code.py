@@ -1,0 +1,127 @@
+"""Every Python block of the README and the docs runs, in the order of its page, on tiny stand-ins.
+
+A page's blocks share their names, as in one session. What a page leaves to its reader (a teacher, rows, a folder of
+GLUE's) are the names of `session` and the files of `place`.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset, DatasetDict
+from pages import PAGES, ROOT, fences, name_of
+from transformers import ConvNextImageProcessorPil, TrainingArguments
+
+import tiny_runs as tiny
+from limbeck.vision import CifarNetForImageClassification, configuration_of
+from synthetic_records import a_run
+
+WITH_CODE = [page for page in PAGES if fences(page, "python")]
+ROWS = 12
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_block_that_is_not_run_says_why(page) -> None:
+    """```python no-run: a reason of some words."""
+    said = [fence for fence in fences(page, "python") if fence.info]
+    assert all(f.info.startswith("no-run: ") and len(f.info.split()) > 3 for f in said), said
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, Any]:
+    return {
+        "teacher": _roomy(tiny.knowing_teacher(6)),
+        "student": _roomy(tiny.bert(3, seed=1)),
+        "small": _roomy(tiny.knowing_teacher(2)),
+        "large": _roomy(tiny.knowing_teacher(6)),
+    }
+
+
+def _roomy(model):
+    """The same with room for 128 tokens, which is the shortest that a run asks for by itself."""
+    places = "bert.embeddings.position_embeddings.weight"
+    weights = model.state_dict()
+    roomy = type(model)(
+        type(model.config).from_dict({**model.config.to_dict(), "max_position_embeddings": 128})
+    )
+    extra = torch.zeros(128 - len(weights[places]), tiny.WIDTH)
+    roomy.load_state_dict({**weights, places: torch.cat([weights[places], extra])})
+    return roomy.eval()
+
+
+def _encoded(rows: Dataset, tokenizer) -> Dataset:
+    coded = rows.map(lambda row: tokenizer(row["text"], truncation=True, max_length=16))
+    return coded.remove_columns("text")
+
+
+@pytest.fixture
+def session(models) -> dict[str, Any]:
+    """The names that pages leave to their reader."""
+    texts = tiny.sentences(ROWS)
+    rows = Dataset.from_dict({"text": texts, "label": [int("good" in text) for text in texts]})
+    tokenizer = tiny.tokenizer()
+    names = {name: copy.deepcopy(model) for name, model in models.items()}
+    return {
+        **names,
+        "model": names["teacher"],
+        "tokenizer": tokenizer,
+        "batch": tokenizer(texts[:2], padding=True, return_tensors="pt"),
+        "rows": DatasetDict(train=rows, dev=rows),
+        "train": _encoded(rows, tokenizer),
+        "dev": _encoded(rows, tokenizer),
+        "metrics": lambda told: {"accuracy": float((told[0].argmax(1) == told[1]).mean())},
+        "args": TrainingArguments("out", max_steps=2, report_to=[], use_cpu=True),
+    }
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, models):
+    """The files that pages leave to their reader."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "store"))
+    monkeypatch.setattr(logging.getLogger("limbeck"), "handlers", [])
+    for seed in (1, 2):
+        a_run("kd", seed, 80.0 + seed).save(tmp_path / "runs" / f"kd-{seed}")
+        a_run("finetune", seed, 79.0).save(tmp_path / "runs" / f"finetune-{seed}")
+    net = CifarNetForImageClassification(configuration_of("resnet-8"))
+    net.save_pretrained(tmp_path / "runs" / "digits" / "student")
+    ConvNextImageProcessorPil().save_pretrained(tmp_path / "runs" / "digits" / "student")
+    for folder in (
+        "path/to/teacher",
+        "path/to/encoder",
+        "runs/mrpc-teacher",
+        "runs/student/student",
+    ):
+        tiny.save(models["teacher"], tmp_path / folder)
+    texts = tiny.sentences(ROWS)
+    lines = [f"{text},{int('good' in text)}" for text in texts]
+    for name in ("train.csv", "dev.csv"):
+        (tmp_path / name).write_text("\n".join(["text,label", *lines]) + "\n", encoding="utf-8")
+    pairs = [f"{int('good' in text)}\t{n}\t{n}\t{text}\tthe end" for n, text in enumerate(texts)]
+    head = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+    (tmp_path / "glue" / "MRPC").mkdir(parents=True)
+    (tmp_path / "path" / "to" / "glue").symlink_to(tmp_path / "glue")
+    for split in ("train", "dev", "test"):
+        path = tmp_path / "glue" / "MRPC" / f"{split}.tsv"
+        path.write_text("\n".join([head, *pairs]) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+# The Trainer's own, on machines without an accelerator.
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument")
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+def test_python_blocks_run(page, place, session) -> None:
+    ran = 0
+    for fence in fences(page, "python"):
+        if fence.info:
+            continue
+        path, line = fence.place.rsplit(":", 1)
+        # Line numbers of a traceback are those of the page.
+        code = compile("\n" * int(line) + fence.text, str(ROOT / path), "exec")
+        exec(code, session)
+        ran += 1
+    assert ran
