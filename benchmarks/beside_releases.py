@@ -29,7 +29,7 @@ from transformers import AutoTokenizer, BertForSequenceClassification
 from transformers.utils import logging as hf_logging
 
 from limbeck.data import Collator, encode, load_task
-from limbeck.mixup import Mixture
+from limbeck.input_transforms import Mixture, StepInputs
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
 from limbeck.step_state import StepState
@@ -63,13 +63,13 @@ def ours(method: str, stage: int, pair: Pair, batch: Batch, **overrides: Any) ->
             with torch.no_grad():
                 value.copy_(pair.weight if name.endswith("weight") else pair.bias)
     distiller = Distiller(pair.student, objectives, kind=SENTENCE).train()
-    mixture = None
+    inputs = StepInputs(batch)
     if recipe.mixup is not None:
         count = len(batch["input_ids"])
-        mixture = Mixture(torch.arange(count - 1, -1, -1), SHARE, recipe.mixup.at)
-    seen = Teacher(pair.teacher)(batch, objectives.request("teacher", MOMENT), mixture)
+        drawn = Mixture(torch.arange(count - 1, -1, -1), SHARE, recipe.mixup.at)
+        inputs = StepInputs(batch, recipe.transform, drawn)
     distiller.zero_grad()
-    loss = distiller(step_state=MOMENT, teacher=seen, mixture=mixture, **batch)["loss"]
+    loss = distiller(inputs, step_state=MOMENT, teacher=Teacher(pair.teacher))["loss"]
     loss.backward()
     return Found(loss.item(), named_gradients(distiller))
 

@@ -23,7 +23,7 @@ ORDER = [
     {"activations"},
     {"tasks"},
     {"schedules"},
-    {"mappings", "mixup"},
+    {"input_transforms", "mappings"},
     {"objectives"},
     {"students"},
     {"teachers"},

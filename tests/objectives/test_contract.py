@@ -14,9 +14,9 @@ import torch
 import transformers as hf
 
 from limbeck import catalog
-from limbeck.activations import capture
+from limbeck.activations import Passes, capture
 from limbeck.errors import LimbeckError
-from limbeck.mixup import Mixture, capture_mixed
+from limbeck.input_transforms import Mixture, StepInputs
 from limbeck.objectives import MappedTerm, ModelShape, Objectives, Shape
 from limbeck.objectives.consistency import Consistency
 from limbeck.objectives.contrastive import Contrast
@@ -139,7 +139,7 @@ class Step:
         terms = {name: s for name, s in stage.recipe.objectives.items() if s.compare not in drop}
         # In eval mode neither the memory nor the masses change from one call to the next.
         self.objectives = Objectives(terms, shape, stage.recipe.curriculum).eval()
-        self.mixup = stage.recipe.mixup
+        self.transform = stage.recipe.transform
         self.batch = functools.partial(batch, stage.recipe.kind)
         # Without a curriculum one moment says it all.
         places = (0.0, 0.5, 0.95) if stage.recipe.curriculum else (0.5,)
@@ -155,14 +155,15 @@ class Step:
         self, batch: dict[str, torch.Tensor], step_state: StepState
     ) -> dict[str, torch.Tensor]:
         asked = [self.objectives.request(s, step_state) for s in ("student", "teacher", "clean")]
-        if self.mixup is None:
-            student = capture(self.student, batch, asked[0])
-            teacher = self.teacher(batch, asked[1])
-        else:
+        inputs = StepInputs(batch)
+        if self.transform is not None:
             partner = torch.tensor([1, 0, 2])[: len(batch["labels"])]
-            mixture = Mixture(partner, 0.7, self.mixup.at)
-            student = capture_mixed(self.student, batch, asked[0], mixture, asked[2])
-            teacher = self.teacher(batch, asked[1], mixture)
+            inputs = StepInputs(
+                batch, self.transform, Mixture(partner, 0.7, self.transform.spec.at)
+            )
+        run = functools.partial(capture, self.student)
+        student = inputs.of_student(self.student, asked[0], asked[2], run, Passes())
+        teacher = self.teacher(inputs, asked[1])
         return self.objectives(student, teacher, batch, step_state)
 
     def gradients(

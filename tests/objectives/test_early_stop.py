@@ -8,7 +8,7 @@ import pytest
 import torch
 from tiny_pairs import batch, bert, build, stage_recipe, terms
 
-from limbeck.mixup import Mixture
+from limbeck.input_transforms import Mixture
 from limbeck.step_state import StepState
 
 

@@ -21,10 +21,10 @@ import yaml
 from tiny_pairs import CLASSES, GIVEN, answers, batch, bert, t5
 
 from limbeck import catalog
-from limbeck.activations import Request, Trace, capture
+from limbeck.activations import Passes, Request, Trace, capture
 from limbeck.errors import LimbeckError
+from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
 from limbeck.mappings import MAPPINGS
-from limbeck.mixup import Mixture, capture_mixed, draw
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.objectives.spec import SPECS
 from limbeck.recipe import Recipe
@@ -212,13 +212,16 @@ def seen(
         if mixture is None:
             return capture(model, shown, asked)
         partner, share, at = mixture
-        return capture_mixed(model, shown, asked, Mixture(torch.tensor(partner), share, at), clean)
+        drawn = Mixture(torch.tensor(partner), share, at)
+        inputs = StepInputs(shown, Mixup(MixupSpec()), drawn)
+        run = functools.partial(capture, model)
+        return inputs.of_student(model, asked, clean, run, Passes())
 
 
 def mixture_of(recipe: Recipe, step_state: StepState) -> tuple | None:
-    if recipe.mixup is None:
+    if recipe.transform is None:
         return None
-    drawn = draw(recipe.mixup, 4, step_state, torch.device("cpu"))
+    drawn = recipe.transform.draw({"index": torch.arange(4)}, step_state, torch.device("cpu"))
     return tuple(drawn.partner.tolist()), drawn.share, drawn.at
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from limbeck.activations import ActivationKey, Trace
 from limbeck.activations.trace import Mixed
-from limbeck.mixup import Mixture
+from limbeck.input_transforms import Mixture
 from limbeck.step_state import StepState
 
 DEPTH = 4

@@ -13,7 +13,7 @@ import pytest
 import torch
 from tiny_pairs import GIVEN, TAUGHT, batch, bert, t5
 
-from limbeck.mixup import draw
+from limbeck.input_transforms import StepInputs
 from limbeck.objectives import ModelShape, Objectives, Shape, TeamObjectives
 from limbeck.recipe import Recipe
 from limbeck.step_state import StepState
@@ -92,10 +92,9 @@ def test_a_step_asks_and_sends_nothing(method, number, monkeypatch):
     given = examples(recipe.kind)
 
     def step(step_state: StepState) -> None:
-        mixture = recipe.mixup and draw(recipe.mixup, 4, step_state, META)
-        trace = teacher.at(step_state)(given, terms.request("teacher", step_state), mixture)
-        loss = distiller(step_state=step_state, teacher=trace, mixture=mixture, **given)["loss"]
-        loss.backward()
+        inputs = StepInputs.of(given, recipe.transform, step_state, META)
+        answering = teacher.at(step_state)
+        distiller(inputs, step_state=step_state, teacher=answering)["loss"].backward()
 
     with numbers_are_told_apart() as sent:
         fetched = fetch_costs(monkeypatch)

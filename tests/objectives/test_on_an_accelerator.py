@@ -9,7 +9,7 @@ import torch
 from tiny_pairs import TAUGHT, answers, batch, bert, build, stage_recipe, t5, traces
 
 from accelerated import accelerator
-from limbeck.mixup import Mixture
+from limbeck.input_transforms import Mixture
 from limbeck.step_state import StepState
 
 

@@ -10,7 +10,7 @@ import torch
 from inside import Inside, attention_kl, hidden_mse, maps_kl, mean, soft_label, softmax, squares
 from tiny_pairs import LENGTHS, batch, bert, build, stage_recipe, terms
 
-from limbeck.mixup import Mixture, MixupSpec, draw
+from limbeck.input_transforms import Mixture, Mixup, MixupSpec
 from limbeck.step_state import StepState
 
 SHARE = 0.3
@@ -185,21 +185,25 @@ def test_weights_warm_up():
 # ---- the draw ----
 
 
+def draw(spec, examples, step_state):
+    batch = {"input_ids": torch.zeros(examples, 2, dtype=torch.long)}
+    return Mixup(spec).draw(batch, step_state, torch.device("cpu"))
+
+
 def draws(**spec):
-    device = torch.device("cpu")
     return [
-        draw(MixupSpec(**spec), 6, StepState(seed=3, step=step, epoch=step // 7), device)
+        draw(MixupSpec(**spec), 6, StepState(seed=3, step=step, epoch=step // 7))
         for step in range(400)
     ]
 
 
 def test_a_draw_follows_seed_and_step_alone():
-    spec, device = MixupSpec(), torch.device("cpu")
-    first = draw(spec, 6, StepState(seed=3, step=5), device)
-    again = draw(spec, 6, StepState(seed=3, step=5, epoch=2, progress=0.5), device)
+    spec = MixupSpec()
+    first = draw(spec, 6, StepState(seed=3, step=5))
+    again = draw(spec, 6, StepState(seed=3, step=5, epoch=2, progress=0.5))
     assert torch.equal(first.partner, again.partner) and first.share == again.share
     for other in (StepState(seed=4, step=5), StepState(seed=3, step=6)):
-        assert draw(spec, 6, other, device).share != first.share
+        assert draw(spec, 6, other).share != first.share
 
 
 def test_partners_are_permutations_and_shares_are_beta():

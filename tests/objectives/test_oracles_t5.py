@@ -11,7 +11,7 @@ from inside import Inside, eager, hidden_mse, maps_kl, mean, relations_kl, squar
 from tiny_pairs import ANSWERS, LENGTHS, PAD, answers, batch, build, t5, terms
 
 from limbeck.errors import LimbeckError
-from limbeck.mixup import Mixture
+from limbeck.input_transforms import Mixture
 from limbeck.step_state import StepState
 
 SHARE = 0.3

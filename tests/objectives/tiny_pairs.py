@@ -9,8 +9,8 @@ import torch
 import transformers as hf
 
 from limbeck import catalog
-from limbeck.activations import Trace, capture
-from limbeck.mixup import Mixture, capture_mixed
+from limbeck.activations import Passes, Trace, capture
+from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
 from limbeck.step_state import StepState
@@ -123,10 +123,19 @@ def traces(
 ) -> tuple[Trace, Trace]:
     """What both models answer to what the terms ask for, as in a training step."""
     asked = {s: objectives.request(s, step_state) for s in ("student", "teacher", "clean")}
-    told = Teacher(teacher)(examples, asked["teacher"], mixture)
-    if mixture is None:
-        return capture(student, examples, asked["student"]), told
-    return capture_mixed(student, examples, asked["student"], mixture, asked["clean"]), told
+    inputs = step_inputs(examples, mixture)
+    told = Teacher(teacher)(inputs, asked["teacher"])
+    run = functools.partial(capture, student)
+    return inputs.of_student(student, asked["student"], asked["clean"], run, Passes()), told
+
+
+def step_inputs(examples: dict[str, torch.Tensor], mixture: Mixture | None = None) -> StepInputs:
+    """The inputs of a step, mixed as it is said."""
+    return (
+        StepInputs(examples)
+        if mixture is None
+        else StepInputs(examples, Mixup(MixupSpec()), mixture)
+    )
 
 
 def terms(

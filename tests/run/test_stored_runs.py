@@ -11,6 +11,7 @@ import tiny_runs as tiny
 from limbeck import catalog
 from limbeck.activations import capture
 from limbeck.errors import LimbeckError
+from limbeck.input_transforms.step_inputs import as_inputs
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
 from limbeck.run import caching, distill
@@ -24,7 +25,7 @@ STAGES = [
     for method in catalog.names()
     for stage in Recipe.load(method, **GIVEN.get(method, {})).stages()
     if stage.recipe.needs_teacher
-    and stage.recipe.mixup is None
+    and stage.recipe.transform is None
     # T5's are in the tests of its runs: this teacher is a BERT.
     and stage.recipe.kind != "text"
     # Padding counts, or the teacher's dropout is on.
@@ -44,9 +45,9 @@ def passes(monkeypatch) -> list[int]:
     seen: list[int] = []
     live = Teacher.__call__
 
-    def counting(self, batch, request, mixture=None):
-        seen.append(len(batch["input_ids"]))
-        return live(self, batch, request, mixture)
+    def counting(self, inputs, request):
+        seen.append(len(as_inputs(inputs).batch["input_ids"]))
+        return live(self, inputs, request)
 
     monkeypatch.setattr(Teacher, "__call__", counting)
     return seen

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertForSequenceClassification, BertForToken
 
 from limbeck.activations import Request
 from limbeck.errors import LimbeckError
-from limbeck.mixup import Mixture
+from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
 from limbeck.teachers.outputs import (
     Ask,
     CachedTeacher,
@@ -213,6 +213,9 @@ def test_the_size_is_known_before_anything_is_stored(live, tmp_path):
     assert 0 <= entry.bytes - by_hand < 20_000  # the file's own frame
 
 
+HALF = Mixture(torch.tensor([0]), 0.5, "word_embeddings")
+
+
 @pytest.mark.parametrize(
     ("ask", "what"),
     [
@@ -220,10 +223,8 @@ def test_the_size_is_known_before_anything_is_stored(live, tmp_path):
         (lambda teacher: teacher(batch([0]) | {"index": torch.tensor([7])}, PART), "example 7"),
         (lambda teacher: teacher(batch([0]) | {"index": torch.tensor([999])}, PART), "example 999"),
         (
-            lambda teacher: teacher(
-                batch([0]), PART, Mixture(torch.tensor([0]), 0.5, "word_embeddings")
-            ),
-            "mixed",
+            lambda teacher: teacher(StepInputs(batch([0]), Mixup(MixupSpec()), HALF), PART),
+            r"transformed inputs are not stored \(mixup: the inputs are mixed anew",
         ),
         (
             lambda teacher: teacher(batch([0]) | {"index": torch.tensor([FIRST + 1])}, WHOLE),

@@ -44,10 +44,8 @@ def test_both_models_see_the_same_mixture(tmp_path, method):
 def test_every_step_mixes_anew(tmp_path):
     trainer = mixing(tmp_path, "cr-ild")
     shown = []
-    given = trainer._mixture
-    trainer._mixture = lambda inputs, step_state: (
-        shown.append(given(inputs, step_state)) or shown[-1]
-    )
+    given = trainer.transform.draw
+    trainer.transform.draw = lambda *told: shown.append(given(*told)) or shown[-1]
     trainer.train()
     assert len(shown) == 3
     assert len({mixture.share for mixture in shown}) == 3
@@ -56,9 +54,7 @@ def test_every_step_mixes_anew(tmp_path):
 
 def test_nothing_is_mixed_unless_asked(tmp_path):
     trainer = make(tmp_path, method="rail-kd-l")
-    trainer.train()
-    batch = Collator(tiny.tokenizer())(list(tiny.rows(4)))
-    assert trainer._mixture(batch, trainer.moment_of(0)) is None
+    assert trainer.transform is None
 
 
 def test_codir_remembers_every_row_of_an_epoch(tmp_path):

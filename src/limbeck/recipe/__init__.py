@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from limbeck.catalog import available, find
 from limbeck.data import Conditions
 from limbeck.errors import LimbeckError
+from limbeck.input_transforms import InputTransform, chosen
 from limbeck.plain import write_yaml
 from limbeck.recipe.departures import departures
 from limbeck.recipe.fields import FirstStage, ImageSpec, StudentSpec
@@ -78,7 +79,13 @@ class Recipe(OptimisationKeys):
         """
         if self.group_by_length is not None:
             return self.group_by_length
-        return self.mixup is None and self.pad_to is None
+        mixes = self.transform is not None and self.transform.mixes
+        return not mixes and self.pad_to is None
+
+    @property
+    def transform(self) -> InputTransform | None:
+        """What is done to the inputs of every training step, if anything."""
+        return chosen(self.mixup, self.input_transform)
 
     @property
     def lead(self) -> str | None:

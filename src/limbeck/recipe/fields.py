@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 
 from limbeck.data import CorpusSpec
 from limbeck.execution import Attention, Precision
+from limbeck.input_transforms import MixupSpec, TransformSpec
 from limbeck.lab.augmentation import AugmentSpec
-from limbeck.mixup import MixupSpec
 from limbeck.objectives import CurriculumSpec, TermSpec
 from limbeck.schedules import Number, Rate
 from limbeck.settings import Batch, Count, Depth, Names, Passes, Seed, Settings, Tokens
@@ -93,6 +93,9 @@ class FirstStage(Settings):
     )
     curriculum: CurriculumSpec | None = Field(None, description="when each layer learns")
     mixup: MixupSpec | None = Field(None, description="mix the inputs of both models")
+    input_transform: TransformSpec | None = Field(
+        None, description="another input transform than MixUp"
+    )
     epochs: Passes | None = Field(None, description="passes over this stage's rows")
     max_steps: Count | None = Field(
         None, description="optimisation steps at most; overrides epochs"
@@ -210,6 +213,11 @@ class RecipeFields(Settings):
         None, description="when each layer learns, if not all of them all the time"
     )
     mixup: MixupSpec | None = Field(None, description="mix the inputs of both models (MixUp)")
+    input_transform: TransformSpec | None = Field(
+        None,
+        description="another input transform by its name (`use`) with its settings: masked-kd, or one "
+        "that you have registered",
+    )
     teacher_dropout: bool = Field(
         False, description="leave the teacher's dropout on, as some releases do"
     )

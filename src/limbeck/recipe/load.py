@@ -19,10 +19,10 @@ from limbeck.data.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER
 from limbeck.data.pocket.vocabulary import MAX_LENGTH
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import at_home
+from limbeck.input_transforms import MixupSpec
 from limbeck.lab.augmentation import AugmentSpec
 from limbeck.mappings.kinds import BothRanges
 from limbeck.mappings.projections import ProjectSpec
-from limbeck.mixup import MixupSpec
 from limbeck.objectives import SPECS, CurriculumSpec, LayerSpec
 from limbeck.paper_settings import QUICK, stated_in
 from limbeck.plain import check_plain, read_text, read_yaml

@@ -13,6 +13,7 @@ import numpy as np
 
 from limbeck.data import CorpusSpec
 from limbeck.errors import Problem
+from limbeck.input_transforms import InputTransform, chosen
 from limbeck.objectives import SoftSpec, TermSpec
 from limbeck.recipe.fields import FirstStage, RecipeFields
 
@@ -31,6 +32,9 @@ TRAINING = (
     "pad_to",
 )
 """Training settings that a first stage may have for itself."""
+
+TRANSFORMS = ("mixup", "input_transform")
+"""What is done to inputs: of these a stage has its own."""
 
 _ROWS = ("task", "data", "text_columns", "label_column", "train_rows", "corpus", "teacher")
 
@@ -79,7 +83,8 @@ def stages_of(recipe: Recipe) -> list[Stage]:
     alone: dict[str, Any] = {"first_stage": None, "joint": False}
     if recipe.joint:
         terms = {**first.objectives, **recipe.objectives}
-        joined: dict[str, Any] = {"objectives": terms, "mixup": first.mixup or recipe.mixup}
+        joined: dict[str, Any] = {"objectives": terms}
+        joined |= {key: getattr(first, key) or getattr(recipe, key) for key in TRANSFORMS}
         joined["curriculum"] = first.curriculum or recipe.curriculum
         return [Stage(1, 1, recipe.model_copy(update=alone | joined))]
     changes = {key: getattr(first, key) for key in TRAINING if getattr(first, key) is not None}
@@ -87,7 +92,7 @@ def stages_of(recipe: Recipe) -> list[Stage]:
     changes |= {
         "objectives": first.objectives,
         "curriculum": first.curriculum,
-        "mixup": first.mixup,
+        **{key: getattr(first, key) for key in TRANSFORMS},
         "seed": stage_seed(recipe.seed, 1),
         # They choose among epochs by dev scores, and the head is not trained yet.
         "patience": None,
@@ -208,18 +213,26 @@ def _decoder_problems(first: FirstStage) -> list[Problem]:
 def _mixup_problems(recipe: RecipeFields) -> list[Problem]:
     """Terms that need mixed inputs where nothing is mixed, and terms that mixing makes senseless."""
     first = recipe.first_stage
-    parts = [("", recipe.objectives, recipe.mixup)]
+    parts = [("", recipe.objectives, _given(recipe))]
     if first is not None:
-        mixup = first.mixup or recipe.mixup if recipe.joint else first.mixup
+        joined = _given(first) | _given(recipe)
         parts = [
-            ("", recipe.objectives, mixup if recipe.joint else recipe.mixup),
-            ("first_stage.", first.objectives, mixup),
+            ("", recipe.objectives, joined if recipe.joint else _given(recipe)),
+            ("first_stage.", first.objectives, joined if recipe.joint else _given(first)),
         ]
     problems = []
-    for prefix, terms, mixup in parts:
+    for prefix, terms, given in parts:
+        if len(given) > 1:
+            problems.append(
+                Problem(
+                    f"{prefix}mixup, {prefix}input_transform: inputs are transformed in one way",
+                    "leave one of them out",
+                )
+            )
+        mixes = any(transform.mixes for transform in given.values())
         for name, term in terms.items():
             own_keys = getattr(term, "keys", "model") == "own"
-            if mixup is None and (own_keys or term.compare.endswith("_consistency")):
+            if not mixes and (own_keys or term.compare.endswith("_consistency")):
                 problems.append(
                     Problem(
                         f"{prefix}objectives.{name}: "
@@ -229,7 +242,7 @@ def _mixup_problems(recipe: RecipeFields) -> list[Problem]:
                         f"add {prefix}mixup.alpha=1, or take the term out",
                     )
                 )
-            elif mixup is not None and term.compare in _ONE_LABEL:
+            elif mixes and term.compare in _ONE_LABEL:
                 problems.append(
                     Problem(
                         f"{prefix}objectives.{name}: {term.compare} reads an example's one label, and "
@@ -238,6 +251,15 @@ def _mixup_problems(recipe: RecipeFields) -> list[Problem]:
                     )
                 )
     return problems
+
+
+def _given(stage: RecipeFields | FirstStage) -> dict[str, InputTransform]:
+    """The transforms that are said, by their keys."""
+    alone = {
+        "mixup": chosen(stage.mixup, None),
+        "input_transform": chosen(None, stage.input_transform),
+    }
+    return {key: transform for key, transform in alone.items() if transform is not None}
 
 
 def _width_problems(recipe: RecipeFields) -> list[Problem]:

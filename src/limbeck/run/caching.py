@@ -192,8 +192,9 @@ def _places(stage: Stage, teacher: Teacher | Team | None) -> Iterator[tuple[_Pla
 
 def _refusal(stage: Stage, teacher: Teacher, objectives: Objectives, kind: TaskType) -> str | None:
     """Why a stage's answers about rows of a kind cannot be stored, if they cannot."""
-    if stage.recipe.mixup is not None:
-        return "the inputs are mixed anew in every step (mixup)"
+    transform = stage.recipe.transform
+    if transform is not None and transform.why_live is not None:
+        return f"{transform.why_live} ({transform.name})"
     if teacher.dropout:
         return "the teacher's dropout is on (teacher_dropout)"
     if kind.redrawn:

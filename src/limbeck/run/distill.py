@@ -291,6 +291,7 @@ def _train(
         objectives=recipe.objectives,
         curriculum=recipe.curriculum,
         mixup=recipe.mixup,
+        input_transform=recipe.input_transform,
         group_by_length=recipe.groups_by_length,
         compile=recipe.compile,
         train_dataset=assembly.rows_of(stage).encoded,

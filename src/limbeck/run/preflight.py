@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from pathlib import Path
 
@@ -16,10 +16,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck import preflight
-from limbeck.activations import Request, Trace, capture
+from limbeck.activations import Passes, Request, Trace, capture
 from limbeck.errors import LimbeckError, Problem
+from limbeck.input_transforms import StepInputs
 from limbeck.mappings import rounding_note
-from limbeck.mixup import capture_mixed, draw
 from limbeck.objectives import (
     ErrorWeightedSpec,
     HardSpec,
@@ -92,7 +92,7 @@ def _answers_only(recipe: Recipe) -> bool:
     """Whether every stage asks teachers for nothing but their answers to the run's own rows."""
     return all(
         stage.same_rows
-        and stage.recipe.mixup is None
+        and stage.recipe.transform is None
         and all(isinstance(term, _OF_ANSWERS) for term in stage.recipe.objectives.values())
         for stage in recipe.stages()
         if stage.recipe.needs_teacher
@@ -230,21 +230,16 @@ def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.
 
     def terms(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         first, *_ = moments
-        mixture = None
-        if recipe.mixup is not None:
-            device = assembly.student.device
-            mixture = draw(recipe.mixup, len(next(iter(batch.values()))), first, device)
-        own = (
-            capture(assembly.student, batch, wanted("student"))
-            if mixture is None
-            else capture_mixed(assembly.student, batch, wanted("student"), mixture, wanted("clean"))
-        )
+        student = assembly.student
+        inputs = StepInputs.of(batch, recipe.transform, first, student.device)
+        asked_of_student = wanted("student") | inputs.sees_first(student)
+        run = partial(capture, student)
+        own = inputs.of_student(student, asked_of_student, wanted("clean"), run, Passes())
+        inputs = inputs.after(own)
         found: dict[str, Tensor] = {}
         for turn, label in turns:
             asked = replace(first, teacher=turn)
-            seen = (
-                Trace() if live is None else live.at(asked)(batch, wanted("teacher", turn), mixture)
-            )
+            seen = Trace() if live is None else live.at(asked)(inputs, wanted("teacher", turn))
             for step_state in (at for at in moments if at.teacher == turn):
                 # A term is looked at when it is first at work.
                 now = objectives(own, seen, batch, step_state)
@@ -276,6 +271,11 @@ def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.
         batch=None if too_wide else collate(list(few)),
         modules=(objectives,),
     )
+    if method.batch is not None and recipe.transform is not None:
+        shown = recipe.transform.problems(method.batch, models | _models_of(stage, assembly))
+        if preflight.errors_of(shown):
+            return shown, None
+        too_wide += shown
     notes = _rounding(recipe, *depths_of(stage, assembly)) + too_wide
     return notes + _too_short(recipe, objectives, len(train)), method
 

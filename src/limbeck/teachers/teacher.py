@@ -20,7 +20,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.activations import CastOnce, CompiledCapture, Passes, Request, Trace, capture
 from limbeck.errors import LimbeckError
-from limbeck.mixup import Mixture, capture_mixed
+from limbeck.input_transforms.step_inputs import StepInputs, as_inputs
 from limbeck.model_inputs import ModelInputs
 from limbeck.step_state import StepState
 from limbeck.students import load_model
@@ -80,7 +80,7 @@ class Teacher:
         self.own_words: OwnWords | None = None
         self.inputs: ModelInputs | None = None
         """How it finds its inputs in a batch; None: it is given whatever its forward pass names."""
-        self._capture: Callable[[dict[str, Tensor], Request], Trace] = partial(capture, model)
+        self._capture: Callable[[Mapping[str, Tensor], Request], Trace] = partial(capture, model)
         self.model = model.train(dropout).requires_grad_(False)
         self._cast_once = CastOnce(model)
 
@@ -109,7 +109,7 @@ class Teacher:
         return self
 
     def compile(self) -> Teacher:
-        """Run its passes as compiled graphs from now on, but for mixed inputs. Returns itself."""
+        """Run its passes as compiled graphs from now on, but for transformed inputs. Returns itself."""
         self._capture = CompiledCapture(self.model)
         return self
 
@@ -150,28 +150,24 @@ class Teacher:
             return self.own_words(batch)
         return batch if self.inputs is None else self.inputs.of(batch)
 
-    def __call__(
-        self, batch: Mapping[str, Tensor], request: Request, mixture: Mixture | None = None
-    ) -> Trace:
-        """What `request` asks for, of one batch; the batch is moved to the teacher's device.
+    def __call__(self, inputs: StepInputs | Mapping[str, Tensor], request: Request) -> Trace:
+        """What `request` asks for, of a step's inputs or of a plain batch, on the teacher's device.
 
-        With a `mixture`, of the mixed batch. Raises LimbeckError as `limbeck.activations.capture`, and
-        for anything but logits of a teacher that reads in its own words.
+        Raises LimbeckError as `limbeck.activations.capture`, and for anything but logits of a teacher
+        that reads in its own words.
         """
-        if self.own_words is not None and (request.items or mixture is not None):
+        inputs = as_inputs(inputs)
+        if self.own_words is not None and (request.items or inputs.transform is not None):
             raise LimbeckError(
                 "teacher and student read an example in different tokens: their layers cannot "
-                "be compared, nor their inputs mixed",
+                "be compared, nor their inputs transformed alike",
                 "compare the answers (method kd), or choose models of one vocabulary",
             )
-        batch = self.as_read(batch)
+        batch = self.as_read(inputs.batch)
         # Someone may hold the model itself and call train() on it; dropout would then be on.
         if self.model.training != self.dropout:
             self.model.train(self.dropout)
         moved = {key: send(value, self.device) for key, value in batch.items()}
         # Not inference_mode: its tensors may not be saved for the student's backward pass.
         with torch.no_grad(), self._cast_once():
-            if mixture is not None:
-                return capture_mixed(self.model, moved, request, mixture, passes=self.passes)
-            self.passes.add(self.model, moved, request, gradient=False)
-            return self._capture(moved, request)
+            return inputs.of_teacher(self.model, moved, request, self._capture, self.passes)

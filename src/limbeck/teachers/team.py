@@ -17,7 +17,7 @@ from torch import Tensor
 from limbeck.activations import Request, Trace
 from limbeck.errors import LimbeckError
 from limbeck.given import PREFIX
-from limbeck.mixup import Mixture
+from limbeck.input_transforms.step_inputs import StepInputs
 from limbeck.step_state import StepState
 from limbeck.teachers.bandit import Bandit
 from limbeck.teachers.sampling import Chances
@@ -25,10 +25,10 @@ from limbeck.teachers.teacher import Teacher
 
 
 class Answering(Protocol):
-    """What answers a request about a batch."""
+    """What answers a request about a step's inputs."""
 
     def __call__(  # noqa: D102
-        self, batch: Mapping[str, Tensor], request: Request, mixture: Mixture | None = None
+        self, inputs: StepInputs | Mapping[str, Tensor], request: Request
     ) -> Trace: ...
 
 
@@ -130,9 +130,7 @@ class EnsembleTeam(Team):
         """The whole team."""
         return self
 
-    def __call__(
-        self, batch: Mapping[str, Tensor], request: Request, mixture: Mixture | None = None
-    ) -> Trace:
+    def __call__(self, inputs: StepInputs | Mapping[str, Tensor], request: Request) -> Trace:
         """Logits: Σ_n w_n z_n in float32, and in `each` those of every member, [T, B, …].
 
         Raises:
@@ -143,7 +141,7 @@ class EnsembleTeam(Team):
                 "teachers that answer together have no layers in common",
                 "ask for logits only, or draw one teacher a step: team.use=sample",
             )
-        traces = [member(batch, request, mixture) for member in self.members]
+        traces = [member(inputs, request) for member in self.members]
         each = torch.stack([_logits(trace) for trace in traces])
         # Number by number: a tensor of weights would be copied to the device in every step.
         weighted = [weight * one for weight, one in zip(self.weights, each, strict=True)]

@@ -2,12 +2,12 @@
 
 Part of `limbeck.training`. Capture, objectives and their weighted sum run inside `forward`, because
 outside it neither distributed data parallelism nor autocast would see them. The teacher is not part
-of it: its trace comes in as an argument.
+of it: who answers comes in as an argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.activations import CompiledCapture, Passes, Request, Trace, capture
-from limbeck.mixup import Mixture, capture_mixed
+from limbeck.input_transforms import StepInputs
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.step_state import StepState
 from limbeck.tasks import TaskType
 
 _NO_TEACHER = Trace()
+_NOTHING = Request()
 
 
 class Distiller(nn.Module):
@@ -30,7 +31,8 @@ class Distiller(nn.Module):
         student: the model that is trained and shipped.
         objectives: the terms; their projections are trained with the student and never shipped.
         kind: what the student's head answers.
-        compiled: run the student's training passes as compiled graphs, but for mixed inputs.
+        compiled: run the student's training passes as compiled graphs, but for inputs that are
+            transformed.
         bandit: what a team of teachers learns about whom to draw; checkpoints carry it.
         compact: in evaluation keep only what scores need (`TaskType.answers`), not the logits.
     """
@@ -53,7 +55,7 @@ class Distiller(nn.Module):
         self.compact = compact
         self.passes = Passes()
         """The student's passes in training."""
-        self._capture: Callable[[dict[str, Tensor], Request], Trace] = (
+        self._capture: Callable[[Mapping[str, Tensor], Request], Trace] = (
             CompiledCapture(student) if compiled else partial(capture, student)
         )
 
@@ -81,26 +83,53 @@ class Distiller(nn.Module):
 
     def forward(
         self,
+        inputs: StepInputs | None = None,
         *,
         step_state: StepState | None = None,
-        teacher: Trace | None = None,
-        mixture: Mixture | None = None,
+        teacher: Callable[[StepInputs, Request], Trace] | None = None,
         **batch: Tensor,
     ) -> dict[str, Any]:
-        """With a moment: the loss and its terms. Without: the logits, and their loss if labelled."""
-        if step_state is None:
+        """Of a step's inputs: the loss and its terms. Of a plain batch: the logits, and their loss if labelled.
+
+        Args:
+            inputs: of a training step.
+            step_state: where the run stands, with `inputs`.
+            teacher: who answers in this step; asked only if a term wants to know something.
+            **batch: in evaluation.
+        """
+        if inputs is None:
             return self._predict(batch)
-        request = self.objectives.request("student", step_state)
-        if mixture is None:
-            student = self._capture(batch, request)
-            self.passes.add(self.student, batch, request, gradient=True)
-        else:
-            clean = self.objectives.request("clean", step_state)
-            student = capture_mixed(
-                self.student, batch, request, mixture, clean, passes=self.passes
-            )
-        terms = self.objectives(student, teacher or _NO_TEACHER, batch, step_state)
+        assert step_state is not None
+        student, told = self._both(inputs, step_state, teacher)
+        terms = self.objectives(student, told, inputs.batch, step_state)
         return {"loss": self.objectives.total(terms, step_state), "terms": terms}
+
+    def _both(
+        self,
+        inputs: StepInputs,
+        step_state: StepState,
+        teacher: Callable[[StepInputs, Request], Trace] | None,
+    ) -> tuple[Trace, Trace]:
+        """What student and teacher show: the teacher first, unless its inputs depend on the student."""
+        asked = self.objectives.request("teacher", step_state)
+
+        def told(inputs: StepInputs) -> Trace:
+            if teacher is None or not (asked.items or asked.logits):
+                return _NO_TEACHER
+            return teacher(inputs, asked)
+
+        first = inputs.sees_first(self.student)
+        if not first.items and not first.logits:
+            answer = told(inputs)
+            return self._shown(inputs, step_state), answer
+        shown = self._shown(inputs, step_state, first)
+        return shown, told(inputs.after(shown))
+
+    def _shown(self, inputs: StepInputs, step_state: StepState, also: Request = _NOTHING) -> Trace:
+        request = self.objectives.request("student", step_state) | also
+        plain = inputs.transform is None
+        clean = _NOTHING if plain else self.objectives.request("clean", step_state)
+        return inputs.of_student(self.student, request, clean, self._capture, self.passes)
 
     def _predict(self, batch: dict[str, Tensor]) -> dict[str, Any]:
         logits = capture(self.student, batch, Request.of_logits()).logits

@@ -15,7 +15,7 @@ from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.objectives import SPECS
 from limbeck.recipe import FirstStage, Recipe
 from limbeck.recipe.load import check, merge
-from limbeck.recipe.stages import TRAINING, stage_seed
+from limbeck.recipe.stages import TRAINING, TRANSFORMS, stage_seed
 
 OBJECTS = ("teacher", "train_dataset", "data_collator")
 """Of `first_stage=`: what a recipe says by names, and Python by the things themselves."""
@@ -40,14 +40,16 @@ def recipe_of(
     objectives: Mapping[str, Any] | None,
     curriculum: Any = None,
     mixup: Any = None,
+    input_transform: Any = None,
 ) -> Recipe:
     """The method's recipe, or one of the terms given: settings as in a recipe, or their classes.
 
     Raises:
-        LimbeckError: every mistake in the terms, together; curriculum or mixup without terms.
+        LimbeckError: every mistake in the terms, together; what goes with terms, without them.
     """
+    beside = {"curriculum": curriculum, "mixup": mixup, "input_transform": input_transform}
     if objectives is None:
-        idle = [n for n, v in (("curriculum", curriculum), ("mixup", mixup)) if v is not None]
+        idle = [name for name, value in beside.items() if value is not None]
         if idle:
             raise LimbeckError(
                 f"{' and '.join(idle)}: read with objectives= only, and a method has its own",
@@ -57,7 +59,7 @@ def recipe_of(
     problems = [_no_settings(name, term) for name, term in objectives.items() if not _says(term)]
     if problems:
         raise LimbeckError(problems)
-    given = {"objectives": dict(objectives), "curriculum": curriculum, "mixup": mixup}
+    given = {"objectives": dict(objectives), **beside}
     raw = {"method": "own"} | {key: value for key, value in given.items() if value is not None}
     return check(raw, Recipe, known_tasks=())
 
@@ -83,7 +85,7 @@ def with_first_stage(recipe: Recipe, given: Mapping[str, Any] | None) -> Recipe:
             whose rows or teacher the recipe names, and nobody gives.
     """
     given = given or {}
-    choices = ["objectives", "curriculum", "mixup", *TRAINING, *OBJECTS]
+    choices = ["objectives", "curriculum", *TRANSFORMS, *TRAINING, *OBJECTS]
     wrong = [unknown("key in first_stage", key, choices) for key in given if key not in choices]
     if wrong:
         raise LimbeckError(wrong)

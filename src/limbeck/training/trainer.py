@@ -7,7 +7,7 @@ precision and multi-process training are the Trainer's own.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,10 +17,10 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedModel, TrainingArguments
 from transformers.trainer_utils import has_length
 
-from limbeck.activations import Trace
+from limbeck.activations import Request, Trace
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
-from limbeck.mixup import Mixture, MixupSpec, draw
+from limbeck.input_transforms import MixupSpec, StepInputs, TransformSettings
 from limbeck.objectives import CurriculumSpec, TermSpec
 from limbeck.recipe import Recipe
 from limbeck.step_state import StepState
@@ -77,6 +77,7 @@ class DistillationTrainer(TrainsParts):
         objectives: the terms themselves, instead of a method: settings as in a recipe.
         curriculum: with `objectives`: when each layer learns.
         mixup: with `objectives`: mix the inputs of both models.
+        input_transform: with `objectives`: another input transform.
         first_stage: changes to the method's first stage, by its keys in a recipe (`epochs`, `lr`,
             `batch_size`, `objectives`, …), and as objects its own `teacher`, `train_dataset`, `data_collator`.
         holdout: rows on which a team that learns whom to draw sees its progress; by default some of
@@ -106,6 +107,7 @@ class DistillationTrainer(TrainsParts):
         objectives: Mapping[str, TermSpec | Mapping[str, Any]] | None = None,
         curriculum: CurriculumSpec | Mapping[str, Any] | None = None,
         mixup: MixupSpec | Mapping[str, Any] | None = None,
+        input_transform: TransformSettings | Mapping[str, Any] | None = None,
         first_stage: Mapping[str, Any] | None = None,
         holdout: Dataset | None = None,
         group_by_length: bool = False,
@@ -116,7 +118,8 @@ class DistillationTrainer(TrainsParts):
     ) -> None:
         known = {*inspect.signature(DistillationTrainer.__init__).parameters, *kwargs}
         self._subclass_takes = {k: v for k, v in self._given.items() if k not in known}
-        recipe = with_first_stage(recipe_of(method, objectives, curriculum, mixup), first_stage)
+        recipe = recipe_of(method, objectives, curriculum, mixup, input_transform)
+        recipe = with_first_stage(recipe, first_stage)
         if args is None:
             args = default_arguments(recipe)
             optimisation = optimisation or Optimisation.of(recipe.stages()[-1].recipe)
@@ -124,7 +127,7 @@ class DistillationTrainer(TrainsParts):
         who = teaching(recipe, teacher)
         given = {key: value for key, value in (first_stage or {}).items() if key in OBJECTS}
         self.plan = MethodPlan(recipe, who, given)
-        self.mixup = self.plan.last.mixup
+        self.transform = self.plan.last.transform
         self.teacher: Teacher | Team | None = who.teacher
         self.optimisation = optimisation or Optimisation()
         self.group_by_length = group_by_length
@@ -283,9 +286,8 @@ class DistillationTrainer(TrainsParts):
             )
         if (width := self.plan.last.padded_width) is not None:
             inputs = padded(inputs, width, self.student.config.pad_token_id or 0)
-        mixture = self._mixture(inputs, step_state)
-        teacher = self._look_at_teacher(inputs, step_state, mixture)
-        outputs = model(step_state=step_state, teacher=teacher, mixture=mixture, **inputs)
+        step = StepInputs.of(inputs, self.transform, step_state, self.args.device)
+        outputs = model(step, step_state=step_state, teacher=self._asked(step_state))
         terms = outputs["terms"]
         if self.drawn is not None:  # also by whose they are
             terms = terms | {f"loss ({self.drawn.names[step_state.teacher]})": outputs["loss"]}
@@ -306,21 +308,18 @@ class DistillationTrainer(TrainsParts):
             train_head_alone(self.student, curriculum, self.moment_of(self.state.global_step))
         return loss
 
-    def _mixture(self, inputs: Mapping[str, Tensor], step_state: StepState) -> Mixture | None:
-        if self.mixup is None:
+    def _asked(self, step_state: StepState) -> Callable[[StepInputs, Request], Trace] | None:
+        """Who answers in a step, with the time it takes."""
+        if self.teacher is None:
             return None
-        examples = len(next(iter(inputs.values())))
-        return draw(self.mixup, examples, step_state, self.args.device)
+        answering = self.teacher.at(step_state)
 
-    def _look_at_teacher(
-        self, inputs: Mapping[str, Tensor], step_state: StepState, mixture: Mixture | None
-    ) -> Trace | None:
-        request = self.objectives.request("teacher", step_state)
-        if self.teacher is None or not (request.items or request.logits):
-            return None
-        measured = self.progress.stopwatch.measure("teacher", self.args.device)
-        with measured, self.accelerator.autocast():
-            return self.teacher.at(step_state)(inputs, request, mixture)
+        def answer(inputs: StepInputs, request: Request) -> Trace:
+            measured = self.progress.stopwatch.measure("teacher", self.args.device)
+            with measured, self.accelerator.autocast():
+                return answering(inputs, request)
+
+        return answer
 
     # ---- logging ----
 

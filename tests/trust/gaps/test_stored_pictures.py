@@ -13,6 +13,7 @@ from datasets import Dataset
 from transformers import BertConfig, BertForSequenceClassification
 
 from limbeck.activations import Request
+from limbeck.input_transforms.step_inputs import as_inputs
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.teachers.outputs import Ask, Store, fingerprint
@@ -97,9 +98,9 @@ def test_a_second_run_on_pictures_asks_the_teacher_nothing(tmp_path, monkeypatch
     asked: list[int] = []
     live = Teacher.__call__
 
-    def counting(self, batch, request, mixture=None):
-        asked.append(len(batch["index"]))
-        return live(self, batch, request, mixture)
+    def counting(self, inputs, request):
+        asked.append(len(as_inputs(inputs).batch["index"]))
+        return live(self, inputs, request)
 
     monkeypatch.setattr(Teacher, "__call__", counting)
     sums = []

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertForSequenceClassification
 
-from limbeck.mixup import Mixture
+from limbeck.input_transforms import Mixture, StepInputs
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
 from limbeck.step_state import StepState
@@ -102,11 +102,11 @@ def found(method: str, stage: int, classes: int, loud: bool) -> dict[str, float]
         for name, value in objectives.named_parameters():
             value.copy_(pair.weight if name.endswith("weight") else pair.bias)
     distiller = Distiller(pair.student, objectives, kind=SENTENCE).train()
-    mixture = None
+    inputs = StepInputs(pair.batch)
     if recipe.mixup is not None:
-        mixture = Mixture(torch.arange(ROWS - 1, -1, -1), SHARE, recipe.mixup.at)
-    seen = Teacher(pair.teacher)(pair.batch, objectives.request("teacher", MOMENT), mixture)
-    loss = distiller(step_state=MOMENT, teacher=seen, mixture=mixture, **pair.batch)["loss"]
+        drawn = Mixture(torch.arange(ROWS - 1, -1, -1), SHARE, recipe.mixup.at)
+        inputs = StepInputs(pair.batch, recipe.transform, drawn)
+    loss = distiller(inputs, step_state=MOMENT, teacher=Teacher(pair.teacher))["loss"]
     loss.backward()
     gradients = {}
     for name, value in distiller.named_parameters():

@@ -109,12 +109,14 @@ class Watched:
         self.steps: list[tuple[list[int], Trace, int]] = []
         forward = Distiller.forward
 
-        def watching(distiller, *, step_state=None, teacher=None, mixture=None, **batch):
-            if step_state is not None and teacher is not None:
-                self.steps.append((batch["index"].tolist(), teacher, step_state.teacher))
-            return forward(
-                distiller, step_state=step_state, teacher=teacher, mixture=mixture, **batch
-            )
+        def watching(distiller, inputs=None, *, step_state=None, teacher=None, **batch):
+            def told(inputs, request):
+                trace = teacher(inputs, request)
+                self.steps.append((inputs.batch["index"].tolist(), trace, step_state.teacher))
+                return trace
+
+            asked = None if teacher is None else told
+            return forward(distiller, inputs, step_state=step_state, teacher=asked, **batch)
 
         monkeypatch.setattr(Distiller, "forward", watching)
 

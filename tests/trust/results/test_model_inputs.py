@@ -18,7 +18,7 @@ import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.data import add_inputs, encode
 from limbeck.errors import LimbeckError
-from limbeck.mixup import MixupSpec, draw
+from limbeck.input_transforms import Mixup, MixupSpec, StepInputs
 from limbeck.preflight import ask_teacher
 from limbeck.recipe import Recipe
 from limbeck.reporting.analysis import linear_cka
@@ -180,8 +180,9 @@ def test_mixed_inputs_have_the_segments_of_the_example_itself(recipe):
     made = recipe("l-ild-mixup")
     assembly = assemble(made)
     teacher, batch, request = asked(assembly, made, stage=0)
-    mixture = draw(MixupSpec(), len(batch["index"]), StepState(seed=4), torch.device("cpu"))
-    trace = teacher(batch, request, mixture)
+    inputs = StepInputs.of(batch, Mixup(MixupSpec()), StepState(seed=4), torch.device("cpu"))
+    mixture = inputs.drawn
+    trace = teacher(inputs, request)
     texts = texts_in(assembly.rows["train"], batch["index"].tolist())
     words = hf.AutoTokenizer.from_pretrained(made.teacher)
     model = hf.AutoModelForSequenceClassification.from_pretrained(made.teacher).eval()

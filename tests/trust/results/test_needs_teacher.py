@@ -13,7 +13,7 @@ import tiny_runs as tiny
 from limbeck.activations import Mixed, Trace
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
-from limbeck.mixup import MixupSpec
+from limbeck.input_transforms import MixupSpec
 from limbeck.objectives import (
     SPECS,
     ConsistencySpec,

@@ -98,7 +98,7 @@ def test_a_curriculum_and_mixup_may_be_plain_too(tmp_path):
         mixup={"alpha": 2, "partner": "reversed"},
     )
     made.train()
-    assert made.mixup.alpha == 2
+    assert made.transform.spec.alpha == 2
     assert made.objectives.curriculum.layers == (1, 2)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from limbeck.activations import ActivationKey, Request, Trace
 from limbeck.errors import LimbeckError
-from limbeck.mixup import Mixture
+from limbeck.input_transforms.step_inputs import StepInputs, as_inputs
 from limbeck.teachers.outputs.columns import INDEX, LOGITS, OutputColumn, OutputLayout
 from limbeck.teachers.outputs.places import Masks, places, token_masks, whole
 from limbeck.teachers.outputs.store import StoredEntry
@@ -67,16 +67,22 @@ class CachedTeacher(Teacher):
         """What building the entry cost this run."""
         return float(self.entry.about["seconds"]) if self.fresh else 0.0
 
-    def __call__(
-        self, batch: Mapping[str, Tensor], request: Request, mixture: Mixture | None = None
-    ) -> Trace:
+    def __call__(self, inputs: StepInputs | Mapping[str, Tensor], request: Request) -> Trace:
         """What `request` asks for, of the batch's examples, in float32.
 
         Raises:
-            LimbeckError: an example, or a thing to look at, that is not stored; mixed inputs.
+            LimbeckError: an example, or a thing to look at, that is not stored; inputs that are
+                another thing in every step.
         """
-        if mixture is not None:
-            raise LimbeckError("cache: mixed inputs are not stored", "run with cache=never")
+        inputs = as_inputs(inputs)
+        if not inputs.as_stored:
+            assert inputs.transform is not None
+            raise LimbeckError(
+                f"cache: outputs of transformed inputs are not stored ({inputs.transform.name}: "
+                f"{inputs.transform.why_live})",
+                "run with cache=never",
+            )
+        batch = inputs.batch
         asked: list[ActivationKey | None] = [*request.items, *([None] if request.logits else [])]
         wanted = [self._column_of(seen) for seen in asked]
         device, host = batch[INDEX].device, on_host(batch)

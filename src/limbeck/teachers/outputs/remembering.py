@@ -22,7 +22,7 @@ from limbeck.activations import (
     token_mask,
 )
 from limbeck.errors import LimbeckError
-from limbeck.mixup import Mixture
+from limbeck.input_transforms.step_inputs import StepInputs, as_inputs
 from limbeck.tasks import task_type_of
 from limbeck.teachers.teacher import Teacher
 from limbeck.transfer import on_host
@@ -31,7 +31,8 @@ from limbeck.transfer import on_host
 class RememberingTeacher(Teacher):
     """A `Teacher` with a memory, keyed by the batch's `index` column.
 
-    Right only while an example's tokens stay the same: not with MixUp, nor for runs whose augmented
+    Right only while an example's tokens stay the same: inputs that a transform changes in every step are
+    asked live, and it is not for runs whose augmented
     rows differ. Values are those of the batch in which an example was first seen; padding changes
     them by rounding only.
 
@@ -53,17 +54,17 @@ class RememberingTeacher(Teacher):
         self._values: dict[ActivationKey, list[Tensor]] = {}
         self._logits: list[Tensor] = []
 
-    def __call__(
-        self, batch: Mapping[str, Tensor], request: Request, mixture: Mixture | None = None
-    ) -> Trace:
+    def __call__(self, inputs: StepInputs | Mapping[str, Tensor], request: Request) -> Trace:
         """As the live teacher; runs it only for batches with an example not seen before.
 
         Raises:
             LimbeckError: the batch has no `index` column.
         """
         asked = request.items <= self.whole.items and task_type_of(self.model).constant
-        if mixture is not None or not asked:
-            return super().__call__(batch, request, mixture)
+        inputs = as_inputs(inputs)
+        if not inputs.as_stored or not asked:
+            return super().__call__(inputs, request)
+        batch = inputs.batch
         if "index" not in batch:
             raise LimbeckError(
                 "the batch has no index column to remember answers by",

@@ -1,15 +1,14 @@
 """MixUp of inputs: one mixture of a batch with itself, the same for teacher and student (CR-ILD).
 
-On the way of a training step: after `capture`, which runs the models, before the engine, which
-draws a mixture a step. Words cannot be mixed, so their vectors are: each model embeds the same ids
-by itself, and both share partners and shares.
+Token ids cannot be mixed, so their embeddings are: each model embeds the same ids by itself, and both
+share partners and shares.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -19,6 +18,7 @@ from transformers import PreTrainedModel
 from limbeck.activations import ActivationKey, Mixed, Passes, Request, Trace, capture
 from limbeck.errors import LimbeckError
 from limbeck.functional import mix
+from limbeck.input_transforms.base import INPUT_TRANSFORMS, Batch, InputTransform, ModelPass
 from limbeck.schedules import Number
 from limbeck.settings import Settings
 from limbeck.step_state import StepState
@@ -56,75 +56,72 @@ class Mixture:
     at: str
 
 
-def draw(spec: MixupSpec, examples: int, step_state: StepState, device: torch.device) -> Mixture:
-    """The mixture of a step: a function of the run's seed, the step and the kind of device."""
-    share = float(step_state.step_generator(_STREAM).beta(spec.alpha, spec.alpha))
-    if spec.partner == "permutation":
-        generator = step_state.device_generator(device, _STREAM)
-        partner = torch.randperm(examples, generator=generator, device=device)
-    else:
-        partner = torch.arange(examples - 1, -1, -1, device=device)
-    return Mixture(partner, max(share, 1 - share) if spec.dominant else share, spec.at)
+@INPUT_TRANSFORMS.register("mixup")
+class Mixup(InputTransform):
+    """Both models read the mixture of each example with a partner (Zhang et al. 2018; CR-ILD, Eq. 2).
 
-
-def capture_mixed(
-    model: PreTrainedModel,
-    batch: Mapping[str, Tensor],
-    request: Request,
-    mixture: Mixture,
-    clean: Request | None = None,
-    passes: Passes | None = None,
-) -> Trace:
-    """Capture a model on mixed input; `trace.mixed` tells how it was mixed.
-
-    Valid tokens are those of either partner; token types are the example's own. An encoder–decoder's
-    decoder input is mixed alike.
-
-    Args:
-        clean: what is wanted of the same model on the unmixed batch, each example under its own
-            mask.
-        passes: where to note both passes.
-
-    Raises:
-        LimbeckError: the batch holds no token ids, or a decoder would read what is not mixed.
+    `trace.mixed` tells how it was mixed, and holds what the student shows of the batch as it is. Valid
+    tokens are those of either partner; token types are the example's own. An encoder–decoder's decoder
+    input is mixed alike.
     """
-    if batch.get("input_ids") is None:
-        raise LimbeckError(
-            "mixup mixes the embeddings of input_ids, and the batch has none",
-            "leave mixup out for images",
-        )
-    # Made here, so that the clean pass hides the padding of decoder ids as the mixed one does.
-    batch = _with_decoder_input(model, batch)
-    if mixture.at == "embedding_output":
-        _refuse_decoder(batch, request)
-        before = (clean or Request()) | Request(frozenset({_ENTRY}))
-        unmixed = capture(model, batch, before)
-        _note(passes, model, batch, before, unmixed)
-        entry = _mixed(unmixed[_ENTRY], mixture)
-        trace = capture(model, _with_union_masks(batch, mixture), request, entry=entry)
-    else:
-        # Asked for nothing, the model does not run, and the trace holds the examples' own masks.
-        unmixed = capture(model, batch, clean or Request())
-        _note(passes, model, batch, clean or Request(), unmixed)
-        trace = capture(model, _mixed_batch(model, batch, mixture), request)
-    if passes is not None:
-        passes.add(model, batch, request, gradient=torch.is_grad_enabled())
-    trace.mixed = Mixed(unmixed, mixture.partner, mixture.share)
-    return trace
+
+    name = "mixup"
+    settings = MixupSpec
+    why_live: ClassVar[str | None] = "the inputs are mixed anew in every step"
+    needs_token_ids = True
+    mixes = True
+
+    spec: MixupSpec
+
+    def draw(self, batch: Batch, step_state: StepState, device: torch.device) -> Mixture:
+        """A function of the run's seed, the step and the kind of device."""
+        examples = len(next(iter(batch.values())))
+        share = float(step_state.step_generator(_STREAM).beta(self.spec.alpha, self.spec.alpha))
+        if self.spec.partner == "permutation":
+            generator = step_state.device_generator(device, _STREAM)
+            partner = torch.randperm(examples, generator=generator, device=device)
+        else:
+            partner = torch.arange(examples - 1, -1, -1, device=device)
+        share = max(share, 1 - share) if self.spec.dominant else share
+        return Mixture(partner, share, self.spec.at)
+
+    def capture(self, asked: ModelPass, drawn: Mixture) -> Trace:
+        """One pass on the mixed batch, and one on the batch as it is where that is wanted.
+
+        Raises:
+            LimbeckError: a decoder would read what is not mixed.
+        """
+        model, request = asked.model, asked.request
+        # Made here, so that the clean pass hides the padding of decoder ids as the mixed one does.
+        batch = _with_decoder_input(model, asked.batch)
+        if drawn.at == "embedding_output":
+            _refuse_decoder(batch, request)
+            before = asked.clean | Request(frozenset({_ENTRY}))
+            unmixed = capture(model, batch, before)
+            _note(asked.passes, model, batch, before, unmixed)
+            entry = _mixed(unmixed[_ENTRY], drawn)
+            trace = capture(model, _with_union_masks(batch, drawn), request, entry=entry)
+        else:
+            # Asked for nothing, the model does not run, and the trace holds the examples' own masks.
+            unmixed = capture(model, batch, asked.clean)
+            _note(asked.passes, model, batch, asked.clean, unmixed)
+            trace = capture(model, _mixed_batch(model, batch, drawn), request)
+        asked.passes.add(model, batch, request, gradient=torch.is_grad_enabled())
+        trace.mixed = Mixed(unmixed, drawn.partner, drawn.share)
+        return trace
 
 
 def _note(
-    passes: Passes | None,
+    passes: Passes,
     model: PreTrainedModel,
     batch: Mapping[str, Tensor],
     request: Request,
     unmixed: Trace,
 ) -> None:
     """The clean pass, through which a gradient may go or not: targets are detached in some methods."""
-    if passes is not None:
-        kind = passes.add(model, batch, request, gradient=False)
-        # What enters the first layer is mixed, and its gradient goes no deeper.
-        passes.watch(unmixed, kind, len(batch["input_ids"]), leaving_out=[_ENTRY])
+    kind = passes.add(model, batch, request, gradient=False)
+    # What enters the first layer is mixed, and its gradient goes no deeper.
+    passes.watch(unmixed, kind, len(batch["input_ids"]), leaving_out=[_ENTRY])
 
 
 def _mixed(values: Tensor, mixture: Mixture) -> Tensor:

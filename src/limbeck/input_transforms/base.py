@@ -1,0 +1,158 @@
+"""The contract of an input transform, and the registry of all of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import BeforeValidator, SerializeAsAny, ValidationError
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from limbeck.activations import Passes, Request, Trace
+from limbeck.errors import LimbeckError, Problem
+from limbeck.registry import Registry
+from limbeck.settings import Settings
+from limbeck.step_state import StepState
+
+Batch = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class ModelPass:
+    """What a transform is asked for: a forward pass of one model on its own form of the batch.
+
+    Attributes:
+        model: student or teacher.
+        side: which of them it is.
+        batch: as this model reads it, on its device.
+        request: what is wanted of the model on the transformed batch.
+        clean: what is wanted of the student on the batch as it is.
+        run: the engine's own way of capturing (it may be compiled), for a batch that stays as it is.
+        passes: where every pass is to be noted, for the count of FLOPs.
+    """
+
+    model: PreTrainedModel
+    side: Literal["student", "teacher"]
+    batch: Batch
+    request: Request
+    clean: Request
+    run: Callable[[Batch, Request], Trace]
+    passes: Passes
+
+    def plain(self) -> Trace:
+        """The pass on the batch as it is."""
+        trace = self.run(self.batch, self.request)
+        gradient = torch.is_grad_enabled()
+        self.passes.add(self.model, self.batch, self.request, gradient=gradient)
+        return trace
+
+
+class InputTransform(ABC):
+    """What is done to the inputs of every training step.
+
+    Evaluation and the shipped student never see it. Instances hold settings alone: what differs from step
+    to step is drawn.
+
+    Attributes:
+        name: what it is registered as.
+        settings: the class of its settings, whose instance `__init__` is given.
+        why_live: why teacher outputs that were stored before training cannot serve; None if they can.
+        needs_token_ids: whether batches must have `input_ids`.
+        mixes: whether it mixes examples of a batch with each other: labels are then those of two examples,
+            and batches are not of similar length by default.
+    """
+
+    name: ClassVar[str]
+    settings: ClassVar[type[Settings]]
+    why_live: ClassVar[str | None] = None
+    needs_token_ids: ClassVar[bool] = False
+    mixes: ClassVar[bool] = False
+
+    def __init__(self, spec: Any) -> None:
+        self.spec = spec
+
+    def draw(self, batch: Batch, step_state: StepState, device: torch.device) -> Any:
+        """What is drawn for a step, the same for all models: a function of batch, seed and step alone."""
+        return None
+
+    def sees_first(self, student: PreTrainedModel) -> Request:
+        """What it has to see of the student before the teacher's inputs are known; by default nothing.
+
+        If it is anything, the student runs before the teacher, and `choose` is given its trace.
+        """
+        return Request()
+
+    def choose(self, batch: Batch, drawn: Any, student: Trace) -> Any:
+        """What was drawn, completed by what the student showed. No gradient may go through it."""
+        return drawn
+
+    @abstractmethod
+    def capture(self, asked: ModelPass, drawn: Any) -> Trace:
+        """The pass that is asked for, on transformed inputs; `asked.plain()` where they stay as they are.
+
+        Raises:
+            LimbeckError: something is asked that transformed inputs do not show.
+        """
+
+    def problems(self, batch: Batch, models: Mapping[str, PreTrainedModel]) -> list[Problem]:
+        """What pre-flight shows of a few real examples and the models by what messages call them."""
+        if self.needs_token_ids and batch.get("input_ids") is None:
+            return [
+                Problem(
+                    f"{self.name}: it reads input_ids, and the batch has none",
+                    f"leave {self.name} out for images",
+                )
+            ]
+        return []
+
+    def check(self, batch: Batch) -> None:
+        """Raise LimbeckError for a batch that it cannot transform."""
+        wrong = [one for one in self.problems(batch, {}) if one.severity == "error"]
+        if wrong:
+            raise LimbeckError(wrong)
+
+
+INPUT_TRANSFORMS: Registry[type[InputTransform]] = Registry("input transform")
+
+
+class TransformSettings(Settings):
+    """Settings of a transform that a recipe's `input_transform` names."""
+
+    use: str
+
+
+def _of_its_name(value: Any) -> Any:
+    """The settings' own class, by `use`."""
+    if not isinstance(value, Mapping) or not isinstance(value.get("use"), str):
+        return value
+    try:
+        settings = INPUT_TRANSFORMS.get(value["use"], "input_transform.use:").settings
+    except LimbeckError as error:
+        raise ValueError(str(error)) from None
+    if not issubclass(settings, TransformSettings):
+        raise ValueError(f"{value['use']} has a key of its own: {value['use']}: {{…}}")
+    try:
+        return settings.model_validate(dict(value))
+    except ValidationError as error:
+        wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        raise ValueError("; ".join(wrong)) from None
+
+
+TransformSpec = Annotated[SerializeAsAny[TransformSettings], BeforeValidator(_of_its_name)]
+"""Settings of any registered transform, of that transform's class."""
+
+
+def chosen(mixup: Settings | None, spec: TransformSettings | None) -> InputTransform | None:
+    """The transform that a recipe's `mixup` or `input_transform` says; None for neither."""
+    if spec is not None:
+        return _made(spec.use, spec)
+    return None if mixup is None else _made("mixup", mixup)
+
+
+def _made(name: str, settings: Settings) -> InputTransform:
+    make: Callable[[Settings], InputTransform] = INPUT_TRANSFORMS.get(name)
+    return make(settings)

@@ -1,0 +1,134 @@
+"""MaskedKD: the teacher reads only what the student attends to (Son, Ryu, Lee, Lee: "The Role of Masking for
+Efficient Supervised Knowledge Distillation of Vision Transformers", ECCV 2024, §3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from limbeck.activations import (
+    ActivationKey,
+    Request,
+    Trace,
+    capture,
+    kinds_available,
+    number_of_layers,
+)
+from limbeck.errors import LimbeckError, Problem
+from limbeck.input_transforms.base import (
+    INPUT_TRANSFORMS,
+    Batch,
+    InputTransform,
+    ModelPass,
+    TransformSettings,
+)
+from limbeck.schedules import Number
+
+_EMBEDDED = ActivationKey("hidden", 0)
+
+
+class MaskedKDSettings(TransformSettings):
+    """How much is left to the teacher."""
+
+    use: Literal["masked-kd"]
+    keep: Number = Field(
+        0.5, gt=0, le=1, description="share of the patches, or tokens, that the teacher reads"
+    )
+
+
+@INPUT_TRANSFORMS.register("masked-kd")
+class MaskedKD(InputTransform):
+    """A teacher is shown its class token and the patches to which the student's gives most attention.
+
+    The attention is that of the student's last layer, from the class token to each patch, mean over the
+    heads. An image's other patches leave the teacher's input behind its position embeddings, which saves
+    their computation. For text, which the paper does not look at, an example's other tokens are masked
+    in the teacher's attention; its first token is always read.
+
+    The teacher then shows logits and states of its class token; tokens have no partner in the student.
+    """
+
+    name = "masked-kd"
+    settings = MaskedKDSettings
+    why_live: ClassVar[str | None] = "the student decides in every step what the teacher reads"
+
+    spec: MaskedKDSettings
+
+    def sees_first(self, student: PreTrainedModel) -> Request:
+        """The attention of the last layer."""
+        return Request.attention([number_of_layers(student)])
+
+    def choose(self, batch: Batch, drawn: None, student: Trace) -> Tensor:
+        """Which tokens the teacher reads, [B, N] boolean: of an image as many in every example."""
+        (last,) = (
+            values
+            for key, values in student.values.items()
+            if key.what == "probabilities" and key.layer == _deepest(student)
+        )
+        attention = last.detach()[:, :, 0, 1:].float().mean(1)
+        real = student.mask()[:, 1:]
+        kept = (real.sum(1, keepdim=True) * float(self.spec.keep)).round().clamp(min=1)
+        # Of equal ones the first; padding comes last.
+        order = attention.masked_fill(~real, -1.0).argsort(dim=1, descending=True, stable=True)
+        chosen = (order.argsort(dim=1) < kept) & real
+        return torch.cat([torch.ones_like(chosen[:, :1]), chosen], 1)
+
+    def capture(self, asked: ModelPass, drawn: Tensor) -> Trace:
+        """The student on everything; a teacher on what was chosen.
+
+        Raises:
+            LimbeckError: something of single tokens is asked of the teacher, or it has other tokens than
+                the student.
+        """
+        if asked.side == "student":
+            return asked.plain()
+        _refuse_tokens(asked.request)
+        if asked.batch.get("input_ids") is not None:
+            batch = {**asked.batch, "attention_mask": drawn.to(torch.long)}
+            trace = asked.run(batch, asked.request)
+        else:
+            embedded = capture(asked.model, asked.batch, Request(frozenset({_EMBEDDED})))
+            _refuse_others(embedded[_EMBEDDED], drawn)
+            entry = embedded[_EMBEDDED][drawn].unflatten(0, (len(drawn), -1))
+            trace = capture(asked.model, asked.batch, asked.request, entry=entry)
+        asked.passes.add(asked.model, asked.batch, asked.request, gradient=False)
+        return trace
+
+    def problems(self, batch: Batch, models: Mapping[str, PreTrainedModel]) -> list[Problem]:
+        """Models without attention from a class token."""
+        return super().problems(batch, models) + [
+            Problem(
+                f"{self.name}: the {side} ({type(model).__name__}) shows no attention",
+                "take a student and a teacher that are transformers over tokens or patches",
+            )
+            for side, model in models.items()
+            if "probabilities" not in kinds_available(model)
+        ]
+
+
+def _deepest(student: Trace) -> int:
+    return max(key.layer for key in student.values if key.what == "probabilities")
+
+
+def _refuse_tokens(request: Request) -> None:
+    tokens = [key for key in request.items if key.what != "hidden" or key.pool != "cls"]
+    if tokens:
+        raise LimbeckError(
+            f"masked-kd: the teacher reads some of the tokens only, and {tokens[0]} is of all of them",
+            "compare the answers (method kd), or states of the class token, pool: cls",
+        )
+
+
+def _refuse_others(embedded: Tensor, drawn: Tensor) -> None:
+    if embedded.shape[1] != drawn.shape[1]:
+        raise LimbeckError(
+            f"masked-kd: the student has {drawn.shape[1]} tokens of an image, the teacher "
+            f"{embedded.shape[1]}",
+            "take models of one image size and patch size",
+        )
