@@ -8,7 +8,7 @@ from typing import Any
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 
-_SAID = {"objectives", "curriculum", "mixup"}
+_SAID = {"objectives", "curriculum", "mixup", "input_transform"}
 
 
 def terms_of(recipe: Recipe) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def check_terms(began: Mapping[str, Any] | None, recipe: Recipe, checkpoint: str
 
 
 def _terms(said: Mapping[str, Any]) -> set[str]:
-    given = {key for key in ("curriculum", "mixup") if said.get(key) is not None}
+    given = {key for key in _SAID - {"objectives"} if said.get(key) is not None}
     return given | {f"objectives.{name}" for name in said.get("objectives") or {}}
 
 
