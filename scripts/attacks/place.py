@@ -32,7 +32,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "one stage": ("rail-kd-l", "cache=never"),
     "two stages": ("tinybert", "cache=never", "first_stage.epochs=2"),
     "stored outputs": ("pkd-skip", "cache=always"),
-    "a team, one drawn each step": ("skd-uniform", "cache=never"),
+    "a team, one sampled each step": ("skd-uniform", "cache=never"),
     "a chain of assistants": ("takd", "cache=never"),
 }
 """What is attacked: a name, then the method and its settings."""
