@@ -17,14 +17,28 @@ ROOT = Path(__file__).parents[1]
 FETCHED = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//""")
 
 
+def packages() -> list[str]:
+    """The package and its parts that say what is public of them (`__all__`), by their import names."""
+    starts = sorted((ROOT / "src" / "limbeck").rglob("__init__.py"))
+    named = [start for start in starts if "\n__all__ = [" in start.read_text(encoding="utf-8")]
+    folders = sorted(start.parent.relative_to(ROOT / "src") for start in named)
+    return [".".join(folder.parts) for folder in folders if "cli" not in folder.parts]
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Puts the API pages into the navigation."""
+    pages = [{name: f"api/{name}.md"} for name in packages()]
+    config.nav = [*(config.nav or []), {"API": pages}]
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the first page and one page for each package that the navigation names below `api/`."""
+    """Adds the first page and one page for each package."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     # Links in the README start at the repository's root, those of the site at docs/.
     files.append(File.generated(config, "index.md", content=readme.replace("](docs/", "](")))
-    for name in re.findall(r"\bapi/([\w.]+)\.md", (ROOT / "mkdocs.yml").read_text("utf-8")):
-        package = "limbeck" if name == "limbeck" else f"limbeck.{name}"
-        page = f"# {package}\n\n::: {package}\n"
+    for name in packages():
+        page = f"# {name}\n\n::: {name}\n"
         files.append(File.generated(config, f"api/{name}.md", content=page))
     return files
 
