@@ -1,6 +1,6 @@
 """Errors a user can act on: what is wrong, with which setting, and how to mend it.
 
-Below everything else on the way of a training step, so that every stage reports trouble in one form.
+Every part of limbeck reports problems in this one form.
 Several problems travel in one exception, because fixing them one run at a time wastes the user's day.
 """
 

@@ -1,7 +1,7 @@
 """How the arithmetic of a run is carried out: the type of matrix products, the attention kernel.
 
-On the way of a training step: before `engine`. What is left open (`auto`) is settled here, once, when
-the models and a batch are at hand; the run's record keeps what it came to, and a continued run keeps
+What is left open (`auto`) is resolved here, once, when
+the models and a batch are at hand; the run's record keeps the result, and a continued run keeps
 to it.
 """
 

@@ -1,6 +1,6 @@
 """Which inputs a model is given: those that its own tokenizer makes, though another's made the batch.
 
-On the way of a training step: between the batch, which the student's tokenizer made, and a teacher. Where both make the
+They stand between the batch, which the student's tokenizer made, and a teacher. Where both make the
 same token ids, what else a teacher's tokenizer makes (segment ids) travels with the rows in columns of its own.
 """
 

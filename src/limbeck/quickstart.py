@@ -1,6 +1,6 @@
 """`limbeck quickstart`: a teacher, a student alone, and the same student distilled in two ways.
 
-After `run` on the way of a training step. Everything is generated and trained here, with no network, in minutes.
+Everything is generated and trained here, with no network, in minutes.
 """
 
 from __future__ import annotations

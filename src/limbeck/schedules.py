@@ -1,7 +1,4 @@
-"""Weighted when: the weight of a term as a pure function of progress.
-
-On the way of a training step: after `objectives`, before the engine weighs and adds.
-"""
+"""Schedules: the weight of a term as a pure function of progress."""
 
 from __future__ import annotations
 

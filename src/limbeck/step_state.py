@@ -1,6 +1,6 @@
 """Where a training run stands: the one value that carries time and randomness.
 
-Below everything else on the way of a training step. Mappings, objectives and schedules are
+Mappings, objectives and schedules are
 functions of a `StepState`, so that a resumed run, and every process of a multi-process one, sees the
 same draws and weights.
 """

@@ -1,7 +1,4 @@
-"""Between the host and the device that computes, without waiting for what the device still does.
-
-Below everything else on the way of a training step.
-"""
+"""Between the host and the device that computes, without waiting for what the device still does."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Ask, then capture: record exactly what objectives ask of any transformers model.
 
-On the way of a training step: student and teacher run here, and objectives read the traces. This
+Student and teacher run here, and objectives read the traces. This
 package is the only place that knows about architectures.
 """
 

@@ -1,7 +1,7 @@
 """Attention seen without switching it: query, key and value set aside where every model calls
 attention.
 
-On the way of a training step this stands inside the model's forward pass. Every attention module
+It works inside the model's forward pass. Every attention module
 of transformers asks `AttentionInterface.get_interface` for its function and calls it with query,
 key, value and mask. That lookup is wrapped once, when attention is first asked for. The wrapper
 passes everything through untouched; only for a module that carries a recorder does it set the

@@ -1,6 +1,6 @@
 """From a request to what must be watched: checked against the model once, then kept.
 
-On the way of a training step a plan is looked up for each forward pass; it says which layers to
+A plan is looked up for each forward pass; it says which layers to
 hook, which attention to record, how deep each stack must run, and whether the head runs or the
 bare stack does.
 """

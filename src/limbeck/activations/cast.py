@@ -1,7 +1,7 @@
 """Weights that autocast would cast at every pass, cast at the first.
 
-On the way of a training step this stands around a frozen model's pass. Autocast remembers the casts of weights that
-are trained, and those only until its block ends, which is the end of the step; a frozen model's are made anew at every
+It wraps a frozen model's pass. Autocast remembers the casts of weights that
+are trained, and those only until its block ends, which is the end of the step; a frozen model's are made again at every
 pass. The values are the same. They take half the room of the weights, beside them.
 """
 

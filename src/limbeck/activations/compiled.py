@@ -1,6 +1,6 @@
 """`capture` under torch.compile: one graph for each request, whatever the batch's size.
 
-On the way of a training step this stands where `capture` stands, if a run asks for it.
+It takes the place of `capture` in runs with `compile=true`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`capture(model, batch, request) -> Trace`: one forward pass, recording what was asked.
-
-On the way of a training step this is where student and teacher run.
-"""
+"""`capture(model, batch, request) -> Trace`: one forward pass, recording what was asked."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which tokens of a batch are real, per stack.
 
-On the way of a training step `capture` pools with these masks, and objectives read them from the
+`capture` pools with these masks, and objectives read them from the
 trace.
 """
 

@@ -1,6 +1,6 @@
 """What a model is made of, asked by name: layers, widths, heads, and what can be seen of it.
 
-On the way of a training step these answer before the first step: pre-flight, projections, mappings
+Pre-flight, projections, mappings
 and students size themselves by them.
 """
 

@@ -1,6 +1,6 @@
 """Watchers of one forward pass: put on, set tensors aside, taken off.
 
-On the way of a training step these stand inside the model while `capture` runs it. Everything put
+Recorders stand inside the model while `capture` runs it. Everything put
 on a model (a shadow of forward, the mark of recorded attention, the shortened layer list) is taken
 off again, also when the pass fails. Tensors are only set aside, so the model's values and
 gradients are the ones it has anyway.

@@ -1,6 +1,6 @@
 """What an objective wants to see of a model: the asking half of "ask, then capture".
 
-On the way of a training step this comes first of all: objectives state requests, the engine unites
+Objectives state requests, training unites
 those of the objectives that are active now, and `capture` records exactly that and nothing else.
 """
 

@@ -1,6 +1,6 @@
 """Where a model keeps its layers and its attention, found once.
 
-On the way of a training step `capture` looks a model up here; the answer is kept per model
+`capture` looks a model up here; the result is kept per model
 (weakly) and found again only when its layers have changed.
 """
 

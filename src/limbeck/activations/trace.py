@@ -1,6 +1,6 @@
 """What capture recorded: the answering half of "ask, then capture".
 
-On the way of a training step a trace is what objectives receive from each side, student and
+Objectives receive a trace from each side, student and
 teacher.
 """
 

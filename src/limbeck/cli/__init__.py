@@ -1,4 +1,4 @@
-"""The command line: `limbeck COMMAND …`. The last stop on the way of a training step.
+"""The command line: `limbeck COMMAND …`.
 
 Every command is thin: it turns flags into recipe settings, calls one function of the library and
 prints what that returns. Heavy modules (torch, transformers) are imported inside the commands, so

@@ -1,6 +1,6 @@
 """The typer app: which commands exist, and how each of them ends when something is wrong.
 
-Last on the way of a training step. A `LimbeckError` or a file that cannot be read or written
+A `LimbeckError` or a file that cannot be read or written
 becomes a list of what to mend (exit code 2), Ctrl-C a word on how to continue (exit code 130);
 `--debug` shows the traceback.
 """

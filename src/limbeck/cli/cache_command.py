@@ -1,7 +1,4 @@
-"""`limbeck cache list` and `clear`: what stored answers and copies take, and getting rid of them.
-
-Last on the way of a training step.
-"""
+"""`limbeck cache list` and `clear`: what stored answers and copies take, and getting rid of them."""
 
 from __future__ import annotations
 

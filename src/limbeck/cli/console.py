@@ -1,6 +1,6 @@
 """How the command line prints: a console for results, one for trouble, the list of what to mend.
 
-Last on the way of a training step. Colours follow `NO_COLOR` and the terminal; user values are
+Colours follow `NO_COLOR` and the terminal; user values are
 printed as they are, never read as markup.
 """
 

@@ -1,6 +1,6 @@
 """`limbeck evaluate`: score a finished run's student on a task, its own or one out of its domain.
 
-Last on the way of a training step: calls `limbeck.run.evaluation`.
+It calls `limbeck.run.evaluation`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`limbeck finetune --grid …`: a whole team, each member a run of its own.
 
-Last on the way of a training step: hands the grid to `limbeck.run.train_grid`.
+It hands the grid to `limbeck.run.train_grid`.
 """
 
 from __future__ import annotations

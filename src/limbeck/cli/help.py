@@ -1,6 +1,6 @@
 """Help texts of settings, taken from the recipe's own fields: meaning and unit stand once.
 
-Last on the way of a training step. The fields are read from the source, not imported: importing the
+The fields are read from the source, not imported: importing the
 recipe loads torch, and `--help` should not wait for it. A test holds this reading equal to the
 imported fields.
 """

@@ -1,6 +1,6 @@
 """`limbeck methods`: what there is to distil by, and what each method computes.
 
-Last on the way of a training step: reads the recipes that come with limbeck, and nothing else.
+It reads the recipes that come with limbeck, and nothing else.
 """
 
 from __future__ import annotations

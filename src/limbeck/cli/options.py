@@ -1,6 +1,6 @@
 """From what is typed to recipe settings: flags, `key=value` arguments, options with several values.
 
-Last on the way of a training step. A flag and a `key=value` argument can name the same recipe
+A flag and a `key=value` argument can name the same recipe
 setting (`--layers 3` is `student.layers=3`), so both end in one mapping, and two different values
 for one setting are an error that names both.
 """

@@ -1,6 +1,6 @@
 """`limbeck quickstart`: a teacher, students with and without it, one table and one report.
 
-Last on the way of a training step: calls `limbeck.quickstart.quickstart`.
+It calls `limbeck.quickstart.quickstart`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Keeps other libraries' chatter out of the command line.
 
-Last on the way of a training step, and used at the command line's entry only: imported as a
+It is used at the command line's entry only: imported as a
 library, limbeck leaves everybody's messages as they are.
 """
 

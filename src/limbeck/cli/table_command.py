@@ -1,6 +1,6 @@
 """`limbeck table`: methods by tasks over many runs, with spread over seeds and a paired test.
 
-Last on the way of a training step: finds records, has `limbeck.reporting.tables` make and render the table.
+It finds records, has `limbeck.reporting.tables` make and render the table.
 """
 
 from __future__ import annotations

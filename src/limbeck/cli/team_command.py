@@ -1,6 +1,6 @@
 """`limbeck team`: how the members of a team differ, which of them add anything, how sure they are.
 
-Last on the way of a training step: calls `limbeck.run.look_at_team` and shows what it found.
+It calls `limbeck.run.look_at_team` and shows what it found.
 """
 
 from __future__ import annotations

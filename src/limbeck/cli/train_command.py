@@ -1,6 +1,6 @@
 """`limbeck finetune` and `limbeck distill`: one run, from a recipe and the settings on the line.
 
-Last on the way of a training step: builds the recipe and hands it to `limbeck.run.distill`.
+It builds the recipe and hands it to `limbeck.run.distill`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Measuring finished models: size, speed and the statistics of comparing their scores.
-
-After the engine and the records on the way of a training step.
-"""
+"""Measuring finished models: size, speed and the statistics of comparing their scores."""
 
 from limbeck.evaluation.compare import (
     Comparison,

@@ -1,6 +1,6 @@
 """Does one method's score differ from another's, run by run? Paired tests that can say "unknown".
 
-Pure functions of numbers, last on the way of a training step: tables call them. Every test is two-
+Pure functions of numbers, called by tables. Every test is two-
 sided and answers None where it has nothing to go on, never a p-value it could not compute.
 """
 

@@ -1,7 +1,7 @@
 """Size and speed of a model: parameters, FLOPs of one example, latency of one batch.
 
-Read-only and after training on the way of a training step. Needs a model and no data: the inputs
-are random ids drawn from the vocabulary that its config names (or random pixels).
+Measuring leaves the model as it is and needs no data: the inputs
+are random ids sampled from the vocabulary that its config names (or random pixels).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One model's size and speed in the form that a record keeps.
 
-Beside `measure` on the way of a training step; the run calls it once for the student and once for
+A run calls it once for the student and once for
 the teacher.
 """
 

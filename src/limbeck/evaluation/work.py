@@ -1,6 +1,6 @@
 """FLOPs of the passes that a model has run (`limbeck.activations.Passes`), padding included.
 
-Beside `measure` on the way of a training step: each kind of pass is run once more, on one example.
+Each kind of pass is run once more, on one example.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The vocabulary of every method: pure tensor functions, each a line of some paper.
 
-Stands first on the way of a training step: the objectives call these and nothing here calls
+The objectives call these functions, and nothing here calls
 anything of limbeck but its errors. Shapes stand in the signatures (jaxtyping). Limbeck itself never
 checks them at run time, so they cost nothing; its tests do, and so can you:
 `jaxtyping.install_import_hook("limbeck.functional", "beartype.beartype")` before the first import.

@@ -1,6 +1,6 @@
 """One vector for a sequence: which token, or tokens, speak for it.
 
-Follows capture on the way of a training step; comes before projections and comparison.
+Captured states are pooled before they are projected and compared.
 """
 
 import torch

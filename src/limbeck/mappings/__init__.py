@@ -1,7 +1,4 @@
-"""Which layers: weights of shape (student layers, teacher layers), and how to combine the picked.
-
-On the way of a training step: after `capture`, beside `projections`, before `objectives`.
-"""
+"""Mappings: weights of shape (student layers, teacher layers), and how to combine the picked layers."""
 
 from limbeck.mappings.combine import concatenation, pairs, weighted_sum
 from limbeck.mappings.from_spec import build_mapping, rounding_note

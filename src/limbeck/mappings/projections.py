@@ -1,6 +1,6 @@
 """Seen how → projected how: learned linear maps that bring both sides to one width.
 
-On the way of a training step: after `capture`, beside `mapping`, before `objectives`. Projections
+Projections
 are learned with the student, saved in checkpoints and never shipped in it.
 """
 

@@ -1,8 +1,4 @@
-"""Compared how: the terms of a loss, each asking for what it needs and returning one named scalar.
-
-On the way of a training step: after `mapping` and `projections`, before `schedules` weigh and the
-engine adds.
-"""
+"""Objectives: the terms of a loss, each asking for what it needs and returning one named scalar."""
 
 from limbeck.objectives.base import Objective
 from limbeck.objectives.curriculum import CurriculumSpec

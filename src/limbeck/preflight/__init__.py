@@ -1,7 +1,7 @@
 """Before the first step: one list of everything wrong or suspicious, each with its fix.
 
-On the way of a training step: after data, teachers, students and objectives are there, before the
-engine. `check` runs all of it; each check is also a function of plain arguments.
+`check` runs all checks once data, teachers, students and objectives are loaded, before the first step.
+Each check is also a function of plain arguments.
 """
 
 from limbeck.preflight.checking import Method, TeacherSide, check

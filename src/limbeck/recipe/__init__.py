@@ -1,7 +1,6 @@
 """A recipe: one method, its models, data and training settings, read from YAML and checked whole.
 
-On the way of a training step: after `data`, before `preflight` and the engine, which read nothing
-else.
+Pre-flight and training read nothing else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Whole runs: from a recipe to a shipped student, its record and its report.
-
-After everything else on the way of a training step; only the command line comes later.
-"""
+"""Whole runs: from a recipe to a shipped student, its record and its report."""
 
 from limbeck.run.distill import distill
 from limbeck.run.evaluation import evaluate

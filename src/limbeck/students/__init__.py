@@ -1,6 +1,6 @@
 """Students: where their layers, weights, configuration and labels come from.
 
-On the way of a training step: before it. `build_student` makes every kind of student, `load_model`
+`build_student` makes every kind of student, `load_model`
 reads a whole pretrained model, `pick_layers` turns a rule into layer numbers, `named_model` a shape's
 name into a model.
 """

@@ -1,6 +1,6 @@
 """A student: some layers of the teacher or of a checkpoint, a whole checkpoint, or a fresh model.
 
-On the way of a training step: before it. The result is an ordinary Hugging Face model that
+The result is an ordinary Hugging Face model that
 `save_pretrained` writes and `AutoModelFor….from_pretrained`, with the class of its head, reads
 where limbeck is not installed.
 """

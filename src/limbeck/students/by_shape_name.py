@@ -1,6 +1,6 @@
 """Models by their shape: `bert-8-128-2` is a BERT of 8 layers, width 128 and 2 heads.
 
-On the way of a training step: before it. The names are those of SKD's teachers (SKDBERT, Table 12);
+The names are those of SKD's teachers (SKDBERT, Table 12);
 any other layers, width and heads make a name too. `bert-8-128-2` alone means the weights that the
 Hub has for that shape, `bert-8-128-2:random` random ones; `pocket-4-32-2` is the pocket model in
 that shape, whose weights are always random.

@@ -1,6 +1,6 @@
 """A model's configuration with fewer layers, other settings, or a task's labels.
 
-On the way of a training step: before it. Everything works on a copy made from the configuration's
+Everything works on a copy made from the configuration's
 own dictionary, so that its class checks the result and no model shares it. Entries that hold one
 value per layer (`layer_types`, the global and sliding pattern of ModernBERT, Qwen3, Gemma)
 follow the picked layers.

@@ -1,6 +1,6 @@
 """Which layers a student takes from the model it starts from, as plain numbers.
 
-On the way of a training step: before it. The answer is a list of 1-based layer numbers, lowest
+The result is a list of 1-based layer numbers, lowest
 first, because a stack keeps its order; everything that copies weights or configuration entries
 reads this list and nothing else.
 """

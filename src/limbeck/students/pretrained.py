@@ -1,6 +1,6 @@
 """Reading a pretrained model from a folder or the Hub, and saying plainly what is wrong with it.
 
-On the way of a training step: before it, where teachers and students come from. Weights are read
+Weights of teachers and students are read
 from safetensors only, remote code never runs, parameters arrive in float32 whatever the file
 holds, and Hugging Face's load report is read here instead of being printed: a backbone that the
 file does not fill is an error, a missing classification head is one only where a head is needed.

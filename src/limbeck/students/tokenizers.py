@@ -1,7 +1,4 @@
-"""Reading a tokenizer, or an image processor, from a folder, a run or the Hub.
-
-On the way of a training step: before it, beside the models that read what it makes.
-"""
+"""Reading a tokenizer, or an image processor, from a folder, a run or the Hub."""
 
 from __future__ import annotations
 

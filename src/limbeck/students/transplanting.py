@@ -1,6 +1,6 @@
 """Weights of some layers of one model, copied into another model of the same class.
 
-On the way of a training step: before it. Names are remapped on the dotted name of the layer list,
+Names are remapped on the dotted name of the layer list,
 so nothing here knows an architecture. What only the first layer of a stack holds (T5's relative
 position bias) stays with the student's first layer.
 """

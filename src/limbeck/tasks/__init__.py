@@ -1,7 +1,7 @@
 """Tasks and their types: what a head predicts, and what follows from that for data, losses and scores.
 
-Below the objectives on the way of a training step, and read by everything above them: one object a
-kind knows the head's class, how rows become tokens and batches, what the labels' loss and the soft
+One object for each
+task type knows the head's class, how rows become tokens and batches, what the labels' loss and the soft
 label are, what evaluation keeps of a batch and how that becomes scores. Nothing else asks which
 kind a task is of.
 """

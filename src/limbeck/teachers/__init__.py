@@ -1,7 +1,7 @@
 """Which teacher: several of them, drawn one a step or answering together.
 
-On the way of a training step: after `teachers`, before the engine, which asks a team at each step
-who answers.
+Training asks a team at each step
+which of its members to run.
 """
 
 from limbeck.teachers.bandit import Bandit

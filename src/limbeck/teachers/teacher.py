@@ -1,6 +1,6 @@
 """The teacher, live: a frozen model that answers requests and leaves no trace in the student.
 
-On the way of a training step: the batch goes to the teacher first, and its `Trace` is what
+A batch goes to the teacher first, and its `Trace` is what
 objectives compare the student with. A `Teacher` is deliberately no `nn.Module`: set as an attribute
 of a student or a trainer it is not registered, so it is never put into train mode, wrapped for
 several processes, optimised or saved.

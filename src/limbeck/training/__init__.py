@@ -1,7 +1,4 @@
-"""The engine: a thin subclass of `transformers.Trainer` that asks, captures, weighs and steps.
-
-On the way of a training step: after `data` and `preflight`, before `records`.
-"""
+"""Training: a thin subclass of `transformers.Trainer` with a teacher and the terms of a method."""
 
 from limbeck.training.arguments import tensorboard, training_arguments
 from limbeck.training.callbacks import Patience

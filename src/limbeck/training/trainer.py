@@ -1,6 +1,6 @@
 """`DistillationTrainer`: `transformers.Trainer` with a teacher.
 
-On the way of a training step: asks, captures, weighs, adds and steps. The loop, logging, mixed
+It captures what the objectives need, and weighs and adds their terms. The loop, logging, mixed
 precision and multi-process training are the Trainer's own.
 """
 

@@ -1,6 +1,6 @@
 """Images: the small residual nets of CIFAR, and how pictures become a model's input.
 
-Low on the way of a training step: needs nothing but torch and transformers. Importing this package
+It needs nothing but torch and transformers. Importing this package
 (as everything of limbeck that loads a model does) makes `AutoConfig` and
 `AutoModelForImageClassification` know its nets, so that their `from_pretrained` reads them.
 """

@@ -1,6 +1,6 @@
 """From a task's name and a seed to its splits, without repeats.
 
-First on the way of a training step, as one source of the data stage. The main split and the dev
+The main split and the dev
 split come from one stream of distinct examples, so that they share none; the stream's random
 numbers are seeded by the task's name and the seed alone (a string seed is hashed by SHA-512, not by
 Python's own hash).

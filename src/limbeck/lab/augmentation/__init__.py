@@ -1,8 +1,8 @@
 """Copies of training rows with other words in them: TinyBERT's data augmentation.
 
-On the way of a training step: after the rows are loaded, before they are tokenised. Jiao et al.
+Rows are augmented after they are loaded and before they are tokenised. Jiao et al.
 2020, Algorithm 1; SKDBERT §5.4 uses it as `+da`. A masked language model proposes words for those of
-one piece, the nearest word vectors for the others; which words change is drawn for every copy.
+one token, the nearest word vectors for the others; which words change is sampled for every augmented example.
 """
 
 from limbeck.lab.augmentation.augmentation_spec import AugmentSpec

@@ -1,6 +1,6 @@
 """Looking into trained models: which layers represent alike, which members of a team add anything.
 
-Reads checkpoints and answers only, after training on the way of a training step.
+Everything here is computed from checkpoints and predictions.
 """
 
 from limbeck.reporting.analysis.calibration import Bin, Calibration, calibration_of

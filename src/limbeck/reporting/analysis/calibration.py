@@ -1,6 +1,6 @@
 """Whether a classifier is as sure as it is right: calibration error, Brier score, likelihood.
 
-Reads finished models' answers, after training on the way of a training step. A teacher's soft
+Computed from the predictions of finished models. A teacher's soft
 labels are its probabilities, so one that is too sure teaches little more than the labels do.
 """
 

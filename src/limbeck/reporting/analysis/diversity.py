@@ -1,6 +1,6 @@
 """Which models of a team add anything: how they differ in pairs, and the team without each of them.
 
-Reads finished models' answers, after training on the way of a training step. Several teachers are
+Computed from the predictions of finished models. Several teachers are
 worth more than the best of them only where they err on different examples (Kuncheva & Whitaker
 2003, "Measures of Diversity in Classifier Ensembles").
 """

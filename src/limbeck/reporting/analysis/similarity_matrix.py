@@ -1,6 +1,6 @@
 """How alike two models' layers represent the same examples: a student-by-teacher matrix.
 
-Reads finished models, after training on the way of a training step. It sees them through the same
+It reads finished models through the same
 `capture` as the objectives do, so the layers are numbered as recipes number them.
 """
 

@@ -1,6 +1,6 @@
 """One self-contained HTML page that shows a run, a study or a team: tables, curves, layers, cost.
 
-Last on the way of a training step but the command line; reads records and what was measured only.
+Pages are made from records and measurements alone.
 """
 
 from limbeck.reporting.pages.run_page import write_report

@@ -1,6 +1,6 @@
 """What a run ran on: versions of the libraries and the machine's hardware, for its record.
 
-Beside the record on the way of a training step: the run collects both once at its start, so that a
+The run collects both once at its start, so that a
 number in a table can be traced to the software and the machine that made it.
 """
 

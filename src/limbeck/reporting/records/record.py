@@ -1,6 +1,6 @@
 """One JSON record a run: what was asked, on what machine, what came out and what it cost.
 
-On the way of a training step this comes after the engine: the run fills a `Record` and saves it as
+The run fills a `Record` and saves it as
 it goes, and everything after it (tables, report, evaluation) reads records and checkpoints only.
 Scores are percentages (0..100), times seconds, FLOPs count a multiply-add as 2. A failed run keeps
 its record, so that a table shows the gap instead of hiding it.

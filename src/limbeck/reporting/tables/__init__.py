@@ -1,6 +1,6 @@
 """Results tables: the records of many runs as methods × tasks, with spread and paired tests.
 
-After the records on the way of a training step; reads nothing but records.
+Tables are made from records alone.
 """
 
 from limbeck.reporting.tables.collect import collect

@@ -1,6 +1,6 @@
 """The one shape of a results table that every renderer reads.
 
-Part of `limbeck.reporting.tables`, which stands after the records on the way of a training step. Numbers stay
+Part of `limbeck.reporting.tables`. Numbers stay
 numbers here; only renderers turn them into text.
 """
 

@@ -1,6 +1,6 @@
 """What is computed once about the training rows: a teacher's answers, kept in memory or on disk.
 
-On the way of a training step: stands where the live teacher stands.
+Stored outputs take the live teacher's place.
 """
 
 from limbeck.teachers.outputs.build import build

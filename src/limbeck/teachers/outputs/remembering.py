@@ -1,6 +1,6 @@
 """A teacher that is asked once: its answers about an example are remembered and served again.
 
-On the way of a training step: stands where the live teacher stands. In memory only, for runs that
+It takes the live teacher's place. In memory only, for runs that
 share a process: several epochs, seeds and methods over the same rows cost one teacher pass. Holds
 logits and pooled hidden states; what is as long as the text (all tokens, attention, logits of each
 token) is asked live, and so is whatever a teacher says of words hidden anew in every epoch.
