@@ -133,10 +133,19 @@ def test_public_names() -> None:
     assert limbeck.__all__ == [
         "ActivationKey",
         "DistillationTrainer",
+        "HardSpec",
+        "LayerSpec",
         "LimbeckError",
+        "MappedSpec",
+        "MappedTerm",
+        "Objective",
         "Recipe",
         "Request",
         "Result",
+        "SoftSpec",
+        "StepState",
+        "Teacher",
+        "TermSettings",
         "Trace",
         "build_student",
         "capture",
@@ -145,6 +154,7 @@ def test_public_names() -> None:
         "functional",
         "look_at_team",
         "mapping",
+        "objective",
         "train_grid",
     ]
     assert dir(limbeck) == limbeck.__all__

@@ -15,22 +15,43 @@ if TYPE_CHECKING:
     from limbeck.activations import ActivationKey, Request, Trace, capture
     from limbeck.errors import LimbeckError
     from limbeck.mappings import mapping
+    from limbeck.objectives import (
+        HardSpec,
+        LayerSpec,
+        MappedSpec,
+        MappedTerm,
+        Objective,
+        SoftSpec,
+        TermSettings,
+        objective,
+    )
     from limbeck.recipe import Recipe
     from limbeck.run.distill import distill
     from limbeck.run.evaluation import evaluate
     from limbeck.run.grid import train_grid
     from limbeck.run.result import Result
     from limbeck.run.team_review import look_at_team
+    from limbeck.step_state import StepState
     from limbeck.students import build_student
+    from limbeck.teachers.teacher import Teacher
     from limbeck.training import DistillationTrainer
 
 __all__ = [
     "ActivationKey",
     "DistillationTrainer",
+    "HardSpec",
+    "LayerSpec",
     "LimbeckError",
+    "MappedSpec",
+    "MappedTerm",
+    "Objective",
     "Recipe",
     "Request",
     "Result",
+    "SoftSpec",
+    "StepState",
+    "Teacher",
+    "TermSettings",
     "Trace",
     "build_student",
     "capture",
@@ -39,6 +60,7 @@ __all__ = [
     "functional",
     "look_at_team",
     "mapping",
+    "objective",
     "train_grid",
 ]
 
@@ -48,6 +70,16 @@ _HOMES = {
     "Recipe": "limbeck.recipe",
     "Request": "limbeck.activations",
     "Result": "limbeck.run",
+    "HardSpec": "limbeck.objectives",
+    "LayerSpec": "limbeck.objectives",
+    "MappedSpec": "limbeck.objectives",
+    "MappedTerm": "limbeck.objectives",
+    "Objective": "limbeck.objectives",
+    "SoftSpec": "limbeck.objectives",
+    "StepState": "limbeck.step_state",
+    "Teacher": "limbeck.teachers.teacher",
+    "TermSettings": "limbeck.objectives",
+    "objective": "limbeck.objectives",
     "ActivationKey": "limbeck.activations",
     "Trace": "limbeck.activations",
     "build_student": "limbeck.students",

@@ -25,8 +25,7 @@ from limbeck.activations import Passes, Request, Trace, capture
 from limbeck.errors import LimbeckError
 from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
 from limbeck.mappings import MAPPINGS
-from limbeck.objectives import ModelShape, Objectives, Shape
-from limbeck.objectives.spec import SPECS
+from limbeck.objectives import OBJECTIVES, ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import check
 from limbeck.reporting.records import Record
@@ -150,8 +149,9 @@ def changes(raw: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
     value = place(raw, path)[key]
     found: list[dict[str, Any]] = []
     if key == "compare":
-        for name, spec in SPECS.items():
-            fields = {k: v for k, v in place(raw, path).items() if k in spec.model_fields}
+        for name in OBJECTIVES:
+            known = OBJECTIVES.get(name).settings_class.model_fields
+            fields = {k: v for k, v in place(raw, path).items() if k in known}
             found += [fields | {"compare": name}] if name != value else []
     elif path == "team.use":  # what else it says belongs to that use
         found = [{"use": OTHER["use"][value]}]

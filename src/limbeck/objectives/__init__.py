@@ -1,41 +1,50 @@
-"""Objectives: the terms of a loss, each asking for what it needs and returning one named scalar."""
+"""Objectives: the terms of a loss, each asking for what it needs and returning one named scalar.
 
-from limbeck.objectives.base import Objective
+One file a family: what a recipe may say of it, the term, and its traits.
+"""
+
+from limbeck.objectives.attention_maps import AttentionSpec, RelationSpec
+from limbeck.objectives.base import OBJECTIVES, Objective, TermSettings
+from limbeck.objectives.by_teacher_error import ErrorWeightedSpec
+from limbeck.objectives.consistency import ConsistencySpec
+from limbeck.objectives.contextual import LayerRelationSpec, WordRelationSpec
+from limbeck.objectives.contrastive import ContrastSpec
 from limbeck.objectives.curriculum import CurriculumSpec
 from limbeck.objectives.group import Objectives
-from limbeck.objectives.layer_match import LayerMatch
+from limbeck.objectives.layer_match import LayerMatch, LayerSpec
+from limbeck.objectives.mapped import Mapped, MappedSpec
 from limbeck.objectives.matched import MappedTerm
 from limbeck.objectives.per_teacher import TeamObjectives
-from limbeck.objectives.predictions import HardLabel, SoftLabel
+from limbeck.objectives.predictions import HardLabel, HardSpec, SoftLabel, SoftSpec
+from limbeck.objectives.registration import UNKNOWN_TERM, TermSpec, objective
 from limbeck.objectives.shape import ModelShape, Shape
-from limbeck.objectives.spec import (
-    SPECS,
-    ConsistencySpec,
-    ErrorWeightedSpec,
-    HardSpec,
-    LayerSpec,
-    MappedSpec,
-    SoftSpec,
-    TermSpec,
-)
 
 __all__ = [
-    "SPECS",
+    "OBJECTIVES",
+    "UNKNOWN_TERM",
+    "AttentionSpec",
     "ConsistencySpec",
+    "ContrastSpec",
     "CurriculumSpec",
     "ErrorWeightedSpec",
     "HardLabel",
     "HardSpec",
     "LayerMatch",
+    "LayerRelationSpec",
     "LayerSpec",
+    "Mapped",
     "MappedSpec",
     "MappedTerm",
     "ModelShape",
     "Objective",
     "Objectives",
+    "RelationSpec",
     "Shape",
     "SoftLabel",
     "SoftSpec",
     "TeamObjectives",
+    "TermSettings",
     "TermSpec",
+    "WordRelationSpec",
+    "objective",
 ]

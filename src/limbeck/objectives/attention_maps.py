@@ -6,18 +6,62 @@ and MiniLMv2 relations, which ask nothing of head counts and widths.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Trace
 from limbeck.activations.request import What
 from limbeck.errors import LimbeckError
+from limbeck.objectives.mapped import MappedSpec
 from limbeck.objectives.matched import MappedTerm, Masks
+from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
-from limbeck.objectives.spec import AttentionSpec, RelationSpec
+from limbeck.settings import Width
 
 
+class AttentionSpec(MappedSpec):
+    """Attention maps of mapped layers, head by head: probabilities (KL) or scores (MSE)."""
+
+    compare: Literal["attention_kl", "attention_cross_entropy", "attention_mse"]
+    masked: Literal["left_out", "zero"] = Field(
+        "left_out",
+        description="attention_mse: padding is left out; zero: padding, and every score of −100 or "
+        "less, counts as a zero score (as in TinyBERT's release)",
+    )
+    rows: Literal["valid", "all"] = Field(
+        "valid",
+        description="attention_kl, attention_cross_entropy: queries that count; `all`: padding too "
+        "(CR-ILD's release)",
+    )
+    keys: Literal["model", "own"] = Field(
+        "model",
+        description="attention_cross_entropy of mixed inputs: the keys of both partners, as the "
+        "models see them, or the example's own alone (CR-ILD's release)",
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> AttentionSpec:
+        if self.masked == "zero" and self.compare != "attention_mse":
+            raise ValueError("masked: zero goes with attention_mse; leave it out")
+        if self.rows == "all" and self.compare == "attention_mse":
+            raise ValueError(
+                "rows: all goes with attention_kl and attention_cross_entropy; leave it out"
+            )
+        if self.keys == "own" and self.compare != "attention_cross_entropy":
+            raise ValueError("keys: own goes with attention_cross_entropy; leave it out")
+        return self
+
+    @property
+    def needs_mixed(self) -> str:
+        """To tell partners' keys apart."""
+        return "keys: own tells partners' keys apart" if self.keys == "own" else ""
+
+
+@objective("attention_kl", "attention_cross_entropy", "attention_mse", settings=AttentionSpec)
 class AttentionMatch(MappedTerm):
     """Attention probabilities by KL or cross-entropy, or scaled scores before the softmax by squared error.
 
@@ -25,15 +69,15 @@ class AttentionMatch(MappedTerm):
         LimbeckError: the two sides' head counts differ.
     """
 
-    spec: AttentionSpec
+    settings: AttentionSpec
     lowest_layer = 1
 
-    def __init__(self, spec: AttentionSpec, shape: Shape, setting: str) -> None:
-        super().__init__(spec, shape, setting)
+    def __init__(self, settings: AttentionSpec, shape: Shape, setting: str) -> None:
+        super().__init__(settings, shape, setting)
         student, teacher = self.student_shape.heads, self.teacher_shape.heads
         if student != teacher:
             raise LimbeckError(
-                f"{setting}: {spec.compare} compares head with head, and the student has {student} "
+                f"{setting}: {settings.compare} compares head with head, and the student has {student} "
                 f"attention heads, the teacher {teacher}",
                 "compare relation heads, which need no equal heads: compare: relation_kl, of: query "
                 "(recipe minilmv2), or scores: compare: relation_mse, of: query_key",
@@ -42,17 +86,17 @@ class AttentionMatch(MappedTerm):
     @property
     def sees_padding(self) -> bool:
         """Where a release counts padded queries, or masked scores as zeros."""
-        return self.spec.rows == "all" or self.spec.masked == "zero"
+        return self.settings.rows == "all" or self.settings.masked == "zero"
 
     def seen(self, layer: int) -> ActivationKey:
         """The layer's attention: probabilities (B, H, Q, K); scores where the term masks them itself."""
-        what: What = "probabilities" if self.spec.compare == "attention_kl" else "scores"
+        what: What = "probabilities" if self.settings.compare == "attention_kl" else "scores"
         return ActivationKey(what, layer, None, self.stack)
 
     def masks(self, student: Trace) -> Masks:
         """Of mixed input the example's own keys, where the recipe says so."""
         found = super().masks(student)
-        if self.spec.keys == "model":
+        if self.settings.keys == "model":
             return found
         if student.mixed is None:
             raise LimbeckError(
@@ -64,15 +108,15 @@ class AttentionMatch(MappedTerm):
 
     def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
         """Mean over heads and valid queries (KL), or valid pairs (MSE)."""
-        if self.spec.compare != "attention_mse":
-            every = self.spec.rows == "all"
+        if self.settings.compare != "attention_mse":
+            every = self.settings.rows == "all"
             rows = torch.ones_like(masks.tokens) if every else masks.tokens
-            if self.spec.compare == "attention_kl":
+            if self.settings.compare == "attention_kl":
                 return F.attention_kl(state, target, rows, masks.keys)
             return F.attention_cross_entropy(
                 state, target, rows, masks.keys, causal=self.student_shape.causal
             )
-        if self.spec.masked == "zero":
+        if self.settings.masked == "zero":
             outside = ~masks.keys.bool()[:, None, None, :]
             return F.mse(_zeroed(state, outside), _zeroed(target, outside))
         causal = self.student_shape.causal
@@ -87,6 +131,31 @@ def _zeroed(scores: Tensor, outside: Tensor) -> Tensor:
     return scores.masked_fill(outside | (scores <= _CLOSED_IN_RELEASES), 0.0)
 
 
+class RelationSpec(MappedSpec):
+    """Relations between tokens (MiniLM, MiniLMv2, CR-ILD's T5): head counts and widths may differ."""
+
+    compare: Literal["relation_kl", "relation_mse"]
+    of: Literal["query", "key", "value", "query_key"] = Field(
+        description="whose dot products with itself; relation_mse: also query_key, the attention "
+        "scores of relation heads"
+    )
+    heads: Width | Literal["student", "teacher"] = Field(
+        "student",
+        description="relation heads that all heads' features are split into: a number, or the "
+        "student's or the teacher's own count; it has to divide both widths",
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> RelationSpec:
+        if self.of == "query_key" and self.compare == "relation_kl":
+            raise ValueError(
+                "of: query_key goes with relation_mse; relation_kl relates queries, keys or values "
+                "with themselves"
+            )
+        return self
+
+
+@objective("relation_kl", "relation_mse", settings=RelationSpec)
 class RelationMatch(MappedTerm):
     """Query, key or value relations R = softmax(XXᵀ/√r) by KL, or scores by squared error.
 
@@ -95,18 +164,22 @@ class RelationMatch(MappedTerm):
     heads (CR-ILD, App. F.2), over the keys that a causal stack lets a query see.
     """
 
-    spec: RelationSpec
+    settings: RelationSpec
     lowest_layer = 1
 
-    def __init__(self, spec: RelationSpec, shape: Shape, setting: str) -> None:
-        super().__init__(spec, shape, setting)
+    def __init__(self, settings: RelationSpec, shape: Shape, setting: str) -> None:
+        super().__init__(settings, shape, setting)
         own = {"student": self.student_shape.heads, "teacher": self.teacher_shape.heads}
-        self.heads = own[spec.heads] if isinstance(spec.heads, str) else spec.heads
+        self.heads = own[settings.heads] if isinstance(settings.heads, str) else settings.heads
 
     @property
     def related(self) -> tuple[What, What]:
         """What is multiplied with what: the rows' and the columns' features."""
-        return ("query", "key") if self.spec.of == "query_key" else (self.spec.of, self.spec.of)
+        return (
+            ("query", "key")
+            if self.settings.of == "query_key"
+            else (self.settings.of, self.settings.of)
+        )
 
     def seen(self, layer: int) -> ActivationKey:
         """The layer's queries, keys or values (B, H, N, d_head): of the rows."""
@@ -124,7 +197,7 @@ class RelationMatch(MappedTerm):
             trace.mask("decoder" if self.stack == "cross" and what == "query" else self.stack)
             for what in self.related
         ]
-        if self.spec.compare == "relation_kl":
+        if self.settings.compare == "relation_kl":
             return F.relations(rows, masks[0])
         return F.relation_scores(rows, columns, *masks)
 
@@ -146,7 +219,7 @@ class RelationMatch(MappedTerm):
         """KL(R_T ‖ R_S), or squared error, over valid tokens, of maps that may be mixtures."""
         # Across, only queries are the decoder's; elsewhere both masks are one.
         rows, columns = (masks.tokens if w == "query" else masks.keys for w in self.related)
-        if self.spec.compare == "relation_kl":
+        if self.settings.compare == "relation_kl":
             return F.attention_kl(state, target, rows)
-        causal = self.spec.of == "query_key" and self.student_shape.causal
+        causal = self.settings.of == "query_key" and self.student_shape.causal
         return F.relation_mse(state, target, rows, columns, causal=causal)

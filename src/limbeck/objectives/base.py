@@ -1,23 +1,172 @@
-"""What a term of the loss is: it states what it needs of both models, and returns one scalar.
+"""What a term of the loss is, and what a recipe says about one. Part of `limbeck.objectives`.
 
-Part of `limbeck.objectives`. Thin wiring: the mathematics is in `limbeck.functional`.
+A term states what it needs of both models and returns one scalar. Thin wiring: the mathematics is in
+`limbeck.functional`. What else limbeck has to know about a term, before a model is loaded, are its
+traits: attributes of its class, which its settings may answer otherwise where their values decide.
+Nothing outside asks which term it is.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping as Batch
+from typing import Any, ClassVar
 
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from limbeck.activations import Request, Trace
+from limbeck.errors import Problem
+from limbeck.mappings.projections import Projections
+from limbeck.objectives.shape import Shape
+from limbeck.registry import Registry
+from limbeck.schedules import Weight
+from limbeck.settings import Settings
 from limbeck.step_state import StepState
 
 NOTHING = Request()
 
 
+class TermSettings(Settings):
+    """What a recipe says about one term: its name, its weight, and in a subclass whatever else it reads.
+
+    The properties are the term's traits (`Objective`); a subclass overrides those that its values
+    decide.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ()
+    """What the terms are registered as that have these settings."""
+
+    compare: str = Field(description="what is compared, and how: a registered name")
+    weight: Weight = Field(1.0, description="weight in the sum: a number, a fraction, or a ramp")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_the_only_one(cls, given: Any) -> Any:
+        """Settings of a single term need not say which."""
+        if isinstance(given, dict) and "compare" not in given and len(cls.names) == 1:
+            return {"compare": cls.names[0], **given}
+        return given
+
+    @property
+    def objective(self) -> type[Objective]:
+        """The term's class. Raises LimbeckError where nothing of that name is registered."""
+        return OBJECTIVES.get(self.compare, "compare")
+
+    def build(self, shape: Shape, setting: str, maps: Projections | None = None) -> Objective:
+        """The term for a pair of models.
+
+        Args:
+            shape: depth and width of both.
+            setting: what messages call it: `objectives.NAME`.
+            maps: of the `lender`, if there is one.
+
+        Raises:
+            LimbeckError: it does not fit these models.
+        """
+        if maps is None:
+            return self.objective(self, shape, setting)
+        return self.objective(self, shape, setting, maps)
+
+    @property
+    def lender(self) -> str | None:
+        """The other term of the stage whose learned maps serve here too."""
+        return None
+
+    @property
+    def needs_teacher(self) -> bool:
+        """As of the term."""
+        return self.objective.needs_teacher
+
+    @property
+    def reads_logits(self) -> bool:
+        """As of the term."""
+        return self.objective.reads_logits
+
+    @property
+    def reads_labels(self) -> bool:
+        """As of the term."""
+        return self.objective.reads_labels
+
+    @property
+    def reads_numbers(self) -> bool:
+        """Whether it reads labels where they are numbers."""
+        return self.reads_labels
+
+    @property
+    def mixes_labels(self) -> bool:
+        """As of the term."""
+        return self.objective.mixes_labels
+
+    @property
+    def needs_layers(self) -> bool:
+        """As of the term."""
+        return self.objective.needs_layers
+
+    @property
+    def needs_index(self) -> bool:
+        """As of the term."""
+        return self.objective.needs_index
+
+    @property
+    def needs_mixed(self) -> str:
+        """As of the term."""
+        return self.objective.needs_mixed
+
+    @property
+    def reads_decoder(self) -> bool:
+        """Whether it looks inside a decoder, whose input is made of answers."""
+        return False
+
+
 class Objective(nn.Module, ABC):
-    """One named term."""
+    """One named term of the loss.
+
+    A subclass says `forward`; `request` too, if it looks at anything but logits. Class attributes are
+    its traits.
+
+    Args:
+        settings: what the recipe says about it; the defaults of `settings_class` if left out.
+        shape: of the models it is built for, and the task's type; None until it is known.
+        setting: what messages call it, `objectives.NAME`.
+        maps: another term's learned maps, where the settings name a `lender`.
+    """
+
+    settings_class: ClassVar[type[TermSettings]] = TermSettings
+    """What a recipe may say about it."""
+    needs_teacher: ClassVar[bool] = True
+    """Whether it looks at a teacher."""
+    reads_logits: ClassVar[bool] = True
+    """Whether it looks at logits: the student's, and the teacher's if it needs one."""
+    needs_layers: ClassVar[bool] = False
+    """Whether it looks inside a model, at layers over tokens."""
+    reads_labels: ClassVar[bool] = False
+    """Whether it looks at the labels of a batch, so that it cannot learn from rows without."""
+    mixes_labels: ClassVar[bool] = False
+    """Whether it takes both partners' labels of mixed input; one that reads labels and does not is
+    refused beside MixUp."""
+    needs_index: ClassVar[bool] = False
+    """Whether it remembers training examples by their number, `batch["index"]`."""
+    needs_mixed: ClassVar[str] = ""
+    """What it needs mixed inputs for, in words; empty if it does not."""
+
+    settings: TermSettings
+    shape: Shape
+
+    def __init__(
+        self,
+        settings: TermSettings | None = None,
+        shape: Shape | None = None,
+        setting: str = "objective",
+        maps: Projections | None = None,
+    ) -> None:
+        super().__init__()
+        del maps  # of interest to those that borrow
+        if settings is not None:
+            self.settings = settings
+        if shape is not None:
+            self.shape = shape
+        self.setting = setting
 
     @property
     def sees_padding(self) -> bool:
@@ -29,9 +178,14 @@ class Objective(nn.Module, ABC):
         """Whether it looks at differences of nearly equal states, where float16 has no digits."""
         return False
 
-    @abstractmethod
     def request(self, side: str, step_state: StepState) -> Request:
-        """What this term needs of the `student` or the `teacher` at `step_state`."""
+        """What this term needs of the `student` or the `teacher` at `step_state`: logits, unless a
+        subclass says otherwise.
+
+        Where inputs are mixed it is also asked about the student on `clean` input.
+        """
+        looked_at = ("student", "teacher") if self.needs_teacher else ("student",)
+        return Request.of_logits() if self.reads_logits and side in looked_at else NOTHING
 
     def ever(self, side: str) -> Request:
         """What this term may need of one side at any moment of a run."""
@@ -46,3 +200,20 @@ class Objective(nn.Module, ABC):
     def active_layers(self, step_state: StepState) -> list[list[int]] | None:
         """[student layer, teacher layer] pairs at work, for the record; None without layers."""
         return None
+
+    @property
+    def student_layers(self) -> tuple[int, ...] | None:
+        """The student layers that learn from it, which a curriculum may go through; None without."""
+        return None
+
+    def turn_problems(self, name: str) -> list[Problem]:
+        """Why its layers cannot learn one after another, as a curriculum wants."""
+        return []
+
+    def remarks(self) -> list[Problem]:
+        """What a user should know before training: warnings of pre-flight."""
+        return []
+
+
+OBJECTIVES: Registry[type[Objective]] = Registry("objective")
+"""Every term by the value of `compare` that names it."""

@@ -3,18 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Batch
+from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Trace
 from limbeck.errors import LimbeckError
+from limbeck.mappings.projections import ProjectSpec
 from limbeck.objectives.layer_match import build_projections
-from limbeck.objectives.mapped import Mapped
+from limbeck.objectives.mapped import Mapped, MappedSpec, Pooling
+from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
-from limbeck.objectives.spec import ContrastSpec
+from limbeck.schedules import Temperature
+from limbeck.settings import Count
 from limbeck.step_state import StepState
+
+
+class ContrastSpec(MappedSpec):
+    """A student's sentence told from those of other classes (CoDIR)."""
+
+    has_features: ClassVar[bool] = True
+
+    compare: Literal["info_nce"]
+    pool: Pooling = Field("mean", description="sentence vector of a layer")
+    project: ProjectSpec = Field(description="learned maps of both sides to one width")
+    temperature: Temperature = Field(0.07, description="divides the cosines")
+    negatives: Count = Field(100, description="sentences of another label, from the memory")
+    momentum: float = Field(0.5, ge=0, lt=1, description="share of its old vector a memory keeps")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> ContrastSpec:
+        if self.mapping.combine == "costs" or self.mapping.reads_representations:
+            raise ValueError("info_nce puts layers side by side; use a fixed or random mapping")
+        if self.pairs == "mean":
+            raise ValueError("info_nce is a single comparison; leave `pairs` out")
+        if self.project.sides != "both" or self.project.share == "all":
+            raise ValueError("info_nce has one map a side: project: {to: 128}")
+        return self
 
 
 class Memory(nn.Module):
@@ -64,6 +92,7 @@ class Memory(nn.Module):
         self.labels[rows] = labels.float()
 
 
+@objective("info_nce", settings=ContrastSpec)
 class Contrast(Mapped):
     """info_nce of the mapped layers' sentence vectors, side by side, mapped to one width.
 
@@ -74,10 +103,12 @@ class Contrast(Mapped):
         LimbeckError: the training examples have no numbers to remember them by.
     """
 
-    spec: ContrastSpec
+    reads_labels = True
+    needs_index = True
+    settings: ContrastSpec
 
-    def __init__(self, spec: ContrastSpec, shape: Shape, setting: str) -> None:
-        super().__init__(spec, shape, setting)
+    def __init__(self, settings: ContrastSpec, shape: Shape, setting: str) -> None:
+        super().__init__(settings, shape, setting)
         if shape.rows == 0:
             raise LimbeckError(
                 f"{setting}: info_nce remembers training examples by their `index`, and they have "
@@ -85,15 +116,15 @@ class Contrast(Mapped):
                 "give every example a number from 0 in a column named index",
             )
         self.projections = build_projections(
-            spec.project,
+            settings.project,
             self.mapping,
-            spec.mapping,
+            settings.mapping,
             (self.student_shape, self.teacher_shape),
             joined=True,
             setting=setting,
         )
         ((width, _),) = self.projections.widths
-        self.memory = Memory(shape.rows, width, spec.momentum, shape.student.labels)
+        self.memory = Memory(shape.rows, width, settings.momentum, shape.student.labels)
 
     @property
     def together(self) -> bool:
@@ -102,7 +133,7 @@ class Contrast(Mapped):
 
     def seen(self, layer: int) -> ActivationKey:
         """Sentence vectors."""
-        return ActivationKey("hidden", layer, self.spec.pool, self.stack)
+        return ActivationKey("hidden", layer, self.settings.pool, self.stack)
 
     def forward(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
@@ -120,8 +151,8 @@ class Contrast(Mapped):
         anchor = self.projections.student(torch.cat(list(states.values()), dim=-1), 0)
         positive = self.projections.teacher(torch.cat(list(targets.values()), dim=-1), 0)
         labels = batch["labels"]
-        negatives, drawn = self.memory.draw(labels, self.spec.negatives, step_state)
-        loss = F.info_nce(anchor, positive, negatives, drawn, temperature=self.spec.temperature)
+        negatives, drawn = self.memory.draw(labels, self.settings.negatives, step_state)
+        loss = F.info_nce(anchor, positive, negatives, drawn, temperature=self.settings.temperature)
         if self.training:
             self.memory.remember(batch["index"], positive.detach(), labels)
         return loss

@@ -15,31 +15,11 @@ from torch import Tensor, nn
 from limbeck.activations import Request, Trace
 from limbeck.errors import LimbeckError, Problem
 from limbeck.mappings import Mapping, after_step
-from limbeck.objectives.attention_maps import AttentionMatch, RelationMatch
 from limbeck.objectives.base import Objective
-from limbeck.objectives.by_teacher_error import ErrorWeighted
-from limbeck.objectives.consistency import Consistency
-from limbeck.objectives.contextual import LayerRelation, WordRelation
-from limbeck.objectives.contrastive import Contrast
 from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
-from limbeck.objectives.layer_match import LayerMatch
 from limbeck.objectives.lending import lent_maps
-from limbeck.objectives.mapped import Mapped
-from limbeck.objectives.predictions import HardLabel, SoftLabel
+from limbeck.objectives.registration import TermSpec
 from limbeck.objectives.shape import Shape
-from limbeck.objectives.spec import (
-    AttentionSpec,
-    ConsistencySpec,
-    ContrastSpec,
-    ErrorWeightedSpec,
-    HardSpec,
-    LayerRelationSpec,
-    LayerSpec,
-    RelationSpec,
-    SoftSpec,
-    TermSpec,
-    WordRelationSpec,
-)
 from limbeck.schedules import Ramp, weight_at
 from limbeck.step_state import StepState
 
@@ -71,7 +51,7 @@ class Objectives(nn.Module):
         problems: list[Problem] = []
         built: dict[str, Objective] = {}
         # Those with maps of their own come first: others may go through them.
-        for name in sorted(specs, key=lambda name: _through(specs[name]) is not None):
+        for name in sorted(specs, key=lambda name: specs[name].lender is not None):
             try:
                 built[name] = _build(name, specs[name], shape, built)
             except LimbeckError as error:
@@ -90,24 +70,13 @@ class Objectives(nn.Module):
 
     def _order(self, spec: CurriculumSpec) -> Curriculum:
         layers: set[int] = set()
-        problems = []
-        for name in spec.terms:
-            term = dict(self.terms.items()).get(name)
-            if isinstance(term, Mapped):
-                layers |= set(term.mapping.student_layers)
-                if term.together:
-                    problems.append(
-                        Problem(
-                            f"curriculum.terms: {name} compares all its layers at once, so none "
-                            "can learn before another",
-                            "put it under `wait`, or leave it out",
-                        )
-                    )
-                try:
-                    term.mapping.only(term.mapping.student_layers)
-                except LimbeckError as error:
-                    problems += error.problems
-            elif term is not None:
+        problems: list[Problem] = []
+        terms = dict(self.terms.items())
+        for name in (name for name in spec.terms if name in terms):
+            if (own := self[name].student_layers) is not None:
+                layers |= set(own)
+                problems += self[name].turn_problems(name)
+            else:
                 problems.append(
                     Problem(
                         f"curriculum.terms: {name} has no mapped layers to go through",
@@ -133,10 +102,10 @@ class Objectives(nn.Module):
 
     def _has_layers(self, name: str, step_state: StepState) -> bool:
         """Whether any of a term's layers learns at a moment, as it sees it."""
-        term = self[name]
-        if step_state.layers is None or not isinstance(term, Mapped):
+        own = self[name].student_layers
+        if step_state.layers is None or own is None:
             return True
-        return any(layer in step_state.layers for layer in term.mapping.student_layers)
+        return any(layer in step_state.layers for layer in own)
 
     def weight(self, name: str, step_state: StepState) -> float:
         """The weight of a term at `step_state`."""
@@ -156,6 +125,10 @@ class Objectives(nn.Module):
     def sees_padding(self) -> list[str]:
         """The terms for which what stands at padding counts."""
         return [name for name in self.terms if self[name].sees_padding]
+
+    def remarks(self) -> list[Problem]:
+        """What a user should know of the terms before training."""
+        return [remark for name in self.terms for remark in self[name].remarks()]
 
     def differences(self, side: str) -> Request:
         """What terms that look at small differences may need of one side."""
@@ -210,37 +183,9 @@ def _need_layers(setting: str, shape: Shape) -> None:
         )
 
 
-def _through(spec: TermSpec) -> str | None:
-    """The term whose maps another one passes."""
-    return spec.through if isinstance(spec, LayerSpec | ConsistencySpec) else None
-
-
-def _build(
-    name: str, spec: TermSpec, shape: Shape, others: dict[str, Objective] | None = None
-) -> Objective:
+def _build(name: str, spec: TermSpec, shape: Shape, others: dict[str, Objective]) -> Objective:
     setting = f"objectives.{name}"
-    through = _through(spec)
-    maps = None if through is None else lent_maps(setting, through, others or {})
-    if not isinstance(spec, HardSpec | SoftSpec | ErrorWeightedSpec):
+    maps = None if spec.lender is None else lent_maps(setting, spec.lender, others)
+    if spec.needs_layers:
         _need_layers(setting, shape)
-    match spec:
-        case HardSpec():
-            return HardLabel(spec, shape)
-        case SoftSpec():
-            return SoftLabel(spec, shape)
-        case LayerSpec():
-            return LayerMatch(spec, shape, setting, maps)
-        case AttentionSpec():
-            return AttentionMatch(spec, shape, setting)
-        case RelationSpec():
-            return RelationMatch(spec, shape, setting)
-        case WordRelationSpec():
-            return WordRelation(spec, shape, setting)
-        case LayerRelationSpec():
-            return LayerRelation(spec, shape, setting)
-        case ContrastSpec():
-            return Contrast(spec, shape, setting)
-        case ConsistencySpec():
-            return Consistency(spec, shape, setting, maps)
-        case ErrorWeightedSpec():
-            return ErrorWeighted(spec, shape, setting)
+    return spec.build(shape, setting, maps)

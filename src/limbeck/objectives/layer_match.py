@@ -5,7 +5,10 @@ Part of `limbeck.objectives`.
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from limbeck import functional as F
@@ -14,12 +17,105 @@ from limbeck.errors import LimbeckError
 from limbeck.mappings import Mapping, MappingSpec
 from limbeck.mappings.projections import Projections, ProjectSpec
 from limbeck.objectives.lending import Borrowed
+from limbeck.objectives.mapped import MappedSpec, Pooling
 from limbeck.objectives.matched import MappedTerm, Masks
+from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import ModelShape, Shape
-from limbeck.objectives.spec import LayerSpec
 from limbeck.step_state import StepState
 
 
+class LayerSpec(MappedSpec):
+    """Hidden states of mapped layers: seen how → projected how → compared how."""
+
+    has_features: ClassVar[bool] = True
+
+    compare: Literal["mse", "normalized_mse", "cosine_distance", "hidden_mse"]
+    pool: Pooling | None = Field(
+        None,
+        description="sentence vector of a layer: first token, masked mean, last token; "
+        "null compares every token",
+    )
+    project: ProjectSpec | None = Field(None, description="learned linear maps, if any")
+    through: str | None = Field(
+        None, description="another term of the stage whose learned map serves here too"
+    )
+    compare_layers: Literal["each", "joined"] = Field(
+        "each",
+        description="compare every mapped student layer by itself, or all of them side by side "
+        "at once",
+    )
+    mean_over: Literal["valid", "all", "batch_and_features"] = Field(
+        "valid",
+        description="hidden_mse: `all` counts padding too; normalized_mse: `batch_and_features` "
+        "divides by the width (both as some releases do)",
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> LayerSpec:
+        if self.stack == "cross":
+            raise ValueError("cross-attention has no hidden states; use stack: decoder")
+        if self.pool is None and self.compare in ("mse", "normalized_mse"):
+            raise ValueError(
+                f"{self.compare} compares sentence vectors, which need `pool`: cls, mean or last; "
+                "to compare every token use hidden_mse or cosine_distance"
+            )
+        if self.pool is not None and self.compare == "hidden_mse":
+            raise ValueError("hidden_mse compares every token; leave `pool` out, or use mse")
+        if self.through is not None and (
+            self.project is not None or self.compare_layers == "joined"
+        ):
+            raise ValueError(
+                "`through` brings the other term's map, for each layer; leave `project` and `compare_layers` "
+                "out"
+            )
+        self._check_joined()
+        self._check_projection()
+        own = {"all": "hidden_mse", "batch_and_features": "normalized_mse"}
+        if own.get(self.mean_over, self.compare) != self.compare:
+            raise ValueError(
+                f"mean_over: {self.mean_over} goes with {own[self.mean_over]}; leave it out"
+            )
+        return self
+
+    def _check_joined(self) -> None:
+        if self.compare_layers != "joined":
+            return
+        if self.mapping.combine == "costs":
+            raise ValueError(
+                "compare_layers: joined makes one vector of all layers; combine: costs keeps them apart"
+            )
+        if self.pairs == "mean":
+            raise ValueError(
+                "compare_layers: joined gives a single comparison; `pairs` has no effect, leave it out"
+            )
+
+    def _check_projection(self) -> None:
+        if self.project is None:
+            return
+        reads_layers = self.mapping.reads_representations
+        reads_pairs = reads_layers or self.mapping.reads_costs
+        if reads_layers and self.compare_layers == "joined":
+            raise ValueError(
+                f"kind: {self.mapping.kind} maps layers before it weighs them, compare_layers: "
+                "joined maps them after; leave `compare_layers` or `project` out"
+            )
+        if reads_pairs and self.project.share == "none":
+            raise ValueError(
+                f"kind: {self.mapping.kind} compares every student layer with every teacher layer "
+                "in one space; set project.share to all"
+            )
+        if self.compare_layers == "joined" and self.project.share == "all":
+            raise ValueError(
+                "compare_layers: joined has a single map a side; `project.share` has no effect, leave it out"
+            )
+
+    @property
+    def lender(self) -> str | None:
+        """The term of the recipe's `through`."""
+        return self.through
+
+
+@objective("mse", "normalized_mse", "cosine_distance", "hidden_mse", settings=LayerSpec)
 class LayerMatch(MappedTerm):
     """Hidden states of mapped layers, pooled or token by token, mapped to one width and compared.
 
@@ -31,21 +127,21 @@ class LayerMatch(MappedTerm):
             of several widths.
     """
 
-    spec: LayerSpec
+    settings: LayerSpec
 
     def __init__(
-        self, spec: LayerSpec, shape: Shape, setting: str, maps: Projections | None = None
+        self, settings: LayerSpec, shape: Shape, setting: str, maps: Projections | None = None
     ) -> None:
-        super().__init__(spec, shape, setting)
+        super().__init__(settings, shape, setting)
         self._borrowed = Borrowed(maps)
         self.projections: Projections | None = None
         if maps is None:
             self.projections = build_projections(
-                spec.project,
+                settings.project,
                 self.mapping,
-                spec.mapping,
+                settings.mapping,
                 (self.student_shape, self.teacher_shape),
-                joined=spec.compare_layers == "joined",
+                joined=settings.compare_layers == "joined",
                 setting=setting,
             )
         self._refuse_widths()
@@ -61,7 +157,7 @@ class LayerMatch(MappedTerm):
     def _refuse_widths(self) -> None:
         for student, teacher in self.maps.widths:
             if student != teacher:
-                mapping = self.spec.mapping
+                mapping = self.settings.mapping
                 both_read = mapping.reads_representations or mapping.reads_costs
                 raise LimbeckError(
                     f"{self.setting}: the student's vectors are {student} wide and the teacher's "
@@ -71,22 +167,22 @@ class LayerMatch(MappedTerm):
 
     def seen(self, layer: int) -> ActivationKey:
         """Hidden states, pooled where the recipe says so."""
-        return ActivationKey("hidden", layer, self.spec.pool, self.stack)
+        return ActivationKey("hidden", layer, self.settings.pool, self.stack)
 
     @property
     def sees_padding(self) -> bool:
         """Where a release's mean runs over all positions."""
-        return self.spec.mean_over == "all"
+        return self.settings.mean_over == "all"
 
     @property
     def together(self) -> bool:
         """Side by side they are one vector."""
-        return self.spec.compare_layers == "joined"
+        return self.settings.compare_layers == "joined"
 
     @property
     def _mapped_before_mixing(self) -> bool:
-        shared = self.spec.compare_layers == "each" and self.maps.shared
-        return shared and self.spec.mapping.combine != "concat"
+        shared = self.settings.compare_layers == "each" and self.maps.shared
+        return shared and self.settings.mapping.combine != "concat"
 
     def shared_map(self, side: str, hidden: Tensor) -> Tensor:
         """One map for all layers of a side is applied once a layer, before layers are mixed."""
@@ -99,7 +195,7 @@ class LayerMatch(MappedTerm):
         self, states: dict[int, Tensor], targets: dict[int, Tensor], masks: Masks
     ) -> Tensor:
         """Each layer by itself, or all of them side by side at once; through their maps."""
-        if self.spec.compare_layers == "joined":
+        if self.settings.compare_layers == "joined":
             joined = torch.cat(list(states.values()), dim=-1)
             target = torch.cat(list(targets.values()), dim=-1)
             states, targets = {0: joined}, {0: target}
@@ -110,18 +206,18 @@ class LayerMatch(MappedTerm):
 
     def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
         """As the recipe's `compare` says."""
-        match self.spec.compare:
+        match self.settings.compare:
             case "mse":
                 return F.mse(state, target)
             case "normalized_mse":
                 distance = F.normalized_mse(state, target)
-                by_features = self.spec.mean_over == "batch_and_features"
+                by_features = self.settings.mean_over == "batch_and_features"
                 return distance / state.shape[-1] if by_features else distance
-            case "hidden_mse" if self.spec.mean_over == "all":
+            case "hidden_mse" if self.settings.mean_over == "all":
                 return F.mse(state, target)
             case "hidden_mse":
                 return F.hidden_mse(state, target, masks.tokens)
-            case _ if self.spec.pool is None:
+            case _ if self.settings.pool is None:
                 return F.cosine_distance(state, target, masks.tokens)
             case _:
                 # One position an example, valid if any of its tokens is: else the distance is 0.

@@ -7,17 +7,69 @@ and targets; which layers meet, and how several teacher layers become one target
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar, Literal
 
+from pydantic import Field, SerializeAsAny, model_validator
 from torch import Tensor
 
 from limbeck.activations import ActivationKey, Request, Trace
-from limbeck.errors import LimbeckError
-from limbeck.mappings import Mapping, build_mapping, concatenation, weighted_sum
+from limbeck.errors import LimbeckError, Problem
+from limbeck.mappings import (
+    Mapping,
+    MappingSpec,
+    build_mapping,
+    concatenation,
+    rounding_note,
+    weighted_sum,
+)
+from limbeck.mappings.projections import Projections
 from limbeck.objectives.attended import Reader
-from limbeck.objectives.base import Objective
+from limbeck.objectives.base import Objective, TermSettings
 from limbeck.objectives.shape import Shape
-from limbeck.objectives.spec import MappedSpec
 from limbeck.step_state import StepState
+
+Pooling = Literal["cls", "mean", "last"]
+
+
+class MappedSpec(TermSettings):
+    """What every comparison of mapped layers may say."""
+
+    has_features: ClassVar[bool] = False
+    """Whether what is compared are vectors, which `combine: concat` can put side by side."""
+
+    mapping: SerializeAsAny[MappingSpec] = Field(
+        description="which teacher layers each student layer learns from"
+    )
+    pairs: Literal["sum", "mean"] = Field("sum", description="how the layers' distances add up")
+    stack: Literal["main", "encoder", "decoder", "cross"] = Field(
+        "main", description="of an encoder–decoder: whose layers, or `cross` for cross-attention"
+    )
+
+    @model_validator(mode="after")
+    def _maps_what_it_can(self) -> MappedSpec:
+        reads = self.mapping.reads_representations
+        vectors, pool = self.mapping.sentence_vectors, getattr(self, "pool", None)
+        if reads and vectors is None and pool is None:
+            raise ValueError(
+                f"kind: {self.mapping.kind} weighs layers by sentence vectors; say which: "
+                "mapping.read: cls, mean or last (a term with `pool` reads those it compares)"
+            )
+        if reads and vectors and pool:
+            raise ValueError(
+                f"kind: {self.mapping.kind} reads the sentence vectors that `pool` makes; leave "
+                "mapping.read out"
+            )
+        if self.mapping.combine == "concat" and not self.has_features:
+            raise ValueError(
+                "combine: concat puts hidden states side by side; maps of attention and relations "
+                "have no features to do so: use sum or costs"
+            )
+        return self
+
+    @property
+    def reads_decoder(self) -> bool:
+        """By the stack."""
+        return self.stack in ("decoder", "cross")
 
 
 class Mapped(Objective):
@@ -27,18 +79,21 @@ class Mapped(Objective):
         LimbeckError: the mapping or the stack does not fit the models.
     """
 
+    reads_logits = False
+    needs_layers = True
+    settings: MappedSpec
     # The lowest layer that has what the term sees; 0 is the embedding output.
     lowest_layer = 0
 
-    def __init__(self, spec: MappedSpec, shape: Shape, setting: str) -> None:
-        super().__init__()
-        self.stack = spec.stack
-        self.spec: MappedSpec = spec
-        self.setting = setting
-        self.student_shape = shape.student.stack(spec.stack, setting, "student")
-        self.teacher_shape = shape.teacher.stack(spec.stack, setting, "teacher")
+    def __init__(
+        self, settings: MappedSpec, shape: Shape, setting: str, maps: Projections | None = None
+    ) -> None:
+        super().__init__(settings, shape, setting, maps)
+        self.stack = settings.stack
+        self.student_shape = shape.student.stack(self.stack, setting, "student")
+        self.teacher_shape = shape.teacher.stack(self.stack, setting, "teacher")
         self.mapping: Mapping = build_mapping(
-            spec.mapping,
+            settings.mapping,
             teacher_depth=self.teacher_shape.layers,
             student_depth=self.student_shape.layers,
             setting=f"{setting}.mapping",
@@ -49,11 +104,11 @@ class Mapped(Objective):
                 "map layers from 1 on",
             )
         self.reader = None
-        vectors = spec.mapping.sentence_vectors
+        vectors = settings.mapping.sentence_vectors
         if vectors is not None:
             self.reader = Reader(
                 vectors,
-                "decoder" if spec.stack == "cross" else spec.stack,
+                "decoder" if self.stack == "cross" else self.stack,
                 self.student_shape.width,
                 self.teacher_shape.width,
             )
@@ -78,6 +133,40 @@ class Mapped(Objective):
         return False
 
     # ---- what they have in common ----
+
+    @property
+    def student_layers(self) -> tuple[int, ...]:
+        """Those that are mapped."""
+        return self.mapping.student_layers
+
+    def turn_problems(self, name: str) -> list[Problem]:
+        """Where they meet at once, or the mapping needs them all."""
+        problems = []
+        if self.together:
+            problems.append(
+                Problem(
+                    f"curriculum.terms: {name} compares all its layers at once, so none can learn "
+                    "before another",
+                    "put it under `wait`, or leave it out",
+                )
+            )
+        try:
+            self.mapping.only(self.mapping.student_layers)
+        except LimbeckError as error:
+            problems += error.problems
+        return problems
+
+    def remarks(self) -> list[Problem]:
+        """A warning where a uniform map had to round L/M."""
+        note = rounding_note(
+            self.settings.mapping,
+            teacher_depth=self.teacher_shape.layers,
+            student_depth=self.student_shape.layers,
+        )
+        if note is None:
+            return []
+        fix = f"name the layers: {self.setting}.mapping.kind=explicit"
+        return [Problem(f"{self.setting}: {note}", fix, "warning")]
 
     def _mapping_at(self, step_state: StepState) -> Mapping:
         return self.mapping if step_state.layers is None else self.mapping.only(step_state.layers)
@@ -124,10 +213,9 @@ class Mapped(Objective):
             student = [self.reader.read("student", traces[0], j) for j in mapping.student_layers]
             teacher = {k: self.reader.read("teacher", traces[1], k) for k in layers}
             weights = mapping.weights(step_state, student, teacher)
-        if self.spec.mapping.combine == "concat":
-            assert not isinstance(
-                weights, Tensor
-            )  # one weight for all examples, or `combine` is sum
+        if self.settings.mapping.combine == "concat":
+            # One weight for all examples, or `combine` is sum.
+            assert not isinstance(weights, Tensor)
             mixed = concatenation(weights, layers)
         else:
             mixed = weighted_sum(weights, layers)

@@ -56,14 +56,14 @@ class MappedTerm(Mapped):
         layers = {
             k: self.shared_map("teacher", self.read(teacher, k)) for k in mapping.active(step_state)
         }
-        if self.spec.mapping.reads_costs:
+        if self.settings.mapping.reads_costs:
             distances = self._transported(mapping, states, layers, masks)
-        elif self.spec.mapping.combine == "costs":
+        elif self.settings.mapping.combine == "costs":
             distances = self._costs(mapping, states, layers, masks, step_state)
         else:
             targets = self._targets(mapping, states, layers, (student, teacher), step_state)
             distances = self.compare(states, targets, masks)
-        return distances.mean() if self.spec.pairs == "mean" else distances.sum()
+        return distances.mean() if self.settings.pairs == "mean" else distances.sum()
 
     def masks(self, student: Trace) -> Masks:
         """Which queries and which keys count."""

@@ -18,8 +18,8 @@ from limbeck.activations import Request, Trace
 from limbeck.errors import LimbeckError, Problem
 from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
 from limbeck.objectives.group import Objectives
+from limbeck.objectives.registration import TermSpec
 from limbeck.objectives.shape import Shape
-from limbeck.objectives.spec import TermSpec
 from limbeck.step_state import StepState
 
 
@@ -91,6 +91,11 @@ class TeamObjectives(nn.Module):
     def request(self, side: str, step_state: StepState) -> Request:
         """As `Objectives.request`, for the teacher whose step it is."""
         return self.of(step_state.teacher).request(side, step_state)
+
+    def remarks(self) -> list[Problem]:
+        """As `Objectives.remarks`, of all teachers; each once."""
+        found = (one for number in range(len(self.each)) for one in self.of(number).remarks())
+        return list(dict.fromkeys(found))
 
     def active_layers(self, step_state: StepState) -> dict[str, list[list[int]]]:
         """[student layer, teacher layer] pairs of every term that has layers, by teacher."""

@@ -7,28 +7,34 @@ What a label is, and over which positions of a batch the two terms run, is the k
 from __future__ import annotations
 
 from collections.abc import Mapping as Batch
+from typing import Literal
 
+from pydantic import Field
 from torch import Tensor
 
 from limbeck.activations import Request, Trace
 from limbeck.errors import LimbeckError
-from limbeck.objectives.base import NOTHING, Objective
+from limbeck.objectives.base import NOTHING, Objective, TermSettings
+from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
-from limbeck.objectives.spec import HardSpec, SoftSpec
+from limbeck.schedules import Temperature
 from limbeck.step_state import StepState
 from limbeck.tasks import SoftRule
 
 
+class HardSpec(TermSettings):
+    """Cross-entropy with the labels; squared error for regression."""
+
+    compare: Literal["hard_label"]
+
+
+@objective("hard_label", settings=HardSpec)
 class HardLabel(Objective):
     """Cross-entropy with the labels, or squared error for regression (in every paper, L_CE)."""
 
-    def __init__(self, spec: HardSpec, shape: Shape) -> None:
-        super().__init__()
-        self.kind = shape.kind
-
-    def request(self, side: str, step_state: StepState) -> Request:
-        """The student's logits."""
-        return Request.of_logits() if side == "student" else NOTHING
+    needs_teacher = False
+    reads_labels = True
+    mixes_labels = True
 
     def forward(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
@@ -38,46 +44,72 @@ class HardLabel(Objective):
         Of mixed input against both examples' labels, by their shares: λ·CE(z, y_i) + (1 − λ)·CE(z, y_j)
         (Zhang et al. 2018, mixup).
         """
-        logits, mixed = present(student.logits), student.mixed
-        own = self.kind.hard_label(logits, batch)
+        logits, mixed, kind = present(student.logits), student.mixed, self.shape.kind
+        own = kind.hard_label(logits, batch)
         if mixed is None:
             return own
-        theirs = {
-            name: batch[name][mixed.partner] for name in self.kind.label_names if name in batch
-        }
-        partners = self.kind.hard_label(logits, {**batch, **theirs})
+        theirs = {name: batch[name][mixed.partner] for name in kind.label_names if name in batch}
+        partners = kind.hard_label(logits, {**batch, **theirs})
         return mixed.share * own + (1 - mixed.share) * partners
 
 
+class SoftSpec(TermSettings):
+    """The teacher's output distribution; squared error of the outputs for regression."""
+
+    compare: Literal["soft_cross_entropy", "soft_kl"]
+    temperature: Temperature = Field(1.0, description="divides both sides' logits")
+    scale_by_t2: bool = Field(False, description="multiply by the squared temperature")
+    mean_over: Literal["batch", "batch_and_classes"] = Field(
+        "batch", description="also divide by the number of classes, as some releases do"
+    )
+    regression: Literal["teacher", "tempered", "labels"] = Field(
+        "teacher",
+        description="what a number is learned from: the teacher's; tempered: both sides' divided by "
+        "the temperature (CR-ILD's release); labels: not the teacher at all (TinyBERT's release)",
+    )
+
+    @property
+    def reads_numbers(self) -> bool:
+        """Where a release learns from the labels of a regression."""
+        return self.regression == "labels"
+
+
+@objective("soft_cross_entropy", "soft_kl", settings=SoftSpec)
 class SoftLabel(Objective):
     """The teacher's outputs as targets (Hinton et al.): soft cross-entropy or KL.
 
     Squared error of the outputs for regression, or whatever the recipe's `regression` says.
     """
 
-    def __init__(self, spec: SoftSpec, shape: Shape) -> None:
-        super().__init__()
-        self.kind = shape.kind
+    settings: SoftSpec
+
+    def __init__(self, settings: SoftSpec, shape: Shape, setting: str) -> None:
+        super().__init__(settings, shape, setting)
         self.rule = SoftRule(
-            spec.compare, spec.temperature, spec.scale_by_t2, spec.regression == "tempered"
+            settings.compare,
+            settings.temperature,
+            settings.scale_by_t2,
+            settings.regression == "tempered",
         )
         is_regression = shape.kind.has_classes and shape.student.labels == 1
-        self.of_labels = is_regression and spec.regression == "labels"
-        self.over_classes = spec.mean_over == "batch_and_classes"
+        self.of_labels = is_regression and settings.reads_numbers
 
     def request(self, side: str, step_state: StepState) -> Request:
         """Both sides' logits, or the student's alone where the labels are the target."""
-        return NOTHING if self.of_labels and side == "teacher" else Request.of_logits()
+        if self.of_labels and side == "teacher":
+            return NOTHING
+        return super().request(side, step_state)
 
     def forward(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
     ) -> Tensor:
         """Logits (B, …) of both sides, or of the student and the batch's labels."""
-        logits = present(student.logits)
+        logits, kind = present(student.logits), self.shape.kind
         if self.of_labels:
-            return self.kind.hard_label(logits, batch)
-        distance = self.kind.soft_label(logits, present(teacher.logits), batch, self.rule)
-        return distance / logits.shape[-1] if self.over_classes else distance
+            return kind.hard_label(logits, batch)
+        distance = kind.soft_label(logits, present(teacher.logits), batch, self.rule)
+        over_classes = self.settings.mean_over == "batch_and_classes"
+        return distance / logits.shape[-1] if over_classes else distance
 
 
 def present(logits: Tensor | None) -> Tensor:

@@ -6,9 +6,11 @@ Part of `limbeck.recipe`. Every mistake is found before any work starts, and all
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -21,16 +23,15 @@ from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import at_home
 from limbeck.input_transforms import MixupSpec
 from limbeck.lab.augmentation import AugmentSpec
-from limbeck.mappings.kinds import BothRanges
-from limbeck.mappings.projections import ProjectSpec
-from limbeck.objectives import SPECS, CurriculumSpec, LayerSpec
+from limbeck.mappings import MappingSpec
+from limbeck.mappings.mapping_spec import class_of
+from limbeck.objectives import OBJECTIVES, UNKNOWN_TERM, CurriculumSpec
 from limbeck.paper_settings import QUICK, stated_in
 from limbeck.plain import check_plain, read_text, read_yaml
 from limbeck.recipe.fields import FirstStage, ImageSpec, RecipeFields, StudentSpec
 from limbeck.recipe.optimizer_settings import optimisation_problems
 from limbeck.recipe.stages import stage_problems
 from limbeck.recipe.team_checks import team_problems
-from limbeck.schedules import Ramp
 from limbeck.students import starts_random
 from limbeck.tasks import TASKS
 from limbeck.teachers import USES
@@ -266,7 +267,7 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
     try:
         recipe = model.model_validate(raw)
     except ValidationError as error:
-        problems += _problems(error.errors(), model)
+        problems += _problems(error.errors(), model, raw)
     first = raw.get("first_stage")
     for place, prefix in ((raw, ""), (first if isinstance(first, dict) else {}, "first_stage.")):
         task = place.get("task")
@@ -283,14 +284,19 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
     return recipe
 
 
-def _problems(details: list[Any], model: type[BaseModel]) -> list[Problem]:
+def _problems(details: list[Any], model: type[BaseModel], raw: dict[str, Any]) -> list[Problem]:
     """One problem a mistake, though pydantic reports every branch of a union that did not fit."""
     messages: dict[str, list[str]] = {}
     problems: list[Problem] = []
     for detail in details:
         place = [str(part) for part in detail["loc"]]
         if detail["type"] == "extra_forbidden":
-            problems.append(_unknown_key(place, model))
+            problems.append(_unknown_key(place, model, raw))
+            continue
+        if detail["type"] == UNKNOWN_TERM:
+            name = detail["input"]["compare"]
+            problem = unknown("compare", name, list(OBJECTIVES))
+            problems.append(replace(problem, message=f"{_path(place)}: {problem.message}"))
             continue
         message = detail["msg"].removeprefix("Value error, ")
         messages.setdefault(_path(place), []).append(f"{message} (got {_short(detail['input'])})")
@@ -311,7 +317,7 @@ def _path(place: list[str]) -> str:
     if place[0] != "objectives":
         inside, name = place[1:], before + place[:1]
     else:
-        inside, name = place[3:], before + place[:2]  # the third is the term's `compare`
+        inside, name = place[2:], before + place[:2]
     return ".".join(name + [part for part in inside if not _BRANCH.fullmatch(part)])
 
 
@@ -321,27 +327,42 @@ _INSIDE: dict[str, type[BaseModel]] = {
     "student": StudentSpec,
     "first_stage": FirstStage,
     "corpus": CorpusSpec,
-    "mapping": BothRanges,
-    "project": ProjectSpec,
-    "weight": Ramp,
     "curriculum": CurriculumSpec,
     "mixup": MixupSpec,
     **USES,
     "augment": AugmentSpec,
     "images": ImageSpec,
-    **SPECS,
 }
 
 
-def _unknown_key(place: list[str], model: type[BaseModel]) -> Problem:
+def _unknown_key(place: list[str], model: type[BaseModel], raw: dict[str, Any]) -> Problem:
     *parents, key = place
     if not parents:
         return unknown("key", key, list(model.model_fields))
-    start = 1 if parents[:2] == ["first_stage", "objectives"] else 0
-    inside = parents[start:]
-    inside = inside[2:] or inside if inside[0] == "objectives" else parents
-    home = next((_INSIDE[part] for part in reversed(inside) if part in _INSIDE), LayerSpec)
+    first = parents[:2] == ["first_stage", "objectives"]
+    inside = parents[1:] if first else parents
+    if inside[0] == "objectives" and len(inside) > 1:
+        terms = (raw["first_stage"] if first else raw)["objectives"]
+        home = _class_inside(terms[inside[1]], inside[2:])
+    else:
+        home = next(_INSIDE[part] for part in reversed(parents) if part in _INSIDE)
     return unknown(f"key in {_path(parents)}:", key, list(home.model_fields))
+
+
+def _class_inside(term: dict[str, Any], places: list[str]) -> type[BaseModel]:
+    """The class of the settings that stand deep in a term's, by the types of its fields."""
+    home: type[BaseModel] = OBJECTIVES.get(term["compare"]).settings_class
+    for place in places:
+        if place in home.model_fields:
+            home = next(_classes_in(home.model_fields[place].annotation), home)
+    return class_of(term["mapping"]) if home is MappingSpec else home
+
+
+def _classes_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _classes_in(part)
 
 
 def _short(value: object, limit: int = 80) -> str:

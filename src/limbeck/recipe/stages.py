@@ -14,7 +14,7 @@ import numpy as np
 from limbeck.data import CorpusSpec
 from limbeck.errors import Problem
 from limbeck.input_transforms import InputTransform, chosen
-from limbeck.objectives import SoftSpec, TermSpec
+from limbeck.objectives import TermSpec
 from limbeck.recipe.fields import FirstStage, RecipeFields
 
 if TYPE_CHECKING:
@@ -37,11 +37,6 @@ TRANSFORMS = ("mixup", "input_transform")
 """What is done to inputs: of these a stage has its own."""
 
 _ROWS = ("task", "data", "text_columns", "label_column", "train_rows", "corpus", "teacher")
-
-# Terms that look at the label of an example.
-_READ_LABELS = ("hard_label", "info_nce", "error_weighted")
-# Of those the ones that take the one label of an example, where mixed input has two.
-_ONE_LABEL = ("info_nce", "error_weighted")
 
 
 @dataclass(frozen=True)
@@ -194,9 +189,9 @@ def _decoder_problems(first: FirstStage) -> list[Problem]:
     problems = []
     for name, term in first.objectives.items():
         setting = f"first_stage.objectives.{name}"
-        if getattr(term, "stack", "main") in ("decoder", "cross"):
+        if term.reads_decoder:
             fix = f"compare the encoder: {setting}.stack=encoder; or train on a task's rows"
-        elif isinstance(term, SoftSpec):
+        elif term.reads_logits and not term.reads_labels:
             fix = f"take it out: {setting}=null; or train on a task's rows"
         else:
             continue
@@ -231,18 +226,14 @@ def _mixup_problems(recipe: RecipeFields) -> list[Problem]:
             )
         mixes = any(transform.mixes for transform in given.values())
         for name, term in terms.items():
-            own_keys = getattr(term, "keys", "model") == "own"
-            if not mixes and (own_keys or term.compare.endswith("_consistency")):
+            if not mixes and term.needs_mixed:
                 problems.append(
                     Problem(
-                        f"{prefix}objectives.{name}: "
-                        + ("keys: own tells partners' keys apart" if own_keys else "")
-                        + ("" if own_keys else f"{term.compare} compares mixed with clean input")
-                        + ", and nothing is mixed",
+                        f"{prefix}objectives.{name}: {term.needs_mixed}, and nothing is mixed",
                         f"add {prefix}mixup.alpha=1, or take the term out",
                     )
                 )
-            elif mixes and term.compare in _ONE_LABEL:
+            elif mixes and term.reads_labels and not term.mixes_labels:
                 problems.append(
                     Problem(
                         f"{prefix}objectives.{name}: {term.compare} reads an example's one label, and "
@@ -282,9 +273,13 @@ def _draws_rows(recipe: RecipeFields) -> bool:
     return recipe.train_rows is not None or (first is not None and first.train_rows is not None)
 
 
-def label_terms(terms: dict[str, TermSpec]) -> list[str]:
-    """Names of the terms that look at the label of an example."""
-    return [name for name, term in terms.items() if term.compare in _READ_LABELS]
+def label_terms(terms: dict[str, TermSpec], *, numbers: bool = False) -> list[str]:
+    """Names of the terms that look at the label of an example; `numbers`: labels are numbers."""
+    return [
+        name
+        for name, term in terms.items()
+        if term.reads_labels or (numbers and term.reads_numbers)
+    ]
 
 
 def _joint_problems(first: FirstStage, recipe: RecipeFields) -> list[Problem]:

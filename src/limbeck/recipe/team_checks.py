@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from limbeck.errors import Problem
-from limbeck.objectives import MappedSpec
 from limbeck.recipe.fields import RecipeFields
 from limbeck.teachers import ChainSpec, EnsembleSpec
 
@@ -21,7 +20,7 @@ def team_problems(recipe: RecipeFields) -> list[Problem]:
                 "take it out, or draw one teacher a step: team.use=sample",
             )
             for name, term in recipe.objectives.items()
-            if isinstance(term, MappedSpec)
+            if term.needs_layers and term.needs_teacher
         ]
     return problems
 

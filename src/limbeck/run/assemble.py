@@ -16,7 +16,6 @@ from limbeck.data import Collator, encode, rows_fingerprint
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.evaluation import Size
 from limbeck.lab.augmentation import Augmenter
-from limbeck.objectives import SoftSpec
 from limbeck.recipe import Recipe, Stage
 from limbeck.reporting.records import Numbers
 from limbeck.run.augmenting import augmented, load_augmenter
@@ -239,7 +238,8 @@ def _add_first_stage(recipe: Recipe, stage: Stage, assembly: Assembly, *, progre
 def _load_first_teacher(recipe: Recipe, stage: Stage, assembly: Assembly) -> None:
     path, auto = str(stage.recipe.teacher), assembly.task.kind.auto
     # Pretrained encoders teach too, as long as no term asks for their answers.
-    answers = any(isinstance(term, SoftSpec) for term in stage.recipe.objectives.values())
+    terms = stage.recipe.objectives.values()
+    answers = any(term.reads_logits and term.needs_teacher for term in terms)
     model = load_model(path, head="required" if answers else "optional", auto=auto)
     assembly.first_teacher = Teacher(model, dropout=recipe.teacher_dropout)
     assembly.first_teacher_tokenizer = processor_of(recipe, assembly.task, path)

@@ -19,20 +19,12 @@ from limbeck import preflight
 from limbeck.activations import Passes, Request, Trace, capture
 from limbeck.errors import LimbeckError, Problem
 from limbeck.input_transforms import StepInputs
-from limbeck.mappings import rounding_note
-from limbeck.objectives import (
-    ErrorWeightedSpec,
-    HardSpec,
-    MappedSpec,
-    Objectives,
-    SoftSpec,
-    TeamObjectives,
-)
+from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.stages import label_terms
 from limbeck.run.assemble import Assembly
 from limbeck.run.named_teachers import learns_from_its_teacher
-from limbeck.run.stage_objectives import chain_problems, depths_of, objectives_of
+from limbeck.run.stage_objectives import chain_problems, objectives_of
 from limbeck.run.stage_passes import length_of
 from limbeck.run.teacher_tokenization import input_problems, stage_input_problems
 from limbeck.schedules import Ramp
@@ -56,7 +48,9 @@ def inspect_run(recipe: Recipe, assembly: Assembly, out: Path, *, show: bool) ->
     for stage in before:
         problems += [_in_stage(stage, problem) for problem in _inspect_stage(stage, assembly)]
     problems += [assembly.task.said] if assembly.task.said is not None else []
-    problems += _conditions(recipe, assembly) + _inherited_labels(recipe)
+    problems += _conditions(recipe, assembly) + _inherited_labels(
+        recipe, numbers=assembly.task.regression
+    )
     problems += preflight.check_workers(recipe.workers)
     sides = {}
     if learns_from_its_teacher(recipe):
@@ -93,13 +87,10 @@ def _answers_only(recipe: Recipe) -> bool:
     return all(
         stage.same_rows
         and stage.recipe.transform is None
-        and all(isinstance(term, _OF_ANSWERS) for term in stage.recipe.objectives.values())
+        and all(not term.needs_layers for term in stage.recipe.objectives.values())
         for stage in recipe.stages()
         if stage.recipe.needs_teacher
     )
-
-
-_OF_ANSWERS = (HardSpec, SoftSpec, ErrorWeightedSpec)
 
 
 def _in_stage(stage: Stage, problem: Problem) -> Problem:
@@ -154,7 +145,11 @@ def _own_teacher(stage: Stage, assembly: Assembly) -> list[Problem]:
     models = {"teacher": teacher.model}
     problems += checks.lengths(assembly.task, assembly.rows, tokenizer, models, limit)
     theirs, ours = teacher.config.num_labels, assembly.student.config.num_labels
-    compared = any(isinstance(term, SoftSpec) for term in stage.recipe.objectives.values())
+    compared = [
+        name
+        for name, term in stage.recipe.objectives.items()
+        if term.reads_logits and term.needs_teacher
+    ]
     # The student's names are the task's or, by the answers, mean the same.
     if (
         compared
@@ -168,8 +163,7 @@ def _own_teacher(stage: Stage, assembly: Assembly) -> list[Problem]:
                 f"objectives.{name}: the teacher has {theirs} outputs, the student {ours}",
                 f"take it out, or leave {stage.setting}teacher out: the run's own teacher",
             )
-            for name, term in stage.recipe.objectives.items()
-            if isinstance(term, SoftSpec)
+            for name in compared
         ]
     return problems
 
@@ -196,7 +190,7 @@ def _models_of(stage: Stage, assembly: Assembly) -> dict[str, PreTrainedModel]:
     return {} if teacher is None else {"teacher": teacher.model}
 
 
-def _inherited_labels(recipe: Recipe) -> list[Problem]:
+def _inherited_labels(recipe: Recipe, *, numbers: bool) -> list[Problem]:
     """Terms that will read the labels of copies with other words."""
     if recipe.augment is None:
         return []
@@ -210,7 +204,7 @@ def _inherited_labels(recipe: Recipe) -> list[Problem]:
         )
         for stage in recipe.stages()
         if stage.same_rows
-        for name in label_terms(stage.recipe.objectives)
+        for name in label_terms(stage.recipe.objectives, numbers=numbers)
     ]
 
 
@@ -276,7 +270,7 @@ def _method(stage: Stage, assembly: Assembly) -> tuple[list[Problem], preflight.
         if preflight.errors_of(shown):
             return shown, None
         too_wide += shown
-    notes = _rounding(recipe, *depths_of(stage, assembly)) + too_wide
+    notes = objectives.remarks() + too_wide
     return notes + _too_short(recipe, objectives, len(train)), method
 
 
@@ -306,17 +300,3 @@ def _turns(teacher: Teacher | Team | None) -> Iterator[tuple[int, str]]:
         yield from ((turn, f" (teacher {name})") for turn, name in enumerate(teacher.names))
     else:
         yield 0, ""
-
-
-def _rounding(recipe: Recipe, student: int, teachers: set[int]) -> list[Problem]:
-    """A warning for every uniform map that had to round L/M."""
-    notes = []
-    for name, spec in recipe.objectives.items():
-        if not isinstance(spec, MappedSpec):
-            continue
-        for depth in sorted(teachers):
-            note = rounding_note(spec.mapping, teacher_depth=depth, student_depth=student)
-            if note is not None:
-                fix = f"name the layers: objectives.{name}.mapping.kind=explicit"
-                notes.append(Problem(f"objectives.{name}: {note}", fix, "warning"))
-    return notes

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import count_parameters
-from limbeck.objectives import MappedSpec, ModelShape
+from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.reporting.records import Record, TeamFacts, TeamMember
 from limbeck.run.assemble import Assembly
@@ -215,7 +215,7 @@ def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
     about = {"family": "own", "summary": "made before a run of several teachers", "paper": ""}
     # Only members of an ensemble are seen each by each, and only a sampled teacher has layers to see.
     layers = any(
-        isinstance(term, MappedSpec)
+        term.needs_layers and term.needs_teacher
         for stage in recipe.stages()
         for term in stage.recipe.objectives.values()
     )

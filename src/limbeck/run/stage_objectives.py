@@ -9,21 +9,14 @@ import torch
 from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError, Problem
-from limbeck.objectives import ModelShape, Objectives, TeamObjectives
+from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.assemble import Assembly
 from limbeck.run.named_teachers import by_capacity
 from limbeck.tasks import task_type_of
-from limbeck.teachers import ChainSpec, Team, members_of
+from limbeck.teachers import ChainSpec, Team
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.bound_objectives import index_bound, objectives_for
-
-
-def depths_of(stage: Stage, assembly: Assembly) -> tuple[int, set[int]]:
-    """How many layers the student has, and the teachers of a stage."""
-    teachers = members_of(assembly.teacher_of(stage))
-    depths = {ModelShape.of(teacher.model).layers for teacher in teachers}
-    return ModelShape.of(assembly.student).layers, depths
 
 
 def objectives_of(stage: Stage, assembly: Assembly) -> Objectives | TeamObjectives:

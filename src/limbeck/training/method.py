@@ -12,7 +12,7 @@ from torch import nn
 from transformers import TrainingArguments
 
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.objectives import SPECS
+from limbeck.objectives import OBJECTIVES
 from limbeck.recipe import FirstStage, Recipe
 from limbeck.recipe.load import check, merge
 from limbeck.recipe.stages import TRAINING, TRANSFORMS, stage_seed
@@ -73,7 +73,7 @@ def _no_settings(name: str, term: Any) -> Problem:
     return Problem(
         f"objectives.{name}: {type(term).__name__} is {what}, and a term is given by its settings",
         "write them as in a recipe, {'compare': 'soft_kl', 'temperature': 2}; compare: "
-        + ", ".join(SPECS),
+        + ", ".join(OBJECTIVES),
     )
 
 

@@ -15,7 +15,7 @@ from limbeck.data import Collator
 from limbeck.errors import LimbeckError
 from limbeck.input_transforms import MixupSpec
 from limbeck.objectives import (
-    SPECS,
+    OBJECTIVES,
     ConsistencySpec,
     HardLabel,
     HardSpec,
@@ -54,7 +54,7 @@ def trainer(folder: Path, **changes) -> DistillationTrainer:
 
 
 def test_every_term_says_whether_it_needs_a_teacher():
-    without = {name for name, spec in SPECS.items() if not spec.needs_teacher}
+    without = {name for name in OBJECTIVES if not OBJECTIVES.get(name).needs_teacher}
     assert without == {"hard_label", "attention_consistency", "hidden_consistency"}
 
 
@@ -115,7 +115,9 @@ def test_mixed_input_has_both_examples_labels_by_their_shares():
     share, partner = 0.7, torch.tensor([2, 0, 1])
     logits = torch.tensor([[1.0, -1.0], [0.5, 0.25], [-2.0, 1.0]])
     labels = torch.tensor([0, 1, 1])
-    term = HardLabel(HARD, Shape(*[ModelShape.of(tiny.bert(2))] * 2, kind=SENTENCE, rows=3))
+    term = HardLabel(
+        HARD, Shape(*[ModelShape.of(tiny.bert(2))] * 2, kind=SENTENCE, rows=3), "objectives.hard"
+    )
     student = Trace(logits=logits)
     student.mixed = Mixed(Trace(), partner, share)
     found = term(student, Trace(), {"labels": labels}, StepState())
