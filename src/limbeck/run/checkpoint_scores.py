@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from transformers import PreTrainedModel
@@ -11,12 +10,11 @@ from limbeck import preflight
 from limbeck.data import Collator, Labelling, encode, load_task
 from limbeck.errors import LimbeckError, unknown
 from limbeck.reporting.records import Numbers
+from limbeck.run.class_checks import class_names, settle_order
 from limbeck.run.labelling import names_at
 from limbeck.run.predictions import answers_of
 from limbeck.students import load_model, read_config, read_processor
-from limbeck.tasks import SENTENCE, TASKS, TEXT, Task, TaskType, kind_of_config
-
-logger = logging.getLogger(__name__)
+from limbeck.tasks import SENTENCE, TASKS, TEXT, TaskType, kind_of_config
 
 # A model without a limit, or one of thousands of tokens, is measured on texts this long.
 _LONGEST = 512
@@ -61,16 +59,12 @@ def score_checkpoint(
             f"split {chosen!r} of {target.name} has no labels", "score another split"
         )
     model = load_model(path, head="required", auto=target.kind.auto)
-    found = preflight.check_labels("model", model.config, target)
-    if preflight.errors_of(found):
-        raise LimbeckError(preflight.errors_of(found))
+    unproven = class_names(target, model, side="model")
     tokenizer = read_processor(path, target.kind.reads)
     encoded, _ = encode(rows[chosen], target, tokenizer, _length(model))
     answers = answers_of(model, encoded, Collator(tokenizer, kind=target.kind))
     labels = rows[chosen][target.label_column][:]
-    _check_order(target, model, preflight.Answers(answers, labels, f"measured on {chosen}"))
-    for problem in found:
-        logger.warning("%s (%s)", problem.message, problem.fix)
+    settle_order(target, unproven, answers, labels, chosen, side="model")
     return dict(target.kind.results(target, answers, encoded, rows[chosen], tokenizer).scores)
 
 
@@ -79,15 +73,6 @@ def _wanted(kind: TaskType, task: str | None) -> str | None:
     if task in TASKS:
         return kind.name if kind is TEXT else None
     return None if kind is SENTENCE else kind.name
-
-
-def _check_order(task: Task, model: PreTrainedModel, answers: preflight.Answers) -> None:
-    """Raise for classes whose names prove no order and whose answers show another than the data's."""
-    if not preflight.check_labels("model", model.config, task):
-        return
-    found = preflight.check_class_order(task, answers, side="model")
-    if found:
-        raise LimbeckError(found)
 
 
 def _length(model: PreTrainedModel) -> int:

@@ -16,6 +16,7 @@ from limbeck.given import is_reference
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Numbers, Record
 from limbeck.run.checkpoint_scores import score_checkpoint
+from limbeck.run.class_checks import class_names, settle_order
 from limbeck.run.labelling import labelling_of, names_at
 from limbeck.run.predictions import answers_of
 from limbeck.run.run_folder import RunFolder
@@ -82,12 +83,15 @@ def evaluate(
             f"split {chosen!r} of {target.name} has no labels", "score another split"
         )
     model = load_model(folder.student, auto=source.kind.auto)
+    of_run = own and data in (None, recipe.data)
+    unproven = class_names(target, model, side="student") if own and not of_run else []
     answers = answers_of(model, encoded, Collator(tokenizer, kind=target.kind))
     answers = answers if own else project(answers, source, target)
+    labels = rows[chosen][target.label_column][:]
+    settle_order(target, unproven, answers, labels, chosen, side="student")
     results = target.kind.results(target, answers, encoded, rows[chosen], tokenizer)
     scores: Numbers = dict(results.scores)
     fingerprint = rows_fingerprint(target, rows[chosen])
-    of_run = own and data in (None, recipe.data)
     name = _name(target, chosen, own=own)
     known = record.examples.fingerprints.get(name)
     # Rows of the run's own that an earlier version scored cannot be told from others.
