@@ -17,7 +17,7 @@ ORDER = [
     {"agreement", "cores", "errors", "lab", "reporting", "step_state", "transfer"},
     {"files", "given", "plain", "registry", "settings"},
     {"manifest", "sealing"},
-    {"catalog", "model_inputs", "recipes"},
+    {"catalog", "model_inputs", "plugins", "recipes"},
     {"paper_settings"},
     {"functional", "vision"},
     {"activations"},

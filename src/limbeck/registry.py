@@ -8,11 +8,29 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from importlib.metadata import entry_points
+from typing import Generic, NamedTuple, TypeVar
 
 from limbeck.errors import LimbeckError, unknown
 
 T = TypeVar("T")
+
+
+GROUP = "limbeck.plugins"
+"""The entry points of installed packages that register something when they are loaded."""
+
+
+class Registered(NamedTuple):
+    """One registration: of what sort, by which name, and the thing."""
+
+    what: str
+    name: str
+    thing: object
+
+
+_LOG: list[Registered] = []
+_PACKAGES: dict[str, str] = {}
+_looked_for_packages = False
 
 
 class Registry(Generic[T]):
@@ -42,17 +60,21 @@ class Registry(Generic[T]):
                     "register it by another name",
                 )
             self._known[name] = thing
+            _LOG.append(Registered(self.what, name, thing))
             return thing
 
         return known
 
     def get(self, name: str, setting: str | None = None) -> T:
         """The thing of that name; raises LimbeckError with the names there are, after `setting`."""
-        if name not in self._known:
+        if name not in self:
             raise LimbeckError(unknown(setting or self.what, name, list(self._known)))
         return self._known[name]
 
     def __contains__(self, name: object) -> bool:
+        """Whether it is known, to an installed package at the latest."""
+        if name not in self._known:
+            load_packages()
         return name in self._known
 
     def __iter__(self) -> Iterator[str]:
@@ -60,6 +82,43 @@ class Registry(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+def registrations() -> int:
+    """How many there have been."""
+    return len(_LOG)
+
+
+def registered_since(count: int) -> list[Registered]:
+    """Those after the first `count`."""
+    return _LOG[count:]
+
+
+def load_packages() -> dict[str, str]:
+    """Load what installed packages bring, once; returns each package's name and version.
+
+    Raises:
+        LimbeckError: one that fails or registers nothing.
+    """
+    global _looked_for_packages
+    if _looked_for_packages:
+        return dict(_PACKAGES)
+    _looked_for_packages = True
+    for entry in entry_points(group=GROUP):
+        package = entry.dist
+        name = entry.value if package is None else package.name
+        fix = f"mend or uninstall {name}, whose entry point {entry.name} of {GROUP} it is"
+        before = registrations()
+        try:
+            entry.load()
+        except Exception as error:
+            raise LimbeckError(
+                f"{entry.value} of package {name} fails: {type(error).__name__}: {error}", fix
+            ) from error
+        if registrations() == before:
+            raise LimbeckError(f"{entry.value} of package {name} registers nothing", fix)
+        _PACKAGES[name] = "" if package is None else package.version
+    return dict(_PACKAGES)
 
 
 def _place(thing: object) -> str:

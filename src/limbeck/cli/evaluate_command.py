@@ -12,6 +12,7 @@ import typer
 
 from limbeck.cli.console import show_scores
 from limbeck.cli.help import setting
+from limbeck.plugins import load_plugins
 
 
 def evaluate(
@@ -35,8 +36,14 @@ def evaluate(
     ] = None,
     text_columns: Annotated[list[str] | None, setting("text_columns")] = None,
     label_column: Annotated[str | None, setting("label_column")] = None,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(help="Files of Python that register what scoring needs, a task type say."),
+    ] = None,
 ) -> None:
     """Score a run's student (and record it), on its own task or out of its domain; or any checkpoint."""
+    load_plugins(plugin or ())
+
     from limbeck.run import evaluate as run_evaluation
 
     scores = run_evaluation(

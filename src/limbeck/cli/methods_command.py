@@ -5,6 +5,7 @@ It reads the recipes that come with limbeck, and nothing else.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
@@ -15,22 +16,68 @@ from rich.syntax import ANSI_DARK, ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 
-from limbeck.catalog import FAMILIES, CatalogEntry, available, find
+from limbeck.catalog import FAMILIES, CatalogEntry, available, find, names
 from limbeck.cli.console import output
 from limbeck.cli.paper_settings_view import show_stated
+from limbeck.errors import LimbeckError, unknown
+from limbeck.plugins import load_plugins
+from limbeck.registry import Registered, load_packages, registered_since, registrations
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(help="One method, to see all about it.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One method, or one loss of a plugin, to see all about it.")
+    ] = None,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(help="Files of Python that register losses of your own, to list them too."),
+    ] = None,
 ) -> None:
     """List the methods by family; with NAME, show its formula, its paper, its settings and its entry."""
+    own = [one for file in load_plugins(plugin or ()) for one in file.registered]
     if name is None:
         list_methods(available(), output())
-    else:
-        show_method(find(name), output())
+        list_registered(own, output())
+        return
+    if name not in names():
+        before = registrations()
+        load_packages()
+        own += registered_since(before)
+        found = [one for one in own if one.name == name]
+        if found:
+            show_registered(found[0], output())
+            return
+        if own:
+            raise LimbeckError(unknown("method", name, [*names(), *(one.name for one in own)]))
+    show_method(find(name), output())
+
+
+def list_registered(own: Sequence[Registered], console: Console) -> None:
+    """What plugins have registered, a line each."""
+    for what, members in groupby(own, key=lambda one: one.what):
+        console.print()
+        console.print(Text(f"Plugins: {what}", style="bold"))
+        for one in members:
+            summary = (inspect.getdoc(one.thing) or "").partition("\n")[0]
+            console.print(Text.assemble("  ", (one.name, "cyan"), f"  {summary}"))
+
+
+def show_registered(one: Registered, console: Console) -> None:
+    """What it says of itself, and the settings it has in a recipe."""
+    console.print(Text.assemble((one.name, "bold cyan"), f"  {one.what}"))
+    console.print(Padding(Text(inspect.getdoc(one.thing) or ""), (1, 0, 0, 2), expand=False))
+    settings = getattr(one.thing, "settings_class", None)
+    if settings is not None:
+        console.print()
+        console.print(Text("Settings", style="bold"))
+        for key, field in settings.model_fields.items():
+            default = "" if field.is_required() else f" [default: {field.default}]"
+            console.print(
+                Text.assemble("  ", (key, "cyan"), f"  {field.description or ''}{default}")
+            )
 
 
 def list_methods(entries: Sequence[CatalogEntry], console: Console) -> None:

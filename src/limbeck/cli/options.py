@@ -47,6 +47,7 @@ SETTINGS = {
     "cache": "cache",
     "compile": "compile",
     "report_to": "report_to",
+    "plugin": "plugins",
 }
 
 # List options whose values may themselves be settings: they end at the next option only.

@@ -42,6 +42,7 @@ Precision = Annotated[str | None, setting("precision", TRAINING)]
 Cache = Annotated[str | None, setting("cache", TRAINING)]
 Attention = Annotated[str | None, setting("attention", TRAINING)]
 ReportTo = Annotated[list[str] | None, setting("report_to", TRAINING)]
+Plugins = Annotated[list[str] | None, setting("plugin", TRAINING)]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -100,6 +101,7 @@ def finetune(
     compile: Compile = None,
     attention: Attention = None,
     report_to: ReportTo = None,
+    plugin: Plugins = None,
 ) -> None:
     """Train a model without a teacher: a teacher, a team of them, a student to compare with."""
     flags = flags_given(locals())
@@ -151,6 +153,7 @@ def distill(
     compile: Compile = None,
     attention: Attention = None,
     report_to: ReportTo = None,
+    plugin: Plugins = None,
     cache: Cache = None,
 ) -> None:
     """Distil a fine-tuned teacher into a smaller student, by a method's name or a recipe file."""

@@ -16,11 +16,12 @@ from limbeck.objectives.mapped import Mapped, MappedSpec
 from limbeck.objectives.matched import MappedTerm
 from limbeck.objectives.per_teacher import TeamObjectives
 from limbeck.objectives.predictions import HardLabel, HardSpec, SoftLabel, SoftSpec
-from limbeck.objectives.registration import UNKNOWN_TERM, TermSpec, objective
+from limbeck.objectives.registration import RECORDED, UNKNOWN_TERM, TermSpec, objective
 from limbeck.objectives.shape import ModelShape, Shape
 
 __all__ = [
     "OBJECTIVES",
+    "RECORDED",
     "UNKNOWN_TERM",
     "AttentionSpec",
     "ConsistencySpec",

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import PlainValidator, SerializeAsAny
+from pydantic import ConfigDict, PlainValidator, SerializeAsAny, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from limbeck.errors import LimbeckError
@@ -17,6 +17,8 @@ from limbeck.objectives.base import OBJECTIVES, Objective, TermSettings
 
 Term = TypeVar("Term", bound=type[Objective])
 
+RECORDED = {"recorded": True}
+"""The context of pydantic's in which a run's record is read: nothing is loaded to understand it."""
 UNKNOWN_TERM = "unknown_objective"
 """The type of pydantic's error for a name that nobody registered."""
 
@@ -69,7 +71,18 @@ def _check(term: Any, name: str) -> None:
         ) from None
 
 
-def read_term(given: Any) -> TermSettings:
+class RecordedTerm(TermSettings):
+    """A term of a run's record whose name nobody here has registered: kept as it is, never built."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @property
+    def objective(self) -> type[Objective]:
+        """Of whose traits nothing is known."""
+        return Objective
+
+
+def read_term(given: Any, info: ValidationInfo) -> TermSettings:
     """The settings of one term, of the class that its `compare` names."""
     if isinstance(given, TermSettings):
         return given
@@ -80,6 +93,8 @@ def read_term(given: Any) -> TermSettings:
     name = given.get("compare")
     if name is None:
         raise PydanticCustomError("no_compare", "compare: is missing, which says what it compares")
+    if info.context == RECORDED and name not in [*OBJECTIVES]:
+        return RecordedTerm.model_validate(given)
     if not isinstance(name, str) or name not in OBJECTIVES:
         raise PydanticCustomError(UNKNOWN_TERM, "unknown objective")
     return OBJECTIVES.get(name).settings_class.model_validate(given)

@@ -14,6 +14,7 @@ from limbeck.catalog import available, find
 from limbeck.data import Conditions
 from limbeck.errors import LimbeckError
 from limbeck.input_transforms import InputTransform, chosen
+from limbeck.objectives import RECORDED
 from limbeck.plain import write_yaml
 from limbeck.recipe.departures import departures
 from limbeck.recipe.fields import FirstStage, ImageSpec, StudentSpec
@@ -50,7 +51,7 @@ class Recipe(OptimisationKeys):
     def recorded(cls, raw: dict[str, Any], run: str) -> Recipe:
         """The recipe that a run's record holds. Raises LimbeckError where it holds none."""
         try:
-            return cls.model_validate(raw)
+            return cls.model_validate(raw, context=RECORDED)
         except ValidationError as error:
             wrong = "; ".join(
                 f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:3]

@@ -206,6 +206,11 @@ class RecipeFields(Settings):
     )
 
     student: StudentSpec = Field(default_factory=lambda: StudentSpec.model_validate({}))
+    plugins: Names = Field(
+        default_factory=list,
+        description="files of Python that register losses of your own, executed before the recipe is "
+        "read; paths are relative to the recipe file",
+    )
     objectives: dict[str, TermSpec] = Field(
         default_factory=dict, description="the terms of the loss, by name"
     )

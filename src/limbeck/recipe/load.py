@@ -28,6 +28,7 @@ from limbeck.mappings.mapping_spec import class_of
 from limbeck.objectives import OBJECTIVES, UNKNOWN_TERM, CurriculumSpec
 from limbeck.paper_settings import QUICK, stated_in
 from limbeck.plain import check_plain, read_text, read_yaml
+from limbeck.plugins import load_plugins
 from limbeck.recipe.fields import FirstStage, ImageSpec, RecipeFields, StudentSpec
 from limbeck.recipe.optimizer_settings import optimisation_problems
 from limbeck.recipe.stages import stage_problems
@@ -52,6 +53,7 @@ def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, A
     own = _read_file(path_or_name)
     given = {key: check_plain(value, key) for key, value in overrides.items()}
     _refuse_hidden(given)
+    _find_plugins(own, given, path_or_name)
     base = _base(str(given.pop("method", None) or own.get("method", "")), own, given)
     raw = _laid_over(base, own, given)
     if _of_other_size(raw):
@@ -66,7 +68,29 @@ def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, A
     _name_own_task(raw)
     _drop_removed_terms(raw)
     _drop_removed_terms(raw.get("first_stage"))
+    if _is_list_of_names(raw.get("plugins")):
+        load_plugins(raw["plugins"])
     return raw
+
+
+def _find_plugins(own: dict[str, Any], given: dict[str, Any], recipe: str | Path) -> None:
+    """Paths of plugins from the root: the file's beside it, then those that are given besides."""
+    found: list[str] = []
+    for place, keys in ((Path(recipe).parent, own), (Path(), given)):
+        named = [keys["plugins"]] if isinstance(keys.get("plugins"), str) else keys.get("plugins")
+        if named is None:
+            keys.pop("plugins", None)
+        elif not _is_list_of_names(named):
+            return  # it is refused with everything else
+        else:
+            found += [str((place / at_home(path)).resolve()) for path in named]
+    given.pop("plugins", None)
+    if found:
+        own["plugins"] = list(dict.fromkeys(found))
+
+
+def _is_list_of_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _stated(raw: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from limbeck.recipe import Recipe
 from limbeck.reporting.records import Execution, Record
 from limbeck.run.assemble import Assembly
 from limbeck.run.run_folder import RunFolder
-from limbeck.run.unchanged import digests, refuse_changed
+from limbeck.run.unchanged import digests, plugins_read, refuse_changed
 
 
 def settle(
@@ -27,7 +27,7 @@ def settle(
     """
     # The first process may have written its record before another one reads it.
     before = agreed(Execution() if anew else _before(folder))
-    read = digests(assembly)
+    read = digests(assembly) | plugins_read(recipe)
     refuse_changed(folder, before.read, read)
     precision = before.precision or resolve_precision(recipe.precision)
     train = assembly.encoded["train"]

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 
 from limbeck.errors import LimbeckError
+from limbeck.plugins import checksum_of
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run.assemble import Assembly, assemble
@@ -45,6 +46,11 @@ def digests(assembly: Assembly) -> dict[str, str]:
         add_model(digest, model)
         found[name] = digest.hexdigest()
     return found
+
+
+def plugins_read(recipe: Recipe) -> dict[str, str]:
+    """The files of Python that a recipe names → checksum of what was executed."""
+    return {f"plugin {path}": checksum_of(path) for path in recipe.plugins}
 
 
 def refuse_changed(folder: RunFolder, began: Mapping[str, str], now: Mapping[str, str]) -> None:
@@ -96,6 +102,8 @@ def _changed(
 ) -> list[str]:
     """What is other than it was, by name; what is not there any more cannot be compared, and is said."""
     began, now = record.execution.files, checksums_of_inputs(recipe)
+    if other := _differing(record.execution.read, plugins_read(recipe)):
+        return other
     gone = [name for name in began if name not in now]
     if gone:
         logger.warning(
