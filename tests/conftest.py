@@ -47,9 +47,9 @@ def _keep_out_of_collections() -> None:
 
 def _measure_briefly() -> None:
     """Runs time two rounds of their models instead of 35: whatever tests look at, it is not the speed."""
-    measure = sys.modules.get("limbeck.evaluation.measure")
-    if measure is not None:
-        measure.latencies.__kwdefaults__.update(repeats=2, warm_up=0)
+    evaluation = sys.modules.get("limbeck.evaluation")
+    if evaluation is not None:
+        evaluation.latencies.__kwdefaults__.update(repeats=2, warm_up=0)
 
 
 def pytest_sessionstart(session) -> None:

@@ -1,6 +1,4 @@
 import multiprocessing
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -10,6 +8,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
+from fresh_process import printed_by
 from limbeck.data import Collator, encode
 from limbeck.data.splits import make_split
 from limbeck.errors import LimbeckError
@@ -103,16 +102,11 @@ def test_fingerprint_ignores_the_tokenizers_past():
 
 def test_fingerprint_is_the_same_in_another_process():
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from test_encoding import *\n"
         "print(encode(pairs(), TASKS['mrpc'], word_tokenizer(), 8)[0]._fingerprint)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, __file__.rsplit("/", 1)[0]],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
     here = encode(pairs(), TASKS["mrpc"], word_tokenizer(), 8)[0]._fingerprint
-    assert done.stdout.strip() == here
+    assert printed_by(code).strip() == here
 
 
 def test_batches_are_as_wide_as_their_longest_row():

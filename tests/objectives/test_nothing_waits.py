@@ -24,7 +24,6 @@ from limbeck.teachers.teacher import Teacher
 from limbeck.training.distiller import Distiller
 from numberless import META, numbers_are_told_apart
 
-
 # Layers of the teacher where a recipe names one that six do not have.
 DEEP = {"pkd-12": 12}
 

@@ -78,7 +78,7 @@ def weights(run) -> dict[str, torch.Tensor]:
 
 
 def test_a_run_trains_on_rows_and_copies_and_says_so(more, tmp_path, asked, store):
-    run = distill(more(), tmp_path / "run")
+    run = distill(more(), tmp_path / "run", report=False)
     examples = run.record.examples
     plain = 54  # of 60 rows a tenth is the dev split
     assert examples.train == plain + examples.augmented and plain < examples.augmented <= 3 * plain
@@ -252,13 +252,17 @@ def test_several_teachers_teach_copies_too(more, place, tmp_path, watch_training
     seen: list[set[int]] = []
     watch_training(lambda trainer, inputs: seen.append(set(inputs["index"].tolist())))
     held = {"team.by": "adaptive", "team.holdout": 14, "team.block": 2}
-    record = distill(more("skd-uniform", **teachers, **held), tmp_path / "adaptive").record
+    record = distill(
+        more("skd-uniform", **teachers, **held), tmp_path / "adaptive", report=False
+    ).record
     rows = set().union(*seen)
     assert len(rows) == record.examples.train == 40 + record.examples.augmented
     # Copies are numbered from 54 on.
     assert len([number for number in rows if number < 54]) == 40
-    live = distill(more("skd-uniform", cache="never", **teachers), tmp_path / "live")
-    stored = distill(more("skd-uniform", cache="always", **teachers), tmp_path / "stored")
+    live = distill(more("skd-uniform", cache="never", **teachers), tmp_path / "live", report=False)
+    stored = distill(
+        more("skd-uniform", cache="always", **teachers), tmp_path / "stored", report=False
+    )
     for one, other in zip(live.record.epochs, stored.record.epochs, strict=True):
         assert one.drawn == other.drawn
         assert one.train == pytest.approx(other.train, rel=1e-3)

@@ -134,6 +134,7 @@ def test_regression(tmp_path, recipe):
             select_by="spearman",
         ),
         out=tmp_path / "run",
+        report=False,
     )
     assert result.scores["dev"].keys() == {"pearson", "spearman", "primary"}
     dev = json.loads((tmp_path / "run" / "predictions.json").read_text())["dev"]
@@ -145,7 +146,9 @@ def test_regression(tmp_path, recipe):
 
 
 def test_fine_tuning_needs_no_teacher(tmp_path, recipe):
-    result = distill(recipe("finetune", epochs=1, tensorboard=True), out=tmp_path / "run")
+    result = distill(
+        recipe("finetune", epochs=1, tensorboard=True), out=tmp_path / "run", report=False
+    )
     assert result.record.kind == "finetune"
     assert result.record.teacher is None
     assert result.record.cost.teacher_flops == 0
@@ -156,7 +159,7 @@ def test_fine_tuning_needs_no_teacher(tmp_path, recipe):
 
 def test_a_shared_teacher_changes_nothing(finished, place, tmp_path, recipe):
     teacher = Teacher.load(place / "teacher")
-    again = distill(recipe(), out=tmp_path / "run", live_teacher=teacher)
+    again = distill(recipe(), out=tmp_path / "run", live_teacher=teacher, report=False)
     timeless = [
         [entry.model_copy(update={"seconds": 0}) for entry in run.record.epochs]
         for run in (again, finished)
@@ -189,7 +192,9 @@ def test_train_rows_takes_the_same_part_for_every_seed(place, recipe):
 
 
 def test_train_rows_are_what_is_trained_on(tmp_path, recipe):
-    result = distill(recipe("finetune", train_rows=16, epochs=1), out=tmp_path / "run")
+    result = distill(
+        recipe("finetune", train_rows=16, epochs=1), out=tmp_path / "run", report=False
+    )
     assert result.record.examples.train == 16
     assert result.record.epochs[0].step == 2
 

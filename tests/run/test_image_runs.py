@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from transformers import AutoImageProcessor, AutoModelForImageClassification
 
 import image_sets as sets
 import tiny_runs
+from fresh_process import printed_by
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate, look_at_team
@@ -36,7 +36,7 @@ def recipe(method: str = "finetune", **changes) -> Recipe:
 
 def refused(given: Recipe, out: Path) -> str:
     with pytest.raises(LimbeckError) as caught:
-        distill(given, out=out)
+        distill(given, out=out, report=False)
     assert all(problem.fix for problem in caught.value.problems)
     assert not (out / "student").exists()
     return str(caught.value)
@@ -174,7 +174,7 @@ def test_a_remembering_teacher_is_refused_for_views(net, tmp_path):
     given = recipe("kd", epochs=1, teacher=str(net.path), **{"student.init": "resnet-8"})
     remembering = RememberingTeacher(Teacher.load(net.path))
     with pytest.raises(LimbeckError, match="remembers its answers"):
-        distill(given, out=tmp_path / "run", live_teacher=remembering)
+        distill(given, out=tmp_path / "run", live_teacher=remembering, report=False)
     plain = recipe("kd", epochs=1, teacher=str(net.path), **{"student.init": "resnet-8"}, **PLAIN)
     distill(plain, out=tmp_path / "plain", live_teacher=remembering, report=False)
 
@@ -238,7 +238,7 @@ def test_a_vit_teaches_a_net_and_its_hidden_answers_are_stored(vit, tmp_path, mo
 def test_what_is_read_without_limbeck_and_what_with_it(net, tmp_path):
     start = sets.save(sets.hf_resnet(), tmp_path / "start")
     given = recipe(epochs=1, lr=1e-3, **{"student.init": str(start)})
-    run = distill(given, out=tmp_path / "run")
+    run = distill(given, out=tmp_path / "run", report=False)
     assert run.record.student.flops_per_example > 0
     script = """
 import sys
@@ -254,11 +254,8 @@ except ValueError:
 import limbeck.vision
 print(type(Auto.from_pretrained(ours)).__name__)
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", script, str(net.path / "student"), str(run.path / "student")],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert ran.stdout.split() == [
+    printed = printed_by(script, net.path / "student", run.path / "student")
+    assert printed.split() == [
         "ResNetForImageClassification", "unknown", "CifarNetForImageClassification",
     ]  # fmt: skip
 

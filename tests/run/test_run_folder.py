@@ -42,7 +42,7 @@ def test_another_recipe_does_not_touch_the_run(finished, recipe):
 
 
 def test_overwrite_replaces_the_run(copied, recipe):
-    result = distill(recipe("finetune", epochs=1), out=copied, overwrite=True)
+    result = distill(recipe("finetune", epochs=1), out=copied, overwrite=True, report=False)
     assert result.record.method == "finetune"
     assert yaml.safe_load((copied / "recipe.yaml").read_text())["method"] == "finetune"
     assert Record.load(copied).status == "finished"
@@ -124,7 +124,7 @@ def test_a_failed_run_keeps_its_record_and_can_go_on(finished, tmp_path, monkeyp
     assert "non-finite loss by step 9: soft" in record.error
     assert record.recipe == recipe().model_dump(mode="json")
     assert not (tmp_path / "run" / "student").exists()
-    again = distill(recipe(), out=tmp_path / "run")
+    again = distill(recipe(), out=tmp_path / "run", report=False)
     assert again.record.status == "finished"
     assert again.record.error is None
     name = "student/model.safetensors"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -24,6 +22,7 @@ from transformers import (
     AlbertConfig,
 )
 
+from fresh_process import printed_by
 from limbeck.errors import LimbeckError
 from limbeck.students import build_student
 
@@ -96,13 +95,7 @@ def test_reloads_where_limbeck_is_not_imported(tmp_path):
         "assert 'limbeck' not in sys.modules\n"
         "print('same')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", script, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.strip() == "same", done.stderr
+    assert printed_by(script, tmp_path) == "same\n"
 
 
 def test_layer_types_follow_the_picked_layers():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -14,6 +11,7 @@ from tiny_trainers import arguments, make
 from transformers import DataCollatorWithPadding
 
 import tiny_runs as tiny
+from fresh_process import printed_by
 from limbeck.activations import Request, capture
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
@@ -167,6 +165,7 @@ def test_projections_start_from_the_seed_alone(tmp_path):
 
 ALONE = """
 import sys
+assert "limbeck" not in sys.modules
 sys.modules["limbeck"] = None  # any import of it fails
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -184,10 +183,7 @@ def test_the_shipped_student_needs_no_limbeck(tmp_path):
     trainer = make(tmp_path, method="rail-kd-l", processing_class=words)
     trainer.train()
     trainer.save_model(str(tmp_path / "shipped"))
-    subprocess.run(
-        [sys.executable, "-I", "-c", ALONE, tmp_path / "shipped", tmp_path / "logits.pt"],
-        check=True,
-    )
+    printed_by(ALONE, tmp_path / "shipped", tmp_path / "logits.pt")
     batch = words(["good film", "bad a very long plot"], padding=True, return_tensors="pt")
     with torch.no_grad():
         expected = trainer.student.eval()(**batch).logits

@@ -20,7 +20,7 @@ def _traced_backend(monkeypatch) -> None:
 
 
 # No method that pools: the shape checks of the test suite cannot be traced.
-@pytest.mark.parametrize("method", ["kd", "distilbert"])
+@pytest.mark.parametrize("method", [pytest.param("kd", marks=pytest.mark.slow), "distilbert"])
 def test_compiled_training_ends_where_plain_training_ends(tmp_path, method):
     ended = []
     for compile in (False, True):

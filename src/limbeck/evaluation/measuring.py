@@ -19,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError
+from limbeck.evaluation.architecture import once_for_each
 from limbeck.reporting.records import Latency
 
 
@@ -97,6 +98,10 @@ def flops_per_example(model: PreTrainedModel, tokens: Size) -> int:
     also where a causal mask makes half of them idle; element-wise work is not. Raises LimbeckError
     when the model cannot read that many tokens.
     """
+    return once_for_each(model, ("example", tokens), lambda: _flops_per_example(model, tokens))
+
+
+def _flops_per_example(model: PreTrainedModel, tokens: Size) -> int:
     counter = FlopCounterMode(display=False)
     inputs = random_inputs(model, tokens)
     # torch's counter has no formula for the CPU's fused attention kernel and would leave attention

@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedModel
 
 from limbeck.activations import Passes, Request, capture
+from limbeck.evaluation.architecture import once_for_each
 from limbeck.evaluation.measuring import Pixels, measuring, random_inputs
 
 Sizes = tuple[int, ...]
@@ -46,6 +47,10 @@ def flops_of(model: PreTrainedModel, passes: Passes) -> int:
 
 def flops_of_pass(model: PreTrainedModel, request: Request, sizes: Sizes) -> int:
     """FLOPs of one forward pass that answers a request about one example of these sizes."""
+    return once_for_each(model, (request, sizes), lambda: _flops_of_pass(model, request, sizes))
+
+
+def _flops_of_pass(model: PreTrainedModel, request: Request, sizes: Sizes) -> int:
     if model.main_input_name == "pixel_values":
         batch = random_inputs(model, Pixels(*sizes))
     else:

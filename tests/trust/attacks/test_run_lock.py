@@ -118,7 +118,7 @@ def test_who_waited_finds_a_run_that_another_finished(place, tmp_path, monkeypat
 
     monkeypatch.setattr(RunFolder, "finished", late)
     before = contents(place / "run")
-    result = distill(recipe, tmp_path / "run")
+    result = distill(recipe, tmp_path / "run", report=False)
     assert result.record.status == "finished" and contents(tmp_path / "run") == before
 
 
@@ -167,7 +167,7 @@ def test_a_damaged_student_is_not_finished(place, copied, caplog, name, how):
 
 def test_a_damaged_student_is_trained_again_and_ends_the_same(place, copied):
     damage(copied / "student" / "model.safetensors", "bit")
-    distill(recipe_of(place), copied)
+    distill(recipe_of(place), copied, report=False)
     name = "student/model.safetensors"
     assert (copied / name).read_bytes() == (place / "run" / name).read_bytes()
     assert RunFolder(copied).finished(recipe_of(place)) is not None
@@ -216,7 +216,9 @@ def test_two_recipes_at_once_leave_one_whole_run(place, tmp_path):
     assert all("in use by process" in text for text, code in zip(said, codes, strict=True) if code)
     record = Record.load(out)
     seed = record.recipe["seed"]
-    straight = distill(recipe_of(place, max_steps=60, seed=seed), tmp_path / "straight")
+    straight = distill(
+        recipe_of(place, max_steps=60, seed=seed), tmp_path / "straight", report=False
+    )
     name = "student/model.safetensors"
     assert (out / name).read_bytes() == (straight.path / name).read_bytes()
     assert json.loads((out / "record.json").read_text())["status"] == "finished"
@@ -232,6 +234,6 @@ def test_the_same_command_goes_on_at_once_after_a_kill(place, tmp_path):
     process.communicate()
     again = started(place, tmp_path, out, seed=3, workers=2, checkpoint_steps=5)
     assert (again.communicate(timeout=300)[1], again.returncode)[1] == 0
-    straight = distill(recipe_of(place, max_steps=60, seed=3), tmp_path / "straight")
+    straight = distill(recipe_of(place, max_steps=60, seed=3), tmp_path / "straight", report=False)
     name = "student/model.safetensors"
     assert (out / name).read_bytes() == (straight.path / name).read_bytes()

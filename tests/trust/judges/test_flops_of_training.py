@@ -91,7 +91,8 @@ def in_training(monkeypatch, counted):
         ("finetune", {}),
         ("kd", {"max_steps": 3, "epochs": 1}),  # stops inside an epoch
         ("kd", {"accumulation": 2}),
-        ("tinybert", {"first_stage.epochs": 1}),  # two stages; the first runs no heads, and attention maps are made
+        # Two stages; the first runs no heads, and attention maps are made.
+        ("tinybert", {"first_stage.epochs": 1}),
         # Clean and mixed inputs, with gradients through both.
         pytest.param("cr-ild", {}, marks=pytest.mark.slow),
         # No gradient through the clean pass; mixed after the embeddings.

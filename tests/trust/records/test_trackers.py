@@ -80,7 +80,7 @@ def test_what_cannot_be_reported_to_is_said_before_anything_is_written(
     monkeypatch.setattr(integration_utils, there, lambda: ["tensorboard"])
     recipe = Recipe.load("kd", **settings(place, report_to=["wandb", "tensorbord", "comet_ml"]))
     with pytest.raises(LimbeckError) as found:
-        distill(recipe, out=tmp_path / "run")
+        distill(recipe, out=tmp_path / "run", report=False)
     said = str(found.value)
     assert "wandb is not installed" in said and "pip install wandb" in said
     assert "pip install comet-ml" in said
@@ -132,8 +132,8 @@ def test_every_run_and_stage_is_one_of_its_own(place, tmp_path, wandb):
     two = Recipe.load("pkd-skip", **settings(place, report_to="wandb", max_steps=1))
     first = {"objectives": two.objectives, "max_steps": 1}
     two = two.model_copy(update={"first_stage": FirstStage.model_validate(first)})
-    distill(two, out=tmp_path / "one")
-    distill(two.model_copy(update={"seed": 1}), out=tmp_path / "two")
+    distill(two, out=tmp_path / "one", report=False)
+    distill(two.model_copy(update={"seed": 1}), out=tmp_path / "two", report=False)
     assert wandb.names == ["one/first_stage", "one", "two/first_stage", "two"]
     assert wandb.run is None
 

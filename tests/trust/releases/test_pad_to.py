@@ -99,6 +99,7 @@ def test_a_run_trains_on_the_width_and_not_on_the_batchs(tmp_path, monkeypatch):
         label_column="verdict",
         out=str(tmp_path / "run"),
         **{"max_length": 12, "max_steps": 1, "first_stage.pad_to": 16, "first_stage.max_steps": 1},
+        report=False,
     )
     assert seen[12] == {12} and seen[16] == {16}
 

@@ -123,7 +123,7 @@ def test_there_is_nothing_to_store_of_a_teacher_that_nobody_asks(tmp_path, monke
     settings = {"teacher": str(teacher), "task": "reviews", "data": str(data)}
     settings |= {"text_columns": ["review"], "label_column": "verdict", "student.layers": 2}
     settings |= {"max_length": 12, "max_steps": 1, "objectives.soft.regression": "labels"}
-    result = distill("kd-soft", out=tmp_path / "run", **settings)
+    result = distill("kd-soft", out=tmp_path / "run", **settings, report=False)
     assert result.record.status == "finished"
     (problem,) = problems_of(distill, "kd-soft", out=tmp_path / "b", cache="always", **settings)
     assert problem.startswith("cache: always, but no term asks the teacher anything")
