@@ -97,7 +97,7 @@ def fetch_costs(patch: pytest.MonkeyPatch) -> list[torch.Size]:
     return asked
 
 
-@pytest.mark.parametrize(("method", "number"), different())
+@pytest.mark.parametrize(("method", "number"), list(different()))
 def test_a_step_asks_and_sends_nothing(method, number, monkeypatch):
     recipe = Recipe.load(method, **GIVEN.get(method, {})).stages()[number - 1].recipe
     student = of_kind(recipe.kind, 3, seed=2).train()

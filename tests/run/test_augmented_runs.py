@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 import tiny_runs as tiny
 from closeness import assert_trained_alike, travelled
 from limbeck.errors import LimbeckError
-from limbeck.lab.augmentation import rows as augment_rows
+from limbeck.lab.augmentation import augmented_rows as augment_rows
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables.comparability import comparability_notes
