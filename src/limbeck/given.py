@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from limbeck.errors import LimbeckError, Problem
 
@@ -36,6 +37,19 @@ class _Places:
             self.writers[reference](folder)
             self.written[reference] = folder
         return self.written[reference]
+
+
+_HELD: WeakValueDictionary[str, Any] = WeakValueDictionary()
+
+
+def hold(reference: str, thing: Any) -> None:
+    """Let a reference lead to an object that is no files, a term of the loss, as long as somebody has it."""
+    _HELD[reference] = thing
+
+
+def held(reference: str) -> Any:
+    """That object, or None."""
+    return _HELD.get(reference)
 
 
 _AT_HAND: ContextVar[_Places | None] = ContextVar("at_hand", default=None)
@@ -107,9 +121,14 @@ def note(settings: Mapping[str, Any]) -> str:
 
 def _absence(reference: str, setting: str) -> Problem | None:
     known = _AT_HAND.get()
-    if known is not None and reference in known.writers:
+    if reference in _HELD or (known is not None and reference in known.writers):
         return None
     before = f"{setting}: " if setting else ""
+    if is_term(setting):
+        return Problem(
+            f"{before}{reference} stands for a term that was given from Python, which a recipe cannot hold",
+            f'give it again, limbeck.distill("…/recipe.yaml", out=…, {_argument(setting)})',
+        )
     argument = _argument(setting) if setting else "…"
     return Problem(
         f"{before}{reference} stands for an object that was given from Python, which a recipe cannot hold",
@@ -118,7 +137,14 @@ def _absence(reference: str, setting: str) -> Problem | None:
     )
 
 
+def is_term(setting: str) -> bool:
+    """Whether a recipe's key names a term of the loss."""
+    return setting.endswith(".compare")
+
+
 def _argument(setting: str) -> str:
+    if is_term(setting):
+        return f'**{{"{setting}": TERM}}'
     if setting == "teachers":
         return "teachers=[MODEL, …]"
     if setting == "student.init":

@@ -10,13 +10,20 @@ from limbeck.objectives.consistency import ConsistencySpec
 from limbeck.objectives.contextual import LayerRelationSpec, WordRelationSpec
 from limbeck.objectives.contrastive import ContrastSpec
 from limbeck.objectives.curriculum import CurriculumSpec
+from limbeck.objectives.given import plain_terms
 from limbeck.objectives.group import Objectives
 from limbeck.objectives.layer_match import LayerMatch, LayerSpec
 from limbeck.objectives.mapped import Mapped, MappedSpec
 from limbeck.objectives.matched import MappedTerm
 from limbeck.objectives.per_teacher import TeamObjectives
 from limbeck.objectives.predictions import HardLabel, HardSpec, SoftLabel, SoftSpec
-from limbeck.objectives.registration import RECORDED, UNKNOWN_TERM, TermSpec, objective
+from limbeck.objectives.registration import (
+    RECORDED,
+    UNKNOWN_TERM,
+    TermSpec,
+    class_of,
+    objective,
+)
 from limbeck.objectives.shape import ModelShape, Shape
 
 __all__ = [
@@ -47,5 +54,7 @@ __all__ = [
     "TermSettings",
     "TermSpec",
     "WordRelationSpec",
+    "class_of",
     "objective",
+    "plain_terms",
 ]

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping as Batch
+from contextlib import suppress
 from typing import Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 from torch import Tensor, nn
 
 from limbeck.activations import Request, Trace
@@ -162,6 +163,10 @@ class Objective(nn.Module, ABC):
     ) -> None:
         super().__init__()
         del maps  # of interest to those that borrow
+        own = type(self).settings_class
+        if settings is None and own.names:
+            with suppress(ValidationError):  # what has no default has to be given
+                settings = own.model_validate({"compare": own.names[0]})
         if settings is not None:
             self.settings = settings
         if shape is not None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from limbeck.activations import Request, Trace
 from limbeck.errors import LimbeckError, Problem
 from limbeck.mappings import Mapping, after_step
-from limbeck.objectives.base import Objective
+from limbeck.objectives.base import Objective, TermSettings
 from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
 from limbeck.objectives.lending import lent_maps
 from limbeck.objectives.registration import TermSpec
@@ -56,6 +56,8 @@ class Objectives(nn.Module):
                 built[name] = _build(name, specs[name], shape, built)
             except LimbeckError as error:
                 problems.extend(error.problems)
+        for name, term in built.items():
+            problems += _undeclared(f"objectives.{name}", specs[name], term)
         for name in specs:
             try:
                 if name in built:
@@ -169,6 +171,24 @@ class Objectives(nn.Module):
 
 def _refused_name(name: str) -> Problem:
     return Problem(f"objectives.{name}: a term cannot have this name", "choose another")
+
+
+def _undeclared(setting: str, spec: TermSettings, term: Objective) -> list[Problem]:
+    """What a term asks for and its traits deny: by them it is known which models and rows it can have."""
+    asked = {side: term.ever(side) for side in ("student", "teacher")}
+    found = {
+        "needs_teacher": (not spec.needs_teacher, asked["teacher"] != Request()),
+        "reads_logits": (not spec.reads_logits, any(one.logits for one in asked.values())),
+        "needs_layers": (not spec.needs_layers, any(one.items for one in asked.values())),
+    }
+    return [
+        Problem(
+            f"{setting}: its request asks for what {trait} of {type(term).__name__} denies",
+            f"set {trait} = True in the class, or ask for less",
+        )
+        for trait, (denied, does) in found.items()
+        if denied and does
+    ]
 
 
 def _need_layers(setting: str, shape: Shape) -> None:

@@ -13,7 +13,9 @@ from pydantic import ConfigDict, PlainValidator, SerializeAsAny, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from limbeck.errors import LimbeckError
+from limbeck.given import is_reference
 from limbeck.objectives.base import OBJECTIVES, Objective, TermSettings
+from limbeck.objectives.given import GivenTerm, plain_terms
 
 Term = TypeVar("Term", bound=type[Objective])
 
@@ -86,6 +88,7 @@ def read_term(given: Any, info: ValidationInfo) -> TermSettings:
     """The settings of one term, of the class that its `compare` names."""
     if isinstance(given, TermSettings):
         return given
+    given = plain_terms(given)
     if not isinstance(given, Mapping):
         raise PydanticCustomError(
             "no_term", "a term is given by its settings: {{compare: soft_kl}}"
@@ -93,11 +96,20 @@ def read_term(given: Any, info: ValidationInfo) -> TermSettings:
     name = given.get("compare")
     if name is None:
         raise PydanticCustomError("no_compare", "compare: is missing, which says what it compares")
+    if isinstance(name, str) and is_reference(name):
+        return GivenTerm.model_validate(given)
     if info.context == RECORDED and name not in [*OBJECTIVES]:
         return RecordedTerm.model_validate(given)
     if not isinstance(name, str) or name not in OBJECTIVES:
         raise PydanticCustomError(UNKNOWN_TERM, "unknown objective")
-    return OBJECTIVES.get(name).settings_class.model_validate(given)
+    return class_of(name).model_validate(given)
+
+
+def class_of(compare: Any) -> type[TermSettings]:
+    """The class of a term's settings, by its name, or of one that is an object."""
+    if isinstance(compare, Objective) or is_reference(compare):
+        return GivenTerm
+    return OBJECTIVES.get(compare).settings_class
 
 
 TermSpec = Annotated[SerializeAsAny[TermSettings], PlainValidator(read_term)]

@@ -25,7 +25,8 @@ from limbeck.input_transforms import MixupSpec
 from limbeck.lab.augmentation import AugmentSpec
 from limbeck.mappings import MappingSpec
 from limbeck.mappings.mapping_spec import class_of
-from limbeck.objectives import OBJECTIVES, UNKNOWN_TERM, CurriculumSpec
+from limbeck.objectives import OBJECTIVES, UNKNOWN_TERM, CurriculumSpec, plain_terms
+from limbeck.objectives import class_of as term_class
 from limbeck.paper_settings import QUICK, stated_in
 from limbeck.plain import check_plain, read_text, read_yaml
 from limbeck.plugins import load_plugins
@@ -51,7 +52,7 @@ def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, A
         LimbeckError: no such file or method, or the file is not a YAML mapping.
     """
     own = _read_file(path_or_name)
-    given = {key: check_plain(value, key) for key, value in overrides.items()}
+    given = {key: check_plain(value, key) for key, value in plain_terms(overrides).items()}
     _refuse_hidden(given)
     _find_plugins(own, given, path_or_name)
     base = _base(str(given.pop("method", None) or own.get("method", "")), own, given)
@@ -366,7 +367,7 @@ def _unknown_key(place: list[str], model: type[BaseModel], raw: dict[str, Any]) 
     first = parents[:2] == ["first_stage", "objectives"]
     inside = parents[1:] if first else parents
     if inside[0] == "objectives" and len(inside) > 1:
-        terms = (raw["first_stage"] if first else raw)["objectives"]
+        terms = plain_terms((raw["first_stage"] if first else raw)["objectives"])
         home = _class_inside(terms[inside[1]], inside[2:])
     else:
         home = next(_INSIDE[part] for part in reversed(parents) if part in _INSIDE)
@@ -375,7 +376,7 @@ def _unknown_key(place: list[str], model: type[BaseModel], raw: dict[str, Any]) 
 
 def _class_inside(term: dict[str, Any], places: list[str]) -> type[BaseModel]:
     """The class of the settings that stand deep in a term's, by the types of its fields."""
-    home: type[BaseModel] = OBJECTIVES.get(term["compare"]).settings_class
+    home: type[BaseModel] = term_class(term["compare"])
     for place in places:
         if place in home.model_fields:
             home = next(_classes_in(home.model_fields[place].annotation), home)

@@ -12,7 +12,7 @@ from torch import nn
 from transformers import TrainingArguments
 
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.objectives import OBJECTIVES
+from limbeck.objectives import OBJECTIVES, Objective
 from limbeck.recipe import FirstStage, Recipe
 from limbeck.recipe.load import check, merge
 from limbeck.recipe.stages import TRAINING, TRANSFORMS, stage_seed
@@ -65,15 +65,15 @@ def recipe_of(
 
 
 def _says(term: Any) -> bool:
-    return isinstance(term, Mapping | BaseModel)
+    return isinstance(term, Mapping | BaseModel | Objective)
 
 
 def _no_settings(name: str, term: Any) -> Problem:
-    what = "a module" if isinstance(term, nn.Module) else "not the settings of a term"
+    what = "a module, and no limbeck.Objective" if isinstance(term, nn.Module) else "no term"
     return Problem(
-        f"objectives.{name}: {type(term).__name__} is {what}, and a term is given by its settings",
-        "write them as in a recipe, {'compare': 'soft_kl', 'temperature': 2}; compare: "
-        + ", ".join(OBJECTIVES),
+        f"objectives.{name}: {type(term).__name__} is {what}",
+        "give a limbeck.Objective, or settings as in a recipe, {'compare': 'soft_kl', 'temperature': 2}; "
+        "compare: " + ", ".join(OBJECTIVES),
     )
 
 

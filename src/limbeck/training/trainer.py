@@ -21,7 +21,7 @@ from limbeck.activations import Request, Trace
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
 from limbeck.input_transforms import MixupSpec, StepInputs, TransformSettings
-from limbeck.objectives import CurriculumSpec, TermSpec
+from limbeck.objectives import CurriculumSpec, Objective, TermSpec
 from limbeck.recipe import Recipe
 from limbeck.step_state import StepState
 from limbeck.tasks import task_type_of
@@ -74,7 +74,8 @@ class DistillationTrainer(TrainsParts):
             `limbeck.teachers.Team`; None for plain fine-tuning.
         method: a shipped method's name, a recipe file, or a `Recipe`; its terms, curriculum, MixUp, stages
             and team are read, of its training settings the first stage's.
-        objectives: the terms themselves, instead of a method: settings as in a recipe.
+        objectives: the terms themselves, instead of a method: each an `Objective`, settings as in a recipe, or
+            an object of their class. Of an `Objective` a copy is trained, `trainer.objectives[NAME]`.
         curriculum: with `objectives`: when each layer learns.
         mixup: with `objectives`: mix the inputs of both models.
         input_transform: with `objectives`: another input transform.
@@ -104,7 +105,7 @@ class DistillationTrainer(TrainsParts):
         *,
         teacher: Any = None,
         method: str | Path | Recipe = "kd",
-        objectives: Mapping[str, TermSpec | Mapping[str, Any]] | None = None,
+        objectives: Mapping[str, Objective | TermSpec | Mapping[str, Any]] | None = None,
         curriculum: CurriculumSpec | Mapping[str, Any] | None = None,
         mixup: MixupSpec | Mapping[str, Any] | None = None,
         input_transform: TransformSettings | Mapping[str, Any] | None = None,
