@@ -15,7 +15,7 @@ import transformers as hf
 from limbeck.lab.augmentation import Augmenter, AugmentSpec, build_copies, read_copies
 from limbeck.teachers.outputs import Store
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "augment"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "augmentation"))
 import tiny_language as tiny
 
 WHOLE = {"good", "bad", "film", "plot", "slow", "long", "end", "the", "a", "is", "and", "not",

@@ -17,7 +17,7 @@ from limbeck.recipe import Recipe
 from limbeck.step_state import StepState
 from limbeck.training.head import head_of
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "engine"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "training"))
 import tiny_trainers
 
 STEPS = 10  # in an epoch
