@@ -48,9 +48,10 @@ from limbeck.data import EpochSampler
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Execution, hardware, versions, write_whole
 from limbeck.run import distill
-from limbeck.run.assemble import Assembly, assemble
-from limbeck.run.caching import store_answers
-from limbeck.run.resolution import settle
+from limbeck.run.caching import with_stored_outputs
+from limbeck.run.prepare import prepare
+from limbeck.run.prepared import Prepared
+from limbeck.run.resolution import resolve
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.stage_rows import load_rows
 from limbeck.training import DistillationTrainer, training_arguments
@@ -87,7 +88,7 @@ def recipe_of(task: str, teacher: Path, args: argparse.Namespace) -> Recipe:
     )
 
 
-def score(assembly: Assembly, model: Any) -> float:
+def score(prepared: Prepared, model: Any) -> float:
     """Primary dev score of a trained student."""
     settings = TrainingArguments(
         tempfile.gettempdir(),
@@ -100,11 +101,11 @@ def score(assembly: Assembly, model: Any) -> float:
         model,
         settings,
         method="finetune",
-        train_dataset=assembly.dev,
-        eval_dataset=assembly.dev,
+        train_dataset=prepared.selecting,
+        eval_dataset=prepared.selecting,
         compact=True,
-        data_collator=assembly.collator,
-        compute_metrics=assembly.compute_metrics,
+        data_collator=prepared.collator,
+        compute_metrics=prepared.compute_metrics,
     )
     return float(trainer.evaluate()["eval_primary"])
 
@@ -112,38 +113,38 @@ def score(assembly: Assembly, model: Any) -> float:
 def ours(recipe: Recipe, folder: Path) -> tuple[float, float, Execution]:
     """Seconds and dev score of limbeck's own run, and how it was executed."""
     set_seed(recipe.seed)
-    assembly = assemble(recipe)
+    prepared = prepare(recipe)
     began = time.perf_counter()
-    settled, execution = settle(recipe, assembly, RunFolder(folder / "run"), anew=True)
-    execution = store_answers(settled, assembly, execution, show=False)
-    (stage,) = settled.stages()
+    prepared = resolve(prepared, RunFolder(folder / "run"), {}, anew=True)
+    prepared = with_stored_outputs(prepared, show=False)
+    inputs, settled = prepared.last, prepared.recipe
     settings = training_arguments(settled, folder / "checkpoints", select=False)
     settings.save_strategy = "no"
     trainer = DistillationTrainer(
-        assembly.student,
+        prepared.student,
         settings,
-        teacher=assembly.teacher_of(stage),
+        teacher=inputs.teacher,
         objectives=settled.objectives,
         group_by_length=settled.groups_by_length,
-        train_dataset=assembly.encoded["train"],
-        data_collator=assembly.collator,
+        train_dataset=prepared.train.encoded,
+        data_collator=prepared.collator,
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train()
-    return time.perf_counter() - began, score(assembly, assembly.student), execution
+    return time.perf_counter() - began, score(prepared, prepared.student), prepared.execution
 
 
 def plain_loop(recipe: Recipe, execution: Execution) -> tuple[float, float]:
     """The student's own steps on exactly our batches and nothing else."""
     set_seed(recipe.seed)
-    assembly = assemble(recipe)
-    student = assembly.student.train()
+    prepared = prepare(recipe)
+    student = prepared.student.train()
     student.set_attn_implementation(execution.attention["student"])
     bf16 = execution.precision == "bf16"
-    data = assembly.encoded["train"]
+    data = prepared.train.encoded
     lengths = [len(ids) for ids in data["input_ids"]]
     sampler = EpochSampler(data, recipe.seed, lengths=lengths, batch_size=BATCH)
-    loader = DataLoader(data, BATCH, sampler=sampler, collate_fn=assembly.collator)
+    loader = DataLoader(data, BATCH, sampler=sampler, collate_fn=prepared.collator)
     began = time.perf_counter()
     optimizer = torch.optim.AdamW(student.parameters(), lr=LR, weight_decay=0.0, fused=True)
     steps = len(loader) * int(recipe.epochs)
@@ -159,17 +160,17 @@ def plain_loop(recipe: Recipe, execution: Execution) -> tuple[float, float]:
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
-    return time.perf_counter() - began, score(assembly, student)
+    return time.perf_counter() - began, score(prepared, student)
 
 
 def teacher_pass(recipe: Recipe, execution: Execution) -> float:
     """Seconds of one pass of the teacher over the training rows, longest first."""
-    assembly = assemble(recipe)
-    model = assembly.live_teacher.model
+    prepared = prepare(recipe)
+    model = prepared.named[0].teacher.model
     model.set_attn_implementation(execution.attention["teacher"])
-    data = assembly.encoded["train"]
+    data = prepared.train.encoded
     order = np.argsort([-len(ids) for ids in data["input_ids"]], kind="stable")
-    loader = DataLoader(data.select(order), 64, collate_fn=assembly.collator)
+    loader = DataLoader(data.select(order), 64, collate_fn=prepared.collator)
     began = time.perf_counter()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, execution.precision == "bf16"):
         for batch in loader:
@@ -180,7 +181,7 @@ def teacher_pass(recipe: Recipe, execution: Execution) -> float:
 def trainer(recipe: Recipe, folder: Path, *, bf16: bool) -> tuple[float, float]:
     """`transformers.Trainer` with its defaults but for batch size, rate and precision."""
     set_seed(recipe.seed)
-    assembly = assemble(recipe)
+    prepared = prepare(recipe)
     settings = TrainingArguments(
         str(folder / "plain"),
         num_train_epochs=recipe.epochs,
@@ -194,15 +195,15 @@ def trainer(recipe: Recipe, folder: Path, *, bf16: bool) -> tuple[float, float]:
         seed=recipe.seed,
     )
     plain = Trainer(
-        assembly.student,
+        prepared.student,
         settings,
-        train_dataset=assembly.encoded["train"].remove_columns("index"),
-        data_collator=DataCollatorWithPadding(assembly.tokenizer),
+        train_dataset=prepared.train.encoded.remove_columns("index"),
+        data_collator=DataCollatorWithPadding(prepared.tokenizer),
     )
     plain.remove_callback(PrinterCallback)
     began = time.perf_counter()
     plain.train()
-    return time.perf_counter() - began, score(assembly, assembly.student)
+    return time.perf_counter() - began, score(prepared, prepared.student)
 
 
 def rows_of(task: str, args: argparse.Namespace) -> int | None:
@@ -240,7 +241,7 @@ def measure(task: str, args: argparse.Namespace, work: Path) -> dict[str, Any]:
         seconds["plain loop + teacher"] = seconds["plain loop"] + asked
         seconds["trainer, bf16"], scores["trainer, bf16"] = trainer(recipe, folder, bf16=bf16)
         seconds["trainer"], scores["trainer"] = trainer(recipe, folder, bf16=False)
-        rows = len(assemble(recipe).encoded["train"])
+        rows = len(prepare(recipe).encoded["train"])
         steps = -(-rows // BATCH) * recipe.epochs
         seconds["textbrewer"] = textbrewer(recipe, args.sampled, folder) * steps
         seconds["papers"] = papers(recipe, args.sampled) * steps

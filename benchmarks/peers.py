@@ -18,16 +18,17 @@ from transformers import DataCollatorWithPadding, set_seed
 
 from limbeck.data import EpochSampler
 from limbeck.recipe import Recipe
-from limbeck.run.assemble import Assembly, assemble
+from limbeck.run.prepare import prepare
+from limbeck.run.prepared import Prepared
 
 BATCH, LR = 32, 1e-4
 
 
-def shuffled(assembly: Assembly, collate: Any, steps: int, seed: int) -> Iterator[Any]:
+def shuffled(prepared: Prepared, collate: Any, steps: int, seed: int) -> Iterator[Any]:
     """Batches of a random order, as many as are sampled."""
-    sampler = EpochSampler(assembly.encoded["train"], seed)
+    sampler = EpochSampler(prepared.train.encoded, seed)
     loader = DataLoader(
-        assembly.encoded["train"].remove_columns("index"),
+        prepared.train.encoded.remove_columns("index"),
         BATCH,
         sampler=sampler,
         collate_fn=collate,
@@ -41,9 +42,9 @@ def textbrewer(recipe: Recipe, steps: int, folder: Path) -> float:
     from textbrewer import DistillationConfig, GeneralDistiller, TrainingConfig
 
     set_seed(recipe.seed)
-    assembly = assemble(recipe)
-    assert assembly.teacher is not None
-    batches = list(shuffled(assembly, DataCollatorWithPadding(assembly.tokenizer), steps, 0))
+    prepared = prepare(recipe)
+    assert prepared.teacher is not None
+    batches = list(shuffled(prepared, DataCollatorWithPadding(prepared.tokenizer), steps, 0))
     settings = TrainingConfig(
         device="cpu", output_dir=str(folder / "brewer"), log_dir=None, ckpt_epoch_frequency=100
     )
@@ -56,10 +57,10 @@ def textbrewer(recipe: Recipe, steps: int, folder: Path) -> float:
         return {"logits": answers.logits}
 
     brewer = GeneralDistiller(
-        settings, wanted, assembly.teacher, assembly.student.train(), teacher_adaptor,
+        settings, wanted, prepared.teacher, prepared.student.train(), teacher_adaptor,
         student_adaptor,
     )  # fmt: skip
-    optimizer = torch.optim.AdamW(assembly.student.parameters(), lr=LR)
+    optimizer = torch.optim.AdamW(prepared.student.parameters(), lr=LR)
     with brewer:
         brewer.train(optimizer, batches[:2], num_epochs=1, max_grad_norm=1.0, callback=None)
         began = time.perf_counter()
@@ -70,16 +71,16 @@ def textbrewer(recipe: Recipe, steps: int, folder: Path) -> float:
 def papers(recipe: Recipe, steps: int) -> float:
     """Seconds of a step by the convention of the papers' released code."""
     set_seed(recipe.seed)
-    assembly = assemble(recipe)
-    student, teacher = assembly.student.train(), assembly.teacher
+    prepared = prepare(recipe)
+    student, teacher = prepared.student.train(), prepared.teacher
     assert teacher is not None
     for model in (student, teacher):
         model.set_attn_implementation("eager")
     outputs = {"output_hidden_states": True, "output_attentions": True}
-    collate = DataCollatorWithPadding(assembly.tokenizer, padding="max_length", max_length=128)
+    collate = DataCollatorWithPadding(prepared.tokenizer, padding="max_length", max_length=128)
     optimizer = torch.optim.AdamW(student.parameters(), lr=LR)
     seconds = []
-    for batch in shuffled(assembly, collate, steps + 1, 0):
+    for batch in shuffled(prepared, collate, steps + 1, 0):
         began = time.perf_counter()
         with torch.no_grad():
             soft = teacher(**batch, **outputs).logits.softmax(-1)

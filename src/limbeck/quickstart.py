@@ -17,7 +17,7 @@ from limbeck.reporting.pages import write_report
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables import build_table, terminal
 from limbeck.run import distill
-from limbeck.run.assemble import assemble
+from limbeck.run.prepare import prepare
 from limbeck.run.run_page import similarity
 from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
@@ -83,7 +83,7 @@ def _similarity(recipe: Recipe, run: Path, live: Teacher) -> np.ndarray:
             )
         }
     )
-    matrix = similarity(assemble(finished, live))
+    matrix = similarity(prepare(finished, live))
     assert matrix is not None
     return matrix
 

@@ -12,12 +12,12 @@ import tempfile
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import yaml
+from datasets import Dataset
 from tiny_pairs import CLASSES, GIVEN, answers, batch, bert, t5
 
 from limbeck import catalog
@@ -29,10 +29,14 @@ from limbeck.objectives import OBJECTIVES, ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import check
 from limbeck.reporting.records import Record
+from limbeck.run import prepared as prepared_module
 from limbeck.run import prepared_teachers as teaching_module
 from limbeck.run.named_teachers import Named, form_team
-from limbeck.run.prepared_teachers import settle_team
+from limbeck.run.prepared import Prepared
+from limbeck.run.prepared_teachers import with_team
 from limbeck.run.run_folder import RunFolder
+from limbeck.run.stage_inputs import StageInputs
+from limbeck.run.stage_rows import EncodedRows
 from limbeck.step_state import StepState
 from limbeck.tasks import KINDS as TASK_KINDS
 from limbeck.tasks import get_task
@@ -256,6 +260,7 @@ def losses(recipe: Recipe, pair: str) -> Any:
 
 # Of rows that nobody reads: every record was scored on them.
 DEV_ROWS = {"dev": "1a2b3c4d"}
+EMPTY = EncodedRows(get_task("sst2"), Dataset.from_dict({}), Dataset.from_dict({}), 0, 16)
 
 
 def teaching(recipe: Recipe) -> Any:
@@ -270,12 +275,17 @@ def teaching(recipe: Recipe) -> Any:
             for key, (own, _) in scores.items()
         ]
         recipe = recipe.model_copy(update={"teachers": [one.path for one in named]})
-        assembly = SimpleNamespace(
-            named=named,
-            task=get_task("sst2"),
-            live_teacher=form_team(recipe, named),
+        stage = StageInputs(recipe.stages()[-1], EMPTY, tuple(named))
+        prepared = Prepared(
+            recipe=recipe,
+            task=EMPTY.task,
+            splits={},
+            tokenizer=None,
+            student=None,
+            named=tuple(named),
+            dev={},
             fingerprints=DEV_ROWS,
-            scored={},
+            stages=(stage.taught_by(form_team(recipe, named)),),
         )
         made = []
 
@@ -287,10 +297,11 @@ def teaching(recipe: Recipe) -> Any:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(teaching_module, "load_teacher", lambda *_: bert(2, 8, seed=0))
             patch.setattr(teaching_module, "processor_of", lambda *_: None)
-            patch.setattr(teaching_module, "give_inputs", lambda *_: None)
-            facts = settle_team(recipe, assembly, RunFolder(place / "run"), train)
-    team = assembly.live_teacher
-    picks = [team.pick(recipe.seed, step) for step in range(40)] if facts.use == "sample" else None
+            patch.setattr(prepared_module, "bound", lambda rows, readers, *_, **__: (rows, readers))
+            prepared, facts = with_team(recipe, prepared, RunFolder(place / "run"), train)
+    team = prepared.last.teacher
+    sampled = facts.use == "sample" and team is not None
+    picks = [team.pick(recipe.seed, step) for step in range(40)] if sampled else None
     return facts.use, [member.share for member in facts.members], made, picks
 
 

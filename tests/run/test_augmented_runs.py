@@ -19,7 +19,8 @@ from limbeck.reporting.pages import write_report
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables.comparability import comparability_notes
 from limbeck.run import distill
-from limbeck.run.assemble import add_copies, assemble
+from limbeck.run.augmented_run import with_augmented_examples
+from limbeck.run.prepare import prepare
 from limbeck.teachers.outputs import RememberingTeacher, Store
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
@@ -198,12 +199,14 @@ def test_tables_and_reports_tell_rows_with_copies_from_rows_without(more, recipe
 
 def test_rows_that_are_held_out_have_no_copies_and_keep_their_numbers(more):
     recipe = more()
-    assembly = assemble(recipe)
-    every = assembly.encoded["train"]
-    held = every["index"][::3]
-    assembly.encoded["train"] = every.select([i for i in range(len(every)) if i % 3])
-    added = add_copies(recipe, assembly)
-    numbers = assembly.encoded["train"]["index"][:]
+    prepared = prepare(recipe)
+    every = prepared.train.encoded
+    held = every.select(range(0, len(every), 3))
+    left = every.select([i for i in range(len(every)) if i % 3])
+    augmented = with_augmented_examples(prepared.holding_out(held, left))
+    numbers, held = augmented.train.encoded["index"][:], held["index"][:]
+    added = len(numbers) - len(left)
+    assert augmented.last.holdout["index"][:] == held and prepared.train.encoded is every
     assert not set(numbers) & set(held)
     assert len(numbers) == len(set(numbers)) == len(every) - len(held) + added
     assert 0 < added <= 3 * (len(every) - len(held))
@@ -214,7 +217,7 @@ def test_rows_that_are_held_out_have_no_copies_and_keep_their_numbers(more):
 
 def refused(recipe) -> str:
     with pytest.raises(LimbeckError) as caught:
-        assemble(recipe)
+        prepare(recipe)
     assert all(problem.fix for problem in caught.value.problems)
     return str(caught.value)
 

@@ -16,7 +16,7 @@ from limbeck.data import load_task
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
-from limbeck.run.assemble import assemble
+from limbeck.run.prepare import prepare
 from limbeck.run.run_folder import default_folder
 from limbeck.run.stage_rows import load_rows
 from limbeck.teachers.teacher import Teacher
@@ -236,5 +236,5 @@ def test_a_teacher_that_is_given_is_there_though_no_term_asks_it(recipe, place):
     """The quickstart compares the layers of the student that was trained alone with its."""
     live = Teacher.load(place / "teacher")
     alone = recipe("finetune", teacher=str(place / "teacher"))
-    assert assemble(alone, live).teacher is live.model
-    assert assemble(alone).teacher is None
+    assert prepare(alone, live).teacher is live.model
+    assert prepare(alone).teacher is None

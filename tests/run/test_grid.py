@@ -15,8 +15,8 @@ from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables.team_members import members_table
 from limbeck.run import distill, train_grid
-from limbeck.run.assemble import assemble
 from limbeck.run.grid import Member
+from limbeck.run.prepare import prepare
 from limbeck.training import DistillationTrainer
 
 
@@ -151,9 +151,9 @@ def test_another_recipes_run_is_refused_unless_it_is_to_be_replaced(place, tmp_p
 def test_a_random_shape_takes_a_given_tokenizer_and_its_vocabulary(place) -> None:
     given = settings(place, **{"student.init": "bert-2-32-2:random"})
     given |= {"student.tokenizer": str(place / "start")}
-    assembly = assemble(Recipe.load("finetune", **given))
-    config = assembly.student.config
-    assert assembly.tokenizer.get_vocab() == tiny.tokenizer().get_vocab()
+    prepared = prepare(Recipe.load("finetune", **given))
+    config = prepared.student.config
+    assert prepared.tokenizer.get_vocab() == tiny.tokenizer().get_vocab()
     assert (config.vocab_size, config.pad_token_id) == (14, 0)
     shape = (config.num_hidden_layers, config.hidden_size, config.num_attention_heads)
     assert shape == (2, 32, 2)
@@ -166,8 +166,8 @@ def test_shapes_read_pocket_data_offline(init: str, task: str) -> None:
     recipe = Recipe.load(
         "finetune", task=task, data="pocket", train_rows=20, **{"student.init": init}
     )
-    assembly = assemble(recipe)
-    config = assembly.student.config
+    prepared = prepare(recipe)
+    config = prepared.student.config
     shape = (config.num_hidden_layers, config.hidden_size, config.num_attention_heads)
     assert shape == (3, 32, 2)
     assert config.num_labels == (1 if task == "stsb" else 2)
@@ -179,10 +179,10 @@ def test_shapes_read_pocket_data_offline(init: str, task: str) -> None:
 def test_without_the_hub_the_random_variant_is_named(place, monkeypatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(LimbeckError) as caught:
-        assemble(Recipe.load("finetune", **settings(place, **{"student.init": "bert-8-128-2"})))
+        prepare(Recipe.load("finetune", **settings(place, **{"student.init": "bert-8-128-2"})))
     (problem,) = caught.value.problems
     assert "google/bert_uncased_L-8_H-128_A-2" in problem.message
     assert "bert-8-128-2:random" in problem.fix
     with pytest.raises(LimbeckError, match=r"student\.tokenizer=FOLDER"):
         given = settings(place, **{"student.init": "bert-8-128-2:random"})
-        assemble(Recipe.load("finetune", **given))
+        prepare(Recipe.load("finetune", **given))

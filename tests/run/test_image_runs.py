@@ -20,7 +20,7 @@ from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate, look_at_team
 from limbeck.run import distill as run_distill
-from limbeck.run.assemble import assemble
+from limbeck.run.prepare import prepare
 from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
@@ -99,12 +99,12 @@ def test_a_shipped_net_answers_pictures_with_its_processor(net):
 
 def test_another_size_is_read_if_asked_for(place):
     given = recipe(max_steps=1, **{"student.init": "resnet-8", "images.size": 16})
-    assembly = assemble(given)
-    batch = assembly.collator(list(assembly.dev.select([0])))
+    prepared = prepare(given)
+    batch = prepared.collator(list(prepared.selecting.select([0])))
     assert batch["pixel_values"].shape == (1, 3, 16, 16)
-    assert assembly.student.config.image_size == 16
-    small = assemble(recipe(max_steps=1, **{"student.init": "resnet-8"}))
-    assert assembly.example_size() == (16, 16) and small.example_size() == (8, 8)
+    assert prepared.student.config.image_size == 16
+    small = prepare(recipe(max_steps=1, **{"student.init": "resnet-8"}))
+    assert prepared.example_size() == (16, 16) and small.example_size() == (8, 8)
 
 
 # Views
@@ -201,13 +201,13 @@ def test_methods_that_look_inside_work_on_vit(vit, tmp_path, method):
 
 
 def test_a_cut_vit_starts_with_its_teachers_first_layers(vit):
-    assembly = assemble(
+    prepared = prepare(
         recipe("kd", teacher=str(vit.path), **{"student.init": "teacher", "student.layers": 2})
     )
-    ours, theirs = assembly.student.state_dict(), assembly.teacher.state_dict()
+    ours, theirs = prepared.student.state_dict(), prepared.teacher.state_dict()
     assert len(ours) < len(theirs)
     assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
-    fresh = assemble(
+    fresh = prepare(
         recipe("kd", teacher=str(vit.path),
                **{"student.init": "fresh", "student.config": {"hidden_size": 16}})
     )  # fmt: skip

@@ -16,7 +16,7 @@ from limbeck.run.run_folder import RunFolder
 from limbeck.training import DistillationTrainer
 
 # The package's attribute of that name is the function.
-module = import_module("limbeck.run.distill")
+module = import_module("limbeck.run.train")
 
 HIDDEN = {
     "compare": "hidden_mse",
@@ -91,18 +91,19 @@ def test_a_first_stage_ends_with_its_last_weights(two, tmp_path, monkeypatch):
     """Its epochs are not scored: nothing chooses among them, and the head is not trained."""
     seen = {}
 
-    def look(recipe, stage, assembly, folder, parts, *, show):
-        trainer = real(recipe, stage, assembly, folder, parts, show=show)
+    def look(inputs, prepared, folder, parts, *, show):
+        trainer = real(inputs, prepared, folder, parts, show=show)
+        stage = inputs.stage
         if not stage.last:
-            seen["end"] = {k: v.clone() for k, v in assembly.student.state_dict().items()}
+            seen["end"] = {k: v.clone() for k, v in prepared.student.state_dict().items()}
             seen["scores"] = [entry["dev"] for entry in trainer.progress.epochs]
             seen["steps"] = trainer.state.global_step
             kept = folder.checkpoints_of(stage).glob("checkpoint-*")
             seen["checkpoint"] = max(kept, key=lambda path: int(path.name.split("-")[1])).name
         return trainer
 
-    real = module._train
-    monkeypatch.setattr(module, "_train", look)
+    real = module.train_stage
+    monkeypatch.setattr(module, "train_stage", look)
     train(two(patience=1), tmp_path / "run")
     assert seen["scores"] == [{}, {}]
     assert (seen["steps"], seen["checkpoint"]) == (8, "checkpoint-8")

@@ -13,8 +13,8 @@ from limbeck.data import load_task
 from limbeck.errors import LimbeckError
 from limbeck.reporting.records import Record
 from limbeck.run import Result, distill
-from limbeck.run.assemble import assemble
-from limbeck.run.preflight import inspect_run
+from limbeck.run.check import check_run
+from limbeck.run.prepare import prepare
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.stage_rows import load_rows
 from limbeck.teachers.outputs import RememberingTeacher
@@ -62,15 +62,15 @@ def corpus(tmp_path) -> dict:
 def test_sentence_pairs_from_a_corpus(two, corpus, tmp_path):
     recipe = two(corpus=corpus)
     stage, last = recipe.stages()
-    assembly = assemble(recipe)
-    first = assembly.rows_of(stage)
+    prepared = prepare(recipe)
+    first = prepared.of_stage(stage).rows
     assert len(first.encoded) == 25
     assert first.mean_tokens == pytest.approx(
         sum(len(ids) for ids in first.encoded["input_ids"]) / 25
     )
     assert max(len(ids) for ids in first.encoded["input_ids"]) <= 12
     assert "labels" not in first.encoded.column_names
-    assert assembly.rows_of(last).encoded is assembly.encoded["train"]
+    assert len(prepared.of_stage(last).rows.encoded) == 54
     record = train(recipe, tmp_path / "run").record
     facts = record.stages[0]
     assert (facts.task, facts.data, facts.rows) == ("corpus", corpus["source"], 25)
@@ -85,7 +85,7 @@ def test_sentence_pairs_from_a_corpus(two, corpus, tmp_path):
 def test_another_tasks_text_without_its_labels(two, other, tmp_path):
     recipe = two(**other, train_rows=20)
     stage, _ = recipe.stages()
-    encoded = assemble(recipe).rows_of(stage).encoded
+    encoded = prepare(recipe).of_stage(stage).rows.encoded
     # 30 rows, of which a tenth of each class is held out, then 20 drawn.
     assert (len(encoded), "labels" in encoded.column_names) == (20, False)
     facts = train(recipe, tmp_path / "run").record.stages[0]
@@ -95,7 +95,7 @@ def test_another_tasks_text_without_its_labels(two, other, tmp_path):
 def test_fewer_rows_of_the_same_task_keep_their_labels(two):
     recipe = two(train_rows=20, objectives={"hard": {"compare": "hard_label"}})
     stage, _ = recipe.stages()
-    encoded = assemble(recipe).rows_of(stage).encoded
+    encoded = prepare(recipe).of_stage(stage).rows.encoded
     assert (len(encoded), "labels" in encoded.column_names) == (20, True)
 
 
@@ -105,10 +105,11 @@ def test_a_remembering_teacher_does_not_mistake_other_rows_for_its_own(two, corp
     for first, remembers in (({"corpus": corpus}, False), ({}, True)):
         recipe = two(**first)
         stage, last = recipe.stages()
-        assembly = assemble(recipe, live)
-        assert assembly.teacher_of(last) is live
-        assert (assembly.teacher_of(stage) is live) is remembers
-        assert assembly.teacher_of(stage).model is live.model
+        first, second = (prepare(recipe, live).of_stage(one).teacher for one in (stage, last))
+        assert second._values is live._values
+        assert isinstance(first, RememberingTeacher) is remembers
+        assert getattr(first, "_values", live._values) is live._values
+        assert first.model is second.model is live.model
 
 
 # ---- a teacher of its own ----
@@ -119,10 +120,10 @@ def test_the_supplements_own_teacher(two, other, tmp_path):
     place = tiny.save(tiny.bert(2, seed=5, **three), tmp_path / "other-teacher")
     recipe = two(**other, teacher=str(place))
     stage, last = recipe.stages()
-    assembly = assemble(recipe)
-    assert assembly.teacher_of(stage).config.num_labels == 3
-    assert assembly.teacher_of(last).config.num_labels == 2
-    inspect_run(recipe, assembly, tmp_path / "run", show=False)
+    prepared = prepare(recipe)
+    assert prepared.of_stage(stage).teacher.config.num_labels == 3
+    assert prepared.of_stage(last).teacher.config.num_labels == 2
+    check_run(prepared, tmp_path / "run", show=False)
     record = train(recipe, tmp_path / "run").record
     assert [facts.teacher for facts in record.stages] == [str(place), recipe.teacher]
     soft = two(**other, teacher=str(place), objectives={"soft": {"compare": "soft_kl"}})
@@ -173,7 +174,7 @@ def test_noise_is_on_the_training_rows_alone_and_recorded(recipe, place, tmp_pat
     assert changed == 14  # 13.5 of 54
     result = train(made, tmp_path / "run")
     assert result.record.examples.relabelled == changed
-    assert assemble(made).encoded["train"]["labels"][:] == noisy["train"]["label"][:]
+    assert prepare(made).train.encoded["labels"][:] == noisy["train"]["label"][:]
 
 
 def test_a_teacher_of_other_rows_is_told(recipe, tmp_path, capsys):

@@ -22,7 +22,7 @@ from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
 
 # The package's attribute of that name is the function.
-module = import_module("limbeck.run.distill")
+module, starting = import_module("limbeck.run.train"), import_module("limbeck.run.distill")
 
 RAIL = {
     "compare": "normalized_mse",
@@ -341,15 +341,15 @@ def test_a_broken_chain_goes_on_at_the_broken_link(several, teachers, tmp_path, 
     recipe = several("takd", teachers=teachers, epochs=1)
     unbroken = train(recipe, tmp_path / "unbroken")
     started: list[str] = []
-    original = module._train_all
+    original = starting.train_stages
 
-    def breaking(made, assembly, folder, parts, **kwargs):
+    def breaking(prepared, folder, parts, **kwargs):
         started.append(folder.path.name)
         if started == ["01-teacher", "02-narrow"]:
             raise tiny.KilledError
-        return original(made, assembly, folder, parts, **kwargs)
+        return original(prepared, folder, parts, **kwargs)
 
-    monkeypatch.setattr(module, "_train_all", breaking)
+    monkeypatch.setattr(starting, "train_stages", breaking)
     with pytest.raises(tiny.KilledError):
         train(recipe, tmp_path / "broken")
     again = train(recipe, tmp_path / "broken")

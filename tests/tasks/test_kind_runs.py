@@ -15,7 +15,7 @@ from limbeck.data import Collator
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
-from limbeck.run.assemble import assemble
+from limbeck.run.prepare import prepare
 from limbeck.tasks import KINDS, MASKED, get_task
 from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
@@ -55,10 +55,10 @@ def test_a_teacher_learns_and_a_student_is_cut_from_it(kind, settings, teachers,
 @pytest.mark.parametrize("kind", AUTO)
 def test_a_student_starts_as_its_teacher_with_the_same_head(kind, settings, teachers, tmp_path):
     given = settings(kind, teacher=str(teachers[kind].path), **{"student.init": "teacher"})
-    assembly = assemble(Recipe.load("kd", **given))
-    ours, theirs = assembly.student.state_dict(), assembly.teacher.state_dict()
+    prepared = prepare(Recipe.load("kd", **given))
+    ours, theirs = prepared.student.state_dict(), prepared.teacher.state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-    fresh = assemble(
+    fresh = prepare(
         Recipe.load(
             "kd",
             **given | {"student.init": "fresh", "student.config": {"d_model": 24, "num_heads": 3}}

@@ -16,11 +16,11 @@ from safetensors.torch import load_file
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
 from limbeck.run import Result, distill
-from limbeck.run.assemble import assemble
+from limbeck.run.prepare import prepare
 from limbeck.training import DistillationTrainer
 
 # The package's attribute of that name is the function.
-module = import_module("limbeck.run.distill")
+module = import_module("limbeck.run.train")
 
 # The teacher: 3 layers in both stacks, 16 wide, 2 heads of 8.
 FRESH = {"d_model": 24, "num_heads": 4, "num_layers": 2, "num_decoder_layers": 2}
@@ -97,7 +97,7 @@ def first_stage(killed, tmp_path):
         kept = (tmp_path / "run" / "checkpoints" / "first_stage").glob("checkpoint-*")
         checkpoint = max(kept, key=lambda path: int(path.name.rpartition("-")[2]))
         after = load_file(checkpoint / "distiller.safetensors")
-        before = assemble(made).student.state_dict()
+        before = prepare(made).student.state_dict()
         moved = {
             name
             for name, old in before.items()
@@ -300,11 +300,11 @@ def test_a_supplementary_task_teaches_the_decoder(supplement, first_stage):
 
 
 def test_a_decoder_reads_the_answers_of_the_supplements_own_rows(supplement):
-    assembly = assemble(supplement)
+    prepared = prepare(supplement)
     stage, _ = supplement.stages()
     assert stage.supplementary
-    labels = assembly.rows_of(stage).encoded["labels"]
-    words = {assembly.tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in labels}
+    labels = prepared.of_stage(stage).rows.encoded["labels"]
+    words = {prepared.tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in labels}
     assert words == {"cat", "rome"}
 
 

@@ -1,6 +1,6 @@
 """Copies of the training rows with other words: what makes them, and the rows with them.
 
-Part of `limbeck.run`. What cannot be augmented is refused while a run is assembled; the copies are
+Part of `limbeck.run`. What cannot be augmented is refused while a run is prepared; the copies are
 made, or found where an earlier run stored them, when everything else has been checked.
 """
 

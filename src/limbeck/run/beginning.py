@@ -1,18 +1,20 @@
-"""What is known of a run before its first step: its record as it begins. Part of `limbeck.run`."""
+"""A run begins: its record before the first step, and the folder that is its own from now on. Part of `limbeck.run`."""
 
 from __future__ import annotations
 
+from limbeck.agreement import is_first, wait_for_all
 from limbeck.recipe import Recipe, departures
 from limbeck.reporting.records import Examples, Record, hardware, versions
-from limbeck.run.assemble import Assembly
+from limbeck.run.prepared import Prepared
+from limbeck.run.run_folder import RunFolder
 
 
-def new_record(recipe: Recipe, assembly: Assembly) -> Record:
+def new_record(recipe: Recipe, prepared: Prepared) -> Record:
     """The record of a run that has everything it needs and has not begun."""
     return Record(
         kind="distill" if recipe.needs_teacher else "finetune",
         method=recipe.method,
-        task=assembly.task.name,
+        task=prepared.task.name,
         data=recipe.data,
         seed=recipe.seed,
         settings=recipe.settings,
@@ -20,11 +22,28 @@ def new_record(recipe: Recipe, assembly: Assembly) -> Record:
         recipe=recipe.model_dump(mode="json"),
         versions=versions(),
         hardware=hardware(),
+        execution=prepared.execution,
         examples=Examples(
-            train=len(assembly.encoded["train"]),
-            dev=len(assembly.dev),
-            truncated=assembly.truncated,
-            relabelled=recipe.conditions.relabelled(len(assembly.encoded["train"])),
-            fingerprints=assembly.fingerprints,
+            train=len(prepared.train.encoded),
+            dev=len(prepared.selecting),
+            truncated=prepared.truncated,
+            relabelled=recipe.conditions.relabelled(len(prepared.train.encoded)),
+            fingerprints=dict(prepared.fingerprints),
         ),
     )
+
+
+def begin(recipe: Recipe, folder: RunFolder, record: Record, *, anew: bool) -> None:
+    """The folder is this run's from now on."""
+    if anew and is_first():
+        folder.clear()
+    wait_for_all()
+    if is_first():
+        folder.begin(recipe)
+    save(record, folder)
+
+
+def save(record: Record, folder: RunFolder) -> None:
+    """One process of several writes the record."""
+    if is_first():
+        record.save(folder.path)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import math
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +26,8 @@ from limbeck.files import is_full
 from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe, Stage
 from limbeck.reporting.records import Execution
-from limbeck.run.assemble import Assembly
+from limbeck.run.prepared import Prepared
+from limbeck.run.stage_inputs import StageInputs
 from limbeck.run.stage_objectives import objectives_of
 from limbeck.run.stage_passes import bars, device, length_of, size
 from limbeck.tasks import TaskType
@@ -101,63 +103,66 @@ class _Group:
         return sum(place.passes(len(self.rows)) for place in self.places)
 
 
-def store_answers(
-    recipe: Recipe,
-    assembly: Assembly,
-    execution: Execution,
+def with_stored_outputs(
+    prepared: Prepared,
     *,
     show: bool,
     keep: Callable[[Execution], None] = lambda execution: None,
-) -> Execution:
-    """Put stored answers in the teacher's place wherever that pays, and say what was done.
+) -> Prepared:
+    """The run with stored outputs in its teachers' places wherever that pays.
 
-    What an earlier start of the run decided (`execution`) stays. `keep` is given what is about to be
+    What an earlier start of the run decided (`prepared.execution`) stays. `keep` is given what is about to be
     stored before it is, so that the run is known to have paid for it however it ends.
 
     Raises:
         LimbeckError: `cache: always` where answers cannot be stored.
     """
     console = Console(stderr=True, quiet=not show, markup=False, emoji=False)
+    execution = prepared.execution
     answers, stored = dict(execution.answers), list(execution.stored)
 
     def starting(key: str) -> None:
         stored.append(key)
         keep(execution.model_copy(update={"answers": answers, "stored": stored}))
 
-    for group in _groups(recipe, assembly):
+    recipe, found = prepared.recipe, defaultdict[int, dict[int, Teacher]](dict)
+    for group in _groups(prepared):
         keys = [place.key for place in group.places]
         before = {answers.get(key) for key in keys}
         decided: Answers | None = next(
-            (found for found in ("stored", "live") if before == {found}), None
+            (known for known in ("stored", "live") if before == {known}), None
         )
         teacher = _answering(recipe, group, decided, stored, starting, console)
         answers |= dict.fromkeys(keys, "live" if teacher is None else "stored")
         if teacher is not None:
-            assembly.stored |= {
-                (place.stage.number, place.number): teacher for place in group.places
-            }
-    return execution.model_copy(update={"answers": answers, "stored": stored})
+            for place in group.places:
+                found[place.stage.number][place.number] = teacher
+    stages = (inputs.answered_from(found[inputs.stage.number]) for inputs in prepared.stages)
+    done = execution.model_copy(update={"answers": answers, "stored": stored})
+    return replace(prepared, stages=tuple(stages), execution=done)
 
 
-def seconds_stored_before(assembly: Assembly, before: Execution, now: Execution) -> float:
+def seconds_stored_before(prepared: Prepared, before: Execution) -> float:
     """What an earlier start of the run spent on storing outputs that this one has found."""
+    now = prepared.execution
     made_now = now.stored[len(before.stored) :]
-    stored = [one for one in assembly.stored.values() if isinstance(one, CachedTeacher)]
+    members = [member for inputs in prepared.stages for member in inputs.members]
+    stored = [one for one in members if isinstance(one, CachedTeacher)]
     found = {teacher.entry.key: teacher.built_seconds for teacher in stored}
     earlier = set(before.stored) - set(made_now)
     return sum(seconds for key, seconds in found.items() if key in earlier)
 
 
-def _groups(recipe: Recipe, assembly: Assembly) -> list[_Group]:
+def _groups(prepared: Prepared) -> list[_Group]:
     groups: dict[tuple[int, bool], _Group] = {}
-    for stage in recipe.stages():
-        rows, built = assembly.rows_of(stage), None
-        for place, teacher in _places(stage, assembly.teacher_of(stage)):
-            built = built or objectives_of(stage, assembly)
+    for inputs in prepared.stages:
+        stage, rows, built = inputs.stage, inputs.rows, None
+        for place, teacher in _places(inputs):
+            built = built or objectives_of(inputs, prepared.student)
             objectives = built.of(place.number)
             wanted = Ask(objectives.ever("teacher"), objectives.differences("teacher").items)
             reason = _refusal(stage, teacher, objectives, rows.kind)
-            if reason is not None and recipe.cache == "always":
+            if reason is not None and prepared.recipe.cache == "always":
                 raise LimbeckError(f"cache: always, but {reason}", "set cache to auto or never")
             if isinstance(teacher, RememberingTeacher) and rows.kind.redrawn and rows.kind.constant:
                 raise LimbeckError(
@@ -169,7 +174,7 @@ def _groups(recipe: Recipe, assembly: Assembly) -> list[_Group]:
                 continue
             key = (id(teacher.model), stage.same_rows)
             known = groups.get(key)
-            encoded, collator = rows.encoded, rows.collator(assembly.tokenizer)
+            encoded, collator = rows.encoded, rows.collator(prepared.tokenizer)
             if teacher.own_words is not None:
                 encoded, collator = teacher.own_words.rows, teacher.own_words.collate
             groups[key] = _Group(
@@ -182,7 +187,8 @@ def _groups(recipe: Recipe, assembly: Assembly) -> list[_Group]:
     return list(groups.values())
 
 
-def _places(stage: Stage, teacher: Teacher | Team | None) -> Iterator[tuple[_Place, Teacher]]:
+def _places(inputs: StageInputs) -> Iterator[tuple[_Place, Teacher]]:
+    stage, teacher = inputs.stage, inputs.teacher
     if isinstance(teacher, Team):
         for number, (name, share) in enumerate(zip(teacher.names, teacher.shares, strict=True)):
             yield _Place(stage, number, name, float(share)), teacher.members[number]

@@ -17,9 +17,10 @@ from rich.console import Console
 from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Record
-from limbeck.run.assemble import build_models, missing
 from limbeck.run.distill import distill
 from limbeck.run.grid_cells import GridCell, cells_of
+from limbeck.run.loaded_models import build_models
+from limbeck.run.required_settings import missing
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.stage_rows import load_rows
 from limbeck.run.student_start import with_start

@@ -14,32 +14,32 @@ from limbeck.data import CORPUS
 from limbeck.evaluation import flops_of, latencies
 from limbeck.recipe import Stage
 from limbeck.reporting.records import Cost, ModelFacts, Numbers, Record, StageFacts, TeacherFacts
-from limbeck.run.assemble import Assembly
-from limbeck.teachers import members_of
+from limbeck.run.prepared import Prepared
+from limbeck.run.stage_inputs import StageInputs
 from limbeck.teachers.outputs import CachedTeacher
 from limbeck.training import DistillationTrainer
 from limbeck.training.counting import PassesState
 
 
 def model_facts(
-    assembly: Assembly, scores: dict[str, Numbers]
+    prepared: Prepared, scores: dict[str, Numbers]
 ) -> tuple[ModelFacts, TeacherFacts | None]:
     """Size, FLOPs and latency of student and teacher, in turns on one example of mean length.
 
     Of several teachers the one that students are held against; `scores` are its own.
     """
-    models: dict[str, PreTrainedModel] = {"student": assembly.student}
-    if assembly.teacher is not None:
-        models["teacher"] = assembly.teacher
-    size = assembly.example_size()
+    models: dict[str, PreTrainedModel] = {"student": prepared.student}
+    if prepared.teacher is not None:
+        models["teacher"] = prepared.teacher
+    size = prepared.example_size()
     times = latencies(models, size, batch_size=1)
     facts = {
         name: evaluation.model_facts(model, size, latency_ms=times[name])
         for name, model in models.items()
     }
-    if assembly.teacher is None:
+    if prepared.teacher is None:
         return facts["student"], None
-    path = assembly.named[assembly.reference].path
+    path = prepared.named[prepared.reference].path
     own = facts["teacher"].model_dump()
     return facts["student"], TeacherFacts(**own, path=path, scores=scores)
 
@@ -55,7 +55,7 @@ def add_draws(record: Record) -> None:
 class Spent:
     """What one stage has measured, kept when its trainer is gone."""
 
-    stage: Stage
+    inputs: StageInputs
     epochs: list[dict[str, Any]]
     seconds: dict[str, float]
     steps: int
@@ -65,10 +65,10 @@ class Spent:
     """What student and teachers were run on."""
 
     @classmethod
-    def by(cls, trainer: DistillationTrainer, stage: Stage) -> Spent:
+    def by(cls, trainer: DistillationTrainer, inputs: StageInputs) -> Spent:
         """Read off a trainer that is done."""
         return cls(
-            stage,
+            inputs,
             list(trainer.progress.epochs),
             trainer.progress.stopwatch.read(),
             trainer.state.global_step,
@@ -87,9 +87,9 @@ class Spent:
         return sum(entry["seconds"] for entry in self.epochs)
 
 
-def stage_facts(spent: Spent, assembly: Assembly) -> StageFacts:
+def stage_facts(spent: Spent, prepared: Prepared) -> StageFacts:
     """What a stage trained on, and its FLOPs."""
-    stage, rows = spent.stage, assembly.rows_of(spent.stage)
+    stage, rows = spent.inputs.stage, spent.inputs.rows
     return StageFacts(
         stage=stage.number,
         task=stage.recipe.task if stage.corpus is None else CORPUS.name,
@@ -100,8 +100,8 @@ def stage_facts(spent: Spent, assembly: Assembly) -> StageFacts:
         teacher=_named(stage),
         steps=spent.steps,
         student_examples=spent.examples,
-        student_flops=flops_of(assembly.student, Passes.of(spent.passes["student"])),
-        teacher_flops=_teacher_flops(spent, assembly),
+        student_flops=flops_of(prepared.student, Passes.of(spent.passes["student"])),
+        teacher_flops=_teacher_flops(spent, prepared),
         seconds=spent.training_seconds,
     )
 
@@ -113,20 +113,21 @@ def _named(stage: Stage) -> str | None:
     return ", ".join(several) if several else stage.recipe.teacher
 
 
-def _teacher_flops(spent: Spent, assembly: Assembly) -> float:
+def _teacher_flops(spent: Spent, prepared: Prepared) -> float:
     """Of a stage's live passes, and of those that stored a teacher's outputs for the run.
 
     A store that stages share counts in the first of them.
     """
-    members = members_of(assembly.teacher_of(spent.stage))
+    before = {
+        id(member)
+        for inputs in prepared.stages[: spent.inputs.stage.number - 1]
+        for member in inputs.members
+    }
     total = 0
-    for place, (member, live) in enumerate(zip(members, spent.passes["teachers"], strict=True)):
+    for member, live in zip(spent.inputs.members, spent.passes["teachers"], strict=True):
         total += flops_of(member.model, Passes.of(live))
-        stored = assembly.stored.get((spent.stage.number, place))
-        if isinstance(stored, CachedTeacher) and stored.fresh:
-            first = min(key for key, teacher in assembly.stored.items() if teacher is stored)
-            if first == (spent.stage.number, place):
-                total += flops_of(member.model, Passes.of(stored.entry.about["passes"]))
+        if isinstance(member, CachedTeacher) and member.fresh and id(member) not in before:
+            total += flops_of(member.model, Passes.of(member.entry.about["passes"]))
     return total
 
 

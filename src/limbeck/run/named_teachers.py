@@ -6,7 +6,7 @@ Part of `limbeck.run`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from transformers import PreTrainedModel
 
@@ -38,6 +38,19 @@ class Named:
     def setting(self) -> str:
         """What messages call it."""
         return ALONE if self.name == ALONE else f"teacher {self.name}"
+
+    def only(self, numbers: Sequence[int]) -> Named:
+        """The same, of the rows with these numbers alone where it reads them by its own tokenizer."""
+        words = self.teacher.own_words
+        if words is None:
+            return self
+        return replace(self, teacher=self.teacher.reading(None, words.only(numbers)))
+
+    @property
+    def forgetful(self) -> Named:
+        """The same without what it remembers, for rows that have the numbers of others."""
+        plain = Teacher(self.teacher.model, dropout=self.teacher.dropout)
+        return replace(self, teacher=plain)
 
 
 def learns_from_its_teacher(recipe: Recipe) -> bool:
@@ -96,7 +109,7 @@ def lead_model(recipe: Recipe, task: Task, named: list[Named]) -> PreTrainedMode
     return load_teacher(str(recipe.lead), task) if known is None else known.teacher.model
 
 
-def form_team(recipe: Recipe, named: list[Named]) -> Teacher | Team | None:
+def form_team(recipe: Recipe, named: Sequence[Named]) -> Teacher | Team | None:
     """Whoever teaches the run, as its recipe has it; where scores decide, all count alike as yet.
 
     In a chain it is the smallest, in whose place its distilled form is put later.

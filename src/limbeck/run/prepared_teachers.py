@@ -7,6 +7,7 @@ Part of `limbeck.run`. What has to be trained first are ordinary runs in folders
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,11 @@ from limbeck.evaluation import count_parameters
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.reporting.records import Record, TeamFacts, TeamMember
-from limbeck.run.assemble import Assembly
-from limbeck.run.named_teachers import Named, by_capacity, load_teacher
+from limbeck.run.named_teachers import Named, by_capacity, form_team, load_teacher
+from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.scoring import scores_of, teacher_scores
 from limbeck.run.student_source import processor_of
-from limbeck.run.teacher_tokenization import give_inputs
 from limbeck.sealing import DamagedRecordError
 from limbeck.students import resolve_checkpoint
 from limbeck.tasks import Processor
@@ -34,7 +34,6 @@ from limbeck.teachers import (
     EnsembleSpec,
     EnsembleTeam,
     SampledSpec,
-    SampledTeam,
     Team,
     shares,
     weighed,
@@ -49,37 +48,43 @@ Train = Callable[[Recipe, Path], Record]
 """Trains what a recipe says into a folder, or finds it there."""
 
 
-def settle_team(
-    recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train
-) -> TeamFacts | None:
-    """Who teaches the run and how much, put into the assembly, and the facts of it; None for one.
+def with_team(
+    recipe: Recipe, prepared: Prepared, folder: RunFolder, train: Train
+) -> tuple[Prepared, TeamFacts | None]:
+    """The run with whoever teaches it, and the facts of it; None for one teacher.
+
+    Args:
+        recipe: the run's as it was asked for, of which runs that come first are made.
 
     Raises:
         LimbeckError: a run that has to be made first cannot be.
     """
-    if recipe.team is None:
-        return None
-    members = [_facts(one) for one in assembly.named]
-    if isinstance(recipe.team, ChainSpec):
-        runs = _chain(recipe, assembly, folder, train)
-        _score_teachers(recipe, assembly, members)
-        return TeamFacts(use="chain", members=members, runs=runs)
-    by = recipe.team.by
-    _score_teachers(recipe, assembly, members)
-    if by == "best-of":
-        return _best_of(recipe, assembly, folder, train, members)
+    team = recipe.team
+    if team is None:
+        return prepared, None
+    if isinstance(team, ChainSpec):
+        runs, assistant = _chain(recipe, prepared, folder, train)
+        prepared, members = _scored(prepared)
+        prepared = prepared.read_by(assistant).taught_by(assistant.teacher)
+        return prepared, TeamFacts(use="chain", members=members, runs=runs)
+    prepared, members = _scored(prepared)
+    if team.by == "best-of":
+        return prepared, _best_of(recipe, prepared, folder, train, members)
     runs = []
-    if by == "student-rank":
-        runs = _students(recipe, assembly, folder, train)
+    if team.by == "student-rank":
+        runs = _students(recipe, prepared, folder, train)
         for member, run in zip(members, runs, strict=True):
-            member.student_score = _of_student(run, recipe, assembly)
-    if by != "adaptive":
-        ranked = [m.student_score if by == "student-rank" else m.score for m in members]
-        _weigh(assembly, shares(by, ranked, len(members)).tolist())
-    for member, share in zip(members, _shares(assembly), strict=True):
+            member.student_score = _of_student(run, prepared)
+    formed = form_team(recipe, prepared.named)
+    assert isinstance(formed, Team)  # no chain
+    if team.by != "adaptive":
+        ranked = [m.student_score if team.by == "student-rank" else m.score for m in members]
+        formed = weighed(formed, shares(team.by, ranked, len(members)).tolist())
+        prepared = prepared.taught_by(formed)
+    for member, share in zip(members, _shares(formed), strict=True):
         member.share = share
-    named = by if isinstance(by, str) else "given"
-    return TeamFacts(use=recipe.team.use, by=named, members=members, runs=runs)
+    named = team.by if isinstance(team.by, str) else "given"
+    return prepared, TeamFacts(use=team.use, by=named, members=members, runs=runs)
 
 
 def _facts(one: Named) -> TeamMember:
@@ -94,40 +99,35 @@ def _facts(one: Named) -> TeamMember:
     )
 
 
-def _weigh(assembly: Assembly, given: list[float]) -> None:
-    assert isinstance(assembly.live_teacher, Team)  # a chain has no shares
-    assembly.live_teacher = weighed(assembly.live_teacher, given)
-
-
-def _shares(assembly: Assembly) -> list[float]:
-    team = assembly.live_teacher
+def _shares(team: Team) -> list[float]:
     if isinstance(team, EnsembleTeam):
         return team.weights
-    assert isinstance(team, SampledTeam)  # a chain has no shares
     return [float(share) for share in team.shares]
 
 
 # ---- scores ----
 
 
-def _score_teachers(recipe: Recipe, assembly: Assembly, members: list[TeamMember]) -> None:
+def _scored(prepared: Prepared) -> tuple[Prepared, list[TeamMember]]:
     """Each teacher's dev score, from its record or measured; the best is whom students are held to."""
-    first = assembly.task.dev_splits[:1]
+    members = [_facts(one) for one in prepared.named]
+    first = prepared.task.dev_splits[:1]
     for place, member in enumerate(members):
-        scores = teacher_scores(assembly, place, recipe.max_length, splits=first)
-        member.score = _score(assembly.task.name, scores)
+        scores = teacher_scores(prepared, place, splits=first)
+        prepared = prepared.scoring(place, scores)
+        member.score = _score(prepared.task.name, scores)
     found = [member.score if member.score is not None else float("-inf") for member in members]
-    assembly.reference = found.index(max(found))
+    return replace(prepared, reference=found.index(max(found))), members
 
 
-def _of_student(run: str, recipe: Recipe, assembly: Assembly) -> float | None:
+def _of_student(run: str, prepared: Prepared) -> float | None:
     """The dev score of a student that was made before, whichever rows its run had."""
-    task = assembly.task
+    task, recipe = prepared.task, prepared.recipe
 
     def load() -> tuple[PreTrainedModel, Processor]:
         return load_teacher(run, task), processor_of(recipe, task, run)
 
-    scores = scores_of(assembly, run, load, recipe.max_length, task.dev_splits[:1])
+    scores = scores_of(prepared, run, load, task.dev_splits[:1])
     return _score(task.name, scores)
 
 
@@ -144,13 +144,13 @@ def _score(task: str, scores: Mapping[str, Mapping[str, float | None]]) -> float
 # ---- runs that come first ----
 
 
-def _students(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train) -> list[str]:
+def _students(recipe: Recipe, prepared: Prepared, folder: RunFolder, train: Train) -> list[str]:
     """A student of each teacher alone: the run's own, but for whom it learns from and how long."""
     team = recipe.team
     assert team is not None and not isinstance(team, ChainSpec)
     place = Path(team.student_runs) if team.student_runs else folder.students
     runs = []
-    for one in assembly.named:
+    for one in prepared.named:
         changes: dict[str, Any] = {"method": f"student of {one.name}"}
         if team.student_epochs is not None:
             changes["epochs"] = team.student_epochs
@@ -160,7 +160,7 @@ def _students(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Trai
 
 def _best_of(
     recipe: Recipe,
-    assembly: Assembly,
+    prepared: Prepared,
     folder: RunFolder,
     train: Train,
     members: list[TeamMember],
@@ -177,7 +177,7 @@ def _best_of(
         changes = {"method": f"{recipe.method}/{by}", "team": team.model_copy(update=own)}
         place = folder.tries / by
         tried[str(place)] = train(recipe.model_copy(update=changes), place)
-    name = assembly.task.name
+    name = prepared.task.name
     scores = {run: _score(name, record.scores) or 0.0 for run, record in tried.items()}
     chosen = max(scores, key=lambda run: scores[run])
     facts = tried[chosen].team
@@ -190,9 +190,11 @@ def _best_of(
     )
 
 
-def _chain(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train) -> list[str]:
+def _chain(
+    recipe: Recipe, prepared: Prepared, folder: RunFolder, train: Train
+) -> tuple[list[str], Named]:
     """From the largest teacher down, each distilled by the one before; the last teaches the run."""
-    order = [assembly.named[place] for place in by_capacity(assembly.named)]
+    order = [prepared.named[place] for place in by_capacity(prepared.named)]
     teacher, runs = order[0].path, []
     for number, one in enumerate(order[1:], start=1):
         changes = {"method": f"assistant {one.name}"} | pretrained_form(one.path)
@@ -201,10 +203,9 @@ def _chain(recipe: Recipe, assembly: Assembly, folder: RunFolder, train: Train) 
         place = folder.assistants / f"{number:02}-{_file_name(one.name)}"
         runs.append(_made(_alone(recipe, teacher, changes), place, train))
         teacher = runs[-1]
-    last = Teacher(load_teacher(teacher, assembly.task), dropout=recipe.teacher_dropout)
-    give_inputs(recipe, assembly, last, processor_of(recipe, assembly.task, teacher))
-    assembly.live_teacher = last
-    return runs
+    last = Teacher(load_teacher(teacher, prepared.task), dropout=recipe.teacher_dropout)
+    processor = processor_of(recipe, prepared.task, teacher)
+    return runs, Named(order[-1].name, teacher, last, processor)
 
 
 def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:

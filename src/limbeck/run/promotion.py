@@ -13,7 +13,7 @@ from limbeck.reporting.records import Cost, Record
 from limbeck.run.run_folder import RunFolder
 
 
-def adopt(record: Record, folder: RunFolder) -> None:
+def promote(record: Record, folder: RunFolder) -> None:
     """Take over what the chosen run came to, at the cost of all that were tried."""
     assert record.team is not None and record.team.chosen is not None
     chosen = RunFolder(Path(record.team.chosen))

@@ -1,25 +1,26 @@
-"""What a recipe leaves open about execution, settled once a run. Part of `limbeck.run`."""
+"""What a recipe leaves open about execution, resolved once a run. Part of `limbeck.run`."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from limbeck.activations import stack_names
 from limbeck.agreement import agreed
 from limbeck.errors import LimbeckError
 from limbeck.execution import resolve_attention, resolve_precision
-from limbeck.recipe import Recipe
 from limbeck.reporting.records import Execution, Record
-from limbeck.run.assemble import Assembly
+from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.unchanged import digests, plugins_read, refuse_changed
 
 
-def settle(
-    recipe: Recipe, assembly: Assembly, folder: RunFolder, *, anew: bool
-) -> tuple[Recipe, Execution]:
-    """The recipe with nothing left open, and what that came to; the models are prepared by it.
+def resolve(
+    prepared: Prepared, folder: RunFolder, files: dict[str, str], *, anew: bool
+) -> Prepared:
+    """The run with nothing left open in its recipe, and what that came to; its models compute by it.
 
     What an earlier start of the run came to stays, so that a continued run computes alike; `anew`
-    asks again.
+    asks again. `files`: checksums of what the run reads.
 
     Raises:
         LimbeckError: an attention implementation that a model or the machine does not have, or
@@ -27,14 +28,15 @@ def settle(
     """
     # The first process may have written its record before another one reads it.
     before = agreed(Execution() if anew else _before(folder))
-    read = digests(assembly) | plugins_read(recipe)
+    recipe = prepared.recipe
+    read = digests(prepared) | plugins_read(recipe)
     refuse_changed(folder, before.read, read)
     precision = before.precision or resolve_precision(recipe.precision)
-    train = assembly.encoded["train"]
-    batch = assembly.collator(list(train.select(range(min(recipe.batch_size, len(train))))))
-    models = {"student": assembly.student}
-    models |= {one.setting: one.teacher.model for one in assembly.named}
-    batches = {one.setting: one.teacher.as_read(batch) for one in assembly.named}
+    train = prepared.train.encoded
+    batch = prepared.collator(list(train.select(range(min(recipe.batch_size, len(train))))))
+    models = {"student": prepared.student}
+    models |= {one.setting: one.teacher.model for one in prepared.named}
+    batches = {one.setting: one.teacher.as_read(batch) for one in prepared.named}
     attention = {
         side: resolve_attention(
             model,
@@ -47,9 +49,9 @@ def settle(
         # A convolutional net has no attention to choose.
         if stack_names(model) or recipe.attention != "auto"
     }
-    settled = recipe.model_copy(update={"precision": precision})
-    update = {"precision": precision, "attention": attention, "read": read}
-    return settled, before.model_copy(update=update)
+    update = {"precision": precision, "attention": attention, "read": read, "files": files}
+    resolved = prepared.following(recipe.model_copy(update={"precision": precision}))
+    return replace(resolved, execution=before.model_copy(update=update))
 
 
 def _before(folder: RunFolder) -> Execution:

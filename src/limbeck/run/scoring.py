@@ -13,38 +13,35 @@ from transformers import PreTrainedModel
 from limbeck.errors import LimbeckError
 from limbeck.preflight import ask_teacher, recorded_scores
 from limbeck.reporting.records import Numbers
-from limbeck.run.assemble import Assembly
+from limbeck.run.prepared import Prepared
 from limbeck.tasks import Processor
 
 log = logging.getLogger(__name__)
 
 
 def teacher_scores(
-    assembly: Assembly, place: int, max_length: int, *, splits: Sequence[str] | None = None
+    prepared: Prepared, place: int, *, splits: Sequence[str] | None = None
 ) -> dict[str, Numbers]:
-    """Scores by split, 0 to 100, of the teacher at a place of `assembly.named`, each measured once.
+    """Scores by split, 0 to 100, of the teacher at a place of `prepared.named`; those it knows are not measured anew.
 
     `splits`: the run's dev splits by default.
 
     Raises:
         LimbeckError: the teacher cannot be scored on these rows.
     """
-    one = assembly.named[place]
-    wanted = [split for split in assembly.fingerprints if splits is None or split in splits]
-    known = assembly.scored.setdefault(place, {})
+    one, known = prepared.named[place], prepared.scored.get(place, {})
+    wanted = [split for split in prepared.fingerprints if splits is None or split in splits]
     missing = [split for split in wanted if split not in known]
-    known |= scores_of(
-        assembly, one.path, lambda: (one.teacher.model, one.tokenizer), max_length, missing
-    )
-    return {split: known[split] for split in wanted}
+    found = scores_of(prepared, one.path, lambda: (one.teacher.model, one.tokenizer), missing)
+    return {split: known[split] if split in known else found[split] for split in wanted}
 
 
-def reference_scores(assembly: Assembly, max_length: int) -> dict[str, Numbers]:
+def reference_scores(prepared: Prepared) -> dict[str, Numbers]:
     """Scores of the teacher that the student is held against; none of a teacher without answers."""
-    if not assembly.named:
+    if not prepared.named:
         return {}
     try:
-        return teacher_scores(assembly, assembly.reference, max_length)
+        return teacher_scores(prepared, prepared.reference)
     except LimbeckError as error:
         # The student is trained by now, and no term may ever have asked for the teacher's answers.
         log.warning("the teacher has no score on these rows: %s", error)
@@ -52,10 +49,9 @@ def reference_scores(assembly: Assembly, max_length: int) -> dict[str, Numbers]:
 
 
 def scores_of(
-    assembly: Assembly,
+    prepared: Prepared,
     path: str,
     load: Callable[[], tuple[PreTrainedModel, Processor]],
-    max_length: int,
     splits: Sequence[str],
 ) -> dict[str, Numbers]:
     """A model's scores on splits of the run: from the record at `path`, else measured on all rows.
@@ -63,14 +59,14 @@ def scores_of(
     Raises:
         LimbeckError: as `ask_teacher`.
     """
-    rows = {split: assembly.fingerprints[split] for split in splits}
-    found = recorded_scores(path, assembly.task, rows)
+    rows = {split: prepared.fingerprints[split] for split in splits}
+    found = recorded_scores(path, prepared.task, rows)
     scores = {} if found is None else found[0]
     missing = [split for split in splits if split not in scores]
     if missing:
         model, tokenizer = load()
     for split in missing:
-        dev = assembly.rows[split]
-        answers = ask_teacher(assembly.task, model, tokenizer, dev, max_length, rows=len(dev))
+        dev, length = prepared.splits[split], prepared.recipe.max_length
+        answers = ask_teacher(prepared.task, model, tokenizer, dev, length, rows=len(dev))
         scores[split] = dict(answers.scores)
     return scores

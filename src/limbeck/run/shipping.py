@@ -10,7 +10,7 @@ import numpy as np
 
 from limbeck.agreement import is_first
 from limbeck.reporting.records import Numbers, write_whole
-from limbeck.run.assemble import Assembly
+from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.training import DistillationTrainer
 
@@ -23,17 +23,16 @@ def ship(trainer: DistillationTrainer, folder: RunFolder) -> None:
 
 
 def predict(
-    assembly: Assembly, trainer: DistillationTrainer, folder: RunFolder
+    prepared: Prepared, trainer: DistillationTrainer, folder: RunFolder
 ) -> dict[str, Numbers]:
     """Score the best epoch's student on every dev split and keep its answers."""
     scores: dict[str, Numbers] = {}
     answers: dict[str, dict[str, list[Any]]] = {}
-    for split in assembly.task.dev_splits:
-        if split not in assembly.encoded:
+    for split in prepared.task.dev_splits:
+        if split not in prepared.dev:
             continue
-        dataset = assembly.encoded[split]
-        output = trainer.predict(dataset)
-        found = assembly.results(split, np.asarray(output.predictions))
+        output = trainer.predict(prepared.dev[split].encoded)
+        found = prepared.results(split, np.asarray(output.predictions))
         scores[split], answers[split] = dict(found.scores), found.answers
     if is_first():
         write_whole(folder.predictions, json.dumps(answers))

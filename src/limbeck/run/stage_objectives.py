@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,33 +11,33 @@ from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError, Problem
 from limbeck.objectives import Objectives, TeamObjectives
-from limbeck.recipe import Recipe, Stage
-from limbeck.run.assemble import Assembly
-from limbeck.run.named_teachers import by_capacity
+from limbeck.recipe import Recipe
+from limbeck.run.named_teachers import Named, by_capacity
+from limbeck.run.stage_inputs import StageInputs
 from limbeck.tasks import task_type_of
 from limbeck.teachers import ChainSpec, Team
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.bound_objectives import index_bound, objectives_for
 
 
-def objectives_of(stage: Stage, assembly: Assembly) -> Objectives | TeamObjectives:
+def objectives_of(inputs: StageInputs, student: PreTrainedModel) -> Objectives | TeamObjectives:
     """To look at, not to train: what they learn is drawn without touching the random state.
 
     Raises:
         LimbeckError: every term that cannot be built for these models, with its reason.
     """
-    return _built(stage, assembly, assembly.student, assembly.teacher_of(stage))
+    return _built(inputs, student, inputs.teacher)
 
 
-def chain_problems(recipe: Recipe, stage: Stage, assembly: Assembly) -> list[Problem]:
+def chain_problems(recipe: Recipe, inputs: StageInputs, named: Sequence[Named]) -> list[Problem]:
     """Terms that one teacher of a chain cannot teach the next smaller one, who starts much as it is."""
     if not isinstance(recipe.team, ChainSpec):
         return []
     problems: list[Problem] = []
-    order = [assembly.named[place] for place in by_capacity(assembly.named)]
+    order = [named[place] for place in by_capacity(named)]
     for large, small in pairwise(order):
         try:
-            _built(stage, assembly, small.teacher.model, large.teacher)
+            _built(inputs, small.teacher.model, large.teacher)
         except LimbeckError as error:
             link = f"assistant {small.name}, taught by {large.name}"
             problems += [replace(one, message=f"{link}: {one.message}") for one in error.problems]
@@ -44,14 +45,14 @@ def chain_problems(recipe: Recipe, stage: Stage, assembly: Assembly) -> list[Pro
 
 
 def _built(
-    stage: Stage, assembly: Assembly, student: PreTrainedModel, teacher: Teacher | Team | None
+    inputs: StageInputs, student: PreTrainedModel, teacher: Teacher | Team | None
 ) -> Objectives | TeamObjectives:
     with torch.random.fork_rng(devices=[]):
         return objectives_for(
             student,
             teacher,
-            stage.recipe.objectives,
-            stage.recipe.curriculum,
+            inputs.recipe.objectives,
+            inputs.recipe.curriculum,
             kind=task_type_of(student),
-            rows=index_bound(assembly.rows_of(stage).encoded),
+            rows=index_bound(inputs.rows.encoded),
         )

@@ -5,30 +5,54 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict
 
 from limbeck.data import CORPUS, Collator, encode, load_corpus, load_task
 from limbeck.errors import LimbeckError
-from limbeck.model_inputs import ModelInputs
 from limbeck.recipe import ImageSpec, Recipe, Stage
 from limbeck.run.labelling import labelling_of
 from limbeck.tasks import TEXT, Image, Processor, Reading, Task, TaskType
 
 
 @dataclass(frozen=True)
-class StageRows:
-    """Encoded training rows, and how many of them the length limit cut."""
+class EncodedRows:
+    """Rows as they were loaded, and as the student's tokenizer (or image processor) encodes them.
 
+    Attributes:
+        task: whose rows they are.
+        raw: as they were loaded.
+        encoded: the same, or those of them that are trained on.
+        truncated: how many of them the length limit cut.
+        max_length: the limit.
+    """
+
+    task: Task
+    raw: Dataset
     encoded: Dataset
     truncated: int
-    kind: TaskType
-    inputs: Mapping[int, ModelInputs | None] = field(default_factory=dict)
-    """Of rows that a stage has for itself, by id of a teacher's model: how it finds what it reads; None if its tokens
-    are others."""
+    max_length: int
+
+    @classmethod
+    def of(
+        cls,
+        raw: Dataset,
+        task: Task,
+        tokenizer: Processor,
+        max_length: int,
+        *,
+        progress: bool = False,
+    ) -> EncodedRows:
+        """Encode loaded rows. Raises LimbeckError as `limbeck.data.encode`."""
+        encoded, truncated = encode(raw, task, tokenizer, max_length, progress=progress)
+        return cls(task, raw, encoded, truncated, max_length)
+
+    @property
+    def kind(self) -> TaskType:
+        """What is predicted of them."""
+        return self.task.kind
 
     def collator(self, tokenizer: Processor, pad_to: int | None = None) -> Collator:
         """Makes batches of these rows, of a fixed width if one is given."""
@@ -81,8 +105,8 @@ def _viewed(task: Task, recipe: Recipe) -> Task:
 
 def stage_rows(
     stage: Stage, tokenizer: Processor, reads: Reading, *, progress: bool = False
-) -> tuple[StageRows, Dataset, Task]:
-    """The training rows of a stage that has its own, also as they were loaded, and whose they are.
+) -> EncodedRows:
+    """The training rows of a stage that has its own.
 
     A supplement's come without labels.
 
@@ -103,8 +127,7 @@ def stage_rows(
         own = task.label_column in task.text_columns or task.kind is TEXT
         if stage.supplementary and not own:
             train = train.remove_columns(task.label_column)
-    encoded, truncated = encode(train, task, tokenizer, recipe.max_length, progress=progress)
-    return StageRows(encoded, truncated, task.kind), train, task
+    return EncodedRows.of(train, task, tokenizer, recipe.max_length, progress=progress)
 
 
 def _need(task: Task, reads: Reading) -> None:

@@ -1,4 +1,4 @@
-"""Gives each teacher of a run the inputs that its own tokenizer makes, and says so. Part of `limbeck.run`.
+"""Binds teachers to rows: each reads what its own tokenizer makes of them, and says so. Part of `limbeck.run`.
 
 The student's tokenizer makes the rows. A teacher whose tokenizer makes the same token ids finds what else it reads in
 columns beside them, on whatever rows a stage has; one that splits texts otherwise reads the rows by its own tokenizer.
@@ -6,9 +6,8 @@ columns beside them, on whatever rows a stage has; one that splits texts otherwi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from datasets import Dataset
 
@@ -16,101 +15,77 @@ from limbeck import preflight
 from limbeck.data import Collator, add_inputs, encode
 from limbeck.errors import Problem
 from limbeck.model_inputs import ModelInputs
-from limbeck.recipe import Recipe, Stage
-from limbeck.run.stage_rows import StageRows
+from limbeck.run.named_teachers import Named
+from limbeck.run.stage_rows import EncodedRows
 from limbeck.tasks import Processor, Task
-from limbeck.teachers.teacher import OwnWords, Teacher
-
-if TYPE_CHECKING:
-    from limbeck.run.assemble import Assembly
+from limbeck.teachers.teacher import OwnWords
 
 
-def give_inputs(
-    recipe: Recipe,
-    assembly: Assembly,
-    teacher: Teacher,
-    tokenizer: Processor,
+@dataclass(frozen=True)
+class StudentTokens:
+    """What makes the student's tokens, and the run's rows, to hold other tokenizers against."""
+
+    tokenizer: Processor
+    task: Task
+    rows: Dataset
+
+    def differ(self, tokenizer: Processor) -> bool:
+        """Whether another tokenizer splits the rows otherwise."""
+        checks = preflight.INPUT_CHECKS[self.task.kind.reads.name]
+        found = checks.processors(self.task, self.rows, tokenizer, self.tokenizer, side="")
+        return bool(preflight.errors_of(found))
+
+
+def bound(
+    rows: EncodedRows,
+    readers: Sequence[Named],
+    tokens: StudentTokens,
     *,
+    own_words: bool,
     progress: bool = False,
-) -> None:
-    """Let a teacher read the run's training rows as its own tokenizer makes them.
+) -> tuple[EncodedRows, list[Named]]:
+    """Rows with what each teacher's tokenizer makes of them, and the teachers as they read these rows.
 
-    Where it splits them into other tokens its answers can still be compared; not where inputs change from epoch to
-    epoch, or an example has more than one answer.
+    Args:
+        own_words: a teacher that splits the rows into other tokens reads them by its own tokenizer, so that its
+            outputs can still be compared; not where inputs change from epoch to epoch, or an example has more than one
+            answer. Otherwise it is given the student's.
     """
-    task, rows = assembly.task, assembly.rows["train"]
-    kind, length = task.kind, recipe.max_length
-    teacher.inputs = teacher.own_words = None
-    if not _tokens_differ(assembly, tokenizer):
-        assembly.encoded["train"], teacher.inputs = add_inputs(
-            assembly.encoded["train"],
-            rows,
-            task,
-            assembly.tokenizer,
-            tokenizer,
-            length,
-            progress=progress,
-        )
-    if teacher.inputs is None and kind.constant and not kind.redrawn:
-        encoded, _ = encode(rows, task, tokenizer, length, progress=progress)
-        teacher.own_words = OwnWords(encoded, Collator(tokenizer, kind=kind))
-
-
-def give_all_inputs(recipe: Recipe, assembly: Assembly, *, progress: bool = False) -> None:
-    """Let every teacher that is asked about the run's training rows read them in its own way."""
-    for _, teacher, tokenizer in _readers(assembly):
-        give_inputs(recipe, assembly, teacher, tokenizer, progress=progress)
-
-
-def with_inputs(
-    rows: StageRows,
-    raw: Dataset,
-    task: Task,
-    assembly: Assembly,
-    max_length: int,
-    *,
-    progress: bool,
-) -> StageRows:
-    """Rows of a stage's own, with what its teachers' tokenizers make of them."""
-    encoded, found = rows.encoded, dict(rows.inputs)
-    for _, teacher, tokenizer in _readers(assembly, first=True):
-        if not _tokens_differ(assembly, tokenizer):
-            encoded, found[id(teacher.model)] = add_inputs(
-                encoded, raw, task, assembly.tokenizer, tokenizer, max_length, progress=progress
+    kind, length, found = rows.kind, rows.max_length, []
+    for one in readers:
+        inputs, words = None, None
+        if not tokens.differ(one.tokenizer):
+            encoded, inputs = add_inputs(
+                rows.encoded,
+                rows.raw,
+                rows.task,
+                tokens.tokenizer,
+                one.tokenizer,
+                length,
+                progress=progress,
             )
-    return replace(rows, encoded=encoded, inputs=found)
-
-
-def _readers(
-    assembly: Assembly, *, first: bool = False
-) -> Iterator[tuple[str, Teacher, Processor]]:
-    """What messages call each teacher, the teacher and its tokenizer; with `first` those of a first stage."""
-    own = assembly.first_teacher, assembly.first_teacher_tokenizer
-    if own[0] is not None and own[1] is not None and (first or assembly.first_rows is None):
-        yield "teacher", own[0], own[1]
-    if not first or own[0] is None or own[1] is None:
-        for one in assembly.named:
-            yield one.setting, one.teacher, one.tokenizer
-
-
-def _tokens_differ(assembly: Assembly, tokenizer: Processor) -> bool:
-    checks = preflight.INPUT_CHECKS[assembly.task.kind.reads.name]
-    rows = assembly.rows["train"]
-    found = checks.processors(assembly.task, rows, tokenizer, assembly.tokenizer, side="")
-    return bool(preflight.errors_of(found))
+            rows = replace(rows, encoded=encoded)
+        if inputs is None and own_words and kind.constant and not kind.redrawn:
+            theirs, _ = encode(rows.raw, rows.task, one.tokenizer, length, progress=progress)
+            words = OwnWords(theirs, Collator(one.tokenizer, kind=kind))
+        found.append(replace(one, teacher=one.teacher.reading(inputs, words)))
+    return rows, found
 
 
 # ---- what is said of it ----
 
 
-def input_problems(assembly: Assembly, *, answers_only: bool) -> list[Problem]:
+def input_problems(
+    named: Sequence[Named], tokens: StudentTokens, *, answers_only: bool
+) -> list[Problem]:
     """How teachers read the run's rows where that is not as the student does.
 
     Args:
+        named: the teachers, bound to these rows.
         answers_only: nothing but teachers' answers is compared, so that tokens may differ.
     """
     problems = []
-    for one in assembly.named:
+    for one in named:
         side, teacher = one.setting, one.teacher
         if teacher.inputs is not None:
             problems += _note(side, teacher.inputs)
@@ -123,24 +98,20 @@ def input_problems(assembly: Assembly, *, answers_only: bool) -> list[Problem]:
                     "note",
                 )
             )
-        elif not _tokens_differ(assembly, one.tokenizer):  # else pre-flight has said it
+        elif not tokens.differ(one.tokenizer):  # else pre-flight has said it
             problems.append(_rarely_alike(side))
     return problems
 
 
-def stage_input_problems(stage: Stage, assembly: Assembly) -> list[Problem]:
-    """The same of the rows, or the teacher, that a first stage has for itself."""
-    if not stage.recipe.needs_teacher or (stage.same_rows and assembly.first_teacher is None):
-        return []
+def stage_input_problems(readers: Sequence[Named], tokens: StudentTokens) -> list[Problem]:
+    """The same of the rows, or the teacher, that a first stage has for itself: it reads the student's tokens."""
     problems = []
-    for side, teacher, tokenizer in _readers(assembly, first=True):
-        rows = assembly.first_rows
-        known = {id(teacher.model): teacher.inputs} if rows is None else rows.inputs
-        inputs = known.get(id(teacher.model))
-        if inputs is not None:
-            problems += _note(side, inputs)
-        elif not _tokens_differ(assembly, tokenizer):
-            problems.append(_rarely_alike(side))
+    for one in readers:
+        found = one.teacher.inputs
+        if found is not None:
+            problems += _note(one.setting, found)
+        elif not tokens.differ(one.tokenizer):
+            problems.append(_rarely_alike(one.setting))
     return problems
 
 

@@ -10,8 +10,9 @@ from limbeck.errors import LimbeckError
 from limbeck.plugins import checksum_of
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
-from limbeck.run.assemble import Assembly, assemble
 from limbeck.run.input_files import checksums_of_inputs
+from limbeck.run.prepare import prepare
+from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.teachers.outputs import add_model, add_rows
 from limbeck.teachers.teacher import Teacher
@@ -23,19 +24,20 @@ _DEV = "dev rows"
 _FIRST_ROWS = "rows of the first stage"
 _START = "student start"
 _FIRST_TEACHER = "teacher of the first stage"
-# What makes copies of the rows is read when they are made, and no assembly holds what it says.
+# What makes copies of the rows is read when they are made, and no preparation holds what it says.
 _UNSEEN = "augment."
 
 
-def digests(assembly: Assembly) -> dict[str, str]:
+def digests(prepared: Prepared) -> dict[str, str]:
     """What is read all through a run → what it was: rows as they are encoded, models' weights."""
-    rows = {_ROWS: assembly.encoded["train"], _DEV: assembly.dev}
-    if assembly.first_rows is not None:
-        rows[_FIRST_ROWS] = assembly.first_rows.encoded
-    models = {_START: assembly.student}
-    models |= {one.setting: one.teacher.model for one in assembly.named}
-    if assembly.first_teacher is not None:
-        models[_FIRST_TEACHER] = assembly.first_teacher.model
+    first = prepared.stages[0]
+    rows = {_ROWS: prepared.train.encoded, _DEV: prepared.selecting}
+    if not first.stage.same_rows:
+        rows[_FIRST_ROWS] = first.rows.encoded
+    models = {_START: prepared.student}
+    models |= {one.setting: one.teacher.model for one in prepared.named}
+    if first.own:
+        models[_FIRST_TEACHER] = first.members[0].model
     found = {}
     for name, dataset in rows.items():
         digest = hashlib.blake2b(digest_size=8)
@@ -117,12 +119,12 @@ def _changed(
     if not differing:
         return []
     try:
-        assembly = assemble(recipe, live_teacher)
+        now_there = prepare(recipe, live_teacher)
     except LimbeckError:
         # With nothing to hold it against, a record of an earlier version has to be believed.
         return [name for name in differing if name in began]
     unseen = [name for name in differing if name.startswith(_UNSEEN) and name in began]
-    return _differing(record.execution.read, digests(assembly)) + unseen
+    return _differing(record.execution.read, digests(now_there)) + unseen
 
 
 def _differing(began: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -100,6 +101,15 @@ class Teacher:
         """
         model = load_model(path_or_name, head="required", attn_implementation=attn_implementation)
         return cls(model).to(device, dtype)
+
+    def reading(self, inputs: ModelInputs | None, own_words: OwnWords | None = None) -> Self:
+        """The same teacher for certain rows: it finds its inputs in their batches like this.
+
+        The model is shared, and so is what it remembers; what it has run is counted anew.
+        """
+        other = copy(self)
+        other.inputs, other.own_words, other.passes = inputs, own_words, Passes()
+        return other
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Teacher:
         """Move the model, and change its floating-point type if one is given. Returns itself."""

@@ -117,7 +117,7 @@ def test_flops_of_a_run_are_those_of_its_steps(method, changes, place, tmp_path,
 def test_a_continued_run_has_the_flops_of_an_unbroken_one(place, tmp_path):
     from importlib import import_module
 
-    module = import_module("limbeck.run.distill")
+    module = import_module("limbeck.run.train")
     recipe = recipe_of(place, "rail-kd-l", epochs=2, checkpoint_steps=2)
     unbroken = distill(recipe, out=tmp_path / "a", report=False).record.cost
 

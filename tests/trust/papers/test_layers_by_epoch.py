@@ -198,7 +198,7 @@ def _headless():
 
 
 def test_preflight_says_that_a_run_is_too_short():
-    from limbeck.run import preflight as checks
+    from limbeck.run import trial_terms as checks
 
     one = type("Built", (), {"curriculum": curriculum(3)})()
     recipe = Recipe.load("internal-kd-pid", epochs=2)

@@ -8,8 +8,9 @@ import pytest
 
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
+from limbeck.run import distill
 
-module = import_module("limbeck.run.distill")
+module = import_module("limbeck.run.train")
 
 MIXED = ["cr-ild", "cr-ild-t5", "cr-ild-released", "l-ild-mixup"]
 
@@ -64,5 +65,5 @@ def test_a_run_trains_each_stage_that_way(tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "DistillationTrainer", refuse)
     with pytest.raises(ReachedError):
-        module.distill(recipe, tmp_path / "run")
+        distill(recipe, tmp_path / "run")
     assert asked == [(True, False)]

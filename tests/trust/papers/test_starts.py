@@ -13,7 +13,7 @@ from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run import distill, train_grid
-from limbeck.run.assemble import assemble
+from limbeck.run.prepare import prepare
 from limbeck.run.student_start import with_start
 from limbeck.students import load_model
 
@@ -69,7 +69,7 @@ def refused(recipe: Recipe, out: Path) -> str:
     ],
 )
 def test_layers_are_the_pretrained_encoders_not_the_teachers(place, method, layers):
-    student = assemble(with_start(paper(place, method, **{"student.layers": 2}))).student
+    student = prepare(with_start(paper(place, method, **{"student.layers": 2}))).student
     pretrained = load_model(place / "pretrained").bert
     for own, layer in zip(student.bert.encoder.layer, layers, strict=True):
         theirs = pretrained.encoder.layer[layer - 1].state_dict()
@@ -81,7 +81,7 @@ def test_layers_are_the_pretrained_encoders_not_the_teachers(place, method, laye
 def test_quick_settings_start_from_the_fine_tuned_teacher(place):
     recipe = paper(place, "alp-kd", "quick", **{"student.layers": 2})
     teacher = load_model(place / "teacher").bert
-    own = assemble(with_start(recipe)).student.bert.encoder.layer[0]
+    own = prepare(with_start(recipe)).student.bert.encoder.layer[0]
     theirs = teacher.encoder.layer[0].state_dict()
     assert all(torch.equal(value, theirs[name]) for name, value in own.state_dict().items())
 

@@ -16,7 +16,7 @@ from limbeck.data import Labelling, load_task
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
-from limbeck.run.assemble import assemble
+from limbeck.run.prepare import prepare
 from limbeck.run.stage_rows import load_rows
 
 
@@ -75,10 +75,10 @@ def test_a_teacher_whose_classes_are_in_another_order_teaches(place, tmp_path):
 
 def test_numbered_classes_have_the_teachers_names(place):
     made = recipe(place, data="numbered", teacher=str(place / "good"))
-    assembly = assemble(made)
-    assert assembly.task.labels == ("0", "1")
-    assert assembly.student.config.id2label == {0: "good", 1: "bad"}
-    assert assembly.student.config.label2id == {"good": 0, "bad": 1}
+    prepared = prepare(made)
+    assert prepared.task.labels == ("0", "1")
+    assert prepared.student.config.id2label == {0: "good", 1: "bad"}
+    assert prepared.student.config.label2id == {"good": 0, "bad": 1}
 
 
 @pytest.mark.parametrize("init", ["good", "teacher", "numbered"])
@@ -88,14 +88,14 @@ def test_a_head_under_either_name_is_kept(place, init):
         tiny.save(knowing(("0", "1"), praise=0), place / "numbered")
     start = init if init == "teacher" else str(place / init)
     made = recipe(place, data="numbered", teacher=str(place / "good"), **{"student.init": start})
-    student = assemble(made).student
+    student = prepare(made).student
     head = knowing(("good", "bad"), praise=0).classifier.weight
     assert torch.equal(student.classifier.weight, head)
 
 
 def test_the_order_can_be_given(place, tmp_path):
     made = recipe(place, "finetune", classes=["positive", "negative"])
-    assert assemble(made).student.config.id2label == {0: "positive", 1: "negative"}
+    assert prepare(made).student.config.id2label == {0: "positive", 1: "negative"}
     _, rows = load_rows(made)
     assert all(("good" in r["sentence"]) == (r["label"] == 0) for r in rows["train"])
     # The word of the user goes before the teacher's.

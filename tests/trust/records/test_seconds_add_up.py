@@ -17,7 +17,9 @@ from limbeck.run import distill
 from limbeck.training import DistillationTrainer
 from limbeck.training.seconds_by_part import PARTS, Parts
 
-module = import_module("limbeck.run.distill")
+module, training, finishing = (
+    import_module(f"limbeck.run.{name}") for name in ("distill", "train", "finish")
+)
 OWN = {"text_columns": ["review"], "label_column": "verdict"}
 NAMED = [name for name in Cost.model_fields if name.endswith("_seconds") and name[:5] != "total"]
 
@@ -95,10 +97,10 @@ def test_the_parts_of_a_run_add_up_to_its_time(place, tmp_path):
     ("part", "owner", "name"),
     [
         ("evaluation_seconds", Trainer, "predict"),
-        ("evaluation_seconds", module, "reference_scores"),
-        ("preparation_seconds", module, "inspect_run"),
-        ("measuring_seconds", module, "model_facts"),
-        ("saving_seconds", module, "ship"),
+        ("evaluation_seconds", finishing, "reference_scores"),
+        ("preparation_seconds", module, "check_run"),
+        ("measuring_seconds", finishing, "model_facts"),
+        ("saving_seconds", finishing, "ship"),
         ("student_seconds", DistillationTrainer, "training_step"),
     ],
 )
@@ -126,7 +128,7 @@ def test_seconds_of_a_continued_run_are_those_of_all_its_steps(
 ):
     """Killed in its first or second epoch. Every step turns the clock; steps that were lost do not count."""
     recipe, folder = recipe_of(place, checkpoint_steps=2), tmp_path / "run"
-    original, deadly = module.Display, [True]
+    original, deadly = training.Display, [True]
 
     class Turning(original):
         def on_step_begin(self, args, state, control, **kwargs):
@@ -134,7 +136,7 @@ def test_seconds_of_a_continued_run_are_those_of_all_its_steps(
                 raise tiny.KilledError
             hand.now += 1000.0
 
-    monkeypatch.setattr(module, "Display", Turning)
+    monkeypatch.setattr(training, "Display", Turning)
     with pytest.raises(tiny.KilledError):
         distill(recipe, out=folder, report=False)
     deadly.clear()

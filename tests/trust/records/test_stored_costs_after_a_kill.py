@@ -14,7 +14,7 @@ from limbeck.reporting.records import Record
 from limbeck.run import distill
 from limbeck.teachers.outputs import default_store
 
-module, caching = import_module("limbeck.run.distill"), import_module("limbeck.run.caching")
+module, caching = import_module("limbeck.run.train"), import_module("limbeck.run.caching")
 OWN = {"text_columns": ["review"], "label_column": "verdict"}
 
 

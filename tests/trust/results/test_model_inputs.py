@@ -23,8 +23,10 @@ from limbeck.preflight import ask_teacher
 from limbeck.recipe import Recipe
 from limbeck.reporting.analysis import linear_cka
 from limbeck.run import distill
-from limbeck.run.assemble import Assembly, add_copies, assemble
-from limbeck.run.preflight import inspect_run
+from limbeck.run.augmented_run import with_augmented_examples
+from limbeck.run.check import check_run
+from limbeck.run.prepare import prepare
+from limbeck.run.prepared import Prepared
 from limbeck.run.run_page import similarity
 from limbeck.run.stage_rows import load_rows, stage_rows
 from limbeck.step_state import StepState
@@ -76,12 +78,11 @@ def texts_in(rows: Dataset, numbers: list[int]) -> list[tuple[str, ...]]:
     return [by_number[number] for number in numbers]
 
 
-def asked(assembly: Assembly, recipe: Recipe, stage: int = -1, request: Request = SEEN):
+def asked(prepared: Prepared, stage: int = -1, request: Request = SEEN):
     """What the teacher of a stage says of some of its rows, and the numbers of those."""
-    chosen = recipe.stages()[stage]
-    rows = assembly.rows_of(chosen)
-    batch = rows.collator(assembly.tokenizer)(list(rows.encoded.select(range(3, 12))))
-    return assembly.teacher_of(chosen), batch, request
+    inputs = prepared.stages[stage]
+    some = inputs.rows.encoded.select(range(3, 12))
+    return inputs.teacher, inputs.rows.collator(prepared.tokenizer)(list(some)), request
 
 
 # ---- whole runs ----
@@ -134,10 +135,10 @@ def test_remembered_answers_are_those_of_the_teachers_own_inputs(recipe, tmp_pat
 @pytest.mark.parametrize("teacher", ["teacher", "untold"])
 def test_every_pair_of_tokenizers(recipe, student, teacher):
     made = recipe(teacher=teacher, **{"student.init": student})
-    assembly = assemble(made)
-    answering, batch, request = asked(assembly, made)
+    prepared = prepare(made)
+    answering, batch, request = asked(prepared)
     trace = answering(batch, request)
-    texts = texts_in(assembly.rows["train"], batch["index"].tolist())
+    texts = texts_in(prepared.train.raw, batch["index"].tolist())
     assert pairs.compare(trace, made.teacher, texts) == 4
     # The student's batch has what its own tokenizer makes, and nothing else that its pass would take.
     made_by_itself = {"token_type_ids"} if student == "bert" else set()
@@ -152,9 +153,9 @@ def test_a_teacher_that_knows_one_segment(recipe, place):
     model = hf.RobertaForSequenceClassification(config)
     pairs.save(model, place / "roberta", pairs.WITHOUT)
     made = recipe(teacher="roberta", **{"student.init": "bert"})
-    assembly = assemble(made)
-    teacher, batch, request = asked(assembly, made)
-    texts = texts_in(assembly.rows["train"], batch["index"].tolist())
+    prepared = prepare(made)
+    teacher, batch, request = asked(prepared)
+    texts = texts_in(prepared.train.raw, batch["index"].tolist())
     assert pairs.compare(teacher(batch, request), made.teacher, texts) == 4
 
 
@@ -162,10 +163,10 @@ def test_members_of_a_team_read_each_in_its_own_way(recipe, place):
     members = [str(place / name) for name in ("teacher", "six")]
     for method, kind in (("skd-uniform", SampledTeam), ("mt-bert", EnsembleTeam)):
         made = recipe(method, teacher=None, teachers=members)
-        assembly = assemble(made)
-        team, batch, _ = asked(assembly, made)
+        prepared = prepare(made)
+        team, batch, _ = asked(prepared)
         assert isinstance(team, kind)
-        texts = texts_in(assembly.rows["train"], batch["index"].tolist())
+        texts = texts_in(prepared.train.raw, batch["index"].tolist())
         for place_in_team, folder in enumerate(members):
             logits, _, _ = pairs.by_hugging_face(folder, texts)
             if isinstance(team, SampledTeam):
@@ -178,12 +179,12 @@ def test_members_of_a_team_read_each_in_its_own_way(recipe, place):
 
 def test_mixed_inputs_have_the_segments_of_the_example_itself(recipe):
     made = recipe("l-ild-mixup")
-    assembly = assemble(made)
-    teacher, batch, request = asked(assembly, made, stage=0)
+    prepared = prepare(made)
+    teacher, batch, request = asked(prepared, stage=0)
     inputs = StepInputs.of(batch, Mixup(MixupSpec()), StepState(seed=4), torch.device("cpu"))
     mixture = inputs.drawn
     trace = teacher(inputs, request)
-    texts = texts_in(assembly.rows["train"], batch["index"].tolist())
+    texts = texts_in(prepared.train.raw, batch["index"].tolist())
     words = hf.AutoTokenizer.from_pretrained(made.teacher)
     model = hf.AutoModelForSequenceClassification.from_pretrained(made.teacher).eval()
     own = words(*map(list, zip(*texts, strict=True)), padding=True, return_tensors="pt")
@@ -209,9 +210,9 @@ def test_a_first_stage_on_a_corpus_and_with_a_teacher_of_its_own(recipe, tmp_pat
     for changes in ({}, {"first_stage.teacher": "teacher", "teacher": "untold"}):
         made = recipe("kd-soft", first_stage=stage, **changes)
         first = made.stages()[0]
-        assembly = assemble(made)
-        teacher, batch, request = asked(assembly, made, stage=0)
-        _, raw, _ = stage_rows(first, assembly.tokenizer, assembly.task.kind.reads)
+        prepared = prepare(made)
+        teacher, batch, request = asked(prepared, stage=0)
+        raw = stage_rows(first, prepared.tokenizer, prepared.task.kind.reads).raw
         texts = texts_in(raw, batch["index"].tolist())
         assert pairs.compare(teacher(batch, request), first.recipe.teacher, texts) == 4
 
@@ -219,9 +220,9 @@ def test_a_first_stage_on_a_corpus_and_with_a_teacher_of_its_own(recipe, tmp_pat
 def test_a_first_stage_on_fewer_rows(recipe):
     stage = {"objectives": {"hidden": HIDDEN}, "train_rows": 20}
     made = recipe("kd-soft", first_stage=stage)
-    assembly = assemble(made)
-    teacher, batch, request = asked(assembly, made, stage=0)
-    texts = texts_in(assembly.rows["train"], batch["index"].tolist())
+    prepared = prepare(made)
+    teacher, batch, request = asked(prepared, stage=0)
+    texts = texts_in(prepared.train.raw, batch["index"].tolist())
     assert pairs.compare(teacher(batch, request), made.teacher, texts) == 4
 
 
@@ -229,9 +230,9 @@ def test_rows_that_are_held_out(recipe, place):
     members = [str(place / name) for name in ("teacher", "six")]
     team = {"use": "sample", "by": "adaptive", "holdout": 7}
     made = recipe("skd-adaptive", teacher=None, teachers=members, team=team)
-    assembly = assemble(made)
-    drawn, batch, _ = asked(assembly, made)
-    texts = texts_in(assembly.rows["train"], batch["index"].tolist())
+    prepared = prepare(made)
+    drawn, batch, _ = asked(prepared)
+    texts = texts_in(prepared.train.raw, batch["index"].tolist())
     trace = drawn.members[0](batch, Request.of_logits())
     pairs.compare(trace, members[0], texts)
 
@@ -248,15 +249,14 @@ def test_copies_with_other_words(recipe, place, teacher):
     words.save_pretrained(place / "language")
     copies = {"model": str(place / "language"), "copies": 2, "words": "all"}
     made = recipe("kd-soft", teacher=teacher, augment=copies)
-    assembly = assemble(made)
-    before = len(assembly.encoded["train"])
-    assert add_copies(made, assembly) > 20
-    stage = made.stages()[-1]
-    rows = assembly.rows_of(stage)
-    some = rows.encoded.select(range(before - 3, before + 6))
-    batch = rows.collator(assembly.tokenizer)(list(some))
-    texts = texts_in(assembly.rows["train"], batch["index"].tolist())
-    trace = assembly.teacher_of(stage)(batch, Request.of_logits())
+    prepared = prepare(made)
+    before = len(prepared.train.encoded)
+    inputs = with_augmented_examples(prepared).last
+    assert len(inputs.rows.encoded) > before + 20
+    some = inputs.rows.encoded.select(range(before - 3, before + 6))
+    batch = inputs.rows.collator(prepared.tokenizer)(list(some))
+    texts = texts_in(inputs.rows.raw, batch["index"].tolist())
+    trace = inputs.teacher(batch, Request.of_logits())
     assert pairs.compare(trace, made.teacher, texts) == 1
 
 
@@ -278,9 +278,9 @@ def save_double(place: Path) -> None:
 def test_other_marks_between_texts_are_other_tokens(recipe, place, tmp_path):
     save_double(place)
     made = recipe(teacher="double")
-    assembly = assemble(made)
-    teacher, batch, _ = asked(assembly, made)
-    texts = texts_in(assembly.rows["train"], batch["index"].tolist())
+    prepared = prepare(made)
+    teacher, batch, _ = asked(prepared)
+    texts = texts_in(prepared.train.raw, batch["index"].tolist())
     trace = teacher(batch, Request.of_logits())
     assert pairs.compare(trace, made.teacher, texts) == 1
     with pytest.raises(LimbeckError, match="as different ids"):
@@ -299,10 +299,10 @@ def test_texts_cut_on_the_other_side_are_other_tokens(recipe, place, tmp_path):
 
 def test_the_score_of_a_teacher_is_that_of_its_own_inputs(recipe):
     made = recipe()
-    assembly = assemble(made)
-    (one,) = assembly.named
-    dev = assembly.rows["dev"]
-    found = ask_teacher(assembly.task, one.teacher.model, one.tokenizer, dev, made.max_length)
+    prepared = prepare(made)
+    (one,) = prepared.named
+    dev = prepared.splits["dev"]
+    found = ask_teacher(prepared.task, one.teacher.model, one.tokenizer, dev, made.max_length)
     texts = texts_in(dev, dev["index"][:])
     logits, _, _ = pairs.by_hugging_face(made.teacher, texts)
     torch.testing.assert_close(torch.tensor(found.predictions), logits, rtol=1e-5, atol=1e-5)
@@ -310,8 +310,8 @@ def test_the_score_of_a_teacher_is_that_of_its_own_inputs(recipe):
 
 def test_layers_are_compared_as_each_model_reads(recipe):
     made = recipe()
-    assembly = assemble(made)
-    dev = assembly.rows["dev"]
+    prepared = prepare(made)
+    dev = prepared.splits["dev"]
     texts = texts_in(dev, dev["index"][:])
     views = []
     for folder in (made.student.init, made.teacher):
@@ -321,7 +321,7 @@ def test_layers_are_compared_as_each_model_reads(recipe):
     right = torch.tensor([[linear_cka(s, t) for t in views[1]] for s in views[0]])
     # Centred features of six examples: rounding of the states counts a few thousand times.
     torch.testing.assert_close(
-        torch.tensor(similarity(assembly)), right.double(), rtol=1e-3, atol=1e-3
+        torch.tensor(similarity(prepared)), right.double(), rtol=1e-3, atol=1e-3
     )
 
 
@@ -340,7 +340,7 @@ def test_layers_are_compared_as_each_model_reads(recipe):
 def test_preflight_says_what_is_done(recipe, place, tmp_path, capsys, changes, said):
     save_double(place)
     made = recipe(**changes)
-    inspect_run(made, assemble(made), tmp_path / "run", show=True)
+    check_run(prepare(made), tmp_path / "run", show=True)
     shown = " ".join(capsys.readouterr().err.split())
     assert (said in shown) if said else ("token_type_ids" not in shown)
 

@@ -1,0 +1,191 @@
+"""Puts a prepared run before pre-flight: everything is checked before the first step. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from limbeck import preflight
+from limbeck.errors import LimbeckError, Problem
+from limbeck.recipe import Recipe, Stage
+from limbeck.recipe.stages import label_terms
+from limbeck.run.named_teachers import learns_from_its_teacher
+from limbeck.run.prepared import Prepared
+from limbeck.run.stage_inputs import StageInputs
+from limbeck.run.stage_objectives import chain_problems
+from limbeck.run.teacher_tokenization import input_problems, stage_input_problems
+from limbeck.run.trial_terms import trial_terms
+from limbeck.students import labels_of
+
+
+def check_run(prepared: Prepared, out: Path, *, show: bool) -> None:
+    """Check everything before the first step; show what was found.
+
+    Raises:
+        LimbeckError: all errors, if there is one.
+    """
+    recipe, (*before, last) = prepared.recipe, prepared.stages
+    problems, method = trial_terms(last, prepared)
+    problems += chain_problems(recipe, last, prepared.named)
+    for inputs in before:
+        found = _inspect_stage(inputs, prepared)
+        problems += [_in_stage(inputs.stage, problem) for problem in found]
+    problems += [prepared.task.said] if prepared.task.said is not None else []
+    problems += _conditions(prepared) + _inherited_labels(recipe, numbers=prepared.task.regression)
+    problems += preflight.check_workers(recipe.workers)
+    sides = {}
+    if learns_from_its_teacher(recipe):
+        sides = {
+            one.setting: preflight.TeacherSide(
+                one.teacher.model,
+                one.tokenizer,
+                one.path,
+                own_words=one.teacher.own_words is not None and _answers_only(recipe),
+            )
+            for one in prepared.named
+        }
+        problems += input_problems(
+            prepared.named, prepared.tokens, answers_only=_answers_only(recipe)
+        )
+    problems += preflight.check(
+        task=prepared.task,
+        rows=prepared.splits,
+        student=prepared.student,
+        tokenizer=prepared.tokenizer,
+        max_length=recipe.max_length,
+        teachers=sides,
+        method=method,
+        truncated=prepared.truncated,
+        out=out,
+    )
+    errors = preflight.errors_of(problems)
+    if errors:
+        raise LimbeckError(problem for problem in problems if problem.severity != "note")
+    if show and problems:
+        preflight.show(problems)
+
+
+def _answers_only(recipe: Recipe) -> bool:
+    """Whether every stage asks teachers for nothing but their answers to the run's own rows."""
+    return all(
+        stage.same_rows
+        and stage.recipe.transform is None
+        and all(not term.needs_layers for term in stage.recipe.objectives.values())
+        for stage in recipe.stages()
+        if stage.recipe.needs_teacher
+    )
+
+
+def _in_stage(stage: Stage, problem: Problem) -> Problem:
+    """A problem with the keys as the user wrote them: `first_stage.objectives.…`."""
+    own = problem.message.startswith("objectives")
+    before = stage.setting if own else f"{stage.setting.rstrip('.')}: "
+    fix = problem.fix.replace(" objectives.", f" {stage.setting}objectives.")
+    return replace(problem, message=before + problem.message, fix=fix)
+
+
+def _inspect_stage(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
+    """What is wrong with a stage before the last: its terms, its teacher, its rows."""
+    stage, rows = inputs.stage, inputs.rows
+    problems = _own_teacher(inputs, prepared) + _own_inputs(inputs, prepared)
+    if not stage.same_rows and rows.truncated:
+        problems.append(
+            Problem(
+                f"{rows.truncated} of {len(rows.encoded)} examples are cut to max_length "
+                f"{stage.recipe.max_length}",
+                "raise max_length, or accept the loss",
+                "warning",
+            )
+        )
+    if preflight.errors_of(problems):
+        return problems
+    found, method = trial_terms(inputs, prepared)
+    problems += found
+    if method is None or method.terms is None or method.batch is None:
+        return problems
+    models = {"student": prepared.student} | inputs.models
+    for side, model in models.items():
+        problems += preflight.check_request(side, model, method.requests[side])
+    problems += preflight.check_weights(method.weights)
+    if not preflight.errors_of(problems):
+        problems += preflight.check_influence(
+            method.terms, method.weights, prepared.student, method.batch, method.modules
+        )
+    return problems
+
+
+def _own_inputs(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
+    """How teachers read rows that this stage alone has, or a teacher that it alone has the run's."""
+    if not inputs.recipe.needs_teacher or (inputs.stage.same_rows and not inputs.own):
+        return []
+    return stage_input_problems(inputs.readers, prepared.tokens)
+
+
+def _own_teacher(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
+    """What is wrong between the student and a teacher that this stage alone has."""
+    own, stage = prepared.loaded_for(inputs), inputs.stage
+    if own is None:
+        return []
+    teacher, tokenizer = own.teacher, own.tokenizer
+    checks = preflight.INPUT_CHECKS[prepared.task.kind.reads.name]
+    problems = checks.processors(
+        prepared.task, prepared.splits["train"], tokenizer, prepared.tokenizer, side="teacher"
+    )
+    limit = stage.recipe.max_length
+    problems += checks.model("teacher", teacher.model, tokenizer, limit)
+    models = {"teacher": teacher.model}
+    problems += checks.lengths(prepared.task, prepared.splits, tokenizer, models, limit)
+    theirs, ours = teacher.config.num_labels, prepared.student.config.num_labels
+    compared = [
+        name
+        for name, term in stage.recipe.objectives.items()
+        if term.reads_logits and term.needs_teacher
+    ]
+    # The student's names are the task's or, by the answers, mean the same.
+    if (
+        compared
+        and theirs == ours
+        and labels_of(teacher.config) != labels_of(prepared.student.config)
+    ):
+        problems += preflight.check_labels("teacher", teacher.config, prepared.task)
+    if theirs != ours:
+        problems += [
+            Problem(
+                f"objectives.{name}: the teacher has {theirs} outputs, the student {ours}",
+                f"take it out, or leave {stage.setting}teacher out: the run's own teacher",
+            )
+            for name in compared
+        ]
+    return problems
+
+
+def _conditions(prepared: Prepared) -> list[Problem]:
+    """Teacher and student on other rows of one task."""
+    recipe = prepared.recipe
+    if not learns_from_its_teacher(recipe) or recipe.teacher_rows == "any":
+        return []
+    return [
+        problem
+        for one in prepared.named
+        for problem in preflight.check_conditions(
+            one.path, prepared.task, recipe.conditions, setting=one.setting
+        )
+    ]
+
+
+def _inherited_labels(recipe: Recipe, *, numbers: bool) -> list[Problem]:
+    """Terms that will read the labels of copies with other words."""
+    if recipe.augment is None:
+        return []
+    return [
+        Problem(
+            f"{stage.setting}objectives.{name}: a copy has the label of the row it was made from, "
+            "which its other words may contradict",
+            f"learn from the teacher's answers alone, {stage.setting}objectives.{name}=null; or "
+            "accept it",
+            "warning",
+        )
+        for stage in recipe.stages()
+        if stage.same_rows
+        for name in label_terms(stage.recipe.objectives, numbers=numbers)
+    ]

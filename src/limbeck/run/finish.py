@@ -1,0 +1,52 @@
+"""A run is trained: its student is scored, measured and shipped. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+from limbeck.agreement import is_first, wait_for_all
+from limbeck.reporting.records import Best, Epoch, Record
+from limbeck.run.beginning import save
+from limbeck.run.measurements import add_draws, cost, model_facts, stage_facts
+from limbeck.run.promotion import promote
+from limbeck.run.run_folder import RunFolder
+from limbeck.run.scoring import reference_scores
+from limbeck.run.shipping import predict, ship
+from limbeck.run.train import Trained
+from limbeck.tasks import LOWER_IS_BETTER
+from limbeck.training.seconds_by_part import Parts
+
+
+def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) -> None:
+    """Score what was trained, measure it, ship the student, and say so in the record."""
+    prepared, trainer, spent = trained.prepared, trained.trainer, trained.spent
+    recipe = prepared.recipe
+    record.epochs = [
+        Epoch(stage=part.inputs.stage.number, **entry) for part in spent for entry in part.epochs
+    ]
+    choose = min if recipe.select_by in LOWER_IS_BETTER else max
+    best = choose(trainer.progress.epochs, key=lambda entry: entry["dev"][recipe.select_by])
+    record.best = Best(epoch=best["epoch"], primary=best["dev"]["primary"])
+    last = trainer.progress.epochs[-1]
+    record.last = Best(epoch=last["epoch"], primary=last["dev"].get("primary"))
+    record.scores = predict(prepared, trainer, folder)
+    with parts.part("evaluation"):
+        scores = reference_scores(prepared)
+    with parts.part("measuring"):
+        record.student, record.teacher = model_facts(prepared, scores)
+        record.stages = [stage_facts(part, prepared) for part in spent]
+    add_draws(record)
+    wait_for_all()
+    if is_first():
+        with parts.part("saving"):
+            ship(trainer, folder)
+    record.cost = cost(spent, record.stages, parts.read())
+    record.status = "finished"
+    save(record, folder)
+    wait_for_all()
+
+
+def take_over(record: Record, folder: RunFolder) -> None:
+    """Finish a run whose student is that of the best of several runs made for it."""
+    if is_first():
+        promote(record, folder)
+    save(record, folder)
+    wait_for_all()

@@ -1,0 +1,100 @@
+"""From a recipe to what it names, loaded and encoded. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+from limbeck.data import rows_fingerprint
+from limbeck.errors import LimbeckError
+from limbeck.recipe import Recipe, Stage
+from limbeck.run.augmenting import load_augmenter
+from limbeck.run.loaded_models import build_models, teacher_of_stage
+from limbeck.run.named_teachers import Named, form_team
+from limbeck.run.prepared import Prepared
+from limbeck.run.required_settings import missing
+from limbeck.run.stage_inputs import StageInputs
+from limbeck.run.stage_rows import EncodedRows, load_rows, stage_rows
+from limbeck.run.teacher_tokenization import StudentTokens, bound
+from limbeck.tasks import Processor, Task
+from limbeck.teachers import SampledSpec
+from limbeck.teachers.teacher import Teacher
+from limbeck.training.adaptive import hold_out
+
+
+def prepare(
+    recipe: Recipe, live_teacher: Teacher | None = None, *, progress: bool = False
+) -> Prepared:
+    """Load and encode what the recipe names; the teacher only if it is not given.
+
+    Raises:
+        LimbeckError: what is missing or does not fit, several problems at once where they are known.
+    """
+    problems = missing(recipe)
+    if problems:
+        raise LimbeckError(problems)
+    task, splits = load_rows(recipe)
+    augmenter = load_augmenter(recipe, task, splits["train"])
+    named, student, tokenizer = build_models(recipe, task, live_teacher)
+    encoded = {
+        split: EncodedRows.of(rows, task, tokenizer, recipe.max_length, progress=progress)
+        for split, rows in splits.items()
+        if split == "train" or split in task.dev_splits
+    }
+    train = encoded.pop("train")
+    stages = _stages(recipe, named, train, tokenizer, progress=progress)
+    prepared = Prepared(
+        recipe=recipe,
+        task=task,
+        splits=splits,
+        tokenizer=tokenizer,
+        student=student,
+        named=tuple(named),
+        dev=encoded,
+        fingerprints={
+            split: rows_fingerprint(task, splits[split])
+            for split in task.dev_splits
+            if split in splits
+        },
+        stages=stages,
+        augmenter=augmenter,
+    )
+    return _holding_out(prepared.on(train, progress=progress))
+
+
+def _stages(
+    recipe: Recipe, named: list[Named], train: EncodedRows, tokenizer: Processor, *, progress: bool
+) -> tuple[StageInputs, ...]:
+    """What each stage has; the run's own rows are not yet made for the teachers to read."""
+    team = form_team(recipe, named)
+    tokens = StudentTokens(tokenizer, train.task, train.raw)
+    found = []
+    for stage in recipe.stages():
+        own = _own_teacher(recipe, stage, train.task, named)
+        readers = tuple(named) if own is None else (own,)
+        teacher = team if own is None else own.teacher
+        inputs = StageInputs(stage, train, readers, own=own is not None).taught_by(teacher)
+        if not stage.same_rows:
+            rows = stage_rows(stage, tokenizer, train.kind.reads, progress=progress)
+            # One that remembers outputs by the rows' numbers would take other rows for those it knows.
+            plain = [one.forgetful for one in readers]
+            rows, read = bound(rows, plain, tokens, own_words=False, progress=progress)
+            inputs = inputs.on(rows, {id(one.teacher.model): one for one in read})
+        found.append(inputs)
+    return tuple(found)
+
+
+def _own_teacher(recipe: Recipe, stage: Stage, task: Task, named: list[Named]) -> Named | None:
+    """The one teacher that a stage before the last has, whoever teaches the run."""
+    path = stage.recipe.teacher
+    alone = recipe.team is not None and stage.recipe.team is None
+    if stage.last or not stage.recipe.needs_teacher or (path == recipe.teacher and not alone):
+        return None
+    known = next((one for one in named if one.path == path), None)
+    return known or teacher_of_stage(recipe, stage, task)
+
+
+def _holding_out(prepared: Prepared) -> Prepared:
+    """The run with rows taken out of training for a team that learns whom to sample."""
+    recipe = prepared.recipe
+    if not isinstance(recipe.team, SampledSpec) or recipe.team.by != "adaptive":
+        return prepared
+    held, trained = hold_out(prepared.train.encoded, recipe.team.holdout, recipe.seed)
+    return prepared.holding_out(held, trained)

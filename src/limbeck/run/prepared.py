@@ -1,0 +1,190 @@
+"""A run with everything it needs, loaded and encoded. Part of `limbeck.run`.
+
+It is never changed: what is learned or made later (augmented examples, who teaches, stored outputs) gives another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from datasets import Dataset, DatasetDict
+from transformers import EvalPrediction, PreTrainedModel
+
+from limbeck.data import Collator
+from limbeck.evaluation import Size
+from limbeck.lab.augmentation import Augmenter
+from limbeck.recipe import Recipe, Stage
+from limbeck.reporting.records import Execution, Numbers
+from limbeck.run.named_teachers import Named
+from limbeck.run.predictions import example_size
+from limbeck.run.stage_inputs import StageInputs
+from limbeck.run.stage_rows import EncodedRows
+from limbeck.run.teacher_tokenization import StudentTokens, bound
+from limbeck.tasks import Processor, Results, Task
+from limbeck.teachers import Team
+from limbeck.teachers.teacher import Teacher
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything a run needs.
+
+    Attributes:
+        recipe: the run's.
+        task: what is predicted.
+        splits: the rows as they were loaded.
+        tokenizer: of images the image processor.
+        student: the model that is trained.
+        named: the teachers that the recipe names, the one or all of them, in its order; bound to the run's rows.
+        dev: the dev splits, encoded; the task's first one selects the best epoch.
+        fingerprints: which rows each dev split holds.
+        stages: what each stage trains on and whom it learns from.
+        augmenter: what makes augmented examples; None if none are asked for, or they are there.
+        execution: how it is computed, as far as that is decided.
+        reference: of `named` the one that the student is held against: of several the best.
+        scored: by place in `named` a teacher's dev scores, as far as they are known.
+    """
+
+    recipe: Recipe
+    task: Task
+    splits: DatasetDict
+    tokenizer: Processor
+    student: PreTrainedModel
+    named: tuple[Named, ...]
+    dev: Mapping[str, EncodedRows]
+    fingerprints: Mapping[str, str]
+    stages: tuple[StageInputs, ...]
+    augmenter: Augmenter | None = None
+    execution: Execution = field(default_factory=Execution)
+    reference: int = 0
+    scored: Mapping[int, Mapping[str, Numbers]] = field(default_factory=dict)
+
+    @property
+    def last(self) -> StageInputs:
+        """The inputs of the stage whose student is the run's."""
+        return self.stages[-1]
+
+    @property
+    def train(self) -> EncodedRows:
+        """The run's own training rows, on which its last stage trains."""
+        return self.last.rows
+
+    @property
+    def truncated(self) -> dict[str, int]:
+        """By split how many rows the length limit cut."""
+        encoded = {**self.dev, "train": self.train}
+        return {split: encoded[split].truncated for split in self.splits if split in encoded}
+
+    @property
+    def tokens(self) -> StudentTokens:
+        """What the tokenizers of teachers are held against."""
+        return StudentTokens(self.tokenizer, self.task, self.train.raw)
+
+    @property
+    def teacher(self) -> PreTrainedModel | None:
+        """The model that the student is held against."""
+        return self.named[self.reference].teacher.model if self.named else None
+
+    @property
+    def selecting(self) -> Dataset:
+        """The encoded split that selects the best epoch."""
+        return self.dev[self.task.dev_splits[0]].encoded
+
+    @property
+    def collator(self) -> Collator:
+        """Makes batches of the task's rows."""
+        return Collator(self.tokenizer, kind=self.task.kind)
+
+    def of_stage(self, stage: Stage) -> StageInputs:
+        """The inputs of a stage."""
+        return self.stages[stage.number - 1]
+
+    def loaded_for(self, inputs: StageInputs) -> Named | None:
+        """The teacher that one stage has and the run has not, if there is one."""
+        known = {id(one.teacher.model) for one in self.named}
+        loaded = [one for one in inputs.readers if id(one.teacher.model) not in known]
+        return loaded[0] if inputs.own and loaded else None
+
+    def compute_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        """The task's scores on the split that selects the best epoch, for the Trainer."""
+        return self.results(self.task.dev_splits[0], np.asarray(prediction.predictions)).scores
+
+    def results(self, split: str, answers: np.ndarray) -> Results:
+        """Scores and answers of a dev split, from what the task type keeps of its batches."""
+        rows = self.dev[split]
+        return self.task.kind.results(self.task, answers, rows.encoded, rows.raw, self.tokenizer)
+
+    def example_size(self) -> Size:
+        """What FLOPs and latency are measured at: mean tokens of a dev example, or image size."""
+        return example_size(self.selecting, self.tokenizer, self.task.kind)
+
+    # ---- the same run with something else in it ----
+
+    def following(self, recipe: Recipe) -> Prepared:
+        """The run by a recipe of the same rows, models and stages."""
+        stages = zip(self.stages, recipe.stages(), strict=True)
+        return replace(
+            self,
+            recipe=recipe,
+            stages=tuple(replace(inputs, stage=stage) for inputs, stage in stages),
+        )
+
+    def on(
+        self, rows: EncodedRows, *, forgetting: bool = False, progress: bool = False
+    ) -> Prepared:
+        """The run with other training rows, in every stage that has none of its own; its teachers read them.
+
+        Args:
+            forgetting: a teacher that remembers outputs by the rows' numbers would take these for others.
+        """
+        shared = [inputs for inputs in self.stages if inputs.stage.same_rows]
+        own = [one for inputs in shared if (one := self.loaded_for(inputs)) is not None]
+        tokens = replace(self.tokens, rows=rows.raw)
+        asked = [one.forgetful if forgetting else one for one in (*own, *self.named)]
+        rows, found = bound(rows, asked, tokens, own_words=True, progress=progress)
+        readers = {id(one.teacher.model): one for one in found}
+        stages = (
+            inputs.on(rows, readers) if inputs.stage.same_rows else inputs for inputs in self.stages
+        )
+        return replace(
+            self,
+            stages=tuple(stages),
+            named=tuple(readers[id(one.teacher.model)] for one in self.named),
+        )
+
+    def taught_by(self, teacher: Teacher | Team) -> Prepared:
+        """The run with others, or other shares, in every stage that has no teacher of its own."""
+        stages = (inputs if inputs.own else inputs.taught_by(teacher) for inputs in self.stages)
+        return replace(self, stages=tuple(stages))
+
+    def read_by(self, one: Named) -> Prepared:
+        """The run with a teacher beside those that it names, bound to the rows of every stage that it may teach."""
+        rows, (reader,) = bound(self.train, [one], self.tokens, own_words=True)
+        stages = []
+        for inputs in self.stages:
+            own_rows, own_reader = rows, reader
+            if not inputs.stage.same_rows and not inputs.own:
+                own_rows, (own_reader,) = bound(inputs.rows, [one], self.tokens, own_words=False)
+            elif not inputs.stage.same_rows:
+                own_rows = inputs.rows
+            more = () if inputs.own else (own_reader,)
+            stages.append(replace(inputs, rows=own_rows, readers=(*inputs.readers, *more)))
+        return replace(self, stages=tuple(stages))
+
+    def holding_out(self, held: Dataset, trained: Dataset) -> Prepared:
+        """The run with some of its training rows to see its progress on, trained on the others."""
+        rows, numbers = replace(self.train, encoded=trained), trained["index"][:]
+        named = tuple(one.only(numbers) for one in self.named)
+        readers = {id(one.teacher.model): one for one in named}
+        stages = (
+            replace(inputs.on(rows, readers) if inputs.stage.same_rows else inputs, holdout=held)
+            for inputs in self.stages
+        )
+        return replace(self, named=named, stages=tuple(stages))
+
+    def scoring(self, place: int, scores: Mapping[str, Numbers]) -> Prepared:
+        """The run, knowing more dev scores of the teacher at a place of `named`."""
+        known = {**self.scored.get(place, {}), **scores}
+        return replace(self, scored={**self.scored, place: known})

@@ -1,0 +1,38 @@
+"""Settings that a run cannot do without. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+from limbeck.errors import Problem
+from limbeck.recipe import Recipe
+from limbeck.run.named_teachers import learns_from_its_teacher
+from limbeck.run.student_start import start_problems
+from limbeck.training import tracker_problems
+
+
+def missing(recipe: Recipe) -> list[Problem]:
+    """Settings a run cannot do without."""
+    problems = []
+    if recipe.task is None:
+        problems.append(Problem("task: none is given", "add --task mrpc, or task: in the recipe"))
+    if recipe.team is not None and recipe.teachers is None:
+        problems.append(
+            Problem(
+                f"teachers: method {recipe.method} learns from several, and none are given",
+                "add --teachers FOLDER FOLDER …; `limbeck finetune` makes them",
+            )
+        )
+    if recipe.team is None and learns_from_its_teacher(recipe) and recipe.teacher is None:
+        problems.append(
+            Problem(
+                f"teacher: method {recipe.method} learns from one, and none is given",
+                "add --teacher FOLDER; `limbeck finetune` makes one",
+            )
+        )
+    if recipe.student.from_teacher and recipe.lead is None:
+        problems.append(
+            Problem(
+                f"student.init: {recipe.student.init} needs a teacher, and none is given",
+                "add --teacher FOLDER, or start from a checkpoint: --student FOLDER",
+            )
+        )
+    return problems + start_problems(recipe) + tracker_problems(recipe.trackers)

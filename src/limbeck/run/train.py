@@ -1,0 +1,105 @@
+"""Trains a run's stages, one after the other. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+
+from transformers import PrinterCallback
+
+from limbeck.run.measurements import Spent
+from limbeck.run.prepared import Prepared
+from limbeck.run.run_folder import RunFolder
+from limbeck.run.stage_inputs import StageInputs
+from limbeck.training import (
+    DistillationTrainer,
+    Optimisation,
+    Patience,
+    reporting,
+    training_arguments,
+)
+from limbeck.training.callbacks import CheckpointEvery
+from limbeck.training.display import Display
+from limbeck.training.seconds_by_part import Parts
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run whose stages are trained.
+
+    Attributes:
+        prepared: what they were trained on.
+        trainer: of the last stage, its best epoch loaded.
+        spent: what each stage has cost.
+    """
+
+    prepared: Prepared
+    trainer: DistillationTrainer
+    spent: tuple[Spent, ...]
+
+
+def train_stages(prepared: Prepared, folder: RunFolder, parts: Parts, *, show: bool) -> Trained:
+    """One stage after the other."""
+    *before, last = prepared.stages
+    spent = []
+    for inputs in before:
+        trainer = train_stage(inputs, prepared, folder, parts, show=show)
+        spent.append(Spent.by(trainer, inputs))
+        del trainer
+        # A trainer and its callbacks hold each other; its optimiser need not wait for the next.
+        gc.collect()
+    trainer = train_stage(last, prepared, folder, parts, show=show)
+    return Trained(prepared, trainer, (*spent, Spent.by(trainer, last)))
+
+
+def train_stage(
+    inputs: StageInputs,
+    prepared: Prepared,
+    folder: RunFolder,
+    parts: Parts,
+    *,
+    show: bool,
+) -> DistillationTrainer:
+    """Train the student through one stage, or load what an earlier start made of it.
+
+    A stage has its own optimiser, and the learned parts of its terms end with it.
+    """
+    stage, recipe = inputs.stage, inputs.recipe
+    display = Display(prepared.recipe, shown=show, stage=stage)
+    trainer = DistillationTrainer(
+        prepared.student,
+        training_arguments(
+            recipe,
+            folder.checkpoints_of(stage),
+            select=stage.last,
+            name=folder.name_of(stage),
+        ),
+        teacher=inputs.teacher,
+        holdout=inputs.holdout,
+        objectives=recipe.objectives,
+        curriculum=recipe.curriculum,
+        mixup=recipe.mixup,
+        input_transform=recipe.input_transform,
+        group_by_length=recipe.groups_by_length,
+        compile=recipe.compile,
+        train_dataset=inputs.rows.encoded,
+        eval_dataset=prepared.selecting,
+        compact=True,
+        data_collator=inputs.collator(prepared.tokenizer),
+        processing_class=prepared.tokenizer,
+        optimisation=Optimisation.of(recipe),
+        compute_metrics=prepared.compute_metrics,
+        callbacks=[display],
+    )
+    trainer.progress.parts = parts
+    trainer.remove_callback(PrinterCallback)
+    if recipe.patience is not None:
+        trainer.add_callback(Patience(recipe.patience, recipe.select_by))
+    if recipe.checkpoint_steps is not None:
+        trainer.add_callback(CheckpointEvery(recipe.checkpoint_steps))
+    try:
+        with reporting(trainer, recipe.trackers, folder.events_of(stage)):
+            trainer.start_or_continue(folder.last_checkpoint(stage))
+    finally:
+        display.close()
+    return trainer

@@ -1,0 +1,150 @@
+"""The terms of a stage, run once on a few real examples, for pre-flight to look at. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from operator import or_
+
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from limbeck import preflight
+from limbeck.activations import Passes, Request, Trace, capture
+from limbeck.errors import LimbeckError, Problem
+from limbeck.input_transforms import StepInputs
+from limbeck.objectives import Objectives, TeamObjectives
+from limbeck.recipe import Recipe
+from limbeck.run.prepared import Prepared
+from limbeck.run.stage_inputs import StageInputs
+from limbeck.run.stage_objectives import objectives_of
+from limbeck.run.stage_passes import length_of
+from limbeck.schedules import Ramp
+from limbeck.step_state import StepState
+from limbeck.teachers import Team
+from limbeck.teachers.teacher import Teacher
+
+_EXAMPLES = 8
+
+
+def trial_terms(
+    inputs: StageInputs, prepared: Prepared
+) -> tuple[list[Problem], preflight.Method | None]:
+    """The terms as pre-flight sees them and what is to be said of them, or why they cannot be built."""
+    recipe, student = inputs.recipe, prepared.student
+    try:
+        trial = _Trial.of(inputs, student)
+    except LimbeckError as error:
+        return error.problems, None
+    train = inputs.rows.encoded
+    models = {"student": student} | inputs.models
+    too_wide = [
+        problem
+        for side, model in models.items()
+        for problem in preflight.check_padding(side, model, recipe.padded_width)
+    ]
+    few = train.select(range(min(_EXAMPLES, len(train))))
+    method = preflight.Method(
+        weights=trial.weights,
+        requests=trial.requests,
+        terms=trial.terms,
+        # No model reads a batch that it has no positions for.
+        batch=None if too_wide else inputs.collator(prepared.tokenizer)(list(few)),
+        modules=(trial.objectives,),
+    )
+    shown = []
+    if method.batch is not None and recipe.transform is not None:
+        shown = recipe.transform.problems(method.batch, models)
+        if preflight.errors_of(shown):
+            return shown, None
+    notes = trial.objectives.remarks() + too_wide + shown
+    return notes + _too_short(recipe, trial.objectives, len(train)), method
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Built terms, the moments they are looked at, and who may be asked alone."""
+
+    inputs: StageInputs
+    student: PreTrainedModel
+    objectives: Objectives | TeamObjectives
+    turns: tuple[tuple[int, str], ...]
+    moments: tuple[StepState, ...]
+
+    @classmethod
+    def of(cls, inputs: StageInputs, student: PreTrainedModel) -> _Trial:
+        """Build a stage's terms. Raises LimbeckError for each that cannot be built."""
+        turns = tuple(_turns(inputs.teacher))
+        moments = (replace(at, teacher=turn) for turn, _ in turns for at in _moments(inputs.recipe))
+        return cls(inputs, student, objectives_of(inputs, student), turns, tuple(moments))
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """By term the largest weight it ever has."""
+        return {
+            f"{name}{label}": _largest(weight)
+            for turn, label in self.turns
+            for name, weight in self.objectives.of(turn).weights.items()
+        }
+
+    @property
+    def requests(self) -> dict[str, Request]:
+        """By side everything that its terms may ask for."""
+        several = len(self.turns) > 1
+        teachers = {
+            side: self.wanted("teacher", place if several else 0)
+            for place, side in enumerate(self.inputs.models)
+        }
+        return {"student": self.wanted("student"), "clean": self.wanted("clean")} | teachers
+
+    def wanted(self, side: str, turn: int | None = None) -> Request:
+        """What is asked of a side at any moment, or at those of one teacher."""
+        asked = (at for at in self.moments if turn in (None, at.teacher))
+        return reduce(or_, (self.objectives.request(side, at) for at in asked))
+
+    def terms(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Every term, unweighted, when it is first at work."""
+        first, student, live = self.moments[0], self.student, self.inputs.teacher
+        inputs = StepInputs.of(batch, self.inputs.recipe.transform, first, student.device)
+        request = self.wanted("student") | inputs.sees_first(student)
+        run = partial(capture, student)
+        own = inputs.of_student(student, request, self.wanted("clean"), run, Passes())
+        inputs = inputs.after(own)
+        found: dict[str, Tensor] = {}
+        for turn, label in self.turns:
+            asked, request = replace(first, teacher=turn), self.wanted("teacher", turn)
+            seen = Trace() if live is None else live.at(asked)(inputs, request)
+            for step_state in (at for at in self.moments if at.teacher == turn):
+                now = self.objectives(own, seen, batch, step_state)
+                found = {f"{name}{label}": term for name, term in now.items()} | found
+        return found
+
+
+def _too_short(recipe: Recipe, objectives: Objectives | TeamObjectives, rows: int) -> list[Problem]:
+    """A warning where layers that learn in turn cannot have whole epochs."""
+    if objectives.curriculum is None or not rows:
+        return []
+    note = objectives.curriculum.note(length_of(recipe, rows))
+    return [] if note is None else [note]
+
+
+def _moments(recipe: Recipe) -> tuple[StepState, ...]:
+    """The start; and the end, if there is a curriculum, whose last terms work only then."""
+    start = StepState(seed=recipe.seed)
+    if recipe.curriculum is None:
+        return (start,)
+    return (start, StepState(seed=recipe.seed, progress=1.0, passes=math.inf))
+
+
+def _largest(weight: float | Ramp) -> float:
+    return max(weight.start, weight.end) if isinstance(weight, Ramp) else weight
+
+
+def _turns(teacher: Teacher | Team | None) -> Iterator[tuple[int, str]]:
+    """Who may be asked alone, and what stands behind a term's name then."""
+    if isinstance(teacher, Team) and teacher.separate:
+        yield from ((turn, f" (teacher {name})") for turn, name in enumerate(teacher.names))
+    else:
+        yield 0, ""
