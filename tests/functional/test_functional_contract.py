@@ -49,6 +49,7 @@ CASES = {
     "cosine_distance unmasked": Case((BATCH, WIDTH), masked=False),
     "mse": Case((BATCH, WIDTH), masked=False),
     "normalized_mse": Case((BATCH, WIDTH), masked=False),
+    "dist": Case((BATCH, 3), masked=False, extra={"temperature": 2}),
     "soft_kl": Case((BATCH, 3), masked=False, extra={"temperature": 2}),
     "soft_cross_entropy": Case((BATCH, 3), masked=False, extra={"scale_by_t2": True}),
     "word_relation_kl": Case((BATCH, TOKENS, WIDTH), (BATCH, TOKENS, WIDTH + 3), token_dims=(1,)),
@@ -69,7 +70,7 @@ CASES = {
 # Not of the form f(student, teacher): these have their own tests, and samples below.
 OTHERS = {
     *("error_weighted_cross_entropy", "error_weighted_mse", "info_nce", "mix", "pool"),
-    *("rank_distribution", "relation_scores", "relations", "transport_flow"),
+    *("rank_distribution", "relation_scores", "relations", "transport_flow", "dkd", "standardize"),
 }
 
 LOSSES = [name for name in CASES if "attention_weights" not in name]

@@ -24,6 +24,7 @@ from limbeck.functional.error_weighted import error_weighted_cross_entropy, erro
 from limbeck.functional.hidden import cosine_distance, hidden_mse, mse, normalized_mse
 from limbeck.functional.labels import soft_cross_entropy, soft_kl
 from limbeck.functional.layers import attention_weights, sparse_attention_weights
+from limbeck.functional.logits import dist, dkd, standardize
 from limbeck.functional.mixing import mix
 from limbeck.functional.pooling import pool
 from limbeck.functional.ranking import rank_distribution
@@ -41,6 +42,8 @@ __all__ = [
     "attention_mse",
     "attention_weights",
     "cosine_distance",
+    "dist",
+    "dkd",
     "error_weighted_cross_entropy",
     "error_weighted_mse",
     "hidden_mse",
@@ -59,6 +62,7 @@ __all__ = [
     "soft_cross_entropy",
     "soft_kl",
     "sparse_attention_weights",
+    "standardize",
     "transport_flow",
     "word_relation_kl",
     "word_relation_mse",

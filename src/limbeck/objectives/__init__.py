@@ -6,6 +6,7 @@ One file a family: what a recipe may say of it, the term, and its traits.
 from limbeck.objectives.attention_maps import AttentionSpec, RelationSpec
 from limbeck.objectives.base import OBJECTIVES, Objective, TermSettings
 from limbeck.objectives.by_teacher_error import ErrorWeightedSpec
+from limbeck.objectives.class_logits import DistSpec, DkdSpec, LogitMseSpec
 from limbeck.objectives.consistency import ConsistencySpec
 from limbeck.objectives.contextual import LayerRelationSpec, WordRelationSpec
 from limbeck.objectives.contrastive import ContrastSpec
@@ -34,12 +35,15 @@ __all__ = [
     "ConsistencySpec",
     "ContrastSpec",
     "CurriculumSpec",
+    "DistSpec",
+    "DkdSpec",
     "ErrorWeightedSpec",
     "HardLabel",
     "HardSpec",
     "LayerMatch",
     "LayerRelationSpec",
     "LayerSpec",
+    "LogitMseSpec",
     "Mapped",
     "MappedSpec",
     "MappedTerm",

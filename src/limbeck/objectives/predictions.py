@@ -7,13 +7,14 @@ What a label is, and over which positions of a batch the two terms run, is the k
 from __future__ import annotations
 
 from collections.abc import Mapping as Batch
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from torch import Tensor
 
+from limbeck import functional as F
 from limbeck.activations import Request, Trace
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, Problem
 from limbeck.objectives.base import NOTHING, Objective, TermSettings
 from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
@@ -68,6 +69,17 @@ class SoftSpec(TermSettings):
         "the temperature (CR-ILD's release); labels: not the teacher at all (TinyBERT's release)",
     )
 
+    standardize: bool = Field(
+        False, description="z-scores of both sides' logits first, by example (Sun et al. 2024)"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_idle_key(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = handler(self)
+        if not self.standardize:
+            del written["standardize"]
+        return written
+
     @property
     def reads_numbers(self) -> bool:
         """Where a release learns from the labels of a regression."""
@@ -92,6 +104,11 @@ class SoftLabel(Objective):
             settings.regression == "tempered",
         )
         is_regression = shape.kind.has_classes and shape.student.labels == 1
+        if settings.standardize and (is_regression or not shape.kind.has_classes):
+            raise LimbeckError(
+                f"{setting}.standardize: z-scores are taken over the classes of an example, and there are none",
+                "leave it out",
+            )
         self.of_labels = is_regression and settings.reads_numbers
 
     def request(self, side: str, step_state: StepState) -> Request:
@@ -107,9 +124,24 @@ class SoftLabel(Objective):
         logits, kind = present(student.logits), self.shape.kind
         if self.of_labels:
             return kind.hard_label(logits, batch)
-        distance = kind.soft_label(logits, present(teacher.logits), batch, self.rule)
+        targets = present(teacher.logits)
+        if self.settings.standardize:
+            logits, targets = F.standardize(logits), F.standardize(targets)
+        distance = kind.soft_label(logits, targets, batch, self.rule)
         over_classes = self.settings.mean_over == "batch_and_classes"
         return distance / logits.shape[-1] if over_classes else distance
+
+    def remarks(self) -> list[Problem]:
+        """A warning where z-scores say nothing but who is ahead."""
+        if not self.settings.standardize or self.shape.student.labels != 2:
+            return []
+        return [
+            Problem(
+                f"{self.setting}.standardize: z-scores of two classes are 1 and −1, whatever the logits",
+                "leave it out for two classes",
+                "warning",
+            )
+        ]
 
 
 def present(logits: Tensor | None) -> Tensor:
