@@ -89,7 +89,7 @@ def checksum_of(path: str | Path) -> str:
 
 def _execute(place: Path) -> None:
     """Import it as a module of a name of its own: two files may be called alike."""
-    name = f"limbeck_plugin_{place.stem}_{hashlib.sha1(str(place).encode()).hexdigest()[:8]}"
+    name = f"plugin_{place.stem}_{hashlib.sha1(str(place).encode()).hexdigest()[:8]}"
     spec = spec_from_file_location(name, place)
     assert spec is not None and spec.loader is not None  # its suffix is .py
     module = module_from_spec(spec)

@@ -7,9 +7,10 @@ installed package does; nothing else decides what a name may be.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from limbeck.errors import LimbeckError, unknown
 
@@ -54,7 +55,7 @@ class Registry(Generic[T]):
 
         def known(thing: T) -> T:
             other = self._known.get(name)
-            if other is not None and _place(other) != _place(thing):
+            if other is not None and _origin(other) != _origin(thing):
                 raise LimbeckError(
                     f"{self.what} {name!r}: {_place(thing)} registers it, and {_place(other)} has",
                     "register it by another name",
@@ -121,7 +122,17 @@ def load_packages() -> dict[str, str]:
     return dict(_PACKAGES)
 
 
+def _origin(thing: object) -> tuple[str, str]:
+    """The file a thing is defined in, and its name there: one file may be imported by two names."""
+    named = _named(thing)
+    file = getattr(sys.modules.get(named.__module__), "__file__", None)
+    return str(file or named.__module__), named.__qualname__
+
+
 def _place(thing: object) -> str:
-    """Where a thing is defined: module and name, for messages and to tell two of one name apart."""
-    named = thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)
-    return f"{named.__module__}.{named.__qualname__}"
+    """Where a thing is defined: module and name, for messages."""
+    return f"{_named(thing).__module__}.{_named(thing).__qualname__}"
+
+
+def _named(thing: Any) -> Any:
+    return thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)

@@ -1,6 +1,7 @@
 """Every Python block of the README and the docs runs, in the order of its page, on tiny stand-ins.
 
-In a tutorial every `limbeck` command runs too.
+In a tutorial, and where losses are written, every `limbeck` command runs too. A block that begins with a file's name is
+that file.
 A page's blocks share their names, as in one session. What a page leaves to its reader (a teacher, rows, a folder of
 GLUE's) are the names of `session` and the files of `place`.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 import shlex
 import sys
 from typing import Any
@@ -22,6 +24,7 @@ from typer.testing import CliRunner
 
 import tiny_runs as tiny
 from limbeck.cli.app import app
+from limbeck.recipe import Recipe
 from limbeck.registry import Registry
 from limbeck.vision import CifarNetForImageClassification, configuration_of
 from synthetic_records import a_run
@@ -100,6 +103,8 @@ def registries():
 def place(tmp_path, monkeypatch, models):
     """The files that pages leave to their reader."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_losses", raising=False)
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "store"))
     monkeypatch.setattr(logging.getLogger("limbeck"), "handlers", [])
     for seed in (1, 2):
@@ -139,6 +144,20 @@ def place(tmp_path, monkeypatch, models):
     return tmp_path
 
 
+FILE = re.compile(r"# ([\w-]+\.(py|yaml))\n")
+
+
+def _is_file(fence, place) -> bool:
+    """A block that begins with a file's name is that file; a recipe is one that can be loaded."""
+    named = FILE.match(fence.text)
+    if named is None:
+        return False
+    (place / named[1]).write_text(fence.text, encoding="utf-8")
+    if named[2] == "yaml":
+        Recipe.load(place / named[1])
+    return True
+
+
 def _run_commands(fence) -> None:
     for line in fence.text.splitlines():
         ended = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
@@ -151,9 +170,9 @@ def _run_commands(fence) -> None:
 def test_python_blocks_run(page, place, session, registries) -> None:
     ran = 0
     session["__name__"] = "page"
-    tutorial = page.name.startswith("tutorial")
-    for fence in fences(page, "python", *["sh"] * tutorial):
-        if fence.info:
+    with_commands = page.name.startswith(("tutorial", "write-your-own"))
+    for fence in fences(page, "python", "yaml", *["sh"] * with_commands):
+        if fence.info or _is_file(fence, place) or fence.language == "yaml":
             continue
         if fence.language == "sh":
             _run_commands(fence)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from limbeck.cli import train_command
 from limbeck.cli.app import app
 from limbeck.cli.options import is_setting, parse_axes
+from limbeck.objectives import OBJECTIVES
 from limbeck.recipe import Recipe
 from limbeck.run.grid_cells import cells_of
 
@@ -23,6 +24,12 @@ RECIPES = {
     for page in PAGES
     for fence in fences(page, "yaml")
     if (match := re.match(r"# ([\w-]+\.yaml):", fence.text))
+}
+PLUGINS = {
+    match[1]: fence.text
+    for page in PAGES
+    for fence in fences(page, "python")
+    if (match := re.match(r"# ([\w-]+\.py)\n", fence.text))
 }
 # A recipe that a page leaves to its reader, and its end.
 RECIPES["mine.yaml"] = RECIPES["mrpc.yaml"]
@@ -78,7 +85,8 @@ def test_settings_of_training_exist(place, line, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(train_command, "run_recipe", load)
     monkeypatch.setattr(train_command, "run_grid", load_grid)
     monkeypatch.chdir(tmp_path)
-    for name, text in RECIPES.items():
+    monkeypatch.setattr(OBJECTIVES, "_known", dict(OBJECTIVES._known))
+    for name, text in (RECIPES | PLUGINS).items():
         Path(name).write_text(text, encoding="utf-8")
     words = [word for word in shlex.split(line)[1:] if word != OMITTED]
     ended = CliRunner().invoke(app, words)

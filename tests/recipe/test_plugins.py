@@ -40,7 +40,7 @@ def as_before(monkeypatch) -> Iterator[None]:
     monkeypatch.setattr(plugins, "_LOADED", {})
     yield
     OBJECTIVES._known = known
-    for name in [name for name in sys.modules if name.startswith("limbeck_plugin_")]:
+    for name in [name for name in sys.modules if name.startswith("plugin_")]:
         del sys.modules[name]
 
 
