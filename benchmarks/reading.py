@@ -1,7 +1,8 @@
 """Seconds and memory of reading a large file of one's own: `python benchmarks/reading.py`.
 
 Each measurement is a process of its own, which reads a generated file as a run does, and then draws `--train-rows`
-of them; its peak is what the operating system counted (`getrusage`), imports (printed last) included.
+of them. Memory is what is the process's alone (Linux's unique set size), after the rows are read and at its highest,
+looked at every few milliseconds; imports (printed last) are included.
 `PYTHONPATH=OTHER/src` measures another checkout.
 """
 
@@ -17,16 +18,28 @@ import tempfile
 from pathlib import Path
 
 _CHILD = """
-import json, resource, sys, time
+import json, re, sys, threading, time
+from pathlib import Path
 from limbeck.data import Conditions, load_task
-path, train_rows = sys.argv[1:]
+path, train_rows, watched = sys.argv[1:]
+def own():
+    counts = re.findall(r"Private_(?:Clean|Dirty): +([0-9]+)", Path("/proc/self/smaps_rollup").read_text())
+    return sum(map(int, counts)) / 1024
+most, over = own(), threading.Event()
+def watch():
+    global most
+    while not over.wait(0.02):
+        most = max(most, own())
+if watched:
+    threading.Thread(target=watch).start()
 began, worked = time.perf_counter(), time.process_time()
 if path:
     task, splits = load_task(None, path, text_columns=["text"], label_column="label")
     if train_rows != "0":
         splits["train"] = Conditions(train_rows=int(train_rows)).apply(splits["train"], task)
 seconds, worked = time.perf_counter() - began, time.process_time() - worked
-print(json.dumps([seconds, worked, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+over.set()
+print(json.dumps([seconds, worked, own(), most]))
 """
 
 
@@ -63,10 +76,19 @@ def _write(path: Path, rows: int, *, quoted: bool) -> None:
 
 
 def _report(label: str, path: Path | str, train_rows: int, repeat: int) -> None:
-    command = [sys.executable, "-c", _CHILD, str(path), str(train_rows)]
-    measured = [json.loads(subprocess.check_output(command, text=True)) for _ in range(repeat)]
-    seconds, worked, peak = (min(values) for values in zip(*measured, strict=True))
-    print(f"{label}: {seconds:.2f} s, of the processor {worked:.2f} s, peak {peak:.0f} MiB")
+    measured = [_measure(path, train_rows) for _ in range(repeat)]
+    seconds, worked, *_ = (min(values) for values in zip(*measured, strict=True))
+    # Watching costs time of its own.
+    *_, after, most = _measure(path, train_rows, watched=True)
+    print(
+        f"{label}: {seconds:.2f} s, of the processor {worked:.2f} s; private memory {after:.0f} MiB "
+        f"when read, {most:.0f} MiB at most"
+    )
+
+
+def _measure(path: Path | str, train_rows: int, *, watched: bool = False) -> list[float]:
+    command = [sys.executable, "-c", _CHILD, str(path), str(train_rows), "yes" if watched else ""]
+    return json.loads(subprocess.check_output(command, text=True))
 
 
 if __name__ == "__main__":

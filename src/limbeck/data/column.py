@@ -1,4 +1,4 @@
-"""One column of a file of the user's own, with its text in Arrow's memory.
+"""One column of a file of the user's own, with its text in Arrow's memory, or in a file if there is much of it.
 
 Below `tables`. A million strings take ten times the room as Python objects that they take in a file.
 """
@@ -6,10 +6,12 @@ Below `tables`. A million strings take ten times the room as Python objects that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+
+from limbeck.data.off_memory import LARGE, give_back, off_memory
 
 PIECE = 4096
 """Values that wait as Python objects before they are packed."""
@@ -23,6 +25,10 @@ class ArrowColumn:
         self._pieces: list[pa.Array | list[Any]] = []
         self._waiting: list[Any] = []
         self._packed = 0
+        self._bytes = 0
+        """Of the text in memory, the last pieces."""
+        self._in_memory = 0
+        """How many these are."""
         self.extend(values)
 
     def append(self, value: Any) -> None:
@@ -42,15 +48,28 @@ class ArrowColumn:
         self._pack()
         text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
         whole = text and not values.null_count
-        self._pieces.append(values.cast(_TEXT) if whole else values.to_pylist())
-        self._packed += len(values)
+        self._add(values.cast(_TEXT) if whole else values.to_pylist())
 
     def _pack(self) -> None:
         if self._waiting:
             text = all(isinstance(value, str) for value in self._waiting)
-            self._pieces.append(pa.array(self._waiting, _TEXT) if text else self._waiting)
-            self._packed += len(self._waiting)
-            self._waiting = []
+            waiting, self._waiting = self._waiting, []
+            self._add(pa.array(waiting, _TEXT) if text else waiting)
+
+    def _add(self, piece: pa.Array | list[Any]) -> None:
+        self._pieces.append(piece)
+        self._packed += len(piece)
+        if isinstance(piece, list):
+            self._bytes = self._in_memory = 0
+            return
+        self._bytes += piece.nbytes
+        self._in_memory += 1
+        if self._bytes > LARGE:
+            lately = cast(list[pa.Array], self._pieces[-self._in_memory :])
+            self._pieces[-self._in_memory :] = [off_memory(lately)]
+            self._bytes = self._in_memory = 0
+            del lately, piece
+            give_back()
 
     def __len__(self) -> int:
         return self._packed + len(self._waiting)
@@ -92,6 +111,23 @@ class ArrowColumn:
 
 def taken(values: Sequence[Any] | pa.ChunkedArray, rows: Sequence[int] | np.ndarray) -> Any:
     """The chosen rows, of Arrow's text without making Python objects of the others."""
+    if isinstance(values, pa.ChunkedArray) and values.type == _TEXT and _ascend(rows):
+        return _sieved(values, np.asarray(rows))
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values.take(pa.array(rows, pa.int64()))
     return [values[row] for row in rows]
+
+
+def _ascend(rows: Sequence[int] | np.ndarray) -> bool:
+    return bool((np.diff(np.asarray(rows)) > 0).all())
+
+
+def _sieved(values: pa.ChunkedArray, rows: np.ndarray) -> pa.ChunkedArray:
+    """Chunk by chunk: to take from all of them Arrow would join them first."""
+    chosen = np.zeros(len(values), dtype=bool)
+    chosen[rows] = True
+    found, start = ArrowColumn(), 0
+    for chunk in values.chunks:
+        found.extend_arrow(chunk.filter(pa.array(chosen[start : start + len(chunk)])))
+        start += len(chunk)
+    return cast(pa.ChunkedArray, found.text)
