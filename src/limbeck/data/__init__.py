@@ -9,9 +9,11 @@ from limbeck.data.loading import load_task
 from limbeck.data.own_labels import Labelling
 from limbeck.data.reading_alike import add_inputs
 from limbeck.data.sampler import EpochSampler
+from limbeck.data.tables import MAX_ROWS
 
 __all__ = [
     "CORPUS",
+    "MAX_ROWS",
     "Collator",
     "Conditions",
     "CorpusSpec",

@@ -18,6 +18,7 @@ from limbeck.data.own import has_own_files, read_own
 from limbeck.data.own_kinds import read_own_kind
 from limbeck.data.own_labels import Labelling
 from limbeck.data.splits import check_splits
+from limbeck.data.tables import MAX_ROWS
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import at_home
 from limbeck.given import place_of
@@ -40,6 +41,7 @@ def load_task(
     seed: int = 0,
     for_training: bool = True,
     progress: bool = False,
+    max_rows: int = MAX_ROWS,
 ) -> tuple[Task, DatasetDict]:
     """A task and its splits: train, dev (dev_mismatched for MNLI), and test where there is one.
 
@@ -61,7 +63,8 @@ def load_task(
 
     `seed` draws the dev split where a source has none, and pocket data; it is the data's seed, so
     runs that are compared share it. With `for_training=False` one labelled split is enough and a
-    single file is a dev split as a whole. `progress` shows the bars of downloads. Raises
+    single file is a dev split as a whole. `progress` shows the bars of downloads. `max_rows`: of a file of the
+    user's own; more are refused. Raises
     LimbeckError for an unknown task, a missing or damaged source, and columns that do not fit.
     """
     if labelling.problems():
@@ -88,7 +91,9 @@ def load_task(
     )
     try:
         columns = (text_columns, label_column)
-        task, splits = _from_path(name, path, columns, wanted, labelling, seed, for_training)
+        task, splits = _from_path(
+            name, path, columns, wanted, labelling, seed, for_training, max_rows
+        )
         return as_kind(task, kind), splits
     except OSError as error:
         raise LimbeckError(
@@ -113,6 +118,7 @@ def _from_path(
     labelling: Labelling,
     seed: int,
     for_training: bool,
+    max_rows: int,
 ) -> tuple[Task, DatasetDict]:
     """Released files of a known task, or the user's own."""
     text_columns, label_column = columns
@@ -139,6 +145,7 @@ def _from_path(
             labelling=labelling,
             seed=seed,
             for_training=for_training,
+            max_rows=max_rows,
         )
     own = bool(text_columns) or label_column is not None
     if path.is_dir() and not own:
@@ -157,6 +164,7 @@ def _from_path(
         labelling=labelling,
         seed=seed,
         for_training=for_training,
+        max_rows=max_rows,
     )
 
 

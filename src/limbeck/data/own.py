@@ -17,7 +17,7 @@ from datasets import DatasetDict
 from limbeck.data.glue_folder import contents
 from limbeck.data.own_labels import LabelColumn, Labelling, read_labels
 from limbeck.data.splits import check_splits, make_split, with_held_out_dev
-from limbeck.data.tables import SUFFIXES, FileTable, read_table
+from limbeck.data.tables import MAX_ROWS, SUFFIXES, FileTable, read_table
 from limbeck.data.written_labels import check_written_labels
 from limbeck.errors import LimbeckError, Problem
 from limbeck.tasks.task import Task
@@ -39,6 +39,7 @@ def read_own(
     labelling: Labelling = _ANY,
     seed: int = 0,
     for_training: bool = True,
+    max_rows: int = MAX_ROWS,
 ) -> tuple[Task, DatasetDict]:
     """The task and splits of a file, or of a folder with a train file.
 
@@ -49,7 +50,7 @@ def read_own(
     that is not text.
     """
     files = split_files(path, SUFFIXES) if path.is_dir() else {"train": path}
-    tables = {split: read_table(file) for split, file in files.items()}
+    tables = {split: read_table(file, max_rows) for split, file in files.items()}
     texts, label = _columns(tables, known, text_columns, label_column)
     labels = {split: _written_labels(table, label, split) for split, table in tables.items()}
     for split, values in labels.items():

@@ -19,7 +19,7 @@ from limbeck.data.own import split_files
 from limbeck.data.own_labels import Labelling, class_order
 from limbeck.data.splits import check_splits, make_split, with_held_out_dev
 from limbeck.data.squad_json import is_squad, read_squad
-from limbeck.data.tables import SUFFIXES, read_table
+from limbeck.data.tables import MAX_ROWS, SUFFIXES, read_table
 from limbeck.errors import LimbeckError, Problem
 from limbeck.plain import regular
 from limbeck.tasks import MASKED, SPANS, TOKENS, TaskType
@@ -38,6 +38,7 @@ class Wanted(NamedTuple):
 
     texts: tuple[str, ...]
     label: str | None
+    max_rows: int = MAX_ROWS
 
 
 class _Reader(NamedTuple):
@@ -59,6 +60,7 @@ def read_own_kind(
     labelling: Labelling = _ANY,
     seed: int = 0,
     for_training: bool = True,
+    max_rows: int = MAX_ROWS,
 ) -> tuple[Task, DatasetDict]:
     """The task and splits of a file, or of a folder with a train file.
 
@@ -67,7 +69,7 @@ def read_own_kind(
     and for tags, answers or text that are none.
     """
     reader = _READERS[kind.name]
-    wanted = _wanted(reader.wanted, text_columns, label_column)
+    wanted = _wanted(reader.wanted, text_columns, label_column)._replace(max_rows=max_rows)
     files = split_files(path, (*SUFFIXES, *reader.suffixes)) if path.is_dir() else {"train": path}
     read = {split: reader.read(file, wanted) for split, file in files.items()}
     task = known or _new_task(
@@ -215,7 +217,7 @@ def _read_masked(path: Path, wanted: Wanted) -> Columns:
 
 
 def _table(path: Path, wanted: Wanted) -> Columns:
-    table = read_table(path)
+    table = read_table(path, wanted.max_rows)
     names = [name for name in (*wanted.texts, wanted.label) if name is not None]
     missing = [name for name in names if name not in table.columns]
     if missing:

@@ -29,8 +29,6 @@ SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 
 MAX_ROWS = 5_000_000
 """Rows of one file that are read unasked."""
-ROWS_VARIABLE = "LIMBECK_MAX_ROWS"
-"""Of the environment: another number."""
 # One field of CSV; longer ones are an open quote rather than text.
 _LONGEST_FIELD = 2**28
 _BATCH = 8192
@@ -53,16 +51,14 @@ class FileTable:
         return len(next(iter(self.columns.values()), ()))
 
 
-def read_table(path: Path, max_rows: int | None = None) -> FileTable:
+def read_table(path: Path, max_rows: int = MAX_ROWS) -> FileTable:
     """Read a file by its suffix.
 
     CSV has a header line and the usual double quotes. TSV has a header line and no quoting, as
     GLUE's files. JSON lines have an object per line. Raises
     LimbeckError naming the file, and the line where there is one, for anything that does not fit,
-    and for more than `max_rows` rows (`LIMBECK_MAX_ROWS`, or `MAX_ROWS`): a Parquet file of
-    a few kilobytes may hold millions.
+    and for more than `max_rows` rows: a Parquet file of a few kilobytes may hold millions.
     """
-    max_rows = _most_rows() if max_rows is None else max_rows
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise LimbeckError(unknown("file type", suffix or path.name, SUFFIXES))
@@ -96,17 +92,10 @@ def read_table(path: Path, max_rows: int | None = None) -> FileTable:
     return table
 
 
-def _most_rows() -> int:
-    named = os.environ.get(ROWS_VARIABLE, str(MAX_ROWS))
-    if not named.isdecimal() or len(named) > 15:
-        raise LimbeckError(f"{ROWS_VARIABLE}={named!r:.40} is no number of rows", "write 5000000")
-    return int(named)
-
-
 def _too_many(path: Path, rows: str, max_rows: int, enough: int) -> LimbeckError:
     return LimbeckError(
         f"{path} holds {rows} rows, and no more than {max_rows} are read unasked",
-        f"set {ROWS_VARIABLE}={enough} in the environment to read them all, or name a file of fewer",
+        f"set max_rows={enough} to read them all, or name a file of fewer",
     )
 
 

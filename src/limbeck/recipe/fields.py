@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from limbeck.data import CorpusSpec
+from limbeck.data import MAX_ROWS, CorpusSpec
 from limbeck.execution import Attention, Precision
 from limbeck.input_transforms import MixupSpec, TransformSpec
 from limbeck.lab.augmentation import AugmentSpec
@@ -189,6 +189,9 @@ class RecipeFields(Settings):
         None, description="use N training rows, drawn with train_rows_seed"
     )
     train_rows_seed: Seed = Field(0, description="seed that draws train_rows")
+    max_rows: Count = Field(
+        MAX_ROWS, description="your own data: rows that one file may hold; more are refused"
+    )
     stratified: bool = Field(
         False, description="draw train_rows with the classes in proportion, exactly"
     )

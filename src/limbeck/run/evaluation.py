@@ -72,6 +72,7 @@ def evaluate(
         labelling=_labelling(recipe, folder) if own else Labelling(),
         # The split that the run drew from a single file of its own is drawn again the same way.
         for_training=own and data is None,
+        max_rows=recipe.max_rows,
     )
     chosen = split or (target.evaluation_splits(rows) or tuple(rows))[0]
     if chosen not in rows:
@@ -127,6 +128,7 @@ def _own_task(recipe: Recipe, folder: RunFolder) -> Task:
             label_column=recipe.label_column,
             kind=recipe.kind,
             labelling=_labelling(recipe, folder),
+            max_rows=recipe.max_rows,
         )
         return task
     return as_kind(get_task(str(recipe.task)), recipe.kind)

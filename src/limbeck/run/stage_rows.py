@@ -80,6 +80,7 @@ def load_rows(recipe: Recipe) -> tuple[Task, DatasetDict]:
         label_column=recipe.label_column,
         kind=recipe.kind,
         labelling=labelling_of(recipe),
+        max_rows=recipe.max_rows,
     )
     absent = [split for split in ("train", task.dev_splits[0]) if split not in rows]
     if absent:

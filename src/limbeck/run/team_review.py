@@ -17,7 +17,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from limbeck import preflight
-from limbeck.data import Collator, Labelling, encode, load_task
+from limbeck.data import MAX_ROWS, Collator, Labelling, encode, load_task
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.evaluation import Size, model_facts
 from limbeck.files import at_home
@@ -117,6 +117,7 @@ def look_at_team(
         ),
         # The split that runs drew from a file of their own is drawn again the same way.
         for_training=data is None,
+        max_rows=max([MAX_ROWS, *(one.recipe.max_rows for one in candidates if one.recipe)]),
     )
     if not target.kind.constant:
         raise LimbeckError(
