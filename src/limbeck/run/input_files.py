@@ -28,7 +28,7 @@ def checksums_of_inputs(recipe: Recipe) -> dict[str, str]:
     for setting, place in places(recipe.model_dump(mode="json")):
         if place.exists():
             model = setting.rpartition(".")[2] in _MODELS
-            files = _of_model(place) if model else _of_rows(place)
+            files = _of_model(place) if model else _of_rows(place, set())
             found[f"{setting} {place}"] = _of(place, files)
     return found
 
@@ -51,16 +51,19 @@ def _of_model(place: Path) -> Iterator[Path]:
     return (path for path in files if path.suffix in _OF_MODELS and path.is_file())
 
 
-def _of_rows(place: Path) -> Iterator[Path]:
-    """All below a folder, but for hidden ones and for runs, which may lie beside the rows."""
+def _of_rows(place: Path, seen: set[Path]) -> Iterator[Path]:
+    """All below a folder, but for hidden ones and for runs, which may lie beside the rows; each folder once."""
     if not place.is_dir():
         if place.is_file():  # a pipe would be waited for
             yield place
         return
+    if place.resolve() in seen:  # a link leads back
+        return
+    seen.add(place.resolve())
     for path in place.iterdir():
         if path.name.startswith(".") or (path / NAME).is_file():
             continue
-        yield from _of_rows(path)
+        yield from _of_rows(path, seen)
 
 
 def _of_file(path: Path) -> str:

@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.errors import LimbeckError
+from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run import distill, train_grid
+from limbeck.run.input_files import checksums_of_inputs
 from limbeck.training import DistillationTrainer
 
 
@@ -195,3 +197,18 @@ def test_a_grid_trains_changed_cells_again_where_it_is_asked_to(here):
         train_grid(**grid)
     members = train_grid(**grid, overwrite=True)
     assert [member.record.examples.train for member in members] == [40, 40]
+
+
+def test_folders_of_rows_may_lead_in_circles(tmp_path):
+    """Hidden folders and runs beside the rows are none of them."""
+    (tmp_path / "rows" / "train").mkdir(parents=True)
+    (tmp_path / "rows" / "train" / "again").symlink_to(tmp_path / "rows")
+    (tmp_path / "rows" / "train" / "a.csv").write_text("x")
+    recipe = Recipe.load("finetune", task="mrpc", data=str(tmp_path / "rows"))
+    (before,) = checksums_of_inputs(recipe).values()
+    for name in (".git", "run"):
+        (tmp_path / "rows" / name).mkdir()
+        (tmp_path / "rows" / name / "manifest.json").write_text("{}")
+    assert [*checksums_of_inputs(recipe).values()] == [before]
+    (tmp_path / "rows" / "train" / "a.csv").write_text("y")
+    assert [*checksums_of_inputs(recipe).values()] != [before]
