@@ -103,7 +103,7 @@ def test_a_term_moves_what_it_looks_at_and_what_lies_below(method, stage, term, 
     student, objectives, term = backward(method, term, stage)
     assert moved(student) == parts
     own, others = [*objectives[term].parameters()], set(objectives.parameters())
-    through = getattr(getattr(objectives[term], "spec", None), "through", None)
+    through = getattr(objectives[term].settings, "through", None)
     if through is not None:  # it moves the map that it borrows
         own += objectives[through].parameters()
     for weight in own:
