@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from typing import Any
 
@@ -12,7 +13,10 @@ from limbeck.agreement import is_first
 from limbeck.reporting.records import Numbers, write_whole
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
+from limbeck.tasks import Task
 from limbeck.training import DistillationTrainer
+
+log = logging.getLogger(__name__)
 
 
 def ship(trainer: DistillationTrainer, folder: RunFolder) -> None:
@@ -34,6 +38,20 @@ def predict(
         output = trainer.predict(prepared.dev[split].encoded)
         found = prepared.results(split, np.asarray(output.predictions))
         scores[split], answers[split] = dict(found.scores), found.answers
+        _warn_of_one_answer(prepared.task, split, found.answers)
     if is_first():
         write_whole(folder.predictions, json.dumps(answers))
     return scores
+
+
+def _warn_of_one_answer(task: Task, split: str, answers: dict[str, list[Any]]) -> None:
+    """Say of a classifier that it answers every row alike: its score, high or not, is its class's share."""
+    given = {*answers.get("prediction", ())} if task.kind.constant and task.labels else set()
+    if len(given) != 1 or len({*answers["label"]}) < 2:
+        return
+    only = task.labels[int(given.pop())]
+    log.warning(
+        "the student answers all %d rows of %s with %r: it has learned no more than that class's share; train "
+        "longer, at another rate, or on more rows",
+        len(answers["label"]), split, only,
+    )  # fmt: skip

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck import functional as F
+from limbeck.errors import LimbeckError
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.positions import SoftRule
 from limbeck.tasks.task_type import (
@@ -38,6 +39,15 @@ class Classes(TaskType):
         labels = batch["labels"]
         if logits.shape[-1] == 1:
             return nn.functional.mse_loss(logits.float().squeeze(-1), labels.float())
+        if labels.is_floating_point() and labels.dim() == 1:
+            raise LimbeckError(
+                f"labels are {labels.dtype}, and the head has {logits.shape[-1]} classes, whose ids are whole "
+                "numbers",
+                'cast the column: dataset.cast_column("labels", Value("int64")); of a regression give a head '
+                "of one output (num_labels=1)",
+            )
+        # A column of True and False is two classes; shares of the classes (B, C) stay what they are.
+        labels = labels if labels.is_floating_point() else labels.long()
         return nn.functional.cross_entropy(logits.float(), labels)
 
     def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
