@@ -33,7 +33,7 @@ from limbeck.recipe import Recipe
 from limbeck.reporting.records import hardware, versions, write_whole
 from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
 from limbeck.teachers.teacher import Teacher
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 from overhead import arguments, train
 from step_cost import model
 
@@ -128,10 +128,8 @@ def read_share(
         settings = arguments(folder, steps, BATCH, bf16=precision == "bf16")
         trainer = DistillationTrainer(
             student,
-            settings,
-            teacher=stored,
-            objectives=recipe.objectives,
-            group_by_length=True,
+            stored,
+            DistillationConfig.like(settings, objectives=recipe.objectives, group_by_length=True),
             train_dataset=data,
             data_collator=collate,
         )
@@ -199,9 +197,10 @@ def main() -> None:
             recipe = Recipe.load(method).stages()[0].recipe
             trainer = DistillationTrainer(
                 student,
-                arguments(folder, 1, 1, bf16=False),
-                teacher=teacher,
-                objectives=recipe.objectives,
+                teacher,
+                DistillationConfig.like(
+                    arguments(folder, 1, 1, bf16=False), objectives=recipe.objectives
+                ),
                 train_dataset=data,
             )
             wanted = wanted_of(recipe, trainer.objectives)

@@ -54,7 +54,7 @@ from limbeck.run.prepared import Prepared
 from limbeck.run.resolution import resolve
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.stage_rows import load_rows
-from limbeck.training import DistillationTrainer, training_arguments
+from limbeck.training import DistillationConfig, DistillationTrainer, training_arguments
 from peers import BATCH, LR, papers, textbrewer
 
 RECORD = Path(__file__).parent / "records" / "end_to_end.json"
@@ -99,11 +99,10 @@ def score(prepared: Prepared, model: Any) -> float:
     )
     trainer = DistillationTrainer(
         model,
-        settings,
-        method="finetune",
+        None,
+        DistillationConfig.like(settings, method="finetune", compact_metrics=True),
         train_dataset=prepared.selecting,
         eval_dataset=prepared.selecting,
-        compact=True,
         data_collator=prepared.collator,
         compute_metrics=prepared.compute_metrics,
     )
@@ -122,10 +121,10 @@ def ours(recipe: Recipe, folder: Path) -> tuple[float, float, Execution]:
     settings.save_strategy = "no"
     trainer = DistillationTrainer(
         prepared.student,
-        settings,
-        teacher=inputs.teacher,
-        objectives=settled.objectives,
-        group_by_length=settled.groups_by_length,
+        inputs.teacher,
+        DistillationConfig.like(
+            settings, objectives=settled.objectives, group_by_length=settled.groups_by_length
+        ),
         train_dataset=prepared.train.encoded,
         data_collator=prepared.collator,
     )

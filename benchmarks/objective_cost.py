@@ -35,7 +35,7 @@ import limbeck.mappings.transport_plan as transport
 from limbeck.objectives import CurriculumSpec
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import hardware, versions, write_whole
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 from overhead import arguments, model, rows, train
 
 RECORD = Path(__file__).parent / "records" / "objective_cost.json"
@@ -80,18 +80,19 @@ def progressive(
             for _ in range(args.rounds):
                 whole = DistillationTrainer(
                     student,
-                    settings,
-                    teacher=teacher,
-                    objectives=recipe.objectives,
-                    curriculum=curriculum,
+                    teacher,
+                    DistillationConfig.like(
+                        settings, objectives=recipe.objectives, curriculum=curriculum
+                    ),
                     train_dataset=data,
                 )
                 times["whole"] += train(whole)
                 small = DistillationTrainer(
                     small_student,
-                    settings,
-                    teacher=small_teacher,
-                    objectives=objectives_of_layer(order, layer, matching),
+                    small_teacher,
+                    DistillationConfig.like(
+                        settings, objectives=objectives_of_layer(order, layer, matching)
+                    ),
                     train_dataset=data,
                 )
                 times["cut"] += train(small)
@@ -131,7 +132,10 @@ def attention(
     for _ in range(args.rounds):
         for name, terms in (("kd", base), ("attention", with_attention)):
             trainer = DistillationTrainer(
-                student, settings, teacher=teacher, objectives=terms, train_dataset=data
+                student,
+                teacher,
+                DistillationConfig.like(settings, objectives=terms),
+                train_dataset=data,
             )
             times[name] += train(trainer)
         times["maps"] += maps_by_hand(args.batch, args.tokens, args.steps, bf16=settings.bf16)
@@ -157,9 +161,8 @@ def flow_share(
         for _ in range(args.rounds):
             trainer = DistillationTrainer(
                 model(STUDENT_LAYERS),
-                settings,
-                teacher=model(TEACHER_LAYERS),
-                method="bert-emd",
+                model(TEACHER_LAYERS),
+                DistillationConfig.like(settings, method="bert-emd"),
                 train_dataset=data,
             )
             steps += train(trainer)

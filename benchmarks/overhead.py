@@ -35,7 +35,7 @@ from transformers import (
 )
 
 from limbeck.reporting.records import hardware, versions
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 
 RECORD = Path(__file__).parent / "records" / "overhead.json"
 METHODS = ("kd", "pkd-skip")
@@ -137,7 +137,10 @@ def measure(args: argparse.Namespace, *, bf16: bool) -> dict[str, float]:
             times["teacher"] += teacher_forward(teacher, data, args.steps, args.batch, bf16=bf16)
             for method in METHODS:
                 ours = DistillationTrainer(
-                    student, settings, teacher=teacher, method=method, train_dataset=data
+                    student,
+                    teacher,
+                    DistillationConfig.like(settings, method=method),
+                    train_dataset=data,
                 )
                 times[method] += train(ours)
     return {name: median(seconds) for name, seconds in times.items()}

@@ -36,7 +36,7 @@ from limbeck.recipe import Recipe
 from limbeck.reporting.records import hardware, versions, write_whole
 from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
 from limbeck.teachers.teacher import Teacher
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 from overhead import arguments, rows, teacher_forward, train
 
 RECORD = Path(__file__).parent / "records" / "step_cost.json"
@@ -120,12 +120,14 @@ def trainer_of(
     """As a run makes it."""
     return DistillationTrainer(
         student,
-        settings,
-        teacher=case.stored if stored else case.teacher,
-        objectives=case.recipe.objectives,
-        curriculum=case.recipe.curriculum,
-        mixup=case.recipe.mixup,
-        compile=compile,
+        case.stored if stored else case.teacher,
+        DistillationConfig.like(
+            settings,
+            objectives=case.recipe.objectives,
+            curriculum=case.recipe.curriculum,
+            mixup=case.recipe.mixup,
+            compile=compile,
+        ),
         train_dataset=data,
     )
 

@@ -27,7 +27,7 @@ from limbeck.reporting.records import hardware, versions, write_whole
 from limbeck.teachers import Chances, EnsembleTeam, SampledTeam
 from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
 from limbeck.teachers.teacher import Teacher
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 from overhead import StepTimes, arguments, rows, train
 from step_cost import model
 
@@ -84,7 +84,10 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
 
         def trainer(teacher: Any, method: str) -> DistillationTrainer:
             return DistillationTrainer(
-                student, settings, teacher=teacher, method=method, train_dataset=data
+                student,
+                teacher,
+                DistillationConfig.like(settings, method=method),
+                train_dataset=data,
             )
 
         for round_ in range(args.rounds):

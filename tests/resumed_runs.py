@@ -12,7 +12,7 @@ import torch
 import tiny_runs as tiny
 from limbeck.data import Collator
 from limbeck.recipe import Recipe
-from limbeck.training import DistillationTrainer, Optimisation, training_arguments
+from limbeck.training import DistillationTrainer, training_arguments
 from limbeck.training.callbacks import CheckpointEvery
 from limbeck.training.checkpoints import last_whole
 
@@ -52,16 +52,11 @@ def start(folder: Path, recipe: Recipe, *callbacks, resume_from=None) -> Distill
     scores = {1: 60.0, 2: 80.0, 3: 70.0}
     trainer = DistillationTrainer(
         tiny.bert(3),
+        tiny.knowing_teacher(4),
         training_arguments(recipe, folder),
-        teacher=tiny.knowing_teacher(4),
-        objectives=recipe.objectives,
-        curriculum=recipe.curriculum,
-        mixup=recipe.mixup,
-        group_by_length=recipe.groups_by_length,
         train_dataset=tiny.rows(22),
         eval_dataset=tiny.rows(10),
         data_collator=Collator(tiny.tokenizer()),
-        optimisation=Optimisation.of(recipe),
         compute_metrics=lambda prediction: {"primary": scores[round(trainer.state.epoch)]},
         callbacks=list(callbacks),
     )

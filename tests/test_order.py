@@ -133,6 +133,7 @@ def test_light_commands_load_nothing_heavy(code: str) -> None:
 def test_public_names() -> None:
     assert limbeck.__all__ == [
         "ActivationKey",
+        "DistillationConfig",
         "DistillationTrainer",
         "HardSpec",
         "LayerSpec",

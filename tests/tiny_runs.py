@@ -135,3 +135,19 @@ class Kill(TrainerCallback):
     def _kill(self, args, state, control, **kwargs):
         if state.global_step == self.at:
             raise KilledError
+
+
+def trainer_of(student, args, *, teacher=None, kind=None, **settings):
+    """A `DistillationTrainer` of plain arguments, and settings of the trainer or of its configuration."""
+    from limbeck.training import DistillationTrainer
+    from limbeck.training.config import OWN_SETTINGS, DistillationConfig
+    from limbeck.training.method import OBJECTS
+
+    first = settings.pop("first_stage", None) or {}
+    own = {name: settings.pop(name) for name in OWN_SETTINGS if name in settings}
+    if said := {key: value for key, value in first.items() if key not in OBJECTS}:
+        own["first_stage"] = said
+    if objects := {key: value for key, value in first.items() if key in OBJECTS}:
+        settings["first_stage"] = objects
+    make = kind or DistillationTrainer
+    return make(student, teacher, DistillationConfig.like(args, **own), **settings)

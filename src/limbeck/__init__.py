@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from limbeck.step_state import StepState
     from limbeck.students import build_student
     from limbeck.teachers.teacher import Teacher
-    from limbeck.training import DistillationTrainer
+    from limbeck.training import DistillationConfig, DistillationTrainer
 
 __all__ = [
     "ActivationKey",
+    "DistillationConfig",
     "DistillationTrainer",
     "HardSpec",
     "LayerSpec",
@@ -65,6 +66,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DistillationConfig": "limbeck.training",
     "DistillationTrainer": "limbeck.training",
     "LimbeckError": "limbeck.errors",
     "Recipe": "limbeck.recipe",

@@ -19,7 +19,7 @@ from limbeck.run.named_teachers import by_capacity
 from limbeck.run.run_folder import RunFolder
 from limbeck.teachers import Chances, SampledTeam
 from limbeck.teachers.teacher import Teacher
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 
 # The package's attribute of that name is the function.
 module, starting = import_module("limbeck.run.train"), import_module("limbeck.run.distill")
@@ -95,9 +95,10 @@ def test_one_teacher_a_step_though_a_step_has_several_passes(tmp_path, asked):
     chances = Chances([0.5, 0.5])
     trainer = DistillationTrainer(
         tiny.bert(2),
-        tiny_arguments(tmp_path, gradient_accumulation_steps=2),
-        teacher=SampledTeam(members, ("four", "six"), chances),
-        method="kd-soft",
+        SampledTeam(members, ("four", "six"), chances),
+        DistillationConfig.like(
+            tiny_arguments(tmp_path, gradient_accumulation_steps=2), method="kd-soft"
+        ),
         train_dataset=tiny.rows(32),
         data_collator=tiny_collator(),
     )

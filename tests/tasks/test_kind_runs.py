@@ -19,7 +19,7 @@ from limbeck.run.prepare import prepare
 from limbeck.tasks import KINDS, MASKED, get_task
 from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 
 AUTO = {
     "tokens": hf.AutoModelForTokenClassification,
@@ -94,10 +94,8 @@ def test_a_trainer_hands_out_plain_logits_unless_asked(tmp_path):
     shapes = []
     for compact in (False, True):
         arguments = hf.TrainingArguments(str(tmp_path), use_cpu=True, report_to=[])
-        trainer = DistillationTrainer(
-            tiny.model("masked"), arguments, method="finetune", data_collator=collate,
-            compact=compact,
-        )  # fmt: skip
+        config = DistillationConfig.like(arguments, method="finetune", compact_metrics=compact)
+        trainer = DistillationTrainer(tiny.model("masked"), None, config, data_collator=collate)
         found = trainer.predict(Dataset.from_list(rows))
         shapes.append(found.predictions.shape)
         assert np.isfinite(found.metrics["test_loss"])

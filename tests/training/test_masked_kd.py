@@ -143,7 +143,7 @@ def trained(folder, monkeypatch, **changes) -> tuple[DistillationTrainer, list[s
 
         monkeypatch.setattr(StepInputs, name, watching)
     rows = Dataset.from_dict({name: values.tolist() for name, values in pictures(4).items()})
-    trainer = DistillationTrainer(
+    trainer = tiny.trainer_of(
         student,
         arguments(folder, max_steps=1),
         teacher=teacher,

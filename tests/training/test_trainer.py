@@ -17,7 +17,7 @@ from limbeck.data import Collator
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.teachers.teacher import Teacher
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 
 # ---- in the Trainer's place ----
 
@@ -29,10 +29,11 @@ def test_it_takes_the_trainers_place_on_a_users_own_rows(tmp_path):
     ).map(lambda row: words(row["review"]))
     teacher, student = tiny.knowing_teacher(3), tiny.bert(2, initializer_range=0.2)
     trainer = DistillationTrainer(
-        model=student,
-        teacher=teacher,
-        method="rail-kd-l",
-        args=arguments(tmp_path, num_train_epochs=6, eval_strategy="epoch"),
+        student,
+        teacher,
+        DistillationConfig.like(
+            arguments(tmp_path, num_train_epochs=6, eval_strategy="epoch"), method="rail-kd-l"
+        ),
         train_dataset=mine,
         eval_dataset=mine,
         processing_class=words,

@@ -108,9 +108,10 @@ def test_bf16_keeps_losses_in_float32(tmp_path):
     student, teacher = still(2), tiny.knowing_teacher(3)
     for model in (student, teacher):
         model.bert.encoder.layer[0].intermediate.dense.register_forward_hook(watch)
-    trainer = Watching(
+    trainer = tiny.trainer_of(
         student,
         arguments(tmp_path, bf16=True),
+        kind=Watching,
         teacher=teacher,
         method="rail-kd-l",
         train_dataset=tiny.rows(12),

@@ -10,8 +10,8 @@ from transformers import BertConfig, BertForMaskedLM, Trainer, TrainerCallback, 
 import tiny_runs as tiny
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
-from limbeck.training import DistillationTrainer, word_embeddings
-from limbeck.training.word_embeddings import WordsInUse, words_in_use
+from limbeck.training import DistillationConfig, DistillationTrainer, word_embeddings
+from limbeck.training.word_embeddings import WordsInUse, is_exact, words_in_use
 
 VOCABULARY = 40  # of which the rows hold at most 14
 ROWS = tiny.rows(32)
@@ -32,13 +32,18 @@ def made(tmp_path, model=None, trainer=DistillationTrainer, rows=ROWS, **changes
     settings |= {"use_cpu": True, "disable_tqdm": True, "seed": 5, "save_strategy": "epoch"}
     settings |= {"learning_rate": 1e-2, "max_grad_norm": 0.0}
     own = {key: changes.pop(key) for key in ("callbacks", "optimizers") if key in changes}
+    skip = changes.pop("skip_unused_embeddings", True)
+    arguments = TrainingArguments(str(tmp_path), **(settings | changes))
+    if trainer is DistillationTrainer:
+        arguments = DistillationConfig.like(
+            arguments, method="finetune", skip_unused_embeddings=skip
+        )
     return trainer(
         model or student(),
-        TrainingArguments(str(tmp_path), **(settings | changes)),
+        args=arguments,
         train_dataset=rows,
         eval_dataset=rows,
         data_collator=Collator(tiny.tokenizer()),
-        **({"method": "finetune"} if trainer is DistillationTrainer else {}),
         **own,
     )
 
@@ -212,6 +217,43 @@ def frozen():
 @pytest.mark.parametrize("model", [tied, frozen])
 def test_embeddings_that_do_more_than_look_up_are_trained_plainly(model):
     assert words_in_use(model(), ROWS, 0) is None
+
+
+def reading_twice(how):
+    """A student whose head looks at the embedding's weights, past its `forward`."""
+    model = student()
+    weight = model.get_input_embeddings().weight
+    model.classifier.register_forward_hook(lambda module, given, found: found + how(weight))
+    return model
+
+
+@pytest.mark.parametrize(
+    "how", [torch.mean, lambda weight: weight[4, 0]], ids=["all", "one in use"]
+)
+def test_what_no_list_of_models_tells_is_found_on_the_first_batch(tmp_path, plainly, caplog, how):
+    some = trained(tmp_path / "some", reading_twice(how))
+    assert some.embeddings_trained is None
+    assert "reads its word embeddings in a second place" in caplog.text
+    every = plainly(tmp_path / "every", reading_twice(how))
+    same(weights(some.student), weights(every.student))
+
+
+def test_it_can_be_switched_off_and_is_told(tmp_path):
+    assert trained(tmp_path / "on").embeddings_trained == 13
+    assert trained(tmp_path / "off", skip_unused_embeddings=False).embeddings_trained is None
+
+
+def test_looking_draws_nothing_and_leaves_nothing(tmp_path):
+    """The numbers drawn, the modes and the gradients are what they were."""
+    trainer = made(tmp_path)
+    model = trainer.student.train()
+    found = words_in_use(model, ROWS, 0)
+    before, state = weights(model), torch.get_rng_state()
+    batch = trainer.data_collator([ROWS[place] for place in range(4)])
+    assert is_exact(found, model, batch)
+    assert model.training and torch.equal(torch.get_rng_state(), state)
+    assert all(weight.grad is None and weight.requires_grad for weight in model.parameters())
+    same(before, weights(model))
 
 
 def test_rows_of_unknown_words_and_little_to_save():

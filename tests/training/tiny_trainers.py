@@ -8,7 +8,6 @@ from transformers import TrainingArguments
 
 import tiny_runs as tiny
 from limbeck.data import Collator
-from limbeck.training import DistillationTrainer
 
 
 def arguments(folder: Path, **changes) -> TrainingArguments:
@@ -33,7 +32,7 @@ def make(folder: Path, *, method="kd", count=12, args=None, layers=2, student=No
         "train_dataset": tiny.rows(count),
         "data_collator": Collator(tiny.tokenizer()),
     }
-    return DistillationTrainer(
+    return tiny.trainer_of(
         student or tiny.bert(layers),
         arguments(folder, **(args or {})),
         **(settings | changes),

@@ -298,6 +298,11 @@ class RecipeFields(Settings):
         description="compile the training passes of student and teacher (torch.compile): minutes "
         "first, for long runs on an accelerator",
     )
+    skip_unused_embeddings: bool = Field(
+        True,
+        description="leave the embeddings of words that no training row holds out of every step, where a "
+        "first batch shows that outputs and gradients stay the same",
+    )
     cache: Literal["auto", "always", "never"] = Field(
         "auto",
         description="store what the teacher says of the training rows and read it back in every "

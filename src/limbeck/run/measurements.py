@@ -63,6 +63,8 @@ class Spent:
     """That the student was trained on, every pass counted."""
     passes: PassesState
     """What student and teachers were run on."""
+    embeddings: int | None = None
+    """Word embeddings that were trained, where those of words in no row were left out."""
 
     @classmethod
     def by(cls, trainer: DistillationTrainer, inputs: StageInputs) -> Spent:
@@ -74,6 +76,7 @@ class Spent:
             trainer.state.global_step,
             trainer.progress.examples(trainer.training_rows),
             trainer.passes(),
+            trainer.embeddings_trained,
         )
 
     @property
@@ -100,6 +103,7 @@ def stage_facts(spent: Spent, prepared: Prepared) -> StageFacts:
         teacher=_named(stage),
         steps=spent.steps,
         student_examples=spent.examples,
+        embeddings_trained=spent.embeddings,
         student_flops=flops_of(prepared.student, Passes.of(spent.passes["student"])),
         teacher_flops=_teacher_flops(spent, prepared),
         seconds=spent.training_seconds,

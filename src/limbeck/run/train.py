@@ -13,7 +13,6 @@ from limbeck.run.run_folder import RunFolder
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.training import (
     DistillationTrainer,
-    Optimisation,
     Patience,
     reporting,
     training_arguments,
@@ -68,26 +67,18 @@ def train_stage(
     display = Display(prepared.recipe, shown=show, stage=stage)
     trainer = DistillationTrainer(
         prepared.student,
+        inputs.teacher,
         training_arguments(
             recipe,
             folder.checkpoints_of(stage),
             select=stage.last,
             name=folder.name_of(stage),
         ),
-        teacher=inputs.teacher,
         holdout=inputs.holdout,
-        objectives=recipe.objectives,
-        curriculum=recipe.curriculum,
-        mixup=recipe.mixup,
-        input_transform=recipe.input_transform,
-        group_by_length=recipe.groups_by_length,
-        compile=recipe.compile,
         train_dataset=inputs.rows.encoded,
         eval_dataset=prepared.selecting,
-        compact=True,
         data_collator=inputs.collator(prepared.tokenizer),
         processing_class=prepared.tokenizer,
-        optimisation=Optimisation.of(recipe),
         compute_metrics=prepared.compute_metrics,
         callbacks=[display],
     )

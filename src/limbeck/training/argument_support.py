@@ -11,7 +11,10 @@ from typing import Any, NamedTuple
 
 from transformers import Trainer, TrainingArguments
 
-from limbeck.errors import Problem
+from limbeck.errors import Problem, unknown
+from limbeck.recipe.stages import TRAINING, TRANSFORMS
+from limbeck.training.config import OWN_SETTINGS
+from limbeck.training.method import OBJECTS
 
 _TRAINERS = """
     output_dir per_device_train_batch_size num_train_epochs max_steps learning_rate
@@ -54,6 +57,9 @@ OWN = {
 }
 """Done by limbeck, and on what."""
 
+METHOD = frozenset(OWN_SETTINGS)
+"""Limbeck's own, of `DistillationConfig`."""
+
 SCRIPTS = frozenset(["do_train", "do_eval", "do_predict", "resume_from_checkpoint"])
 """Read by scripts: no Trainer reads them."""
 
@@ -69,7 +75,7 @@ class Refusal(NamedTuple):
 _COMPILE = Refusal(
     (None, False),
     "it would compile the terms with the models",
-    "leave it out and pass compile=True, which compiles the passes of student and teacher",
+    "leave it out and set compile=True of DistillationConfig, which compiles the passes of student and teacher",
 )
 _WHOLE = (
     "student and teacher are looked into layer by layer, which needs whole weights in each process"
@@ -128,6 +134,28 @@ def setting_problems(args: TrainingArguments) -> list[Problem]:
                 "device, CUDA_VISIBLE_DEVICES=0",
             )
         )
+    return problems
+
+
+def said_elsewhere(
+    given: Mapping[str, Any], first_stage: Mapping[str, Any] | None
+) -> list[Problem]:
+    """Settings of the configuration among the trainer's keyword arguments, and the reverse."""
+    moved = [name for name in given if name in METHOD]
+    problems = [
+        Problem(f"{name}=: a setting of the configuration", f"args=DistillationConfig({name}=…)")
+        for name in moved
+    ]
+    for key in first_stage or ():
+        if key in TRAINING or key in ("objectives", "curriculum", *TRANSFORMS):
+            problems.append(
+                Problem(
+                    f"first_stage.{key}: a setting of the configuration",
+                    f'args=DistillationConfig(first_stage={{"{key}": …}})',
+                )
+            )
+        elif key not in OBJECTS:
+            problems.append(unknown("key in first_stage", key, OBJECTS))
     return problems
 
 

@@ -6,24 +6,34 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
-from transformers import TrainingArguments
 from transformers.integrations import TensorBoardCallback
 
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.tasks import LOWER_IS_BETTER
+from limbeck.training.config import DistillationConfig
+from limbeck.training.optimizer import Optimisation
 
 
 def training_arguments(
     recipe: Recipe, checkpoints: Path, *, select: bool = True, name: str | None = None
-) -> TrainingArguments:
-    """The Trainer's arguments for a recipe of one stage; checkpoints go to this folder.
+) -> DistillationConfig:
+    """The configuration for a recipe of one stage; checkpoints go to this folder.
 
     With `select` every epoch is scored and the best one kept; without, the last weights are. `name`: what
     experiment trackers call the run.
     """
-    return TrainingArguments(
+    return DistillationConfig(
         output_dir=str(checkpoints),
+        objectives=dict(recipe.objectives),
+        curriculum=recipe.curriculum,  # type: ignore[arg-type]
+        mixup=recipe.mixup,  # type: ignore[arg-type]
+        input_transform=recipe.input_transform,  # type: ignore[arg-type]
+        optimisation=Optimisation.of(recipe),  # type: ignore[arg-type]
+        group_by_length=recipe.groups_by_length,
+        compile=recipe.compile,
+        compact_metrics=True,
+        skip_unused_embeddings=recipe.skip_unused_embeddings,
         num_train_epochs=recipe.epochs,
         max_steps=recipe.max_steps or -1,
         per_device_train_batch_size=recipe.batch_size,

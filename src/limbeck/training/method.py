@@ -18,7 +18,7 @@ from limbeck.recipe.load import check, merge
 from limbeck.recipe.stages import TRAINING, TRANSFORMS, stage_seed
 
 OBJECTS = ("teacher", "train_dataset", "data_collator")
-"""Of `first_stage=`: what a recipe says by names, and Python by the things themselves."""
+"""Of a first stage: what a recipe says by names, and Python by the things themselves."""
 
 _ARGUMENTS = {
     "epochs": "num_train_epochs",
@@ -78,7 +78,7 @@ def _no_settings(name: str, term: Any) -> Problem:
 
 
 def with_first_stage(recipe: Recipe, given: Mapping[str, Any] | None) -> Recipe:
-    """The recipe with the settings of its first stage that `first_stage=` gives, but for `OBJECTS`.
+    """The recipe with changed settings of its first stage; `OBJECTS` are no settings.
 
     Raises:
         LimbeckError: unknown keys; settings of a stage that the method does not have; a first stage
@@ -137,15 +137,11 @@ def _named_only(first: FirstStage | None, given: Mapping[str, Any]) -> list[Prob
     return problems
 
 
-def default_arguments(recipe: Recipe) -> TrainingArguments:
-    """The recipe's training settings, for a user who gives none; the folder is the Trainer's."""
-    return TrainingArguments(
-        output_dir="tmp_trainer",
-        adam_epsilon=recipe.epsilon,
-        max_grad_norm=recipe.max_grad_norm,
-        seed=recipe.seed,
-        **{name: _value(key, getattr(recipe, key)) for key, name in _ARGUMENTS.items()},
-    )
+def method_defaults(recipe: Recipe) -> dict[str, Any]:
+    """The recipe's training settings by the Trainer's names, for a user who says nothing else."""
+    own = {"adam_epsilon": recipe.epsilon, "max_grad_norm": recipe.max_grad_norm}
+    own |= {name: _value(key, getattr(recipe, key)) for key, name in _ARGUMENTS.items()}
+    return own | {"seed": recipe.seed}
 
 
 def first_stage_arguments(recipe: Recipe, args: TrainingArguments) -> TrainingArguments:

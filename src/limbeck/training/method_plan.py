@@ -229,6 +229,7 @@ def train_part(
     name: str,
     student: PreTrainedModel,
     *,
+    teacher: Teacher | Team | Mapping[str, Teacher] | None,
     args: TrainingArguments,
     scored: bool = False,
     **changes: Any,
@@ -239,9 +240,10 @@ def train_part(
         trainer: whose data, collator, metrics and callbacks are used, unless `changes` has others.
         name: of its folder.
         student: whom it trains, in place.
+        teacher: whom it learns from.
         args: its own, but for the folder.
         scored: evaluate the student that comes out.
-        changes: to what `DistillationTrainer` is given.
+        changes: to what `DistillationTrainer` and its configuration are given.
     """
     folder = trainer.folder / name
     done = course.finished(folder, name, student)
@@ -250,7 +252,7 @@ def train_part(
     own = copy.copy(args)
     own.output_dir = str(folder)
     own.push_to_hub = False
-    part = trainer.for_part(student, own, course, **changes)
+    part = trainer.for_part(student, teacher, own, course, **changes)
     part.start_or_continue(course.checkpoint_in(folder))
     metrics = part.evaluate() if scored else {}
     # Its entries are told from those of the trainer's own stage.
@@ -273,10 +275,10 @@ def _score_of_teacher(trainer: TrainsParts, member: Teacher) -> float:
     args.report_to = []
     frozen = [weight.requires_grad for weight in member.model.parameters()]
     hard = {"hard": {"compare": "hard_label"}}
-    changes: dict[str, Any] = {"teacher": None, "objectives": hard, "callbacks": []}
+    changes: dict[str, Any] = {"objectives": hard, "callbacks": []}
     if member.inputs is not None:
         changes["data_collator"] = lambda rows: dict(member.as_read(trainer.data_collator(rows)))
-    part = trainer.for_part(member.model, args, None, **changes)
+    part = trainer.for_part(member.model, None, args, None, **changes)
     found = score(part.evaluate(), trainer.args)
     for weight, before in zip(member.model.parameters(), frozen, strict=True):
         weight.requires_grad_(before)

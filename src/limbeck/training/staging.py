@@ -24,6 +24,7 @@ from limbeck.teachers import Team
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import checkpoints
 from limbeck.training.callbacks import users_callbacks
+from limbeck.training.config import OWN_SETTINGS, DistillationConfig, MethodSettings
 from limbeck.training.counting import Counts
 from limbeck.training.course import Course, Part
 from limbeck.training.fitting import check_trainable
@@ -32,7 +33,10 @@ from limbeck.training.optimizer import Optimises
 from limbeck.training.progress import Progress
 from limbeck.training.publishing import PublishesStudents
 from limbeck.training.resuming import Resumes
+from limbeck.training.teacher_cache import answering_once
 from limbeck.training.word_embeddings import WordsInUse, words_of
+
+_TERMS = ("method", "objectives", "curriculum", "mixup", "input_transform", "first_stage")
 
 # What a user may take off a trainer, and then wants to see nowhere.
 _SHOWING = (PrinterCallback, ProgressCallback)
@@ -44,8 +48,7 @@ class TrainsParts(Counts, Optimises, Resumes, PublishesStudents):
     plan: MethodPlan
     progress: Progress
     teacher: Teacher | Team | None
-    compact: bool
-    compiled: bool
+    own: MethodSettings
     parts: list[Part]
 
     _course: Course | None = None
@@ -66,6 +69,11 @@ class TrainsParts(Counts, Optimises, Resumes, PublishesStudents):
         made = super().__new__(cls)
         made._given = kwargs
         return made
+
+    @property
+    def embeddings_trained(self) -> int | None:
+        """How many word embeddings were trained, where those of no training row were left out."""
+        return None if self._words is None else len(self._words.used)
 
     @property
     def folder(self) -> Path:
@@ -118,7 +126,9 @@ class TrainsParts(Counts, Optimises, Resumes, PublishesStudents):
                 self.begin_counting()  # the teachers have worked for the parts as well
         if self.args.auto_find_batch_size:
             self._begin_anew()
-        self._words = words_of(self, self.student, self._words)
+        self.teacher = answering_once(self)
+        if self.own.skip_unused_embeddings:
+            self._words = words_of(self, self.student, self._words)
         with self._words.engaged() if self._words is not None else nullcontext():
             return super()._inner_training_loop(*args, **kwargs)
 
@@ -145,11 +155,13 @@ class TrainsParts(Counts, Optimises, Resumes, PublishesStudents):
     def for_part(
         self,
         student: PreTrainedModel,
+        teacher: Any,
         args: TrainingArguments,
         course: Course | None,
         **changes: Any,
     ) -> TrainsParts:
-        """A trainer of a part: all that the user gave this one, but for the `changes`.
+        """A trainer of a part: all that the user gave this one, but for the `changes`, settings of the
+        method among them.
 
         Keyword arguments that a subclass takes for itself are given to it again; a subclass whose `__init__`
         takes others by position has to make its own.
@@ -163,13 +175,19 @@ class TrainsParts(Counts, Optimises, Resumes, PublishesStudents):
             "preprocess_logits_for_metrics": self.preprocess_logits_for_metrics,
             "optimizer_cls_and_kwargs": self._optimizer_given,
             "callbacks": users_callbacks(self),
-            "group_by_length": self.group_by_length,
-            "compile": self.compiled,
-            "compact": self.compact,
-            "optimisation": self.optimisation,
         }
+        method: dict[str, Any] = {
+            name: changes.pop(name)
+            for name in OWN_SETTINGS
+            if name in changes and name != "first_stage"
+        }
+        # Its terms take the place of the whole method's.
+        method = dict.fromkeys(_TERMS) | {"optimisation": self.optimisation} | method
+        config = DistillationConfig.like(args, **method)
         make: Any = type(self)
-        part: TrainsParts = make(student, args, **(self._subclass_takes | settings | changes))
+        part: TrainsParts = make(
+            student, teacher, config, **(self._subclass_takes | settings | changes)
+        )
         part._continued = course
         part._run = None if course is None else course.identity
         shown = {type(callback) for callback in self.callback_handler.callbacks}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sized
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -20,9 +19,7 @@ from transformers.trainer_utils import has_length
 from limbeck.activations import Request, Trace
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
-from limbeck.input_transforms import MixupSpec, StepInputs, TransformSettings
-from limbeck.objectives import CurriculumSpec, Objective, TermSpec
-from limbeck.recipe import Recipe
+from limbeck.input_transforms import StepInputs
 from limbeck.step_state import StepState
 from limbeck.tasks import task_type_of
 from limbeck.teachers import Bandit, SampledTeam, Team, members_of
@@ -32,6 +29,7 @@ from limbeck.training.adaptive import LearnWhomToDraw, hold_out
 from limbeck.training.argument_support import (
     keyword_problems,
     label_problems,
+    said_elsewhere,
     setting_problems,
     sharded,
 )
@@ -43,13 +41,14 @@ from limbeck.training.callbacks import (
     stop_if_not_finite,
     users_callbacks,
 )
+from limbeck.training.config import DistillationConfig, MethodSettings
 from limbeck.training.distiller import Distiller
 from limbeck.training.feeding import examples_in, numbered, padded
 from limbeck.training.fitting import foreign_optimizer, pair_problems
 from limbeck.training.head import train_head_alone
-from limbeck.training.method import OBJECTS, default_arguments, recipe_of, with_first_stage
+from limbeck.training.method import with_first_stage
 from limbeck.training.method_plan import MethodPlan
-from limbeck.training.optimizer import Optimisation, unseen_maps
+from limbeck.training.optimizer import unseen_maps
 from limbeck.training.progress import Progress
 from limbeck.training.same_terms import check_terms, terms_of
 from limbeck.training.segments import warn_of_lost_segments
@@ -68,27 +67,17 @@ class DistillationTrainer(TrainsParts):
 
     Args:
         model: the student, any `PreTrainedModel` with a head of one of `limbeck.tasks`.
-        args: the Trainer's, of the last stage; of the others too, where the method or `first_stage` says
-            nothing else. Every setting does what it says or is refused. Left out, the method's own.
         teacher: the model to learn from; several of them as a list, as a dict by name, or as a
             `limbeck.teachers.Team`; None for plain fine-tuning.
-        method: a shipped method's name, a recipe file, or a `Recipe`; its terms, curriculum, MixUp, stages
-            and team are read, of its training settings the first stage's.
-        objectives: the terms themselves, instead of a method: each an `Objective`, settings as in a recipe, or
-            an object of their class. Of an `Objective` a copy is trained, `trainer.objectives[NAME]`.
-        curriculum: with `objectives`: when each layer learns.
-        mixup: with `objectives`: mix the inputs of both models.
-        input_transform: with `objectives`: another input transform.
-        first_stage: changes to the method's first stage, by its keys in a recipe (`epochs`, `lr`,
-            `batch_size`, `objectives`, …), and as objects its own `teacher`, `train_dataset`, `data_collator`.
+        args: a `DistillationConfig`: the method, and the Trainer's arguments of the last stage; of the others
+            too, where the method or its `first_stage` says nothing else. Plain `TrainingArguments` train
+            method kd. Every setting does what it says or is refused.
+        data_collator, train_dataset, eval_dataset, processing_class, compute_metrics, callbacks: as for
+            `Trainer`.
+        first_stage: what a first stage has for itself and a configuration cannot hold: its own `teacher`,
+            `train_dataset`, `data_collator`.
         holdout: rows on which a team that learns whom to draw sees its progress; by default some of
             the training rows, which are not trained on then.
-        group_by_length: batch examples of similar length, as `args.train_sampling_strategy` can say
-            too; text needs an `input_ids` column.
-        compile: run training passes of student and teacher as compiled graphs.
-        compact: hand `compute_metrics` and `predict` what the kind's scores need in place of the
-            logits, which are as large as a vocabulary for some kinds.
-        optimisation: optimiser and schedule where the Trainer's own arguments do not reach.
         **kwargs: as for `Trainer`, `model_init` among them.
 
     `trainer.student` is the student; `save_model` writes it by `save_pretrained`. Checkpoints also
@@ -101,85 +90,119 @@ class DistillationTrainer(TrainsParts):
     def __init__(
         self,
         model: PreTrainedModel | None = None,
-        args: TrainingArguments | None = None,
-        *,
         teacher: Any = None,
-        method: str | Path | Recipe = "kd",
-        objectives: Mapping[str, Objective | TermSpec | Mapping[str, Any]] | None = None,
-        curriculum: CurriculumSpec | Mapping[str, Any] | None = None,
-        mixup: MixupSpec | Mapping[str, Any] | None = None,
-        input_transform: TransformSettings | Mapping[str, Any] | None = None,
+        args: TrainingArguments | None = None,
+        data_collator: Any = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
+        processing_class: Any = None,
+        compute_metrics: Callable[..., dict[str, float]] | None = None,
+        callbacks: list[Any] | None = None,
+        *,
         first_stage: Mapping[str, Any] | None = None,
         holdout: Dataset | None = None,
-        group_by_length: bool = False,
-        compile: bool = False,
-        compact: bool = False,
-        optimisation: Optimisation | None = None,
         **kwargs: Any,
     ) -> None:
         known = {*inspect.signature(DistillationTrainer.__init__).parameters, *kwargs}
         self._subclass_takes = {k: v for k, v in self._given.items() if k not in known}
-        recipe = recipe_of(method, objectives, curriculum, mixup, input_transform)
-        recipe = with_first_stage(recipe, first_stage)
-        if args is None:
-            args = default_arguments(recipe)
-            optimisation = optimisation or Optimisation.of(recipe.stages()[-1].recipe)
-        recipe = recipe.model_copy(update={"seed": args.seed})
-        who = teaching(recipe, teacher)
-        given = {key: value for key, value in (first_stage or {}).items() if key in OBJECTS}
-        self.plan = MethodPlan(recipe, who, given)
-        self.transform = self.plan.last.transform
-        self.teacher: Teacher | Team | None = who.teacher
-        self.optimisation = optimisation or Optimisation()
-        self.group_by_length = group_by_length
-        self.compact, self.compiled = compact, compile
-        self.progress = Progress()
-        if learns_whom_to_draw(recipe) and holdout is None:
-            count = getattr(recipe.team, "holdout", None)
-            holdout, kwargs["train_dataset"] = hold_out(
-                kwargs.get("train_dataset"), count, args.seed
-            )
-        if any(term.needs_index for term in self.plan.last.objectives.values()):
-            kwargs["train_dataset"] = numbered(kwargs.get("train_dataset"))
-        self._rows = index_bound(kwargs.get("train_dataset"))
+        args = DistillationConfig("tmp_trainer") if args is None else args
+        if problems := said_elsewhere(kwargs, first_stage):
+            raise LimbeckError(problems)
+        self._plan(args, teacher, first_stage or {})
         problems = setting_problems(args) + keyword_problems(kwargs, staged=self.plan.staged)
-        problems += value_problems(args, kwargs.get("callbacks") or ())
+        problems += value_problems(args, callbacks or ())
         if problems:
             raise LimbeckError(problems)
-        if self.teacher is not None and compile:
-            self.teacher.compile()
+        train_dataset, holdout = self._rows_to_train(args, train_dataset, holdout)
+        kwargs |= {
+            "data_collator": data_collator,
+            "train_dataset": train_dataset,
+            "eval_dataset": eval_dataset,
+            "processing_class": processing_class,
+            "compute_metrics": compute_metrics,
+            "callbacks": callbacks,
+        } | self._optimizer_of(args, kwargs)
         self._seed = args.seed
-        self._optimizer_given = kwargs.get("optimizer_cls_and_kwargs")
-        self._made_optimizer = not any(kwargs.get("optimizers") or ())
-        if self._optimizer_given is None and self._made_optimizer:
-            kwargs["optimizer_cls_and_kwargs"] = self.optimisation.optimizer(args.learning_rate)
         distiller = None if model is None else self._distil(model)
         super().__init__(cast(Any, distiller), args, **kwargs)
-        # The objectives average over a batch themselves, and `weight_of` over a step; a model that takes
-        # `num_items_in_batch` would switch off the division by the accumulation factor.
-        self.model_accepts_loss_kwargs = False
-        self.loss_is_scaled_for_ga = False
+        self._refuse_what_does_not_fit()
+        self._as_the_terms_need()
+        self._add_callbacks(callbacks, holdout)
+        self._ready_teacher()
+        self.begin_counting()
+        self.plan.check(self.student, self)
+
+    # ---- how it is made ----
+
+    def _plan(self, args: TrainingArguments, teacher: Any, first_stage: Mapping[str, Any]) -> None:
+        """What is to be trained, and by whom."""
+        own = self.own = MethodSettings.of(args)
+        settings = cast(dict[str, Any], own.first_stage or {})
+        recipe = with_first_stage(own.recipe(), {**settings, **first_stage})
+        recipe = recipe.model_copy(update={"seed": args.seed})
+        who = teaching(recipe, teacher)
+        self.plan = MethodPlan(recipe, who, first_stage)
+        self.transform = self.plan.last.transform
+        self.teacher: Teacher | Team | None = who.teacher
+        self.optimisation = own.how_to_optimise()
+        self.group_by_length = own.group_by_length
+        self.progress = Progress()
+
+    def _rows_to_train(
+        self, args: TrainingArguments, rows: Any, holdout: Dataset | None
+    ) -> tuple[Any, Dataset | None]:
+        """The training rows, numbered where somebody finds them by number, and those held out."""
+        recipe = self.plan.recipe
+        if learns_whom_to_draw(recipe) and holdout is None:
+            holdout, rows = hold_out(rows, getattr(recipe.team, "holdout", None), args.seed)
+        found = any(term.needs_index for term in self.plan.last.objectives.values())
+        if found or self.own.cache_teacher_outputs != "off":
+            rows = numbered(rows)
+        self._rows = index_bound(rows)
+        return rows, holdout
+
+    def _optimizer_of(self, args: TrainingArguments, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The method's optimiser, unless the user passes one; as a keyword of the Trainer."""
+        self._optimizer_given = given.get("optimizer_cls_and_kwargs")
+        self._made_optimizer = not any(given.get("optimizers") or ())
+        if self._optimizer_given is not None or not self._made_optimizer:
+            return {}
+        return {"optimizer_cls_and_kwargs": self.optimisation.optimizer(args.learning_rate)}
+
+    def _refuse_what_does_not_fit(self) -> None:
         if problems := [
-            *label_problems(args, self.kind.label_names),
+            *label_problems(self.args, self.kind.label_names),
             *sharded(self),
             *foreign_optimizer(self.optimizer, self.distiller),
             *unseen_maps(self.optimizer, self.objectives),
         ]:
             raise LimbeckError(problems)
-        self.label_names = list(args.label_names or self.kind.label_names)
+
+    def _as_the_terms_need(self) -> None:
+        # The objectives average over a batch themselves, and `weight_of` over a step; a model that takes
+        # `num_items_in_batch` would switch off the division by the accumulation factor.
+        self.model_accepts_loss_kwargs = False
+        self.loss_is_scaled_for_ga = False
+        self.label_names = list(self.args.label_names or self.kind.label_names)
         # A NaN must end the run, not be averaged away.
         self.args.logging_nan_inf_filter = False
+
+    def _add_callbacks(self, given: Any, holdout: Dataset | None) -> None:
+        """Its own, told from those that the user gave."""
         self._own_callbacks = {id(callback) for callback in self.callback_handler.callbacks}
-        self._own_callbacks -= {id(one) for one in users_callbacks(self, kwargs.get("callbacks"))}
+        self._own_callbacks -= {id(one) for one in users_callbacks(self, given)}
         for own in (EarlierEntries(self), EpochEntries(self)):
             self._add_own(own)
         if self.bandit is not None:
             self._add_own(LearnWhomToDraw(self, self.bandit, holdout))
-        if self.teacher is not None:
-            self.teacher.to(self.args.device)
-            warn_of_lost_segments(self.teacher.members, self.train_dataset)
-        self.begin_counting()
-        self.plan.check(self.student, self)
+
+    def _ready_teacher(self) -> None:
+        if self.teacher is None:
+            return
+        if self.own.compile:
+            self.teacher.compile()
+        self.teacher.to(self.args.device)
+        warn_of_lost_segments(self.teacher.members, self.train_dataset)
 
     def _add_own(self, callback: Any) -> None:
         self.add_callback(callback)
@@ -193,6 +216,7 @@ class DistillationTrainer(TrainsParts):
                 "pass the transformers model itself",
             )
         self.student = student
+        self._set_attention(student)
         self.kind = task_type_of(student)
         self.teacher = self.plan.who.teacher
         self._words = None
@@ -214,10 +238,23 @@ class DistillationTrainer(TrainsParts):
             student,
             self.objectives,
             kind=self.kind,
-            compact=self.compact,
-            compiled=self.compiled,
+            compact=self.own.compact_metrics,
+            compiled=self.own.compile,
             bandit=self.bandit,
         )
+
+    def _set_attention(self, student: PreTrainedModel) -> None:
+        name = self.own.attn_implementation
+        if name is None:
+            return
+        for model in (student, *(member.model for member in self.plan.who.members)):
+            try:
+                model.set_attn_implementation(name)
+            except (ValueError, ImportError) as error:
+                raise LimbeckError(
+                    f"attn_implementation={name}: {type(model).__name__} cannot ({error})",
+                    "leave it out, or say eager or sdpa",
+                ) from None
 
     def call_model_init(self, trial: Any = None) -> nn.Module:
         """What `model_init` makes, with terms of its own: each training, or trial, begins anew."""

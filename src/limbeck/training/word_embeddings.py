@@ -4,12 +4,14 @@ Part of `limbeck.training`. Word embeddings are most of a small student's weight
 gradient of a word that does not occur is zero, and without weight decay so are its moments and its update, yet plain
 training clears, sums, reads and writes them in every step. While `WordsInUse` is engaged, the rows of the words that
 occur stand in a parameter of their own. The whole matrix follows whenever somebody looks at it: in passes without
-gradients, in `state_dict`, in the end. The student that comes out is that of plain training, but for the rounding of
+gradients, in `state_dict`, in the end. Before that a batch of the training rows has to come out the same both ways
+(`is_exact`). The student that comes out is that of plain training, but for the rounding of
 the gradient's norm, which is summed over fewer zeros.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,15 +22,21 @@ import torch
 import torch.nn.functional as F
 from datasets import Dataset
 from torch import Tensor, nn
-from transformers import PreTrainedModel, Trainer
+from transformers import PreTrainedModel
 from transformers.training_args import OptimizerNames
 
+from limbeck.activations import Request, capture
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
+from limbeck.training.feeding import FeedsExamples
+
+logger = logging.getLogger(__name__)
 
 # Weights that have to be saved before it is done.
 WORTH = 1_000_000
 _NAME = "weight_in_use"
+# Rows that its exactness is looked at on.
+_FEW = 4
 # Without weight decay they leave alone what has no gradient and never had one.
 _OPTIMISERS = (OptimizerNames.ADAMW_TORCH, OptimizerNames.ADAMW_TORCH_FUSED)
 
@@ -114,12 +122,13 @@ def _set_forward(module: Any, forward: Any) -> None:
 
 
 def words_of(
-    trainer: Trainer, student: PreTrainedModel, former: WordsInUse | None
+    trainer: FeedsExamples, student: PreTrainedModel, former: WordsInUse | None
 ) -> WordsInUse | None:
     """What a trainer is to train of its student's word embeddings; None for all of them, the plain way.
 
     It has to know every word a batch may hold, and what becomes of a weight without a gradient: limbeck's own collator
-    with fixed texts, AdamW or SGD of its own making, no weight decay, whole weights in each process.
+    with fixed texts, AdamW or SGD of its own making, no weight decay, whole weights in each process. And the student
+    has to show, on a batch of the training rows, that its outputs and gradients are then the same.
 
     Raises:
         LimbeckError: rows with other words than those of the `former` training, whose optimiser goes on.
@@ -137,7 +146,59 @@ def words_of(
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         return None
     padding = getattr(collator.tokenizer, "pad_token_id", None)
-    return words_in_use(student, trainer.train_dataset, padding)
+    found = words_in_use(student, trainer.train_dataset, padding)
+    if found is None or not is_exact(found, student, _few(trainer, student)):
+        return None
+    return found
+
+
+def _few(trainer: FeedsExamples, student: PreTrainedModel) -> dict[str, Tensor]:
+    """The first training rows, as a batch on the student's device."""
+    dataset: Any = trainer.train_dataset
+    rows, collate = trainer.readable(dataset.select(range(min(_FEW, len(dataset)))))
+    batch = collate([rows[place] for place in range(len(rows))])
+    return {name: value.to(student.device) for name, value in batch.items()}
+
+
+def is_exact(words: WordsInUse, student: PreTrainedModel, batch: dict[str, Tensor]) -> bool:
+    """Whether the student's outputs and gradients on a batch are those of plain training, said if they are not.
+
+    That something else than looking words up reads the embedding's weights, no list of architectures can tell. On a CPU
+    equal is equal bit for bit; elsewhere sums may come in another order.
+    """
+    training, whole = student.training, words.embedding.weight
+    student.eval()  # nothing is drawn, and no statistics move
+    try:
+        plain, gradient = _shown(student, batch, whole)
+        with words.engaged():
+            engaged, rows = _shown(student, batch, words.rows)
+    finally:
+        student.train(training)
+    expected = torch.zeros_like(gradient).index_copy(0, words.used, rows)
+    if _alike(plain, engaged) and _alike(gradient, expected):
+        return True
+    logger.warning(
+        "skip_unused_embeddings: %s reads its word embeddings in a second place; all of them are trained",
+        type(student).__name__,
+    )
+    return False
+
+
+def _shown(
+    student: PreTrainedModel, batch: dict[str, Tensor], weight: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Logits, and the gradient of their squares' sum for a weight: zero where it takes no part."""
+    with torch.enable_grad():
+        logits = capture(student, batch, Request.of_logits()).logits
+        assert logits is not None
+        gradient = torch.autograd.grad(logits.float().square().sum(), weight, allow_unused=True)[0]
+    return logits.detach(), torch.zeros_like(weight) if gradient is None else gradient
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    if one.device.type == "cpu":
+        return torch.equal(one, other)
+    return torch.allclose(one, other, rtol=1e-4, atol=1e-6 * float(one.abs().max()))
 
 
 def words_in_use(

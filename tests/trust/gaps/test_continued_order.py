@@ -61,9 +61,8 @@ def start(folder: Path, form=DistillationTrainer, *, kill: int | None = None, ro
     }
     trainer = form(
         tiny.bert(2),
+        tiny.knowing_teacher(3),
         TrainingArguments(**settings),
-        teacher=tiny.knowing_teacher(3),
-        method="kd",
         train_dataset=tiny.rows(rows),
         data_collator=Collator(tiny.tokenizer()),
         callbacks=[] if kill is None else [tiny.Kill("step_begin", kill)],

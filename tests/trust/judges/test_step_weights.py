@@ -8,7 +8,7 @@ from transformers import TrainingArguments
 
 from limbeck.data import Collator
 from limbeck.run import distill
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 from tiny_runs import bert, knowing_teacher, rows, save, tokenizer, write_csv
 
 
@@ -29,9 +29,8 @@ def trainer(folder, count, batch, accumulation=1, method="kd", **changes) -> Dis
     none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     return DistillationTrainer(
         bert(2, **none),
-        args,
-        teacher=knowing_teacher(3),
-        method=method,
+        knowing_teacher(3),
+        DistillationConfig.like(args, method=method),
         train_dataset=rows(count),
         data_collator=Collator(tokenizer()),
     )

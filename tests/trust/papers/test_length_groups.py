@@ -59,8 +59,8 @@ def test_a_run_trains_each_stage_that_way(tmp_path, monkeypatch):
     )
     asked = []
 
-    def refuse(*args, **settings):
-        asked.append((settings["mixup"] is not None, settings["group_by_length"]))
+    def refuse(student, teacher, config, **settings):
+        asked.append((config.mixup is not None, config.group_by_length))
         raise ReachedError
 
     monkeypatch.setattr(module, "DistillationTrainer", refuse)

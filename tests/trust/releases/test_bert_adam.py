@@ -12,7 +12,7 @@ import tiny_runs as tiny
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 from limbeck.training.arguments import training_arguments
 from limbeck.training.bert_adam import BertAdam
 from limbeck.training.optimizer import Optimisation
@@ -74,11 +74,14 @@ def test_a_recipe_chooses_it(tmp_path):
     torch.manual_seed(0)
     trainer = DistillationTrainer(
         tiny.bert(2),
-        training_arguments(recipe, tmp_path, select=False),
-        method="finetune",
+        None,
+        DistillationConfig.like(
+            training_arguments(recipe, tmp_path, select=False),
+            method="finetune",
+            optimisation=Optimisation.of(recipe),
+        ),
         train_dataset=tiny.rows(8),
         data_collator=Collator(tiny.tokenizer()),
-        optimisation=Optimisation.of(recipe),
     )
     trainer.train()
     optimizer = trainer.optimizer.optimizer

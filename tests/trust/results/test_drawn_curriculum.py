@@ -10,7 +10,7 @@ from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.teachers import Chances, SampledTeam, form
 from limbeck.teachers.teacher import Teacher
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 
 TERMS = {
     "layers": {
@@ -34,10 +34,10 @@ ORDER = {
 def build(folder, team, curriculum=ORDER, **changes) -> DistillationTrainer:
     return DistillationTrainer(
         own.bert(2),
-        own.arguments(folder, max_steps=10, **changes),
-        teacher=team,
-        objectives=TERMS,
-        curriculum=curriculum,
+        team,
+        DistillationConfig.like(
+            own.arguments(folder, max_steps=10, **changes), objectives=TERMS, curriculum=curriculum
+        ),
         train_dataset=own.sentences(),
         data_collator=own.OwnCollator(),
     )
@@ -79,9 +79,8 @@ def test_a_recipe_may_say_both(tmp_path):
     assert form(recipe.team, members, ["a", "b"]).separate
     trainer = DistillationTrainer(
         own.bert(2),
-        own.arguments(tmp_path, max_steps=10),
-        teacher=[member.model for member in members],
-        method=recipe,
+        [member.model for member in members],
+        DistillationConfig.like(own.arguments(tmp_path, max_steps=10), method=recipe),
         train_dataset=own.sentences(),
         data_collator=own.OwnCollator(),
     )

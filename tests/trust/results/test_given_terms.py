@@ -67,7 +67,7 @@ def build(folder, steps=4, **changes) -> DistillationTrainer:
     )
     settings = {"train_dataset": own.sentences(), "data_collator": own.OwnCollator()}
     settings["teacher"] = own.bert(4, 1)
-    return DistillationTrainer(own.bert(2), arguments, **(settings | changes))
+    return tiny.trainer_of(own.bert(2), arguments, **(settings | changes))
 
 
 def losses(trainer) -> list[float]:

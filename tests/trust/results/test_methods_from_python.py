@@ -9,10 +9,11 @@ import pytest
 import torch
 from transformers import PrinterCallback
 
+import tiny_runs
 from limbeck import catalog
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 
 # What a method leaves to its user, or to small data.
 GIVEN: dict[str, dict[str, Any]] = {
@@ -35,11 +36,13 @@ def test_every_method_trains_whole(tmp_path, capsys, method):
     collator, watch = own.OwnCollator(text=text), own.Watch()
     trainer = DistillationTrainer(
         student,
+        (teachers if recipe.team else teachers[0]) if recipe.needs_teacher else None,
         # Layers that learn one after the other have a step each, and the answers one.
-        own.arguments(tmp_path, max_steps=5 if recipe.curriculum else 2),
-        teacher=(teachers if recipe.team else teachers[0]) if recipe.needs_teacher else None,
-        method=recipe,
-        first_stage={"max_steps": 2} if recipe.first_stage else None,
+        DistillationConfig.like(
+            own.arguments(tmp_path, max_steps=5 if recipe.curriculum else 2),
+            method=recipe,
+            first_stage={"max_steps": 2} if recipe.first_stage else None,
+        ),
         train_dataset=rows,
         eval_dataset=rows,
         data_collator=collator,
@@ -97,9 +100,8 @@ def test_teams_are_made_ready_part_by_part(tmp_path, method, parts):
     }
     trainer = DistillationTrainer(
         own.bert(2),
-        own.arguments(tmp_path, max_steps=1),
-        teacher=given,
-        method=method,
+        given,
+        DistillationConfig.like(own.arguments(tmp_path, max_steps=1), method=method),
         train_dataset=own.sentences(),
         eval_dataset=own.sentences(),
         data_collator=own.OwnCollator(),
@@ -117,9 +119,8 @@ def test_teachers_are_weighed_by_the_rank_of_their_scores(tmp_path):
         turned.classifier.weight.neg_()  # always wrong
     trainer = DistillationTrainer(
         own.bert(2),
-        own.arguments(tmp_path, max_steps=1),
-        teacher=[turned, own.bert(2, 1), knowing],
-        method="wkd-teacher-rank",
+        [turned, own.bert(2, 1), knowing],
+        DistillationConfig.like(own.arguments(tmp_path, max_steps=1), method="wkd-teacher-rank"),
         train_dataset=own.sentences(),
         eval_dataset=own.sentences(),
         data_collator=own.OwnCollator(),
@@ -138,18 +139,20 @@ def test_the_best_of_three_is_the_students(tmp_path):
             name = str(self.args.output_dir).rsplit("/", 1)[-1]
             return metrics | {"eval_mine": scores.get(name, 0.0)}
 
-    trainer = Scoring(
+    trainer = tiny_runs.trainer_of(
         own.bert(2),
         own.arguments(tmp_path, max_steps=1, metric_for_best_model="mine"),
+        kind=Scoring,
         teacher=[own.bert(2, 1), own.bert(3, 2)],
         method="wkd-uniform",
         train_dataset=own.sentences(),
         eval_dataset=own.sentences(),
         data_collator=own.OwnCollator(),
     )
-    best = Scoring(
+    best = tiny_runs.trainer_of(
         own.bert(2),
         trainer.args,
+        kind=Scoring,
         teacher=[own.bert(2, 1), own.bert(3, 2)],
         method=Recipe.load("skd-best-of", **{"team.student_epochs": None}),
         train_dataset=own.sentences(),
@@ -168,10 +171,12 @@ def test_a_width_that_a_release_pads_to_holds_for_the_users_collator_too(tmp_pat
     for width in (8, 12):
         trainer = DistillationTrainer(
             own.bert(2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
-            own.arguments(tmp_path, max_steps=1),
-            teacher=own.bert(4, 1, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
-            method=Recipe.load("tinybert-released", max_length=width),
-            first_stage={"max_steps": 1},
+            own.bert(4, 1, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
+            DistillationConfig.like(
+                own.arguments(tmp_path, max_steps=1),
+                method=Recipe.load("tinybert-released", max_length=width),
+                first_stage={"max_steps": 1},
+            ),
             train_dataset=own.sentences().select([0, 1]),
             data_collator=own.OwnCollator(),
         )
@@ -188,9 +193,10 @@ def test_a_width_that_a_release_pads_to_holds_for_the_users_collator_too(tmp_pat
 def test_a_row_longer_than_that_width_is_an_error(tmp_path):
     trainer = DistillationTrainer(
         own.bert(2),
-        own.arguments(tmp_path),
-        teacher=own.bert(4, 1),
-        method=Recipe.load("tinybert-released", max_length=4),
+        own.bert(4, 1),
+        DistillationConfig.like(
+            own.arguments(tmp_path), method=Recipe.load("tinybert-released", max_length=4)
+        ),
         train_dataset=own.sentences(),
         data_collator=own.OwnCollator(),
     )

@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import trainer as stock
 
+import tiny_runs as tiny
 from limbeck.recipe import Recipe
 from limbeck.teachers import Bandit, SampledTeam
 from limbeck.teachers.teacher import Teacher
@@ -24,7 +25,7 @@ def build(folder, method="rail-kd-l", model=None, given=None, **changes) -> Dist
     }
     if model is None:
         settings["model_init"] = lambda: own.bert(3)
-    return DistillationTrainer(model, own.arguments(folder, **(given or {})), **settings | changes)
+    return tiny.trainer_of(model, own.arguments(folder, **(given or {})), **settings | changes)
 
 
 def weights(trainer) -> dict[str, torch.Tensor]:

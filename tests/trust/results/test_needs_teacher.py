@@ -50,7 +50,7 @@ def trainer(folder: Path, **changes) -> DistillationTrainer:
         disable_tqdm=True,
     )
     settings = {"train_dataset": tiny.rows(8), "data_collator": Collator(tiny.tokenizer())}
-    return DistillationTrainer(tiny.bert(2), arguments, **(settings | changes))
+    return tiny.trainer_of(tiny.bert(2), arguments, **(settings | changes))
 
 
 def test_every_term_says_whether_it_needs_a_teacher():

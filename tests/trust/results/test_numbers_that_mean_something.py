@@ -9,6 +9,7 @@ import pytest
 from transformers import EarlyStoppingCallback, TrainingArguments
 from typer.testing import CliRunner
 
+import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
@@ -125,7 +126,7 @@ ARGUMENTS = [
 
 def trainer(tmp_path, *, given=None, **arguments) -> DistillationTrainer:
     changes = {"max_steps": -1} | arguments
-    return DistillationTrainer(
+    return tiny.trainer_of(
         own.bert(2),
         own.arguments(tmp_path, **changes),
         teacher=own.bert(3, 1),
@@ -157,7 +158,7 @@ def test_several_are_told_together(tmp_path):
 
 def test_the_trainers_defaults_make_sense(tmp_path):
     args = TrainingArguments(str(tmp_path), use_cpu=True, report_to=[])
-    DistillationTrainer(own.bert(2), args, teacher=own.bert(3, 1), train_dataset=own.sentences())
+    DistillationTrainer(own.bert(2), own.bert(3, 1), args, train_dataset=own.sentences())
 
 
 def test_no_training_stops_before_it_was_patient(tmp_path):

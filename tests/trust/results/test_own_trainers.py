@@ -32,7 +32,7 @@ def build(folder, made=DistillationTrainer, method="kd", given=None, **changes):
     arguments = own.arguments(
         folder, **({"save_strategy": "steps", "save_steps": 1} | (given or {}))
     )
-    return made(own.bert(2), arguments, **(settings | changes))
+    return tiny.trainer_of(own.bert(2), arguments, kind=made, **(settings | changes))
 
 
 @pytest.mark.parametrize("method", ["tinybert", "kd"])

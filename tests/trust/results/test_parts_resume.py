@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 import tiny_runs as tiny
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 
 # Twelve rows in batches of four: three steps an epoch; saved after every step.
 PLANS: dict[str, dict[str, Any]] = {
@@ -48,7 +48,7 @@ def build(folder: Path, plan: str, *callbacks: TrainerCallback, **changes: Any) 
     given = dict(PLANS[plan])
     teacher, method = given.pop("teacher")(), given.pop("method", plan)
     settings = {"max_steps": 4, "save_strategy": "steps", "save_steps": 1} | changes
-    return DistillationTrainer(
+    return tiny.trainer_of(
         own.bert(2),
         own.arguments(folder / "out", **settings),
         teacher=teacher,
@@ -154,8 +154,11 @@ def test_there_has_to_be_something_to_go_on_from(tmp_path):
         build(tmp_path, "tinybert").train(resume_from_checkpoint=True)
     plain = DistillationTrainer(
         own.bert(2),
-        own.arguments(tmp_path / "plain", save_strategy="steps", save_steps=1),
-        method="finetune",
+        None,
+        DistillationConfig.like(
+            own.arguments(tmp_path / "plain", save_strategy="steps", save_steps=1),
+            method="finetune",
+        ),
         train_dataset=own.sentences(),
         data_collator=own.OwnCollator(),
     )

@@ -14,7 +14,7 @@ from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run import distill
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 
 LAYERS = {"compare": "mse", "pool": "mean", "mapping": {"kind": "uniform"}}
 SETTINGS = {
@@ -118,9 +118,10 @@ def test_a_trainers_chain_learns_layers(tmp_path, joint):
     recipe = Recipe.load("tinybert" if joint else "takd", **{"team.use": "chain"}, **changes)
     trainer = DistillationTrainer(
         own.bert(2),
-        own.arguments(tmp_path, max_steps=1, logging_steps=1),
-        teacher={"small": own.bert(2, 1), "large": own.bert(4, 2)},
-        method=recipe,
+        {"small": own.bert(2, 1), "large": own.bert(4, 2)},
+        DistillationConfig.like(
+            own.arguments(tmp_path, max_steps=1, logging_steps=1), method=recipe
+        ),
         train_dataset=own.sentences(),
         eval_dataset=own.sentences(),
         data_collator=own.OwnCollator(),

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import tiny_runs as tiny
-from limbeck import DistillationTrainer
 from limbeck.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher
 
@@ -19,7 +18,7 @@ OTHER_ORDER = {"id2label": {0: "Positive", 1: "NEGATIVE"}}
 
 def trainer(student, teacher, folder, **changes):
     changes = {"train_dataset": tiny.rows(8), "data_collator": own.OwnCollator()} | changes
-    return DistillationTrainer(student, own.arguments(folder), teacher=teacher, **changes)
+    return tiny.trainer_of(student, own.arguments(folder), teacher=teacher, **changes)
 
 
 # ---- classes ----

@@ -6,6 +6,7 @@ import own_rows as own
 import pytest
 from torch import nn
 
+import tiny_runs as tiny
 from limbeck.errors import LimbeckError
 from limbeck.objectives import HardSpec, SoftSpec
 from limbeck.recipe import Recipe
@@ -14,7 +15,7 @@ from limbeck.training import DistillationTrainer
 
 def build(folder, teacher=None, **changes) -> DistillationTrainer:
     settings = {"train_dataset": own.sentences(), "data_collator": own.OwnCollator()}
-    return DistillationTrainer(
+    return tiny.trainer_of(
         own.bert(2),
         own.arguments(folder),
         teacher=own.bert(4, 1) if teacher is None else teacher,

@@ -13,7 +13,7 @@ from datasets import Dataset
 import tiny_runs as tiny
 from limbeck.model_inputs import ModelInputs
 from limbeck.teachers.teacher import Teacher
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 
 TEXTS = (tiny.sentences(8), tiny.sentences(10)[2:])
 
@@ -36,9 +36,8 @@ def trainer(tmp_path, student, teacher, train: Dataset) -> DistillationTrainer:
     )
     return DistillationTrainer(
         student,
-        arguments,
-        teacher=teacher,
-        method="kd",
+        teacher,
+        DistillationConfig.like(arguments, method="kd"),
         train_dataset=train,
         data_collator=hf.DataCollatorWithPadding(words),
     )

@@ -15,7 +15,7 @@ from transformers import trainer as stock
 import tiny_runs as tiny
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
-from limbeck.training import DistillationTrainer, argument_support
+from limbeck.training import DistillationConfig, DistillationTrainer, argument_support
 
 TABLES = (
     argument_support.TRAINERS,
@@ -32,7 +32,7 @@ def still(layers: int = 2) -> Any:
 
 def trainer(folder, student=None, given=None, method="kd", **changes) -> DistillationTrainer:
     own_things = {"train_dataset": own.sentences(), "data_collator": own.OwnCollator()}
-    return DistillationTrainer(
+    return tiny.trainer_of(
         student or still(),
         own.arguments(folder, **(given or {})),
         teacher=None if method == "finetune" else own.bert(3, 1),
@@ -111,7 +111,7 @@ def test_what_cannot_be_asked_for_on_this_machine_is_refused_too(tmp_path, name,
     args = own.arguments(tmp_path)
     setattr(args, name, value)
     with pytest.raises(LimbeckError) as caught:
-        DistillationTrainer(still(), args, teacher=own.bert(3, 1), method="kd")
+        DistillationTrainer(still(), own.bert(3, 1), DistillationConfig.like(args, method="kd"))
     found = str(caught.value)
     assert "CUDA_VISIBLE_DEVICES" in found if name == "_n_gpu" else f"args.{name}=" in found
 
@@ -121,7 +121,7 @@ def test_what_belongs_to_another_trainer_is_refused(tmp_path):
         str(tmp_path), use_cpu=True, predict_with_generate=True, generation_max_length=8
     )
     with pytest.raises(LimbeckError) as caught:
-        DistillationTrainer(still(), args, teacher=own.bert(3, 1), method="kd")
+        DistillationTrainer(still(), own.bert(3, 1), DistillationConfig.like(args, method="kd"))
     assert len(caught.value.problems) == 2
     assert all("Seq2SeqTrainer" in problem.message for problem in caught.value.problems)
 
@@ -331,9 +331,10 @@ def test_a_batch_that_is_too_large_is_tried_again_from_the_start(tmp_path):
             return super().compute_loss(model, inputs, *args, **kwargs)
 
     def made(kind, size, **given):
-        return kind(
+        return tiny.trainer_of(
             still(),
             own.arguments(tmp_path, per_device_train_batch_size=size, max_steps=3, **given),
+            kind=kind,
             teacher=own.bert(3, 1),
             method="rail-kd-l",
             train_dataset=own.sentences(),
@@ -404,7 +405,7 @@ def test_rows_may_come_as_a_stream(tmp_path):
 def test_without_arguments_a_method_trains_as_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = DistillationTrainer(
-        still(), teacher=own.bert(3, 1), method="u-ild", train_dataset=own.sentences()
+        still(), own.bert(3, 1), DistillationConfig(method="u-ild"), train_dataset=own.sentences()
     )
     args = made.args
     assert (args.num_train_epochs, args.learning_rate) == (4, 2e-5)

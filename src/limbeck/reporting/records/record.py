@@ -65,6 +65,8 @@ class StageFacts(_Part):
     steps: int | None = None
     student_examples: float | None = None
     """Examples the student was trained on, every pass counted."""
+    embeddings_trained: int | None = None
+    """Word embeddings that took part in its steps, where those of words in no row were left out."""
     student_flops: float | None = None
     teacher_flops: float | None = None
     seconds: float | None = None
@@ -168,6 +170,8 @@ class Cost(_Part):
     """Latency and FLOPs."""
     saving_seconds: float | None = None
     """Checkpoints and the student."""
+    embeddings_trained: int | None = None
+    """Word embeddings that took part in its steps, where those of words in no row were left out."""
     student_flops: float | None = None
     teacher_flops: float | None = None
     student_examples: float | None = None

@@ -1,0 +1,353 @@
+"""`DistillationConfig`: the arguments of a `DistillationTrainer`. Part of `limbeck.training`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel
+from transformers import TrainingArguments
+from transformers.trainer_utils import SchedulerType
+from transformers.training_args import OptimizerNames
+
+from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.objectives.given import plain_terms
+from limbeck.recipe import Recipe
+from limbeck.recipe.load import check
+from limbeck.training.method import OBJECTS, method_defaults, recipe_of
+from limbeck.training.optimizer import Optimisation
+
+CACHES = ("off", "auto", "memory", "disk")
+_DICTS = ["objectives", "curriculum", "mixup", "input_transform", "first_stage", "optimisation"]
+_OF_TERMS = ("objectives", "first_stage")
+_TERMS = ("objectives", "curriculum", "mixup", "input_transform", "first_stage")
+_OPTIM: Any = next(one.default for one in fields(TrainingArguments) if one.name == "optim")
+
+
+@dataclass
+class MethodSettings:
+    """What limbeck reads besides the Trainer's own arguments; plain `TrainingArguments` have the defaults."""
+
+    method: str | None = field(
+        default=None,
+        metadata={
+            "help": "A shipped method's name, a recipe file, or (in Python) a Recipe; kd if neither it nor objectives "
+            "are given."
+        },
+    )
+    objectives: dict | str | None = field(
+        default=None,
+        metadata={
+            "help": "The terms themselves by name, instead of a method: settings as in a recipe, or (in Python) "
+            "limbeck.Objective."
+        },
+    )
+    curriculum: dict | str | None = field(
+        default=None, metadata={"help": "With objectives: when each layer learns."}
+    )
+    mixup: dict | str | None = field(
+        default=None, metadata={"help": "With objectives: mix the inputs of both models."}
+    )
+    input_transform: dict | str | None = field(
+        default=None,
+        metadata={
+            "help": "With objectives: another input transform, by its name (use) and settings."
+        },
+    )
+    first_stage: dict | str | None = field(
+        default=None,
+        metadata={
+            "help": "Changes to the method's first stage, by its keys in a recipe: epochs, lr, batch_size, objectives."
+        },
+    )
+    optimisation: dict | str | None = field(
+        default=None,
+        metadata={
+            "help": "What the Trainer's own arguments do not reach: momentum and nesterov (SGD), milestones and decay "
+            "(a rate that falls in steps), bert_adam and epsilon; the method's own if left out."
+        },
+    )
+    cache_teacher_outputs: Literal["off", "auto", "memory", "disk"] = field(
+        default="off",
+        metadata={
+            "help": "Ask the teacher once about each training example: memory (logits and pooled states), disk (all "
+            "that the terms ask), auto (disk, where it can be and saves time)."
+        },
+    )
+    attn_implementation: str | None = field(
+        default=None,
+        metadata={
+            "help": "Attention implementation of student and teachers: eager, sdpa, …; as loaded if left out."
+        },
+    )
+    compile: bool = field(
+        default=False,
+        metadata={"help": "Run the training passes of student and teacher as compiled graphs."},
+    )
+    skip_unused_embeddings: bool = field(
+        default=True,
+        metadata={
+            "help": "Leave the embeddings of tokens that no training row holds out of every step, where a first batch "
+            "shows that outputs and gradients stay the same."
+        },
+    )
+    group_by_length: bool = field(
+        default=False,
+        metadata={"help": "Batch examples of similar length; text needs an input_ids column."},
+    )
+    compact_metrics: bool = field(
+        default=False,
+        metadata={
+            "help": "Hand compute_metrics and predict what the task type's scores need in place of the logits, which "
+            "are as large as a vocabulary for some."
+        },
+    )
+
+    @classmethod
+    def of(cls, args: TrainingArguments) -> MethodSettings:
+        """Those of a `DistillationConfig`; of plain arguments the defaults."""
+        return args if isinstance(args, MethodSettings) else MethodSettings(method="kd")
+
+    def recipe(self) -> Recipe:
+        """The method, or the terms, as a checked recipe; the settings of `first_stage` are not in it.
+
+        Raises:
+            LimbeckError: every mistake in it, together.
+        """
+        beside = (self.curriculum, self.mixup, self.input_transform)
+        return recipe_of(self.method or "kd", self.objectives, *beside)
+
+    def how_to_optimise(self) -> Optimisation:
+        """The optimiser and schedule where the Trainer's own arguments do not reach."""
+        given: Any = dict(self.optimisation or {})  # type: ignore[arg-type]
+        if "milestones" in given:
+            given["milestones"] = tuple(given["milestones"])
+        return Optimisation(**given)
+
+
+OWN_SETTINGS = tuple(one.name for one in fields(MethodSettings))
+"""The names of limbeck's own settings."""
+
+
+@dataclass
+class DistillationConfig(MethodSettings, TrainingArguments):
+    """`TrainingArguments` with a method: what `DistillationTrainer` takes as `args`.
+
+    Training settings that are left out are the method's own, and stand in the made object: epochs or steps,
+    learning rate, its schedule and warm-up, batch size, accumulation, weight decay, epsilon, clipping, seed
+    and optimiser. Everything can be written to JSON and read back (`to_dict`); settings of terms given as
+    objects become plain values. `HfArgumentParser` reads it from a command line.
+
+    Raises:
+        LimbeckError: unknown names, values and combinations, all together.
+    """
+
+    _VALID_DICT_FIELDS: ClassVar[list[str]] = [
+        *TrainingArguments._VALID_DICT_FIELDS,
+        "method",
+        *_DICTS,
+    ]
+
+    num_train_epochs: float | None = field(
+        default=None, metadata={"help": "Passes over the training rows."}
+    )  # type: ignore[assignment]
+    max_steps: int | None = field(
+        default=None, metadata={"help": "Steps at most, overriding the epochs."}
+    )  # type: ignore[assignment]
+    learning_rate: float | None = field(default=None, metadata={"help": "Peak learning rate."})  # type: ignore[assignment]
+    per_device_train_batch_size: int | None = field(
+        default=None, metadata={"help": "Batch size in training."}
+    )  # type: ignore[assignment]
+    gradient_accumulation_steps: int | None = field(
+        default=None, metadata={"help": "Batches of one step."}
+    )  # type: ignore[assignment]
+    lr_scheduler_type: SchedulerType | str | None = field(
+        default=None, metadata={"help": "Course of the rate."}
+    )  # type: ignore[assignment]
+    warmup_steps: float | None = field(
+        default=None, metadata={"help": "Steps, or (below 1) share, of rising rate."}
+    )  # type: ignore[assignment]
+    weight_decay: float | None = field(default=None, metadata={"help": "Weight decay."})  # type: ignore[assignment]
+    adam_epsilon: float | None = field(default=None, metadata={"help": "Epsilon of AdamW."})  # type: ignore[assignment]
+    max_grad_norm: float | None = field(
+        default=None, metadata={"help": "Gradients are clipped to this norm."}
+    )  # type: ignore[assignment]
+    seed: int | None = field(
+        default=None, metadata={"help": "Seed of initialisation, order, dropout and draws."}
+    )  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        self._make_plain()
+        if problems := _combination_problems(self) + _said_twice(self):
+            raise LimbeckError(problems)
+        if self.objectives is None and self.method is None:
+            self.method = "kd"
+        recipe = self.recipe()
+        if self.optimisation is None:
+            self.optimisation = self._of_method(recipe)
+        else:
+            _check_optimisation(self.optimisation)
+            if self.lr_scheduler_type is None and self.how_to_optimise().milestones:
+                self.lr_scheduler_type = "constant"  # what falls in steps is else constant
+        if self.num_train_epochs is not None and self.max_steps is None:
+            self.max_steps = -1  # whoever says epochs means them
+        for name, value in method_defaults(recipe).items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+        super().__post_init__()
+
+    @classmethod
+    def like(cls, args: TrainingArguments, **own: Any) -> DistillationConfig:
+        """All settings of `args`, plain ones too, with limbeck's own as `own` says.
+
+        A method in `own` takes the place of the terms of `args`, and terms that of its method.
+
+        Raises:
+            LimbeckError: `own` holds other settings.
+        """
+        if wrong := [
+            unknown("setting of a method", name, OWN_SETTINGS)
+            for name in own
+            if name not in OWN_SETTINGS
+        ]:
+            raise LimbeckError(wrong)
+        settings = vars(args) if isinstance(args, MethodSettings) else vars(MethodSettings())
+        known = {name: settings[name] for name in OWN_SETTINGS}
+        # A method takes the place of terms, and terms that of a method.
+        if own.get("method") is not None:
+            known |= dict.fromkeys(_TERMS)
+        elif own.get("objectives") is not None:
+            known["method"] = None
+        made = object.__new__(cls)
+        made.__dict__.update(vars(args) | known | own)
+        made._make_plain()
+        if problems := _combination_problems(made):
+            raise LimbeckError(problems)
+        if made.optimisation is not None:
+            _check_optimisation(made.optimisation)
+        if made.objectives is None and made.method is None:
+            made.method = "kd"
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, which make the same configuration again: `DistillationConfig(**d)`.
+
+        A term that is an object is a text that leads to it as long as it lives.
+        """
+        found = super().to_dict()
+        if isinstance(self.method, Recipe):
+            found["method"] = self.method.model_dump(mode="json")
+        return found | {name: _plain(plain_terms(getattr(self, name))) for name in _OF_TERMS}
+
+    def _make_plain(self) -> None:
+        """Settings given as objects, or as JSON, become plain values; a recipe stays one, and so do terms."""
+        method: Any = _read(self.method)
+        if isinstance(method, Path):
+            method = str(method)
+        elif isinstance(method, Mapping):
+            method = check(dict(method), Recipe, known_tasks=(str(method.get("task")),))
+        self.method = method
+        for name in _DICTS:
+            value = _read(getattr(self, name))
+            # Terms that are objects are trained as copies of them, and stay objects here.
+            setattr(self, name, value if name in _OF_TERMS else _plain(value))
+
+    def _of_method(self, recipe: Recipe) -> dict[str, Any]:
+        """The method's optimiser and schedule, as far as the arguments say no other."""
+        own = Optimisation.of(recipe.stages()[-1].recipe)
+        found = asdict(own)
+        plain = asdict(Optimisation())
+        if str(self.optim) != str(_OPTIM):
+            found |= {key: plain[key] for key in ("momentum", "nesterov", "bert_adam", "epsilon")}
+        if self.lr_scheduler_type is not None:
+            found |= {key: plain[key] for key in ("milestones", "decay")}
+        return _plain(found)
+
+
+def _read(value: Any) -> Any:
+    """JSON of a command line."""
+    return json.loads(value) if isinstance(value, str) and value.startswith("{") else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Optimisation):
+        return _plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _check_optimisation(given: Any) -> None:
+    """Raise LimbeckError for unknown keys, and numbers that mean nothing."""
+    choices = [one.name for one in fields(Optimisation)]
+    if not isinstance(given, Mapping):
+        raise LimbeckError(
+            f"optimisation: {given!r} is not a dict of settings", f"keys: {', '.join(choices)}"
+        )
+    wrong = [unknown("key in optimisation", key, choices) for key in given if key not in choices]
+    if wrong:
+        raise LimbeckError(wrong)
+    Optimisation(**given)
+
+
+def _combination_problems(config: DistillationConfig) -> list[Problem]:
+    """Settings that do not go together, by their names."""
+    problems = []
+    if config.method is not None and config.objectives is not None:
+        problems.append(
+            Problem(
+                "method, objectives: the terms are a method's or your own",
+                "leave one of them out (method=None)",
+            )
+        )
+    if config.cache_teacher_outputs not in CACHES:
+        problems.append(unknown("cache_teacher_outputs", config.cache_teacher_outputs, CACHES))
+    strategy = getattr(config, "train_sampling_strategy", "random")
+    if config.group_by_length and strategy not in ("random", "group_by_length"):
+        problems.append(
+            Problem(
+                f"group_by_length, train_sampling_strategy={strategy}: batches have one order",
+                "leave one of them out",
+            )
+        )
+    first: Any = config.first_stage
+    if isinstance(first, Mapping) and (objects := [key for key in OBJECTS if key in first]):
+        problems.append(
+            Problem(
+                f"first_stage.{', first_stage.'.join(objects)}: objects, and a configuration holds settings",
+                "give them to the trainer: DistillationTrainer(…, first_stage={"
+                + ", ".join(f'"{key}": …' for key in objects)
+                + "})",
+            )
+        )
+    return problems
+
+
+def _said_twice(config: DistillationConfig) -> list[Problem]:
+    """An optimiser, or a course of the rate, that two settings say."""
+    problems = []
+    given: Any = config.optimisation
+    if not isinstance(given, Mapping):
+        return []
+    own = [key for key in ("momentum", "bert_adam") if given.get(key) not in (None, False)]
+    if own and OptimizerNames(config.optim) != OptimizerNames(_OPTIM):
+        problems.append(
+            Problem(
+                f"optimisation.{own[0]}, optim={config.optim}: a step is made by one optimiser",
+                "leave one of them out",
+            )
+        )
+    course: Any = config.lr_scheduler_type
+    if given.get("milestones") and getattr(course, "value", course) not in (None, "constant"):
+        problems.append(
+            Problem(
+                f"optimisation.milestones, lr_scheduler_type={course}: the rate has one course",
+                "leave one of them out",
+            )
+        )
+    return problems

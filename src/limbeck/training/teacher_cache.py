@@ -1,0 +1,197 @@
+"""A trainer's teachers answering from what they said once: `cache_teacher_outputs`. Part of `limbeck.training`."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor
+
+from limbeck.activations import token_mask
+from limbeck.agreement import agreed
+from limbeck.errors import LimbeckError
+from limbeck.teachers import Team
+from limbeck.teachers.outputs import (
+    Ask,
+    CachedTeacher,
+    Lengths,
+    RememberingTeacher,
+    Store,
+    build,
+    default_store,
+    fingerprint,
+    measure,
+)
+from limbeck.teachers.outputs.columns import INDEX
+from limbeck.teachers.teacher import Teacher
+
+if TYPE_CHECKING:
+    from limbeck.training.staging import TrainsParts
+
+# Without gradients there is room for more rows than in training.
+_ROWS = 64
+_WORTH_SECONDS = 5.0
+_LIMIT = 20 * 2**30
+
+
+def answering_once(trainer: TrainsParts) -> Teacher | Team | None:
+    """Who teaches a trainer, its members' outputs kept as its configuration says.
+
+    Raises:
+        LimbeckError: outputs cannot be kept, where `memory` or `disk` says that they are to be.
+    """
+    mode, teacher = trainer.own.cache_teacher_outputs, trainer.teacher
+    if mode == "off" or teacher is None:
+        return teacher
+    members = [_kept(trainer, place, one, mode) for place, one in enumerate(teacher.members)]
+    return teacher.answered_by(members)
+
+
+def _kept(trainer: TrainsParts, place: int, member: Teacher, mode: str) -> Teacher:
+    if isinstance(member, CachedTeacher | RememberingTeacher):
+        return member
+    objectives = trainer.objectives.of(place)
+    wanted = Ask(objectives.ever("teacher"), objectives.differences("teacher").items)
+    reason = _refusal(trainer, member, wanted, disk=mode != "memory")
+    if reason is None and mode == "memory":
+        pools = {key.pool for key in wanted.request.items if key.pool is not None}
+        return RememberingTeacher(member, tuple(sorted(pools)))
+    if reason is None:
+        rows = _Rows.of(trainer, member)
+        precision = "bf16" if trainer.args.bf16 else "fp32"
+        if mode == "disk" or agreed(_pays(trainer, member, rows, wanted, precision)):
+            return _stored(member, rows, wanted, precision)
+        return member
+    if mode == "auto":
+        return member
+    raise LimbeckError(
+        f"cache_teacher_outputs={mode}: {reason}", "set it to auto, which asks live then, or off"
+    )
+
+
+def _refusal(trainer: TrainsParts, member: Teacher, wanted: Ask, *, disk: bool) -> str | None:
+    """Why a teacher's outputs cannot be kept, if they cannot."""
+    transform = trainer.plan.last.transform
+    if transform is not None and transform.why_live is not None:
+        return f"{transform.why_live} ({transform.name})"
+    if member.dropout:
+        return "the teacher's dropout is on"
+    if trainer.kind.redrawn:
+        return f"{trainer.kind.redrawn} are drawn anew in every epoch"
+    if not isinstance(trainer.train_dataset, Dataset):
+        return "the training rows are no datasets.Dataset"
+    if not wanted.request.items and not wanted.request.logits:
+        return "no term asks the teacher anything"
+    one, other = (next(_Rows.of(trainer, member).batches(range(8))) for _ in "12")
+    if INDEX not in one:
+        return f"the collator leaves the column {INDEX} out of its batches"
+    if one.keys() != other.keys() or any(not torch.equal(one[n], other[n]) for n in one):
+        return "the collator makes other inputs of a row each time"
+    if disk:
+        return _unstorable(trainer, member)
+    return None
+
+
+def _unstorable(trainer: TrainsParts, member: Teacher) -> str | None:
+    if trainer.args.fp16:
+        return "outputs are stored in fp32 or bf16, and training is in fp16"
+    if member.own_words is not None:
+        return "the teacher reads in tokens of its own"
+    if trainer.objectives.of(0).sees_padding:
+        return (
+            f"what stands at padding counts in {', '.join(trainer.objectives.of(0).sees_padding)}"
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The training rows as a teacher is given them."""
+
+    rows: Any
+    collate: Any
+    member: Teacher
+
+    @classmethod
+    def of(cls, trainer: TrainsParts, member: Teacher) -> _Rows:
+        rows, collate = trainer.readable(trainer.train_dataset)
+        return cls(rows, collate, member)
+
+    def batches(self, order: Any) -> Iterator[dict[str, Tensor]]:
+        """Batches of the rows at these places, on the teacher's device."""
+        places = [place for place in order if place < len(self.rows)]
+        for start in range(0, len(places), _ROWS):
+            batch = self.collate([self.rows[int(place)] for place in places[start : start + _ROWS]])
+            yield {name: value.to(self.member.device) for name, value in batch.items()}
+
+    def looked_through(self) -> tuple[str, Lengths]:
+        """A digest of all inputs as they are collated, whatever makes them, and how long each is."""
+        digest = hashlib.blake2b(digest_size=16)
+        main: list[int] = []
+        decoder: list[int] = []
+        for batch in self.batches(range(len(self.rows))):
+            for name in sorted(batch):
+                value = batch[name].cpu().contiguous()
+                digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
+                digest.update(value.flatten().view(torch.uint8).numpy().data)
+            main += token_mask(self.member.model, batch).sum(1).tolist()
+            if (labels := batch.get("labels")) is not None and labels.dim() == 2:
+                decoder += (labels != -100).sum(1).tolist()
+        lengths = np.array(main)
+        return digest.hexdigest(), {"main": lengths, "decoder": np.array(decoder or main)}
+
+
+def _pays(trainer: TrainsParts, member: Teacher, rows: _Rows, wanted: Ask, precision: str) -> bool:
+    """Whether storing saves time, and there is room."""
+    _, lengths = rows.looked_through()
+    few = next(rows.batches(range(0, len(rows.rows), max(len(rows.rows) // 16, 1))))
+    estimate = measure(member, few, wanted, lengths, precision=precision)
+    place = default_store().folder
+    while not place.exists():
+        place = place.parent
+    room = min(_LIMIT, shutil.disk_usage(place).free / 2)
+    passes = trainer.args.num_train_epochs
+    return estimate.bytes <= room and estimate.saved(passes) >= _WORTH_SECONDS
+
+
+def _stored(member: Teacher, rows: _Rows, wanted: Ask, precision: str) -> CachedTeacher:
+    """The stored outputs, made by one process while the others wait."""
+    store = default_store()
+    inputs, lengths = rows.looked_through()
+    model = fingerprint(member.model, Dataset.from_dict({"inputs": [inputs]}), wanted, precision)
+    with store.lock(model):
+        entry, fresh = store.find(model), 0
+        if entry is None:
+            order = np.lexsort((-lengths["decoder"], -lengths["main"]))
+            _build(store, model, member, rows.batches(order), wanted, precision, len(order))
+            entry, fresh = store.find(model, just_written=True), len(order)
+    assert entry is not None  # just renamed into its place
+    return CachedTeacher(member, entry, fresh=fresh)
+
+
+def _build(
+    store: Store,
+    key: str,
+    member: Teacher,
+    batches: Iterator[dict[str, Tensor]],
+    wanted: Ask,
+    precision: str,
+    rows: int,
+) -> None:
+    about = {
+        "teacher": str(getattr(member.config, "name_or_path", "") or type(member.model).__name__),
+        "task": None,
+        "rows": rows,
+        "precision": precision,
+        "holds": wanted.names(),
+    }
+    store.sweep()
+    store.make_room(0, _LIMIT)
+    with store.writing(key) as folder:
+        build(folder, member, batches, wanted, precision=precision, about=about)

@@ -1,0 +1,115 @@
+"""`cache_teacher_outputs`: a trainer's teacher is asked once about each example."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tiny_trainers import arguments, still
+
+import tiny_runs as tiny
+from limbeck import DistillationConfig, DistillationTrainer
+from limbeck.data import Collator
+from limbeck.errors import LimbeckError
+from limbeck.teachers.outputs import CachedTeacher, Store
+from limbeck.teachers.teacher import Teacher
+
+ROWS = 12
+
+
+@pytest.fixture(autouse=True)
+def store(monkeypatch, tmp_path) -> Store:
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "store"))
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[int]:
+    """Examples of every pass that a live teacher makes."""
+    seen: list[int] = []
+    live = Teacher.__call__
+
+    def counting(self, inputs, request):
+        seen.append(len(getattr(inputs, "batch", inputs)["input_ids"]))
+        return live(self, inputs, request)
+
+    monkeypatch.setattr(Teacher, "__call__", counting)
+    return seen
+
+
+def trained(folder, cache: str, **changes) -> DistillationTrainer:
+    own = {"method": "rail-kd-l"} | {
+        k: changes.pop(k) for k in ("method", "mixup", "objectives") if k in changes
+    }
+    plain = arguments(folder, num_train_epochs=3)
+    settings = {"train_dataset": tiny.rows(ROWS), "data_collator": Collator(tiny.tokenizer())}
+    trainer = DistillationTrainer(
+        still(),
+        changes.pop("teacher", None) or tiny.knowing_teacher(3),
+        DistillationConfig.like(plain, cache_teacher_outputs=cache, **own),
+        **(settings | changes),
+    )
+    trainer.train()
+    return trainer
+
+
+def losses(trainer) -> list[float]:
+    return [entry["loss"] for entry in trainer.state.log_history if "learning_rate" in entry]
+
+
+@pytest.mark.parametrize("method", ["kd", "rail-kd-l"])
+@pytest.mark.parametrize("cache", ["memory", "disk"])
+def test_a_teacher_is_asked_once_and_says_the_same(tmp_path, asked, cache, method):
+    expected = losses(trained(tmp_path / "live", "off", method=method))
+    assert sum(asked) == 3 * ROWS
+    asked.clear()
+    found = losses(trained(tmp_path / cache, cache, method=method))
+    # By example, not by row of a batch: one that is seen again rides with those that are new.
+    assert ROWS <= sum(asked) < 2 * ROWS
+    assert found == pytest.approx(expected, rel=1e-3)
+
+
+def test_another_training_finds_what_is_stored(tmp_path, asked):
+    trained(tmp_path / "one", "disk")
+    asked.clear()
+    again = trained(tmp_path / "other", "disk")
+    assert not asked and isinstance(again.teacher, CachedTeacher)
+
+
+def test_other_inputs_are_another_entry(tmp_path, asked, store):
+    trained(tmp_path / "one", "disk")
+    changed = tiny.rows(ROWS).map(
+        lambda row: {"input_ids": [row["input_ids"][0], 7, *row["input_ids"][2:]]}
+    )
+    trained(tmp_path / "other", "disk", train_dataset=changed)
+    assert len(store.entries()) == 2
+
+
+def test_auto_asks_live_where_little_is_saved(tmp_path, asked, store):
+    trained(tmp_path, "auto")
+    assert not store.entries()
+
+
+class Noisy(Collator):
+    """Other inputs of a row each time."""
+
+    def __call__(self, rows):
+        batch = super().__call__(rows)
+        return batch | {"noise": torch.rand(len(rows))}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"mixup": {"alpha": 1}, "objectives": {"soft": {"compare": "soft_kl"}}, "method": None},
+            "mixup",
+        ),
+        ({"teacher": Teacher(tiny.knowing_teacher(3), dropout=True)}, "dropout is on"),
+        ({"data_collator": Noisy(tiny.tokenizer())}, "other inputs of a row each time"),
+        ({"train_dataset": [dict(row) for row in tiny.rows(4)]}, "no datasets.Dataset"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_with_the_reason(tmp_path, changes, reason):
+    for cache in ("memory", "disk"):
+        with pytest.raises(LimbeckError, match=f"cache_teacher_outputs={cache}: .*{reason}"):
+            trained(tmp_path / cache, cache, **changes)
