@@ -145,6 +145,8 @@ def trainer_of(student, args, *, teacher=None, kind=None, **settings):
 
     first = settings.pop("first_stage", None) or {}
     own = {name: settings.pop(name) for name in OWN_SETTINGS if name in settings}
+    if own.get("objectives") is not None:
+        own.pop("method", None)
     if said := {key: value for key, value in first.items() if key not in OBJECTS}:
         own["first_stage"] = said
     if objects := {key: value for key, value in first.items() if key in OBJECTS}:
