@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 
 import pytest
-from limbeck.objectives.spec import SoftSpec
 from tiny_trainers import still
 from transformers import HfArgumentParser, TrainingArguments
 
@@ -16,6 +15,7 @@ import tiny_runs as tiny
 from limbeck import DistillationConfig, DistillationTrainer
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
+from limbeck.objectives import SoftSpec
 from limbeck.recipe import Recipe
 from limbeck.training import Optimisation
 from limbeck.training.config import OWN_SETTINGS

@@ -21,15 +21,15 @@ from limbeck.recipe.load import check
 
 
 class HideSettings(TransformSettings):
-    use: Literal["hide-last"]
+    use: Literal["hide-end"]
     tokens: int = Field(1, gt=0)
 
 
-@INPUT_TRANSFORMS.register("hide-last")
+@INPUT_TRANSFORMS.register("hide-end")
 class HideLast(InputTransform):
     """The student does not see the last tokens of a batch; the teacher does."""
 
-    name = "hide-last"
+    name = "hide-end"
     settings = HideSettings
     needs_token_ids = True
 
@@ -41,15 +41,15 @@ class HideLast(InputTransform):
         return asked.run({**asked.batch, "attention_mask": mask}, asked.request)
 
     def problems(self, batch, models):
-        note = Problem(f"hide-last: {len(models)} models", "", "note")
+        note = Problem(f"hide-end: {len(models)} models", "", "note")
         return [*super().problems(batch, models), note]
 
 
 def test_it_is_a_recipe_s_own_and_is_written_with_it():
-    recipe = Recipe.load("kd", input_transform={"use": "hide-last", "tokens": 2})
+    recipe = Recipe.load("kd", input_transform={"use": "hide-end", "tokens": 2})
     assert isinstance(recipe.transform, HideLast) and recipe.transform.spec.tokens == 2
     raw = recipe.model_dump(mode="json")
-    assert raw["input_transform"] == {"use": "hide-last", "tokens": 2}
+    assert raw["input_transform"] == {"use": "hide-end", "tokens": 2}
     assert check(raw, Recipe, known_tasks=()) == recipe
     assert recipe.groups_by_length
 
@@ -57,9 +57,9 @@ def test_it_is_a_recipe_s_own_and_is_written_with_it():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"use": "hide-lsat"}, "did you mean 'hide-last'"),
-        ({"use": "hide-last", "tokens": 0}, "tokens: Input should be greater than 0"),
-        ({"use": "hide-last", "words": 2}, "words: Extra inputs are not permitted"),
+        ({"use": "hide-edn"}, "did you mean 'hide-end'"),
+        ({"use": "hide-end", "tokens": 0}, "tokens: Input should be greater than 0"),
+        ({"use": "hide-end", "words": 2}, "words: Extra inputs are not permitted"),
         ({"use": "mixup"}, "mixup has a key of its own"),
         ({}, "input_transform.use"),
     ],
@@ -70,7 +70,7 @@ def test_what_is_wrong_is_named(given, said):
 
 
 def test_two_transforms_of_one_stage_are_refused():
-    own = {"input_transform": {"use": "hide-last"}, "mixup": {"alpha": 1}}
+    own = {"input_transform": {"use": "hide-end"}, "mixup": {"alpha": 1}}
     with pytest.raises(
         LimbeckError, match="mixup, input_transform: inputs are transformed in one way"
     ):
@@ -80,7 +80,7 @@ def test_two_transforms_of_one_stage_are_refused():
 def test_only_what_it_changes_is_another_thing(tmp_path):
     """The student sees other inputs than its twin does; the teacher's are the same."""
     logged = {}
-    for name, given in {"plain": {}, "hidden": {"input_transform": {"use": "hide-last"}}}.items():
+    for name, given in {"plain": {}, "hidden": {"input_transform": {"use": "hide-end"}}}.items():
         trainer = make(tmp_path / name, method=Recipe.load("kd-soft", **given))
         trainer.train()
         logged[name] = steps_logged(trainer)[0]["loss"]
@@ -88,7 +88,7 @@ def test_only_what_it_changes_is_another_thing(tmp_path):
 
 
 def test_pictures_are_refused_by_name():
-    transform = Recipe.load("kd", input_transform={"use": "hide-last"}).transform
+    transform = Recipe.load("kd", input_transform={"use": "hide-end"}).transform
     pictures = {"pixel_values": torch.zeros(2, 3, 8, 8)}
-    with pytest.raises(LimbeckError, match="leave hide-last out for images"):
+    with pytest.raises(LimbeckError, match="leave hide-end out for images"):
         transform.check(pictures)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 from transformers import TrainingArguments
@@ -118,7 +118,8 @@ class MethodSettings:
             LimbeckError: every mistake in it, together.
         """
         beside = (self.curriculum, self.mixup, self.input_transform)
-        return recipe_of(self.method or "kd", self.objectives, *beside)
+        terms: Any = self.objectives
+        return recipe_of(self.method or "kd", terms, *beside)
 
     def how_to_optimise(self) -> Optimisation:
         """The optimiser and schedule where the Trainer's own arguments do not reach."""
@@ -145,11 +146,7 @@ class DistillationConfig(MethodSettings, TrainingArguments):
         LimbeckError: unknown names, values and combinations, all together.
     """
 
-    _VALID_DICT_FIELDS: ClassVar[list[str]] = [
-        *TrainingArguments._VALID_DICT_FIELDS,
-        "method",
-        *_DICTS,
-    ]
+    _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "method", *_DICTS]  # noqa: RUF012
 
     num_train_epochs: float | None = field(
         default=None, metadata={"help": "Passes over the training rows."}

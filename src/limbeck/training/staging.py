@@ -20,6 +20,7 @@ from transformers import (
 )
 from transformers.trainer_utils import TrainOutput, enable_full_determinism
 
+from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.teachers import Team
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import checkpoints
@@ -49,6 +50,7 @@ class TrainsParts(Counts, Optimises, Resumes, PublishesStudents):
     progress: Progress
     teacher: Teacher | Team | None
     own: MethodSettings
+    objectives: Objectives | TeamObjectives
     parts: list[Part]
 
     _course: Course | None = None
