@@ -25,7 +25,6 @@ class HideSettings(TransformSettings):
     tokens: int = Field(1, gt=0)
 
 
-@INPUT_TRANSFORMS.register("hide-end")
 class HideLast(InputTransform):
     """The student does not see the last tokens of a batch; the teacher does."""
 
@@ -43,6 +42,14 @@ class HideLast(InputTransform):
     def problems(self, batch, models):
         note = Problem(f"hide-end: {len(models)} models", "", "note")
         return [*super().problems(batch, models), note]
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    """Known to these tests alone."""
+    INPUT_TRANSFORMS.register("hide-end")(HideLast)
+    yield
+    del INPUT_TRANSFORMS._known["hide-end"]
 
 
 def test_it_is_a_recipe_s_own_and_is_written_with_it():
