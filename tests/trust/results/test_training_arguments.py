@@ -20,6 +20,7 @@ from limbeck.training import DistillationConfig, DistillationTrainer, argument_s
 TABLES = (
     argument_support.TRAINERS,
     argument_support.OWN,
+    argument_support.METHOD,
     argument_support.SCRIPTS,
     argument_support.REFUSED,
     argument_support.READ_WITH,
@@ -61,7 +62,7 @@ def alike(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], atol: fl
 # ---- the table ----
 
 
-@pytest.mark.parametrize("kind", [TrainingArguments, Seq2SeqTrainingArguments])
+@pytest.mark.parametrize("kind", [TrainingArguments, Seq2SeqTrainingArguments, DistillationConfig])
 def test_every_setting_of_the_installed_transformers_is_known(kind):
     known = {name for table in TABLES for name in table}
     new = {field.name for field in dataclasses.fields(kind)} - known
