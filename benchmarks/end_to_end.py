@@ -240,7 +240,7 @@ def measure(task: str, args: argparse.Namespace, work: Path) -> dict[str, Any]:
         seconds["plain loop + teacher"] = seconds["plain loop"] + asked
         seconds["trainer, bf16"], scores["trainer, bf16"] = trainer(recipe, folder, bf16=bf16)
         seconds["trainer"], scores["trainer"] = trainer(recipe, folder, bf16=False)
-        rows = len(prepare(recipe).encoded["train"])
+        rows = len(prepare(recipe).train.encoded)
         steps = -(-rows // BATCH) * recipe.epochs
         seconds["textbrewer"] = textbrewer(recipe, args.sampled, folder) * steps
         seconds["papers"] = papers(recipe, args.sampled) * steps

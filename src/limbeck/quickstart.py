@@ -18,7 +18,7 @@ from limbeck.reporting.records import Record
 from limbeck.reporting.tables import build_table, terminal
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
-from limbeck.run.run_page import similarity
+from limbeck.run.run_report import similarity
 from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
 

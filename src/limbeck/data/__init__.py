@@ -1,5 +1,6 @@
 """Examples: where they come from, and how they become batches."""
 
+from limbeck.data.batches import batches_of
 from limbeck.data.collator import Collator
 from limbeck.data.conditions import Conditions
 from limbeck.data.corpus import CORPUS, CorpusSpec, load_corpus
@@ -20,6 +21,7 @@ __all__ = [
     "EpochSampler",
     "Labelling",
     "add_inputs",
+    "batches_of",
     "encode",
     "load_corpus",
     "load_task",

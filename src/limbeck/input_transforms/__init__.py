@@ -4,7 +4,7 @@ A transform is registered by name (`INPUT_TRANSFORMS`), as MixUp is, and chosen 
 `input_transform`. The engine knows `StepInputs` alone, which it gives to student and teachers alike.
 """
 
-from limbeck.input_transforms.base import (
+from limbeck.input_transforms.input_transform import (
     INPUT_TRANSFORMS,
     InputTransform,
     ModelPass,

@@ -21,7 +21,7 @@ from limbeck.activations import (
     number_of_layers,
 )
 from limbeck.errors import LimbeckError, Problem
-from limbeck.input_transforms.base import (
+from limbeck.input_transforms.input_transform import (
     INPUT_TRANSFORMS,
     Batch,
     InputTransform,

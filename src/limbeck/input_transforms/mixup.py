@@ -18,7 +18,12 @@ from transformers import PreTrainedModel
 from limbeck.activations import ActivationKey, Mixed, Passes, Request, Trace, capture
 from limbeck.errors import LimbeckError
 from limbeck.functional import mix
-from limbeck.input_transforms.base import INPUT_TRANSFORMS, Batch, InputTransform, ModelPass
+from limbeck.input_transforms.input_transform import (
+    INPUT_TRANSFORMS,
+    Batch,
+    InputTransform,
+    ModelPass,
+)
 from limbeck.schedules import Number
 from limbeck.settings import Settings
 from limbeck.step_state import StepState

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import Passes, Request, Trace
-from limbeck.input_transforms.base import Batch, InputTransform, ModelPass
+from limbeck.input_transforms.input_transform import Batch, InputTransform, ModelPass
 from limbeck.step_state import StepState
 
 _NOTHING = Request()

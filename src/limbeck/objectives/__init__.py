@@ -11,7 +11,7 @@ from limbeck.objectives.consistency import ConsistencySpec
 from limbeck.objectives.contextual import LayerRelationSpec, WordRelationSpec
 from limbeck.objectives.contrastive import ContrastSpec
 from limbeck.objectives.curriculum import CurriculumSpec
-from limbeck.objectives.given import plain_terms
+from limbeck.objectives.given_terms import plain_terms
 from limbeck.objectives.group import Objectives
 from limbeck.objectives.layer_match import LayerMatch, LayerSpec
 from limbeck.objectives.mapped import Mapped, MappedSpec

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 from limbeck.errors import LimbeckError
 from limbeck.given import is_reference
 from limbeck.objectives.base import OBJECTIVES, Objective, TermSettings
-from limbeck.objectives.given import GivenTerm, plain_terms
+from limbeck.objectives.given_terms import GivenTerm, plain_terms
 
 Term = TypeVar("Term", bound=type[Objective])
 

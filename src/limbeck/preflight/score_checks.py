@@ -18,7 +18,7 @@ from scipy.optimize import linear_sum_assignment
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request
-from limbeck.data import Collator, encode
+from limbeck.data import Collator, batches_of, encode
 from limbeck.errors import LimbeckError, Problem
 from limbeck.plain import read_json
 from limbeck.sealing import verified
@@ -148,12 +148,10 @@ def ask_teacher(
     encoded, _ = encode(chosen, task, tokenizer, max_length)
     collate = Collator(tokenizer, kind=task.kind)
     predictions = []
-    for start in range(0, len(encoded), _BATCH):
-        batch = collate([encoded[row] for row in range(start, min(start + _BATCH, len(encoded)))])
+    for batch in batches_of(encoded, collate, _BATCH, asked.device):
         logits = asked(batch, Request.of_logits()).logits
         if logits is None:
             raise LimbeckError("teacher: it gave no logits", "use a teacher with a task head")
-        batch = {name: value.to(asked.device) for name, value in batch.items()}
         with torch.no_grad():
             answers = task.kind.answers(asked.model, batch, logits)
         predictions.append(as_array(answers))

@@ -9,35 +9,24 @@ import logging
 import math
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
-from datasets import Dataset, LargeList, List
 from rich.console import Console
-from torch import Tensor
 
-from limbeck.activations import token_mask
 from limbeck.agreement import agreed, largest
-from limbeck.data import Collator
 from limbeck.errors import LimbeckError
 from limbeck.files import is_full
-from limbeck.objectives import Objectives
-from limbeck.recipe import Recipe, Stage
+from limbeck.recipe import Recipe
 from limbeck.reporting.records import Execution
+from limbeck.run.output_groups import OutputGroup, output_groups
 from limbeck.run.prepared import Prepared
-from limbeck.run.stage_inputs import StageInputs
-from limbeck.run.stage_objectives import objectives_of
-from limbeck.run.stage_passes import bars, device, length_of, size
-from limbeck.tasks import TaskType
-from limbeck.teachers import Team
+from limbeck.run.stage_passes import bars, device, size
 from limbeck.teachers.outputs import (
-    Ask,
     CachedTeacher,
     Estimate,
-    Lengths,
-    RememberingTeacher,
     Store,
     StoredEntry,
     UnstorableError,
@@ -54,53 +43,9 @@ logger = logging.getLogger(__name__)
 Answers = Literal["stored", "live"]
 # Less is not worth a file.
 _WORTH_SECONDS = 5.0
-# Without gradients there is room for more rows than in training.
-_ROWS = 64
 # Rows of all lengths to measure by.
 _SAMPLE = 16
 _GIB = 2**30
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A teacher's place in a stage: its stage, and its number in the stage's team."""
-
-    stage: Stage
-    number: int
-    name: str
-    share: float
-    """The part of the stage's steps for which it is asked."""
-
-    @property
-    def key(self) -> str:
-        """What the record calls it: the stage, and the teacher where there are several."""
-        return f"{self.stage.number}{self.name and f' {self.name}'}"
-
-    def passes(self, rows: int) -> float:
-        """How often training goes through the rows with this teacher."""
-        return self.share * length_of(self.stage.recipe, rows)
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Places in which one teacher is asked about the same rows."""
-
-    places: tuple[_Place, ...]
-    teacher: Teacher
-    rows: Dataset
-    collator: Collator
-    wanted: Ask
-
-    @property
-    def title(self) -> str:
-        """What messages call it."""
-        name = self.places[-1].name
-        return f"teacher cache, {name}" if name else "teacher cache"
-
-    @property
-    def passes(self) -> float:
-        """How often training goes through the rows."""
-        return sum(place.passes(len(self.rows)) for place in self.places)
 
 
 def with_stored_outputs(
@@ -126,7 +71,7 @@ def with_stored_outputs(
         keep(execution.model_copy(update={"answers": answers, "stored": stored}))
 
     recipe, found = prepared.recipe, defaultdict[int, dict[int, Teacher]](dict)
-    for group in _groups(prepared):
+    for group in output_groups(prepared):
         keys = [place.key for place in group.places]
         before = {answers.get(key) for key in keys}
         decided: Answers | None = next(
@@ -153,69 +98,9 @@ def seconds_stored_before(prepared: Prepared, before: Execution) -> float:
     return sum(seconds for key, seconds in found.items() if key in earlier)
 
 
-def _groups(prepared: Prepared) -> list[_Group]:
-    groups: dict[tuple[int, bool], _Group] = {}
-    for inputs in prepared.stages:
-        stage, rows, built = inputs.stage, inputs.rows, None
-        for place, teacher in _places(inputs):
-            built = built or objectives_of(inputs, prepared.student)
-            objectives = built.of(place.number)
-            wanted = Ask(objectives.ever("teacher"), objectives.differences("teacher").items)
-            reason = _refusal(stage, teacher, objectives, rows.kind)
-            if reason is not None and prepared.recipe.cache == "always":
-                raise LimbeckError(f"cache: always, but {reason}", "set cache to auto or never")
-            if isinstance(teacher, RememberingTeacher) and rows.kind.redrawn and rows.kind.constant:
-                raise LimbeckError(
-                    f"live_teacher: it remembers its answers, but {rows.kind.redrawn} are drawn "
-                    "anew in every epoch",
-                    "pass Teacher.load(…), or set images.crop=0 and images.flip=false",
-                )
-            if reason is not None or isinstance(teacher, RememberingTeacher):
-                continue
-            key = (id(teacher.model), stage.same_rows)
-            known = groups.get(key)
-            encoded, collator = rows.encoded, rows.collator(prepared.tokenizer)
-            if teacher.own_words is not None:
-                encoded, collator = teacher.own_words.rows, teacher.own_words.collate
-            groups[key] = _Group(
-                (*(known.places if known else ()), place),
-                teacher,
-                encoded,
-                collator,
-                wanted if known is None else wanted | known.wanted,
-            )
-    return list(groups.values())
-
-
-def _places(inputs: StageInputs) -> Iterator[tuple[_Place, Teacher]]:
-    stage, teacher = inputs.stage, inputs.teacher
-    if isinstance(teacher, Team):
-        for number, (name, share) in enumerate(zip(teacher.names, teacher.shares, strict=True)):
-            yield _Place(stage, number, name, float(share)), teacher.members[number]
-    elif teacher is not None:
-        yield _Place(stage, 0, "", 1.0), teacher
-
-
-def _refusal(stage: Stage, teacher: Teacher, objectives: Objectives, kind: TaskType) -> str | None:
-    """Why a stage's answers about rows of a kind cannot be stored, if they cannot."""
-    transform = stage.recipe.transform
-    if transform is not None and transform.why_live is not None:
-        return f"{transform.why_live} ({transform.name})"
-    if teacher.dropout:
-        return "the teacher's dropout is on (teacher_dropout)"
-    if kind.redrawn:
-        return f"{kind.redrawn} are drawn anew in every epoch"
-    asked = objectives.ever("teacher")
-    if not asked.items and not asked.logits:
-        return "no term asks the teacher anything"
-    if objectives.sees_padding:
-        return f"what stands at padding counts in {', '.join(objectives.sees_padding)}"
-    return None
-
-
 def _answering(
     recipe: Recipe,
-    group: _Group,
+    group: OutputGroup,
     decided: Answers | None,
     ours: Sequence[str],
     starting: Callable[[str], None],
@@ -235,9 +120,9 @@ def _answering(
         console.print(f"{group.title}: {size(entry.bytes)}, found", highlight=False)
         # An earlier start of this run may have stored them.
         return CachedTeacher(group.teacher, entry, fresh=len(group.rows) if key in ours else 0)
-    lengths = _lengths(group)
+    lengths = group.lengths
     order = np.lexsort((-lengths["decoder"], -lengths["main"]))
-    few = next(_batches(group, order[:: math.ceil(len(order) / _SAMPLE)]))
+    few = next(group.batches(order[:: math.ceil(len(order) / _SAMPLE)].tolist()))
     estimate = measure(group.teacher, few, group.wanted, lengths, precision=precision)
     free_to_choose = decided is None and recipe.cache == "auto"
     too_large = _too_large(estimate, recipe.cache_limit, store)
@@ -268,7 +153,7 @@ def _answering(
 
 def _stored(
     recipe: Recipe,
-    group: _Group,
+    group: OutputGroup,
     store: Store,
     key: str,
     order: np.ndarray,
@@ -310,7 +195,7 @@ def _make_room(store: Store, needed: int, limit: float) -> None:
 
 
 def _build(
-    recipe: Recipe, group: _Group, store: Store, key: str, order: np.ndarray, console: Console
+    recipe: Recipe, group: OutputGroup, store: Store, key: str, order: np.ndarray, console: Console
 ) -> StoredEntry:
     place = group.places[-1]
     about = {
@@ -325,7 +210,7 @@ def _build(
             build(
                 folder,
                 group.teacher,
-                _batches(group, order),
+                group.batches(order.tolist()),
                 group.wanted,
                 precision=recipe.precision,
                 about=about,
@@ -341,24 +226,3 @@ def _build(
     entry = store.find(key, just_written=True)
     assert entry is not None  # just renamed into its place
     return entry
-
-
-def _batches(group: _Group, order: np.ndarray) -> Iterator[dict[str, Tensor]]:
-    device = group.teacher.device
-    for start in range(0, len(order), _ROWS):
-        columns: dict[str, list[Any]] = group.rows[order[start : start + _ROWS].tolist()]
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        yield {name: value.to(device) for name, value in group.collator(rows).items()}
-
-
-def _lengths(group: _Group) -> Lengths:
-    """Tokens of each row, as each stack reads it; as many of every image."""
-    found = group.collator.kind.reads.lengths(group.rows)
-    if found is None:
-        mask = token_mask(group.teacher.model, next(_batches(group, np.array([0]))))
-        found = [int(mask.sum())] * len(group.rows)
-    main = decoder = np.array(found)
-    targets = isinstance(group.rows.features.get("labels"), List | LargeList)
-    if targets and group.teacher.model.config.is_encoder_decoder:
-        decoder = np.array([len(labels) for labels in group.rows["labels"]])
-    return {"main": main, "decoder": decoder}

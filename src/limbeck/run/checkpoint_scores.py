@@ -8,11 +8,12 @@ from transformers import PreTrainedModel
 
 from limbeck import preflight
 from limbeck.data import Collator, Labelling, encode, load_task
-from limbeck.errors import LimbeckError, unknown
+from limbeck.errors import LimbeckError
 from limbeck.reporting.records import Numbers
 from limbeck.run.class_checks import class_names, settle_order
 from limbeck.run.labelling import names_at
-from limbeck.run.predictions import answers_of
+from limbeck.run.model_predictions import answers_of
+from limbeck.run.scored_split import split_to_score
 from limbeck.students import load_model, read_config, read_processor
 from limbeck.tasks import SENTENCE, TASKS, TEXT, TaskType, kind_of_config
 
@@ -51,13 +52,7 @@ def score_checkpoint(
         labelling=Labelling(teacher=names_at(path)),
         for_training=False,
     )
-    chosen = split or (target.evaluation_splits(rows) or tuple(rows))[0]
-    if chosen not in rows:
-        raise LimbeckError(unknown("split", chosen, list(rows)))
-    if target.label_column not in rows[chosen].column_names:
-        raise LimbeckError(
-            f"split {chosen!r} of {target.name} has no labels", "score another split"
-        )
+    chosen = split_to_score(target, rows, split)
     model = load_model(path, head="required", auto=target.kind.auto)
     unproven = class_names(target, model, side="model")
     tokenizer = read_processor(path, target.kind.reads)

@@ -11,15 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from limbeck.data import Collator, Labelling, encode, load_task, rows_fingerprint
-from limbeck.errors import LimbeckError, unknown
+from limbeck.errors import LimbeckError
 from limbeck.given import is_reference
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Numbers, Record
 from limbeck.run.checkpoint_scores import score_checkpoint
 from limbeck.run.class_checks import class_names, settle_order
 from limbeck.run.labelling import labelling_of, names_at
-from limbeck.run.predictions import answers_of
+from limbeck.run.model_predictions import answers_of
 from limbeck.run.run_folder import RunFolder
+from limbeck.run.scored_split import split_to_score
 from limbeck.students import load_model
 from limbeck.tasks import TASKS, Task, as_kind, get_task, project
 
@@ -74,15 +75,9 @@ def evaluate(
         for_training=own and data is None,
         max_rows=recipe.max_rows,
     )
-    chosen = split or (target.evaluation_splits(rows) or tuple(rows))[0]
-    if chosen not in rows:
-        raise LimbeckError(unknown("split", chosen, list(rows)))
+    chosen = split_to_score(target, rows, split)
     tokenizer = target.kind.reads.load(str(folder.student))
     encoded, _ = encode(rows[chosen], target, tokenizer, recipe.max_length)
-    if target.label_column not in rows[chosen].column_names:
-        raise LimbeckError(
-            f"split {chosen!r} of {target.name} has no labels", "score another split"
-        )
     model = load_model(folder.student, auto=source.kind.auto)
     of_run = own and data in (None, recipe.data)
     unproven = class_names(target, model, side="student") if own and not of_run else []
@@ -91,20 +86,34 @@ def evaluate(
     labels = rows[chosen][target.label_column][:]
     settle_order(target, unproven, answers, labels, chosen, side="student")
     results = target.kind.results(target, answers, encoded, rows[chosen], tokenizer)
-    scores: Numbers = dict(results.scores)
     fingerprint = rows_fingerprint(target, rows[chosen])
     name = _name(target, chosen, own=own)
+    scores: Numbers = dict(results.scores)
+    data_name = Path(data or recipe.data).name
+    _keep(record, folder, name, scores, fingerprint, data_name, other=own and not of_run)
+    return scores
+
+
+def _keep(
+    record: Record,
+    folder: RunFolder,
+    name: str,
+    scores: Numbers,
+    fingerprint: str,
+    data_name: str,
+    *,
+    other: bool,
+) -> None:
+    """Scores enter the run's record, beside what it measured itself; `other`: of rows that are not its own."""
     known = record.examples.fingerprints.get(name)
     # Rows of the run's own that an earlier version scored cannot be told from others.
-    taken = name in record.scores or (own and not of_run)
-    if taken and known != fingerprint:
-        name = f"{name} of {Path(data or recipe.data).name} #{fingerprint[:8]}"
+    if (other or name in record.scores) and known != fingerprint:
+        name = f"{name} of {data_name} #{fingerprint[:8]}"
         log.warning("scored on other rows than the run's, or not known to be its: see %r", name)
     if name not in record.scores:
         record.scores = record.scores | {name: scores}
         record.examples.fingerprints[name] = fingerprint
         record.save(folder.path)
-    return scores
 
 
 def _with_rows_named(recipe: Recipe, data: str | Path | None) -> Recipe:

@@ -17,8 +17,8 @@ from limbeck.evaluation import Size
 from limbeck.lab.augmentation import Augmenter
 from limbeck.recipe import Recipe, Stage
 from limbeck.reporting.records import Execution, Numbers
+from limbeck.run.model_predictions import example_size
 from limbeck.run.named_teachers import Named
-from limbeck.run.predictions import example_size
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.run.stage_rows import EncodedRows
 from limbeck.run.teacher_tokenization import StudentTokens, bound

@@ -18,15 +18,16 @@ from transformers import PreTrainedModel
 
 from limbeck import preflight
 from limbeck.data import MAX_ROWS, Collator, Labelling, encode, load_task
-from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.errors import LimbeckError, Problem
 from limbeck.evaluation import Size, model_facts
 from limbeck.files import at_home
 from limbeck.recipe import Recipe
 from limbeck.reporting.analysis import TeamOverview, team_of
 from limbeck.reporting.records import ModelFacts
 from limbeck.run.labelling import names_at
-from limbeck.run.predictions import answers_of, example_size
+from limbeck.run.model_predictions import answers_of, example_size
 from limbeck.run.runs_meant import members_at
+from limbeck.run.scored_split import split_to_score
 from limbeck.students import load_model, read_processor
 from limbeck.tasks import Task
 
@@ -125,11 +126,7 @@ def look_at_team(
             "one class or number a text",
             "name a task of kind sentence",
         )
-    chosen = split or (target.evaluation_splits(rows) or tuple(rows))[0]
-    if chosen not in rows:
-        raise LimbeckError(unknown("split", chosen, list(rows)))
-    if target.label_column not in rows[chosen].column_names:
-        raise LimbeckError(f"split {chosen!r} of {target.name} has no labels", "name another split")
+    chosen = split_to_score(target, rows, split)
     return _measure(candidates, target, str(settings["data"]), chosen, rows[chosen])
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import Subset
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from limbeck.data import batches_of
 from limbeck.errors import LimbeckError
 from limbeck.teachers import Bandit
 from limbeck.training.feeding import examples_in
@@ -96,13 +97,5 @@ class LearnWhomToDraw(TrainerCallback):
         if self._batches is None:
             trainer, size = self.trainer, self.trainer.args.per_device_eval_batch_size
             rows, collate = trainer.readable(self.rows)
-            self._batches = [
-                {
-                    name: value.to(trainer.args.device)
-                    for name, value in collate(
-                        [rows[row] for row in range(start, min(start + size, len(rows)))]
-                    ).items()
-                }
-                for start in range(0, len(rows), size)
-            ]
+            self._batches = list(batches_of(rows, collate, size, trainer.args.device))
         return self._batches

@@ -5,6 +5,7 @@ The oracle is Hugging Face's: the teacher's tokenizer and forward pass on the sa
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pair_runs as pairs
@@ -27,7 +28,7 @@ from limbeck.run.augmented_run import with_augmented_examples
 from limbeck.run.check import check_run
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared
-from limbeck.run.run_page import similarity
+from limbeck.run.run_report import similarity
 from limbeck.run.stage_rows import load_rows, stage_rows
 from limbeck.step_state import StepState
 from limbeck.tasks import get_task
@@ -258,6 +259,23 @@ def test_copies_with_other_words(recipe, place, teacher):
     texts = texts_in(inputs.rows.raw, batch["index"].tolist())
     trace = inputs.teacher(batch, Request.of_logits())
     assert pairs.compare(trace, made.teacher, texts) == 1
+
+
+def test_a_teacher_that_joins_later_reads_the_rows_of_every_stage_in_its_own_way(recipe):
+    """The last of a chain is trained when the rows are there; a first stage's own rows are no exception."""
+    first = {"objectives": {"hidden": HIDDEN}, "train_rows": 20}
+    prepared = prepare(recipe("kd-soft", first_stage=first))
+    (one,) = prepared.named
+    last = replace(one, name="last", teacher=Teacher.load(one.path))
+    joined = prepared.read_by(last).taught_by(last.teacher)
+    for place in (0, 1):
+        teacher, batch, request = asked(joined, stage=place)
+        texts = texts_in(joined.stages[place].rows.raw, batch["index"].tolist())
+        assert teacher.model is last.teacher.model
+        assert pairs.compare(teacher(batch, request), one.path, texts) == 1 + len(request.items)
+        # What was prepared before stays what it was.
+        assert prepared.stages[place].teacher.model is one.teacher.model
+    assert last.teacher.inputs is None
 
 
 # ---- tokens that differ though the vocabularies agree ----

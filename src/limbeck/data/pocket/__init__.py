@@ -14,7 +14,12 @@ from limbeck.data.pocket.pocket_models import (
     text_tokenizer,
     tokenizer_of,
 )
-from limbeck.data.pocket.teacher import RECOMMENDED, PocketSettings, Recommended, teacher_config
+from limbeck.data.pocket.pocket_teacher import (
+    RECOMMENDED,
+    PocketSettings,
+    Recommended,
+    teacher_config,
+)
 from limbeck.data.pocket.vocabulary import tokenizer
 
 __all__ = [

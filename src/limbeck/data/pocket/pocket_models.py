@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import PretrainedConfig, PreTrainedTokenizerFast, T5Config
 
 from limbeck.data.pocket.lexicon import WORDS
-from limbeck.data.pocket.teacher import PocketSettings, teacher_config
+from limbeck.data.pocket.pocket_teacher import PocketSettings, teacher_config
 from limbeck.data.pocket.vocabulary import MAX_LENGTH, tokenizer
 from limbeck.tasks import TEXT
 from limbeck.tasks.task import TASKS, Task

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_softmax
 
-from limbeck.reporting.analysis.predictions import class_answers
+from limbeck.reporting.analysis.prediction_shapes import class_answers
 
 BINS = 15
 """Bins of confidence, as Guo et al. (2017) have them."""

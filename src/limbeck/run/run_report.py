@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
-from datasets import Dataset
-from torch import Tensor
 
 from limbeck.activations import stack_names
-from limbeck.data import add_inputs
+from limbeck.data import add_inputs, batches_of
 from limbeck.reporting.analysis import layer_similarity
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.records import Record
@@ -42,21 +38,13 @@ def similarity(prepared: Prepared) -> np.ndarray | None:
     if inputs is None:
         return None
     prepared.student.eval()
+    few = range(min(_EXAMPLES, len(encoded)))
     return layer_similarity(
         prepared.teacher,
         prepared.student,
-        _batches(encoded, prepared),
+        batches_of(encoded, prepared.collator, _BATCH, prepared.student.device, order=few),
         as_teacher_reads=inputs.of,
     )
-
-
-def _batches(encoded: Dataset, prepared: Prepared) -> Iterator[dict[str, Tensor]]:
-    collate = prepared.collator
-    count = min(_EXAMPLES, len(encoded))
-    for start in range(0, count, _BATCH):
-        rows = encoded.select(range(start, min(start + _BATCH, count)))
-        batch = collate(list(rows))
-        yield {name: value.to(prepared.student.device) for name, value in batch.items()}
 
 
 def report_run(prepared: Prepared, record: Record, folder: RunFolder) -> None:

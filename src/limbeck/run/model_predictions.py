@@ -8,7 +8,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
-from limbeck.data import Collator
+from limbeck.data import Collator, batches_of
 from limbeck.evaluation import Pixels, Size
 from limbeck.tasks import Processor, TaskType, as_array, join
 from limbeck.vision import side_of
@@ -30,9 +30,7 @@ def answers_of(model: PreTrainedModel, encoded: Dataset, collate: Collator) -> n
     model.eval().to(device or "cpu")
     found = []
     with torch.no_grad():
-        for start in range(0, len(encoded), _BATCH):
-            rows = encoded.select(range(start, min(start + _BATCH, len(encoded))))
-            batch = {name: value.to(model.device) for name, value in collate(list(rows)).items()}
+        for batch in batches_of(encoded, collate, _BATCH, model.device):
             logits = capture(model, batch, Request.of_logits()).logits
             assert logits is not None
             found.append(as_array(collate.kind.answers(model, batch, logits)))

@@ -1,0 +1,24 @@
+"""Which split of loaded rows is to be scored. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from datasets import Dataset
+
+from limbeck.errors import LimbeckError, unknown
+from limbeck.tasks import Task
+
+
+def split_to_score(task: Task, rows: Mapping[str, Dataset], split: str | None) -> str:
+    """The split that is named, or the one that the task is scored on.
+
+    Raises:
+        LimbeckError: there is none of that name, or it has no labels.
+    """
+    chosen = split or (task.evaluation_splits(rows) or tuple(rows))[0]
+    if chosen not in rows:
+        raise LimbeckError(unknown("split", chosen, list(rows)))
+    if task.label_column not in rows[chosen].column_names:
+        raise LimbeckError(f"split {chosen!r} of {task.name} has no labels", "name another split")
+    return chosen
