@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,20 @@ def test_imports_point_one_way(path: Path) -> None:
         if LEVEL.get(other, len(ORDER)) >= LEVEL.get(own, -1)
     }
     assert not wrong, f"{own} stands below or beside {sorted(wrong)} and must not import it"
+
+
+def test_a_file_name_stands_for_one_module() -> None:
+    names = Counter(path.name for path in FILES if path.name != "__init__.py")
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_a_class_name_stands_for_one_class() -> None:
+    found: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
 def loaded_after(code: str) -> set[str]:

@@ -111,6 +111,15 @@ def test_logits_without_a_head() -> None:
         capture(family.build(), family.batch(), Request.of_logits())
 
 
+def inputs_given(model: torch.nn.Module) -> list[set[str]]:
+    """Names of the inputs of every pass from now on."""
+    given: list[set[str]] = []
+    model.register_forward_pre_hook(
+        lambda module, args, inputs: given.append({*inputs}), with_kwargs=True
+    )
+    return given
+
+
 def test_decoder_without_input() -> None:
     family = BY_NAME["t5-generation"]
     model, batch = family.build(), family.batch()
@@ -118,17 +127,19 @@ def test_decoder_without_input() -> None:
     with pytest.raises(LimbeckError, match="decoder_input_ids"):
         capture(model, batch, Request.hidden([1], stack="decoder"))
     batch["labels"] = torch.tensor([[5, 6, 2], [7, 2, -100], [2, -100, -100]])
+    given = inputs_given(model)
     trace = capture(model, batch, Request.of_logits() | Request.hidden([1], stack="decoder"))
+    assert given and not {"labels"} & set().union(*given)
     assert torch.equal(trace.logits, model(**batch).logits)
-    assert trace.outputs.loss is None
 
 
 def test_labels_and_unknown_keys_do_not_reach_the_model() -> None:
     family = BY_NAME["bert"]
     model, batch = family.build(), family.batch()
     extra = {"labels": torch.tensor([0, 1, 2]), "index": torch.arange(3)}
+    given = inputs_given(model)
     trace = capture(model, {**batch, **extra}, Request.of_logits())
-    assert trace.outputs.loss is None
+    assert given and not {"labels", "index"} & set().union(*given)
     assert torch.equal(trace.logits, model(**batch).logits)
     distil = BY_NAME["distilbert"].build()  # takes no token types, which a BERT tokenizer gives
     types = {"token_type_ids": torch.zeros(3, 9, dtype=torch.long)}

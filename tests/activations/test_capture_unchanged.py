@@ -46,7 +46,7 @@ def _train_step(model: Any, batch: dict[str, torch.Tensor], request: Request | N
     """Logits and gradients of one step in train mode, with or without capture."""
     torch.manual_seed(3)  # the same dropout
     asked = (request or Request()) | Request.of_logits()
-    outputs = model(**batch) if request is None else capture(model, batch, asked).outputs
+    outputs = model(**batch) if request is None else capture(model, batch, asked)
     outputs.logits.square().sum().backward()
     return outputs.logits.detach(), [p.grad for p in model.parameters() if p.grad is not None]
 

@@ -61,16 +61,15 @@ def corpus(tmp_path) -> dict:
 
 def test_sentence_pairs_from_a_corpus(two, corpus, tmp_path):
     recipe = two(corpus=corpus)
-    stage, last = recipe.stages()
     prepared = prepare(recipe)
-    first = prepared.of_stage(stage).rows
+    first = prepared.stages[0].rows
     assert len(first.encoded) == 25
     assert first.mean_tokens == pytest.approx(
         sum(len(ids) for ids in first.encoded["input_ids"]) / 25
     )
     assert max(len(ids) for ids in first.encoded["input_ids"]) <= 12
     assert "labels" not in first.encoded.column_names
-    assert len(prepared.of_stage(last).rows.encoded) == 54
+    assert len(prepared.last.rows.encoded) == 54
     record = train(recipe, tmp_path / "run").record
     facts = record.stages[0]
     assert (facts.task, facts.data, facts.rows) == ("corpus", corpus["source"], 25)
@@ -84,8 +83,7 @@ def test_sentence_pairs_from_a_corpus(two, corpus, tmp_path):
 
 def test_another_tasks_text_without_its_labels(two, other, tmp_path):
     recipe = two(**other, train_rows=20)
-    stage, _ = recipe.stages()
-    encoded = prepare(recipe).of_stage(stage).rows.encoded
+    encoded = prepare(recipe).stages[0].rows.encoded
     # 30 rows, of which a tenth of each class is held out, then 20 drawn.
     assert (len(encoded), "labels" in encoded.column_names) == (20, False)
     facts = train(recipe, tmp_path / "run").record.stages[0]
@@ -94,8 +92,7 @@ def test_another_tasks_text_without_its_labels(two, other, tmp_path):
 
 def test_fewer_rows_of_the_same_task_keep_their_labels(two):
     recipe = two(train_rows=20, objectives={"hard": {"compare": "hard_label"}})
-    stage, _ = recipe.stages()
-    encoded = prepare(recipe).of_stage(stage).rows.encoded
+    encoded = prepare(recipe).stages[0].rows.encoded
     assert (len(encoded), "labels" in encoded.column_names) == (20, True)
 
 
@@ -104,12 +101,11 @@ def test_a_remembering_teacher_does_not_mistake_other_rows_for_its_own(two, corp
     live = RememberingTeacher(Teacher.load(place / "teacher"))
     for first, remembers in (({"corpus": corpus}, False), ({}, True)):
         recipe = two(**first)
-        stage, last = recipe.stages()
-        first, second = (prepare(recipe, live).of_stage(one).teacher for one in (stage, last))
-        assert second._values is live._values
-        assert isinstance(first, RememberingTeacher) is remembers
-        assert getattr(first, "_values", live._values) is live._values
-        assert first.model is second.model is live.model
+        early, late = (one.teacher for one in prepare(recipe, live).stages)
+        assert late._values is live._values
+        assert isinstance(early, RememberingTeacher) is remembers
+        assert getattr(early, "_values", live._values) is live._values
+        assert early.model is late.model is live.model
 
 
 # ---- a teacher of its own ----
@@ -119,10 +115,9 @@ def test_the_supplements_own_teacher(two, other, tmp_path):
     three = {"id2label": dict(enumerate("abc"))}
     place = tiny.save(tiny.bert(2, seed=5, **three), tmp_path / "other-teacher")
     recipe = two(**other, teacher=str(place))
-    stage, last = recipe.stages()
     prepared = prepare(recipe)
-    assert prepared.of_stage(stage).teacher.config.num_labels == 3
-    assert prepared.of_stage(last).teacher.config.num_labels == 2
+    assert prepared.stages[0].teacher.config.num_labels == 3
+    assert prepared.last.teacher.config.num_labels == 2
     check_run(prepared, tmp_path / "run", show=False)
     record = train(recipe, tmp_path / "run").record
     assert [facts.teacher for facts in record.stages] == [str(place), recipe.teacher]

@@ -303,7 +303,7 @@ def test_a_decoder_reads_the_answers_of_the_supplements_own_rows(supplement):
     prepared = prepare(supplement)
     stage, _ = supplement.stages()
     assert stage.supplementary
-    labels = prepared.of_stage(stage).rows.encoded["labels"]
+    labels = prepared.stages[0].rows.encoded["labels"]
     words = {prepared.tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in labels}
     assert words == {"cat", "rome"}
 

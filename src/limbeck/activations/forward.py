@@ -86,7 +86,6 @@ def _record(
         },
         logits=_logits(model, outputs) if plan.logits else None,
         masks=_all_masks(plan, masks, recorders),
-        outputs=outputs if plan.logits else None,
     )
 
 

@@ -7,7 +7,6 @@ teacher.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor
 
@@ -34,16 +33,13 @@ class Trace:
 
     `values`: hidden states [B, N, d] or pooled [B, d]; probabilities and scores [B, H, Q, K];
     query, key and value [B, H, N, d_head]. `logits`: the head's, if asked for. `masks`: per stack
-    [B, N], True for a real token. `outputs`: the model's own output if its head ran. `loss` stays
-    None: labels never reach the model. `mixed`: how the input was mixed, if it was. `each`
+    [B, N], True for a real token. `mixed`: how the input was mixed, if it was. `each`
     [T, B, …]: the logits of each of several teachers that answer together, whose mean `logits` is.
     """
 
     values: dict[ActivationKey, Tensor] = field(default_factory=dict)
     logits: Tensor | None = None
-    loss: None = None
     masks: dict[str, Tensor] = field(default_factory=dict)
-    outputs: Any = None
     mixed: Mixed | None = None
     each: Tensor | None = None
 

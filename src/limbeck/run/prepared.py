@@ -15,7 +15,7 @@ from transformers import EvalPrediction, PreTrainedModel
 from limbeck.data import Collator
 from limbeck.evaluation import Size
 from limbeck.lab.augmentation import Augmenter
-from limbeck.recipe import Recipe, Stage
+from limbeck.recipe import Recipe
 from limbeck.reporting.records import Execution, Numbers
 from limbeck.run.model_predictions import example_size
 from limbeck.run.named_teachers import Named
@@ -96,10 +96,6 @@ class Prepared:
     def collator(self) -> Collator:
         """Makes batches of the task's rows."""
         return Collator(self.tokenizer, kind=self.task.kind)
-
-    def of_stage(self, stage: Stage) -> StageInputs:
-        """The inputs of a stage."""
-        return self.stages[stage.number - 1]
 
     def loaded_for(self, inputs: StageInputs) -> Named | None:
         """The teacher that one stage has and the run has not, if there is one."""
