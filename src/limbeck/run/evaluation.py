@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from datasets import DatasetDict
+
 from limbeck.data import Collator, Labelling, encode, load_task, rows_fingerprint
 from limbeck.errors import LimbeckError
 from limbeck.given import is_reference
@@ -58,23 +60,12 @@ def evaluate(
         return score_checkpoint(
             str(run), task, data, split, text_columns=text_columns, label_column=label_column
         )
-    record = Record.load(folder.path)
-    if record.status != "finished":
-        raise LimbeckError(f"run {folder.path} is {record.status}", "finish it first")
+    record = _finished(folder)
     recipe = Recipe.recorded(record.recipe, str(folder.path))
     source = _own_task(_with_rows_named(recipe, data), folder)
     own = task is None or task == recipe.task
-    target, rows = load_task(
-        task or recipe.task,
-        data or recipe.data,
-        text_columns=text_columns or (recipe.text_columns if own else None),
-        label_column=label_column or (recipe.label_column if own else None),
-        kind=recipe.kind if own or recipe.kind == "text" else None,
-        labelling=_labelling(recipe, folder) if own else Labelling(),
-        # The split that the run drew from a single file of its own is drawn again the same way.
-        for_training=own and data is None,
-        max_rows=recipe.max_rows,
-    )
+    columns = text_columns, label_column
+    target, rows = _rows(recipe, folder, task, data, columns, own=own)
     chosen = split_to_score(target, rows, split)
     tokenizer = target.kind.reads.load(str(folder.student))
     encoded, _ = encode(rows[chosen], target, tokenizer, recipe.max_length)
@@ -89,9 +80,40 @@ def evaluate(
     fingerprint = rows_fingerprint(target, rows[chosen])
     name = _name(target, chosen, own=own)
     scores: Numbers = dict(results.scores)
-    data_name = Path(data or recipe.data).name
-    _keep(record, folder, name, scores, fingerprint, data_name, other=own and not of_run)
+    place = Path(data or recipe.data)
+    _keep(record, folder, name, scores, fingerprint, place, other=own and not of_run)
     return scores
+
+
+def _rows(
+    recipe: Recipe,
+    folder: RunFolder,
+    task: str | None,
+    data: str | None,
+    columns: tuple[Sequence[str] | None, str | None],
+    *,
+    own: bool,
+) -> tuple[Task, DatasetDict]:
+    """The task and the rows that are named, else the run's; `own`: it is the run's task."""
+    texts, label = columns
+    return load_task(
+        task or recipe.task,
+        data or recipe.data,
+        text_columns=texts or (recipe.text_columns if own else None),
+        label_column=label or (recipe.label_column if own else None),
+        kind=recipe.kind if own or recipe.kind == "text" else None,
+        labelling=_labelling(recipe, folder) if own else Labelling(),
+        # The split that the run drew from a single file of its own is drawn again the same way.
+        for_training=own and data is None,
+        max_rows=recipe.max_rows,
+    )
+
+
+def _finished(folder: RunFolder) -> Record:
+    record = Record.load(folder.path)
+    if record.status != "finished":
+        raise LimbeckError(f"run {folder.path} is {record.status}", "finish it first")
+    return record
 
 
 def _keep(
@@ -100,15 +122,18 @@ def _keep(
     name: str,
     scores: Numbers,
     fingerprint: str,
-    data_name: str,
+    place: Path,
     *,
     other: bool,
 ) -> None:
-    """Scores enter the run's record, beside what it measured itself; `other`: of rows that are not its own."""
+    """Scores enter the run's record, beside what it measured itself; `other`: of rows that are not its own.
+
+    `place`: their file or folder.
+    """
     known = record.examples.fingerprints.get(name)
     # Rows of the run's own that an earlier version scored cannot be told from others.
     if (other or name in record.scores) and known != fingerprint:
-        name = f"{name} of {data_name} #{fingerprint[:8]}"
+        name = f"{name} of {place.name} #{fingerprint[:8]}"
         log.warning("scored on other rows than the run's, or not known to be its: see %r", name)
     if name not in record.scores:
         record.scores = record.scores | {name: scores}
