@@ -67,11 +67,12 @@ def dkd(
     require_positive("temperature", temperature)
     student, teacher = _same("dkd", student_logits, teacher_logits)
     ours, theirs = (student / temperature).log_softmax(-1), (teacher / temperature).log_softmax(-1)
-    at_label = F.one_hot(labels, ours.shape[-1]).bool()
-    target = _kl(_binary(ours, at_label), _binary(theirs, at_label))
-    shape = (len(labels), -1)
-    rest, their_rest = (side[~at_label].view(shape).log_softmax(-1) for side in (ours, theirs))
-    return temperature**2 * (alpha * target + beta * _kl(rest, their_rest))
+    # Nothing here depends on values for its shape: an accelerator is not waited for.
+    label = labels.unsqueeze(1)
+    at_label = torch.zeros_like(ours, dtype=torch.bool).scatter(1, label, True)
+    target = _kl(_binary(ours, label, at_label), _binary(theirs, label, at_label))
+    others = _kl(_others(ours, at_label), _others(theirs, at_label))
+    return temperature**2 * (alpha * target + beta * others)
 
 
 def _same(what: str, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
@@ -87,10 +88,15 @@ def _pearson(one: Tensor, other: Tensor) -> Tensor:
     return F.cosine_similarity(ours, theirs, dim=-1, eps=1e-8)
 
 
-def _binary(logs: Tensor, at_label: Tensor) -> Tensor:
+def _binary(logs: Tensor, label: Tensor, at_label: Tensor) -> Tensor:
     """log (p_label, all others' together), (batch, 2)."""
-    others = logs.masked_fill(at_label, float("-inf")).logsumexp(-1)
-    return torch.stack([logs[at_label], others], dim=-1)
+    others = logs.masked_fill(at_label, float("-inf")).logsumexp(-1, keepdim=True)
+    return torch.cat([logs.gather(1, label), others], dim=-1)
+
+
+def _others(logs: Tensor, at_label: Tensor) -> Tensor:
+    """log p̂ over the other classes; 0 at the label on both sides, which adds nothing."""
+    return logs.masked_fill(at_label, float("-inf")).log_softmax(-1).masked_fill(at_label, 0.0)
 
 
 def _kl(student: Tensor, teacher: Tensor) -> Tensor:
