@@ -14,7 +14,7 @@ from transformers.trainer_utils import SchedulerType
 from transformers.training_args import OptimizerNames
 
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.objectives.given import plain_terms
+from limbeck.objectives.given_terms import plain_terms
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import check
 from limbeck.training.method import OBJECTS, method_defaults, recipe_of
