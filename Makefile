@@ -34,8 +34,9 @@ test: $(STAMP) ## run the test suite
 processors: $(STAMP) ## run the numeric tests with other instruction sets, threads and rounding
 	@PYTHON="$(BIN)/python" scripts/processors $(PYTEST_ARGS)
 
+# Without --quiet, which would hide warnings from --strict.
 docs: $(DOCS_STAMP) ## build the searchable documentation into site/, links checked
-	@NO_MKDOCS_2_WARNING=1 "$(BIN)/mkdocs" build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 "$(BIN)/mkdocs" build --strict
 	@echo "Built in site/. To read and search it: $(BIN)/python -m http.server --directory site"
 
 $(DOCS_STAMP): $(STAMP)

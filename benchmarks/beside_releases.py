@@ -86,7 +86,7 @@ def difference(found: Gradients, expected: Gradients) -> float:
 
 
 def pair_of(model: str, classes: int) -> Pair:
-    """Teacher and student of a pretrained encoder; heads and the map between them drawn."""
+    """Teacher and student of a pretrained encoder; heads and the map between them new."""
     torch.manual_seed(1)
     still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "num_labels": classes}
     teacher = BertForSequenceClassification.from_pretrained(model, dtype=torch.float32, **still)

@@ -1,4 +1,4 @@
-"""What storing a teacher's answers costs: building them, reading them, memory.
+"""What storing a teacher's outputs costs: building them, reading them, memory.
 
     python benchmarks/cache_cost.py [--rows 2000] [--fp32]
 
@@ -188,7 +188,7 @@ def main() -> None:
         "build / pass",
         "writing alone",
         "read / step",
-        title=f"Stored answers, {precision}",
+        title=f"Stored teacher outputs, {precision}",
     )
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,7 @@
 A 3-layer student from the first layers of the 6-layer teacher, batches of 32, the same rows, all timed on this machine
 in one run, from tokenised rows to the last step, without scoring and saving:
 
-- `ours`: `kd` as a limbeck run executes it (bf16 where the processor has it), the teacher's answers stored inside
+- `ours`: `kd` as a limbeck run executes it (bf16 where the processor has it), the teacher's outputs stored inside
   the measured time;
 - `plain loop`: the student alone on exactly our batches, in our precision and attention;
 - `plain loop + teacher`: the same and one length-sorted pass of the teacher over the rows: the floor of any
@@ -206,7 +206,7 @@ def trainer(recipe: Recipe, folder: Path, *, bf16: bool) -> tuple[float, float]:
 
 
 def rows_of(task: str, args: argparse.Namespace) -> int | None:
-    """How many training rows are drawn; None for all, where there are not more than asked for."""
+    """How many training rows are sampled; None for all, where there are not more than asked for."""
     if args.rows is None:
         return None
     _, rows = load_rows(Recipe.load("finetune", task=task, data=args.data))

@@ -3,8 +3,8 @@
     python benchmarks/gpu.py [--rounds 3] [--steps 20] [--tokens 128] [--batch 64] [--compile]
 
 BERT-base's shape teaches 6 and 3 layers of it, bf16, SDPA. For plain fine-tuning and for each method, live and from
-stored answers: milliseconds, the ratio to the plain step, and FLOPs of student and teacher a second as a share of the
-rate that a product of large matrices reaches here. Runs without an accelerator too, for what that is worth. Writes
+stored outputs: milliseconds, the ratio to the plain step, and FLOPs of student and teacher a second as a share of
+the rate that a product of large matrices reaches here. Runs without an accelerator too, for what that is worth. Writes
 `benchmarks/records/gpu.json`.
 """
 

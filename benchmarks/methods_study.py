@@ -26,7 +26,7 @@ COMMON: dict[str, Any] = {
     "lr": 1e-4,
     "batch_size": 32,
     "precision": "bf16",
-    # The faster one on a processor in bf16, named so that every run computes alike.
+    # The faster one on CPU in bf16, named so that every run computes alike.
     "attention": "eager",
 }
 # Fixed maps of two-layer students, one of a map to be given, and plain labels of an own start.

@@ -1,4 +1,4 @@
-"""Every kind of task on generated data: what a model from scratch learns, and a T5 of another width from a T5.
+"""Every task type on generated data: what a model from scratch learns, and a T5 of another width from a T5.
 
     python benchmarks/pocket_kinds.py [--work DIR]
 

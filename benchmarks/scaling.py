@@ -3,8 +3,8 @@
     python benchmarks/scaling.py [--rounds 2] [--steps 5] [--fp32] [--over teacher tokens]
 
 `kd` (logits), `rail-kd-l` (pooled states) and `tinybert`'s first stage (attention and all token states), live and from
-stored answers, over the student's plain step by `transformers.Trainer`; MiniLM's width. Stored answers should cost the
-same whatever the teacher's depth. Writes `benchmarks/records/scaling.json`.
+stored outputs, over the student's plain step by `transformers.Trainer`; MiniLM's width. With stored outputs a step
+should cost the same whatever the teacher's depth. Writes `benchmarks/records/scaling.json`.
 """
 
 from __future__ import annotations

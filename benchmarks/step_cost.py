@@ -1,4 +1,4 @@
-"""What every method's step costs over plain fine-tuning of the student, live and from stored answers.
+"""What every method's step costs over plain fine-tuning of the student, live and from stored teacher outputs.
 
 The unit is the same student's fine-tuning step by `transformers.Trainer`. A turn measures the plain step, the teacher's
 pass, the live and the stored step one after the other, on the same batches and in the same precision, and compares
@@ -135,7 +135,7 @@ def trainer_of(
 def store_answers(
     case: Case, objectives: Objectives, store: Store, data: Dataset, *, bf16: bool
 ) -> None:
-    """Give the case stored answers, if its inputs allow that."""
+    """Give the case stored teacher outputs, if its inputs allow that."""
     wanted = Ask(objectives.ever("teacher"), objectives.differences("teacher").items)
     if case.recipe.mixup is not None or objectives.sees_padding:
         return

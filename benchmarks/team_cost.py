@@ -1,8 +1,8 @@
-"""What a step with several teachers costs: from stored answers over plain fine-tuning, and live over `kd-soft`.
+"""What a step with several teachers costs: from stored teacher outputs over plain fine-tuning, and live over `kd-soft`.
 
     python benchmarks/team_cost.py [--teachers 8] [--rounds 3] [--steps 8] [--tokens 64] [--batch 32] [--fp32]
 
-`wkd-uniform` and `mt-bert` read every teacher's stored answers in each step; their step over the same student's
+`wkd-uniform` and `mt-bert` read every teacher's stored outputs in each step; their step over the same student's
 plain fine-tuning step by `transformers.Trainer`: bar 1.10. A live `skd-uniform` step over the `kd-soft` step of the
 teacher that it drew: bar 1.03. All in turns, on the same batches, medians. Teachers are of two widths and of four
 depths; the student has 3 layers, 384 wide. Writes `benchmarks/records/team_cost.json`.

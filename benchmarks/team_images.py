@@ -1,4 +1,4 @@
-"""Teams of nets on pictures: a small net with few digits, from one of five larger nets or from all of them.
+"""Teams of CNNs on images: a small CNN with few digits, from one of five larger CNNs or from all of them.
 
 The teachers, five ResNets and wide ResNets, learn from all 1,297 training digits of scikit-learn; the student, the
 smallest ResNet, from 50 of them, so that alone it stays far behind. Each method of several teachers, `kd` and `kd-soft`
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=50)
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
-    torch.set_num_threads(1)  # nets this small lose time on handing work over
+    torch.set_num_threads(1)  # CNNs this small lose time on handing work over
     study = Study("team_images", args.work)
     study.run(teacher_cells())
     for seed in range(1, args.seeds + 1):

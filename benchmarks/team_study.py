@@ -1,4 +1,4 @@
-"""Many teachers on real SST-2: one drawn a step, together, chained; over teams of other sizes and capacities.
+"""Many teachers on real SST-2: one sampled a step, together, chained; over teams of other sizes and capacities.
 
 Eight teachers on 10,000 training rows: the pretrained encoder's first 2, 3, 4 and 6 layers, fine-tuned, and four of
 half its width, distilled from the largest. One student, the encoder's first 3 layers. From each teacher alone

@@ -1,4 +1,4 @@
-"""The records of `team_study.py` as SKDBERT prints its own: by team (Tables 4 and 5), and who was drawn (Figure 2).
+"""The records of `team_study.py` as SKDBERT prints its own: by team (Tables 4 and 5), and who was sampled (Figure 2).
 
 python benchmarks/team_tables.py
 """

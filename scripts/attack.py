@@ -2,7 +2,7 @@
 
     python scripts/attack.py                       everything (about an hour on two cores), the page too
     python scripts/attack.py --quick               a little of everything
-    python scripts/attack.py --only kills flips    these anew; the others stay in the record as they are
+    python scripts/attack.py --only kills flips    these again; the others stay in the record as they are
     python scripts/attack.py --table               only print the record's table
 
 Runs are real: `limbeck` in processes of its own, with tiny models, beside an unbroken run of the same recipe. An

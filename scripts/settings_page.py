@@ -60,9 +60,7 @@ def _section(stated: Stated, users: list[tuple[str, str]]) -> Iterator[str]:
     yield ""
     if stated.nets is not None:
         nets = ", ".join(f"`{key}` {shown(value)}" for key, value in flat(stated.nets.keys))
-        yield f"- named image nets: {nets}" + (
-            f"; runs: {stated.nets.runs}" * bool(stated.nets.runs)
-        )
+        yield f"- named CNNs: {nets}" + (f"; runs: {stated.nets.runs}" * bool(stated.nets.runs))
     yield from (f"- {note}" for note in stated.notes)
     if stated.nets is not None or stated.notes:
         yield ""

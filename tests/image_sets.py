@@ -1,4 +1,4 @@
-"""Small sets of pictures on disk, and tiny models that read them."""
+"""Small sets of images on disk, and tiny models that read them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def save(model: PreTrainedModel, folder: Path, side: int = 8) -> Path:
 
 
 def write_pictures(root: Path, classes: Mapping[str, int], *, each: int = 6) -> Path:
-    """Folders of plain squares: each class has its own grey, and every picture its own size."""
+    """Folders of plain squares: each class has its own grey, and every image its own size."""
     for name, grey in classes.items():
         (root / name).mkdir(parents=True)
         for number in range(each):

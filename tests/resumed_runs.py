@@ -42,7 +42,7 @@ def recipe_of(setting: str, **changes) -> Recipe:
 
 
 def start(folder: Path, recipe: Recipe, *callbacks, resume_from=None) -> DistillationTrainer:
-    """What a process does: build everything anew, and continue from what lies in the folder.
+    """What a process does: build everything again, and continue from what lies in the folder.
 
     `resume_from` is handed to the Trainer's own `train` instead.
     """

@@ -34,14 +34,14 @@ def team() -> TeamOverview:
 
 
 def test_a_row_holds_the_members_numbers(team) -> None:
-    deep, wide, odd, together = team_rows(team, MODELS)
+    deep, wide, odd, ensemble = team_rows(team, MODELS)
     # The deep and the wide one outvote the odd one only together; alone with either it decides.
     assert deep == ("deep", "12", "64", "1.23M", "87.5", "50.0", "+37.5", "90.0", "2.5",
                     f"{2 * (7 * 0.01 + 0.81) / 8:.3f}", f"{-(7 * np.log(0.9) + np.log(0.1)) / 8:.3f}")  # fmt: skip
     assert wide[4:7] == ("87.5", "50.0", "+37.5")
     assert odd[1:7] == ("–", "–", "–", "50.0", "87.5", "0.0")
-    assert together[0] == "together"
-    assert together[4] == "87.5"
+    assert ensemble[0] == "ensemble"
+    assert ensemble[4] == "87.5"
 
 
 def test_the_terminal_shows_members_and_pairs(team) -> None:

@@ -13,7 +13,7 @@ _OUTCOMES = {"clear error": REFUSED, "accepted with a warning": WARNED}
 
 
 def inputs(place: Place, *, seed: int = 0, quick: int | None = None) -> Iterator[Tried]:
-    """Every case, or `quick` of each kind, in this process; they hold nothing that is drawn (`seed`)."""
+    """Every case, or `quick` of each kind, in this process; they hold nothing that is sampled (`seed`)."""
     from attack_inputs import attack
 
     from attacks import KINDS

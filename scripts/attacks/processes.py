@@ -16,7 +16,7 @@ _DELAYS = (0.0, 0.5, 2.0, 5.0)
 
 
 def processes(place: Place, *, seed: int = 0) -> Iterator[Tried]:
-    """Each attack at some moments; nothing is drawn (`seed`)."""
+    """Each attack at some moments; nothing is sampled (`seed`)."""
     for delay in _DELAYS:
         yield _two_recipes(place, delay)
         yield _same_twice(place, delay)

@@ -1,7 +1,7 @@
-"""One answer for all processes of a run, where each would measure or look for itself.
+"""One decision for all processes of a run, where each would measure or look for itself.
 
 Below everything that decides by what a machine does at the moment: which attention is faster, whether
-stored answers are there. Processes that decided differently would compute differently, or wait for
+stored teacher outputs are there. Processes that decided differently would compute differently, or wait for
 each other for ever.
 """
 

@@ -20,7 +20,7 @@ FAMILIES = {
     "soft-label": "Soft labels",
     "fixed-map": "Intermediate layers, fixed maps",
     "combination": "Intermediate layers, combined",
-    "random-map": "Intermediate layers, drawn at random",
+    "random-map": "Intermediate layers, sampled at random",
     "internal": "Attention and hidden states, layer by layer",
     "two-stage": "Two stages: intermediate layers, then soft labels",
     "relation": "Relations, contrast and transport",

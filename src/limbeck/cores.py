@@ -1,4 +1,4 @@
-"""How many processor cores this process may use."""
+"""How many CPU cores this process may use."""
 
 from __future__ import annotations
 

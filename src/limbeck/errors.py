@@ -1,4 +1,4 @@
-"""Errors a user can act on: what is wrong, with which setting, and how to mend it.
+"""Errors a user can act on: what is wrong, with which setting, and how to fix it.
 
 Every part of limbeck reports problems in this one form.
 Several problems travel in one exception, because fixing them one run at a time wastes the user's day.
@@ -25,7 +25,7 @@ class Problem:
 
 
 class LimbeckError(Exception):
-    """One or more problems the user can mend; the command line prints it without a traceback."""
+    """One or more problems the user can fix; the command line prints it without a traceback."""
 
     def __init__(self, problems: Problem | Iterable[Problem] | str, fix: str = "") -> None:
         if isinstance(problems, str):

@@ -60,7 +60,7 @@ def resolve_attention(
     """Give the model its attention implementation and return its name.
 
     Args:
-        wanted: an `Attention`. `auto` keeps the model's own, except for bf16 on a processor: there the backward
+        wanted: an `Attention`. `auto` keeps the model's own, except for bf16 on CPU: there the backward
             pass of the fused kernel can cost more than it saves, and a short measurement on `batch`
             decides.
         batch: rows of the task, as the model takes them.

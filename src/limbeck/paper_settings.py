@@ -49,7 +49,7 @@ class Stated:
         runs: over how many runs, or which seeds, scores are averaged.
         keys: recipe keys, nested as in a recipe.
         tasks: task → recipe keys on top of `keys`.
-        nets: for named image nets, in place of `keys` and `tasks`; None if nothing is stated.
+        nets: for named CNNs, in place of `keys` and `tasks`; None if nothing is stated.
         grid: dotted recipe key → the values that were searched.
         chosen: recipe keys where the recipe's own value is not in the grid: limbeck's choice in it.
         notes: what no key says.
@@ -69,15 +69,15 @@ class Stated:
         """The recipe keys for one task.
 
         Raises:
-            LimbeckError: they are asked for a named image net, and none are stated.
+            LimbeckError: they are asked for a named CNN, and none are stated.
         """
         if not net:
             keys = _over(self.chosen, self.keys, deleting=False)
             return _over(keys, self.tasks.get(str(task), {}), deleting=False)
         if self.nets is None:
             raise LimbeckError(
-                f"settings: {self.source} says nothing of named image nets",
-                "leave settings out: the nets have settings of their own",
+                f"settings: {self.source} says nothing of named CNNs",
+                "leave settings out: the CNNs have settings of their own",
             )
         return self.nets.keys
 

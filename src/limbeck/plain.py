@@ -70,7 +70,7 @@ def read_yaml(text: str, where: str) -> Any:
     try:
         value = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
-        raise LimbeckError(f"{where} is not YAML: {_said(error)}", "mend it") from None
+        raise LimbeckError(f"{where} is not YAML: {_said(error)}", "fix it") from None
     return check_plain(value, where)
 
 

@@ -107,7 +107,7 @@ def _execute(place: Path) -> None:
         line = _line_of(error, place)
         raise LimbeckError(
             f"plugins: {place}{line} fails: {type(error).__name__}: {error}",
-            "mend it, or leave it out",
+            "fix it, or leave it out",
         ) from error
 
 

@@ -108,7 +108,7 @@ def load_packages() -> dict[str, str]:
     for entry in entry_points(group=GROUP):
         package = entry.dist
         name = entry.value if package is None else package.name
-        fix = f"mend or uninstall {name}, whose entry point {entry.name} of {GROUP} it is"
+        fix = f"fix or uninstall {name}, whose entry point {entry.name} of {GROUP} it is"
         before = registrations()
         try:
             entry.load()

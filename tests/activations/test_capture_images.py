@@ -1,4 +1,4 @@
-"""Capture of models that read pictures: ViT's tokens, and nets of which only the answers are seen."""
+"""Capture of models that read images: ViT's tokens, and CNNs of which only the answers are seen."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_nets_without_token_layers_show_their_answers_alone(model):
         lambda: capture(model, BATCH, Request.hidden([1])),
         lambda: number_of_layers(model),
     ):
-        with pytest.raises(LimbeckError, match=r"only the answers(.|\n)*kd-soft"):
+        with pytest.raises(LimbeckError, match=r"only the logits(.|\n)*kd-soft"):
             look()
 
 

@@ -1,4 +1,4 @@
-"""Attention without padding, as flash kernels compute it: a stand-in for the kernel, on a processor.
+"""Attention without padding, as flash kernels compute it: a stand-in for the kernel, on CPU.
 
 transformers hands such a kernel the mask (B, K) of real tokens, or none where nothing is padded; the
 kernel leaves padded tokens out of the computation.

@@ -71,17 +71,17 @@ def test_the_team_answers_with_the_mean_of_its_logits(team) -> None:
         mean = sum(members[name] for name in names) / len(names)
         return 100 * accuracy_score(labels, mean.argmax(axis=1))
 
-    assert found.together == accuracy(["weak", "fair", "good"])
+    assert found.ensemble == accuracy(["weak", "fair", "good"])
     others = [["fair", "good"], ["weak", "good"], ["weak", "fair"]]
     assert found.without.tolist() == [accuracy(names) for names in others]
-    assert found.adds.tolist() == [found.together - accuracy(names) for names in others]
+    assert found.adds.tolist() == [found.ensemble - accuracy(names) for names in others]
 
 
 def test_a_constant_added_to_an_examples_logits_changes_nothing(team) -> None:
     members, labels = team
     shifted = {name: given + np.arange(120)[:, None] for name, given in members.items()}
     first, second = class_diversity(members, labels), class_diversity(shifted, labels)
-    assert first.together == second.together
+    assert first.ensemble == second.ensemble
     assert np.array_equal(first.pairs["disagreement"], second.pairs["disagreement"])
 
 
@@ -105,7 +105,7 @@ def test_copies_add_nothing_and_independent_errors_do(team) -> None:
     right = np.zeros(9, dtype=int)
     apart = {str(n): one_hot(*(1 if row % 3 == n else 0 for row in range(9))) for n in range(3)}
     found = class_diversity(apart, right)
-    assert (found.together, found.oracle) == (100, 100)
+    assert (found.ensemble, found.oracle) == (100, 100)
     assert found.scores == pytest.approx(200 / 3)
     assert found.pairs["double_fault"][0, 1] == 0
     assert found.pairs["q_statistic"][0, 1] == -1
@@ -113,7 +113,7 @@ def test_copies_add_nothing_and_independent_errors_do(team) -> None:
 
 def test_a_team_of_one_has_no_others() -> None:
     found = class_diversity({"a": one_hot(0, 1)}, np.array([0, 0]))
-    assert found.together == 50
+    assert found.ensemble == 50
     assert np.isnan(found.without).all()
     assert np.isnan(found.adds).all()
 
@@ -129,7 +129,7 @@ def test_numbers() -> None:
     first, second = labels + random.normal(0, 1, 50), 2 * labels + random.normal(0, 1, 50)
     found = number_diversity({"a": first[:, None], "b": second}, labels)
     together = stats.pearsonr((first + second) / 2, labels).statistic
-    assert found.together == pytest.approx(100 * together)
+    assert found.ensemble == pytest.approx(100 * together)
     assert found.scores[1] == pytest.approx(100 * np.corrcoef(second, labels)[0, 1])
     assert found.without[0] == pytest.approx(found.scores[1])
     wanted = 1 - stats.pearsonr(first, second).statistic

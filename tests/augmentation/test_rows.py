@@ -7,7 +7,13 @@ import pytest
 import tiny_language as tiny
 import transformers as hf
 
-from limbeck.lab.augmentation import Augmenter, AugmentSpec, build_copies, read_copies, with_copies
+from limbeck.lab.augmentation import (
+    Augmenter,
+    AugmentSpec,
+    build_augmented_examples,
+    read_augmented_examples,
+    with_augmented_examples,
+)
 from limbeck.lab.augmentation.candidates import find_candidates
 from limbeck.lab.augmentation.word_positions import words_of
 from limbeck.teachers.outputs import Store
@@ -24,16 +30,16 @@ def augmenter(**settings) -> Augmenter:
 def made(store: Store, one: Augmenter, rows, columns=ONE):
     key = one.key(rows, columns)
     with store.writing(key) as folder:
-        build_copies(folder, one, rows, columns, about={"content": "copies"})
+        build_augmented_examples(folder, one, rows, columns, about={"content": "copies"})
     return store.find(key)
 
 
 def test_each_row_has_its_copies_with_its_label_and_numbers_of_their_own(tmp_path):
     rows = tiny.rows()
     entry = made(Store(tmp_path), augmenter(copies=4, words="all"), rows)
-    copies = read_copies(entry)
+    copies = read_augmented_examples(entry)
     assert entry.about["rows"] == len(copies) > len(rows)
-    both = with_copies(rows, copies, 100, entry.key)
+    both = with_augmented_examples(rows, copies, 100, entry.key)
     assert both.features == rows.features and both.column_names == rows.column_names
     assert both[: len(rows)] == rows[:]
     assert len(set(both["index"])) == len(both) == len(rows) + len(copies)
@@ -53,8 +59,10 @@ def test_labels_are_those_the_rows_have_when_copies_are_read(tmp_path):
     entry = made(Store(tmp_path), one, rows)
     other = rows.map(lambda row: {"label": 1 - row["label"]})
     assert one.key(other, ONE) == entry.key
-    copies = read_copies(entry)
-    pair = [with_copies(some, copies, 100, entry.key)["label"][:] for some in (rows, other)]
+    copies = read_augmented_examples(entry)
+    pair = [
+        with_augmented_examples(some, copies, 100, entry.key)["label"][:] for some in (rows, other)
+    ]
     assert [1 - label for label in pair[0]] == pair[1]
 
 
@@ -66,7 +74,7 @@ def test_rows_that_were_selected_and_shuffled_keep_their_copies(tmp_path):
 
     def by_row(entry, split):
         found = {}
-        for copy in read_copies(entry).to_pylist():
+        for copy in read_augmented_examples(entry).to_pylist():
             found.setdefault(split[copy["row"]]["index"], []).append(copy["sentence"])
         return found
 
@@ -83,9 +91,11 @@ def _vectors(folder):
 def test_pairs_change_in_both_texts(tmp_path):
     rows = tiny.rows(tiny.TEXTS, tiny.TEXTS[::-1])
     entry = made(Store(tmp_path), augmenter(copies=5, words="all", probability=1.0), rows, TWO)
-    both = with_copies(rows, read_copies(entry), 100, entry.key)
+    both = with_augmented_examples(rows, read_augmented_examples(entry), 100, entry.key)
     changed = {"sentence1": 0, "sentence2": 0}
-    for copy, made_row in zip(read_copies(entry).to_pylist(), list(both)[len(rows) :], strict=True):
+    for copy, made_row in zip(
+        read_augmented_examples(entry).to_pylist(), list(both)[len(rows) :], strict=True
+    ):
         for column in TWO:
             assert copy[column] == made_row[column]
             changed[column] += copy[column] != rows[copy["row"]][column]
@@ -100,11 +110,11 @@ def test_every_text_and_word_is_looked_at_once():
         watch=lambda what, total: (told.append((what, total)), lambda done: None)[1],
     )  # fmt: skip
     # The words of one piece, counted by hand: 5, 7, 1, 1, 5, 3 and 4.
-    assert told == [("words hidden", 26)]
+    assert told == [("tokens masked", 26)]
     for text in tiny.TEXTS:
-        slots = found[text]
+        replaceable = found[text]
         words = words_of(text, "all")
-        assert [(slot.start, slot.end) for slot in slots] == [(w.start, w.end) for w in words]
+        assert [(word.start, word.end) for word in replaceable] == [(w.start, w.end) for w in words]
 
 
 def test_candidates_come_from_the_model_for_one_piece_and_from_vectors_for_several(tmp_path):
@@ -133,7 +143,7 @@ def test_every_setting_has_an_effect_and_a_key_of_its_own(tmp_path, change):
     rows = tiny.rows()
     entries = [made(Store(tmp_path), augmenter(**({"copies": 8} | s)), rows) for s in ({}, change)]
     assert entries[0].key != entries[1].key
-    assert read_copies(entries[0]) != read_copies(entries[1])
+    assert read_augmented_examples(entries[0]) != read_augmented_examples(entries[1])
 
 
 def test_the_key_follows_from_rows_model_tokenizer_and_vectors(tmp_path):
@@ -173,7 +183,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("limbeck.lab.augmentation.augmented_rows.copies_of", killed)
+    monkeypatch.setattr("limbeck.lab.augmentation.augmented_rows.augmented_examples_of", killed)
     with pytest.raises(KeyboardInterrupt):
         made(store, one, rows)
     assert store.entries() == [] and list(tmp_path.iterdir()) == []
@@ -182,7 +192,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path, monkeypatch):
 def test_rows_without_words_have_no_copies(tmp_path):
     rows = tiny.rows([". ,", "1999", "the"])
     entry = made(Store(tmp_path), augmenter(), rows)
-    copies = read_copies(entry)
+    copies = read_augmented_examples(entry)
     assert len(copies) == 0 and isinstance(copies, pa.Table)
-    assert with_copies(rows, copies, 100, entry.key)[:] == rows[:]
+    assert with_augmented_examples(rows, copies, 100, entry.key)[:] == rows[:]
     assert (entry.path / TABLE).stat().st_size == entry.bytes

@@ -38,14 +38,17 @@ def test_list_shows_every_entry_and_their_sum(store):
     assert "abcdef01" in lines[1] and "0.001" in lines[1] and "0.002" in answer.output
 
 
-def test_list_tells_copies_from_answers(store):
+def test_list_tells_augmented_examples_from_outputs(store):
     with store.writing("0123456789abcdef") as folder:
         (folder / TABLE).write_bytes(b"x")
-        describe(folder, {"content": "copies", "model": "runs/language", "task": "sst2", "rows": 7})
+        describe(
+            folder,
+            {"content": "augmented examples", "model": "runs/language", "task": "sst2", "rows": 7},
+        )
     lines = limbeck("list").output.splitlines()
-    assert ["answers" in line for line in lines if "runs/teacher" in line] == [True, True]
+    assert ["teacher outputs" in line for line in lines if "runs/teacher" in line] == [True, True]
     (line,) = (line for line in lines if "runs/language" in line)
-    assert "copies" in line and "sst2" in line and "01234567" in line
+    assert "augmented examples" in line and "sst2" in line and "01234567" in line
 
 
 def test_clear_removes_what_is_named_by_its_beginning(store):

@@ -204,7 +204,7 @@ def test_problems_are_listed_with_their_fixes(monkeypatch: pytest.MonkeyPatch) -
     ended = invoke("evaluate", "x")
     assert ended.exit_code == 2
     assert ended.stderr.splitlines() == [
-        "2 things to mend:",
+        "2 things to fix:",
         "1. error: no [bold]layer[/] 9",
         "   fix: choose 1..6",
         "2. warning: odd",

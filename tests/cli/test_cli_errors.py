@@ -126,7 +126,7 @@ def test_a_recipe_with_three_mistakes(tmp_path: Path, out: Path) -> None:
     recipe = tmp_path / "mine.yaml"
     recipe.write_text("method: kd\ntask: mrcp\nepochs: -1\nlearning_rate: 0.1\n")
     ended = refuse("distill", recipe, "--out", out)
-    assert "3 things to mend" in ended.stderr
+    assert "3 things to fix" in ended.stderr
     for mistake in ("'mrcp'", "epochs", "'learning_rate'"):
         assert mistake in ended.stderr
     assert not out.parent.exists()

@@ -65,7 +65,7 @@ def test_long_rows_are_passages_that_follow_each_other(file):
         # Contiguous, inside one document, in order, and cut between sentences.
         assert f"{row['sentence1']} {row['sentence2']}" in text
         assert row["sentence2"].split()[0] in {sentence.split()[0] for sentence in order}
-    # Where a passage is divided is drawn: not always after its first sentence.
+    # Where a passage is divided is sampled: not always after its first sentence.
     firsts = [sum(word[0] in "ab" for word in row["sentence1"].split()) for row in rows]
     assert len(set(firsts)) > 1
 

@@ -1,4 +1,4 @@
-"""Where pictures come from: digits, CIFAR's binary files, folders, and a copy of the Hub's sets."""
+"""Where images come from: digits, CIFAR's binary files, folders, and a copy of the Hub's sets."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_pickled_release_is_refused_unread(tmp_path):
         load_task("cifar100", tmp_path)
 
 
-# Folders of pictures
+# Folders of images
 
 
 def test_a_folder_a_class(tmp_path):
@@ -171,10 +171,10 @@ def test_a_class_that_train_has_not_is_named(tmp_path):
 
 def test_folders_that_hold_no_pictures_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(LimbeckError, match=r"pictures of 0 classes; in it: nothing"):
+    with pytest.raises(LimbeckError, match=r"images of 0 classes; in it: nothing"):
         load_task("own", tmp_path / "empty", kind="image")
     sets.write_pictures(tmp_path / "one", {"a": 1})
-    with pytest.raises(LimbeckError, match="pictures of 1 classes; in it: a/"):
+    with pytest.raises(LimbeckError, match="images of 1 classes; in it: a/"):
         load_task("own", tmp_path / "one", kind="image")
     (tmp_path / "file.csv").write_text("a,b\n")
     with pytest.raises(LimbeckError, match="is a file"):

@@ -1,6 +1,6 @@
 """The papers' equations, written out in loops over Hugging Face's hidden states, in float64.
 
-An oracle: nothing here calls limbeck's mathematics or its layer maps; only the drawn layers and the
+An oracle: nothing here calls limbeck's mathematics or its layer maps; only the sampled layers and the
 projections' weights are read off the objective, because they are random.
 """
 
@@ -54,7 +54,7 @@ class Side:
 
 @dataclass
 class Case:
-    """What an equation is written in: h_S, h_T, y, the drawn layers and the linear maps."""
+    """What an equation is written in: h_S, h_T, y, the sampled layers and the linear maps."""
 
     student: Side
     teacher: Side

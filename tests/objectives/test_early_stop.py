@@ -67,7 +67,7 @@ def test_labels_all_the_time_need_the_whole_model(method):
     [
         ("l-ild", [1, 2, 3], [1, 2, 3, 4, 5, 6]),
         ("tinybert", [1, 2, 3], [1, 2, 3, 4, 5, 6]),
-        # Drawn: layers 1 and 2 of the student, two below the teacher's top.
+        # Sampled: layers 1 and 2 of the student, two below the teacher's top.
         ("rail-tinybert", [1, 2], None),
         # Mixed once; the student on the clean batch only where it is compared with it.
         ("l-ild-mixup", [1, 2, 3], [1, 2, 3, 4, 5, 6]),

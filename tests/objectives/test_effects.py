@@ -267,7 +267,7 @@ EMPTY = EncodedRows(get_task("sst2"), Dataset.from_dict({}), Dataset.from_dict({
 
 
 def teaching(recipe: Recipe) -> Any:
-    """Of three teachers: who is drawn in some steps or counts how much, and what is trained first."""
+    """Of three teachers: who is sampled in some steps or counts how much, and what is trained first."""
     if recipe.team is None:
         return None
     with tempfile.TemporaryDirectory() as name:

@@ -207,7 +207,7 @@ def test_alp_minilmv2_mixes_relations_by_first_tokens(width):
     assert both.found() == pytest.approx(expected, rel=5e-5)
 
 
-# ---- drawn layers ----
+# ---- sampled layers ----
 
 
 def test_rail_tinybert_draws_once_for_both_terms():

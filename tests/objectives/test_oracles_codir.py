@@ -1,4 +1,4 @@
-"""CoDIR over several steps, its memory kept by a plain dict, and how negatives are drawn."""
+"""CoDIR over several steps, its memory kept by a plain dict, and how negatives are sampled."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ BATCH = [0, 2, 0, 1]
 
 
 def drawn(classes: int, count: int, **step_state: int) -> list[list[int]]:
-    """The rows drawn for each example of the batch."""
+    """The rows sampled for each example of the batch."""
     vectors, there = filled(classes).draw(torch.tensor(BATCH), count, StepState(**step_state))
     return [rows[has].argmax(-1).tolist() for rows, has in zip(vectors, there, strict=True)]
 

@@ -97,7 +97,7 @@ def batch(extra: int = 0, classes: int = CLASSES, seed: int = 5) -> dict[str, to
 def build(
     method: str, student: Any, teacher: Any, *, stage: int = -1, **overrides: Any
 ) -> Objectives:
-    """The terms of a shipped recipe for two models; projections drawn with a fixed seed.
+    """The terms of a shipped recipe for two models; projections sampled with a fixed seed.
 
     `stage`: of a recipe of two, 1 for its first; the last one otherwise.
     """

@@ -1,4 +1,4 @@
-"""What pre-flight says of models and processors that read pictures."""
+"""What pre-flight says of models and processors that read images."""
 
 from __future__ import annotations
 
@@ -67,4 +67,4 @@ def test_rows_without_a_picture_are_counted():
         features=few.features,
     )
     (problem,) = check_values(task, "train", holed)
-    assert "2 of 30 rows have no picture in 'image'" in problem.message
+    assert "2 of 30 rows have no image in 'image'" in problem.message

@@ -9,7 +9,7 @@ import pytest
 from preflight_runs import SST2, knowing_teacher, rows, tokenizer
 
 from limbeck.preflight import (
-    Answers,
+    TeacherOutputs,
     TeacherScore,
     ask_teacher,
     check_class_order,
@@ -59,7 +59,7 @@ def test_a_teacher_that_knows_and_one_that_does_not():
     labels = np.asarray(dev["label"][:])
     assert check_teacher_score(SST2, score, labels) == []
     found = check_teacher_score(SST2, TeacherScore(50.0, "recorded in r"), labels)
-    assert "50.0 (recorded in r) is no better than always answering" in found[0].message
+    assert "50.0 (recorded in r) is no better than always predicting" in found[0].message
     # Forty rows: three standard errors of a coin are 150 / sqrt(40) = 23.7 points.
     found = check_teacher_score(SST2, TeacherScore(73.0, ""), labels)
     assert "hardly better" in found[0].message and found[0].severity == "warning"
@@ -77,14 +77,14 @@ def test_class_order_is_read_from_the_answers():
     labels = np.arange(300) % 3
     task = get_task("mnli")
     right, turned = np.eye(3)[labels], np.eye(3)[(labels + 1) % 3]
-    assert check_class_order(task, Answers(right, labels, "measured")) == []
-    found = check_class_order(task, Answers(turned, labels, "measured"))
+    assert check_class_order(task, TeacherOutputs(right, labels, "measured")) == []
+    found = check_class_order(task, TeacherOutputs(turned, labels, "measured"))
     assert "class 1 means 'entailment'" in found[0].message
     assert "accuracy 100.0 instead of 0.0" in found[0].message
     guesses = np.random.default_rng(0).random((300, 3))
-    assert check_class_order(task, Answers(guesses, labels, "measured")) == []
+    assert check_class_order(task, TeacherOutputs(guesses, labels, "measured")) == []
     constant = np.tile([1.0, 0.0, 0.0], (300, 1))
-    assert check_class_order(task, Answers(constant, np.full(300, 2), "measured")) == []
+    assert check_class_order(task, TeacherOutputs(constant, np.full(300, 2), "measured")) == []
 
 
 def test_few_dev_rows_cannot_tell_a_perfect_teacher():

@@ -61,7 +61,7 @@ def store(monkeypatch, tmp_path) -> Store:
 
 @pytest.fixture
 def asked(monkeypatch) -> list[int]:
-    """Words hidden by every pass of a masked language model."""
+    """Tokens masked by every pass of a masked language model."""
     seen: list[int] = []
     module = sys.modules["limbeck.lab.augmentation.candidates"]
     real = module.best_words
@@ -87,7 +87,9 @@ def test_a_run_trains_on_rows_and_copies_and_says_so(more, tmp_path, asked, stor
     assert run.record.stages[0].rows == examples.train
     assert run.record.cost.student_examples == 2 * examples.train  # two epochs
     (entry,) = store.entries()
-    assert entry.about["content"] == "copies" and entry.about["rows"] == examples.augmented
+    assert (
+        entry.about["content"] == "augmented examples" and entry.about["rows"] == examples.augmented
+    )
     assert Record.load(run.path).examples == examples
     assert len(asked) == 1 and asked[0] > 20
 
@@ -162,7 +164,7 @@ def test_a_build_that_is_killed_leaves_nothing_and_the_next_one_starts_anew(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(augment_rows, "copies_of", killed)
+        patch.setattr(augment_rows, "augmented_examples_of", killed)
         with pytest.raises(KeyboardInterrupt):
             distill(more(), tmp_path / "run", report=False)
     assert store.entries() == [] and not list(store.folder.glob("*part"))
@@ -173,16 +175,16 @@ def test_room_is_made_for_copies(more, tmp_path, store):
     distill(more(), tmp_path / "one", report=False)
     distill(more(cache_limit=1e-9, **{"augment.seed": 5}), tmp_path / "two", report=False)
     (entry,) = store.entries()
-    assert entry.about["content"] == "copies"
+    assert entry.about["content"] == "augmented examples"
 
 
 def test_terms_that_read_labels_are_named_before_the_run(more, tmp_path, capsys):
     distill(more("kd"), tmp_path / "kd", show=True, report=False)
     said = " ".join(capsys.readouterr().err.split())
-    assert "objectives.hard: a copy has the label" in said
-    assert "copies of 54 rows" in said
+    assert "objectives.hard: an augmented example has the label" in said
+    assert "augmented examples of 54 rows" in said
     distill(more("kd-soft"), tmp_path / "soft", show=True, report=False)
-    assert "a copy has the label" not in capsys.readouterr().err
+    assert "an augmented example has the label" not in capsys.readouterr().err
 
 
 def test_tables_and_reports_tell_rows_with_copies_from_rows_without(more, recipe, tmp_path):
@@ -192,9 +194,11 @@ def test_tables_and_reports_tell_rows_with_copies_from_rows_without(more, recipe
     ]
     notes = comparability_notes(records)
     rows = records[0].examples
-    assert any(f"training rows {rows.train}, {rows.augmented} of them copies" in n for n in notes)
+    assert any(
+        f"training rows {rows.train}, {rows.augmented} of them augmented" in n for n in notes
+    )
     write_report(records, tmp_path / "report.html", title="both")
-    assert "of them copies" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "of them augmented" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_rows_that_are_held_out_have_no_copies_and_keep_their_numbers(more):
@@ -248,7 +252,7 @@ def test_rows_of_other_kinds_are_refused(more, tmp_path):
 
 
 def test_several_teachers_teach_copies_too(more, place, tmp_path, watch_training):
-    """SKD with augmentation: stored answers as live ones; rows held out are neither copied nor trained on."""
+    """SKD with augmentation: stored teacher outputs as live ones; rows held out are neither copied nor trained on."""
     tiny.save(tiny.knowing_teacher(6), place / "deep")
     names = [str(place / "teacher"), str(place / "deep")]
     teachers = {"teacher": None, "teachers": names, "epochs": 1}

@@ -1,4 +1,4 @@
-"""Whole runs on pictures: nets by name, ViT cut and matched layer by layer, ResNet of transformers."""
+"""Whole runs on images: CNNs by name, ViT cut and matched layer by layer, ResNet of transformers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def place(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def net(place):
-    """A trained small net."""
+    """A trained small CNN."""
     given = recipe(epochs=4, **{"student.init": "resnet-8"})
     return distill(given, out=place / "net", report=False)
 
@@ -62,7 +62,7 @@ def vit(place):
     return distill(given, out=place / "vit", report=False)
 
 
-# Named nets
+# Named CNNs
 
 
 def test_a_net_learns_and_is_distilled_into_another(net, place):
@@ -173,7 +173,7 @@ def test_answers_about_views_are_not_stored(net, tmp_path, monkeypatch):
 def test_a_remembering_teacher_is_refused_for_views(net, tmp_path):
     given = recipe("kd", epochs=1, teacher=str(net.path), **{"student.init": "resnet-8"})
     remembering = RememberingTeacher(Teacher.load(net.path))
-    with pytest.raises(LimbeckError, match="remembers its answers"):
+    with pytest.raises(LimbeckError, match="remembers its outputs"):
         distill(given, out=tmp_path / "run", live_teacher=remembering, report=False)
     plain = recipe("kd", epochs=1, teacher=str(net.path), **{"student.init": "resnet-8"}, **PLAIN)
     distill(plain, out=tmp_path / "plain", live_teacher=remembering, report=False)
@@ -260,7 +260,7 @@ print(type(Auto.from_pretrained(ours)).__name__)
     ]  # fmt: skip
 
 
-# Own pictures
+# Own images
 
 
 def test_a_folder_of_ones_own(tmp_path):
@@ -301,7 +301,7 @@ def test_refusals_name_what_does_not_fit(net, vit, tmp_path):
     assert "images: the task 'mrpc' has none" in refused(views, tmp_path / "views")
     other = sets.save(sets.vit(1, image_size=16), tmp_path / "other", side=16)
     apart = recipe("kd", teacher=str(vit.path), **{"student.init": str(other)})
-    assert "read pictures differently" in refused(apart, tmp_path / "apart")
+    assert "read images differently" in refused(apart, tmp_path / "apart")
     grey = sets.save(sets.vit(1, num_channels=1), tmp_path / "grey")
     message = refused(recipe(**{"student.init": str(grey)}), tmp_path / "one")
     assert "images of 1 channels" in message
@@ -336,7 +336,7 @@ def test_a_net_and_a_vit_teach_another_net(net, vit, place, method):
     assert [member.score for member in record.team.members] == scores
     if method == "skd-uniform":
         assert sum(record.epochs[0].drawn.values()) == 4
-        # Pictures are shifted and mirrored anew in every epoch.
+        # Images are shifted and mirrored again in every epoch.
         assert set(record.execution.answers.values()) == set()
     if method == "takd":
         assert [Path(run).name for run in record.team.runs] == ["01-vit"]

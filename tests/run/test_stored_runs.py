@@ -134,7 +134,7 @@ def test_another_request_has_an_entry_of_its_own(recipe, tmp_path, store):
     stored_run(recipe, tmp_path / "kd", method="kd")
     held = [entry.about["holds"] for entry in store.entries()]
     assert ["logits"] in held and len(held) == 2
-    # Random layers: every one that may be drawn.
+    # Random layers: every one that may be sampled.
     rail = next(names for names in held if len(names) > 1)
     assert [f"hidden of main layer {k}, pool=mean" for k in (1, 2, 3)] == rail[:3]
 
@@ -153,7 +153,7 @@ def test_stages_on_the_same_rows_share_a_pass(recipe, tmp_path, store):
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"method": "cr-ild"}, "mixed anew"),
+        ({"method": "cr-ild"}, "mixed again"),
         ({"method": "kd", "teacher_dropout": True}, "dropout"),
     ],
 )

@@ -66,9 +66,9 @@ def test_a_folder_of_runs_is_a_team(team, recipe) -> None:
         likelihood = -np.mean([row[label] for row, label in zip(log, labels, strict=True)])
         assert look.team.calibrations[name].likelihood == pytest.approx(likelihood, rel=1e-4)
     mean = sum(logits.values()) / 4
-    assert found.together == pytest.approx(100 * np.mean(mean.argmax(axis=1) == labels))
+    assert found.ensemble == pytest.approx(100 * np.mean(mean.argmax(axis=1) == labels))
     likelihood = torch.nn.functional.cross_entropy(torch.tensor(mean), torch.tensor(labels))
-    assert look.team.together.likelihood == pytest.approx(float(likelihood), rel=1e-4)
+    assert look.team.ensemble.likelihood == pytest.approx(float(likelihood), rel=1e-4)
     assert look.models["bert-1-8-2-random_seed-1"].hidden_size == 8
     assert look.models["start_seed-1"].layers == 3
 
@@ -100,7 +100,7 @@ def test_numbers_have_no_calibration(place, tmp_path) -> None:
         label_column="verdict",
     )
     assert look.task.regression
-    assert look.team.together is None
+    assert look.team.ensemble is None
     assert not look.team.calibrations
     assert look.team.diversity.pairs["disagreement"] == pytest.approx(np.zeros((2, 2)))
     assert look.team.diversity.scores[0] > 80

@@ -388,7 +388,7 @@ def test_first_one_fixed_teacher_then_draws(several, teachers, tmp_path, asked):
     assert not record.epochs[0].drawn and sum(record.epochs[1].drawn.values()) == STEPS
 
 
-# ---- stored answers ----
+# ---- stored teacher outputs ----
 
 
 @pytest.mark.parametrize("method", ["skd-uniform", "wkd-uniform", "mt-bert"])

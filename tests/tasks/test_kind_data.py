@@ -187,7 +187,7 @@ def test_words_are_hidden_by_seed_epoch_and_index_alone():
             assert label not in (0, 2, 3)
     by_epoch = [collate.for_epoch(dict(whole), seed=1, epoch=epoch) for epoch in range(20)]
     assert len({str(hidden(batch)) for batch in (*by_epoch, whole)}) == 21
-    # The same row in another batch, drawn after another epoch, is hidden alike.
+    # The same row in another batch, sampled after another epoch, is hidden alike.
     alone = collate([encoded[3]])
     again = collate.for_epoch(collate.for_epoch(alone, seed=1, epoch=4), seed=1, epoch=7)
     assert hidden(again)[0] == hidden(by_epoch[7])[3]

@@ -1,4 +1,4 @@
-"""Masked text in whole runs: other words hidden each epoch, also after a kill; lower is better."""
+"""Masked text in whole runs: other tokens masked each epoch, also after a kill; lower is better."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_a_student_of_another_width_and_head_count(method, terms, recipe, shippe
     student = hf.AutoModelForSeq2SeqLM.from_pretrained(run.path / "student")
     config = student.config
     assert (config.d_model, config.num_heads, config.num_decoder_layers) == (24, 4, 2)
-    # Scored by what it writes: the same words, generated anew without limbeck.
+    # Scored by what it writes: the same words, generated again without limbeck.
     words = hf.AutoTokenizer.from_pretrained(run.path / "student")
     answers = json.loads((run.path / "predictions.json").read_text())["dev"]
     rows = [json.loads(line) for line in dev_file(recipe()).read_text().splitlines()]
@@ -221,11 +221,11 @@ def test_all_layers_of_the_decoder(recipe, tmp_path):
     assert all(math.isfinite(first.train[name]) and first.train[name] > 0 for name in TERMS)
 
 
-# ---- stored answers ----
+# ---- stored teacher outputs ----
 
 
 def from_storage_and_live(made, folder: Path) -> None:
-    """The same terms in every epoch, wherever the teacher's answers come from."""
+    """The same terms in every epoch, wherever the teacher's outputs come from."""
     stored, live = (
         train(made(cache=cache), folder / cache).record for cache in ("always", "never")
     )

@@ -1,4 +1,4 @@
-"""A teacher that remembers: the live teacher's answers, from fewer passes."""
+"""A teacher that remembers: the live teacher's outputs, from fewer passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of stored answers: whole entries only, the longest unused out first."""
+"""The folder of stored teacher outputs: whole entries only, the longest unused out first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored answers: what the live teacher says, to float16's precision, whatever the batch."""
+"""Stored teacher outputs: what the live teacher says, to float16's precision, whatever the batch."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ HALF = Mixture(torch.tensor([0]), 0.5, "word_embeddings")
         (lambda teacher: teacher(batch([0]) | {"index": torch.tensor([999])}, PART), "example 999"),
         (
             lambda teacher: teacher(StepInputs(batch([0]), Mixup(MixupSpec()), HALF), PART),
-            r"transformed inputs are not stored \(mixup: the inputs are mixed anew",
+            r"transformed inputs are not stored \(mixup: the inputs are mixed again",
         ),
         (
             lambda teacher: teacher(batch([0]) | {"index": torch.tensor([FIRST + 1])}, WHOLE),

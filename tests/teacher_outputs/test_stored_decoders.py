@@ -1,4 +1,4 @@
-"""Stored answers of encoder–decoders: two sequences an example, each of its own length."""
+"""Stored teacher outputs of encoder–decoders: two sequences an example, each of its own length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is drawn: π by hand, draws that follow it, and a bandit that learns it."""
+"""Who is sampled: π by hand, draws that follow it, and a bandit that learns it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_two_updates_by_hand():
     """Two teachers, ε = 0.2, η = 0.5; drops of 0.4, 0.2, then 0.6."""
     bandit = Bandit(2, block=1, explore=0.2, rate=0.5)
     bandit.begin(1.0)
-    bandit.begin(9.0)  # a resumed run measures nothing anew
+    bandit.begin(9.0)  # a resumed run measures nothing again
     bandit.learn(0, 0.6)
     assert bandit.weights.tolist() == [0.0, 0.0]  # the first reward has nothing to be held against
     bandit.learn(1, 0.4)

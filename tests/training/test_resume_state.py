@@ -12,7 +12,7 @@ from resumed_runs import assert_same, killed_at, outcome, start
 
 # 22 rows in batches of 4: 6 steps an epoch, 18 in all. Three student layers.
 SETTINGS: dict[str, dict[str, Any]] = {
-    # Inputs drawn each step, weights that rise over half the run.
+    # Inputs sampled each step, weights that rise over half the run.
     "mixup": {
         "method": "cr-ild",
         "first_stage.objectives.attention_consistency.weight.over": 0.5,

@@ -1,4 +1,4 @@
-"""Training on an accelerator: no step waits for it, and stored answers teach as live ones do.
+"""Training on an accelerator: no step waits for it, and stored teacher outputs teach as live ones do.
 
 `pytest -m gpu`.
 """
@@ -52,7 +52,7 @@ def on(device: torch.device, folder: Path, *, log: int = 1, **changes) -> Distil
 
 
 def from_disk(folder: Path, method: str, device: torch.device) -> CachedTeacher:
-    """The teacher's answers to all rows, for a method."""
+    """The teacher's outputs to all rows, for a method."""
     teacher = Teacher(tiny.knowing_teacher(4)).to(device)
     terms = on(device, folder, method=method, student=still(3), teacher=teacher).objectives
     wanted = Ask(terms.ever("teacher"), terms.differences("teacher").items)

@@ -1,4 +1,4 @@
-"""The nets of CIFAR: their published sizes, their arithmetic step by step, their files."""
+"""The CNNs of CIFAR: their published sizes, their arithmetic step by step, their files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def net(name: str, classes: int = 100, seed: int = 0) -> CifarNetForImageClassif
 
 
 # Millions for 100 classes. ResNets of He et al. have .27, .46, .66, .85 and 1.7 with 10 classes
-# (Table 6); the others are those of the nets in CRD's release.
+# (Table 6); the others are those of the CNNs in CRD's release.
 @pytest.mark.parametrize(
     ("name", "millions"),
     [

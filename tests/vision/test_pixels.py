@@ -1,4 +1,4 @@
-"""Pictures and image processors: what a batch holds is what the processor itself would make."""
+"""Images and image processors: what a batch holds is what the processor itself would make."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_grey_paletted_and_turned_pictures_are_opened(tmp_path):
 
 
 def test_what_is_no_picture_is_refused(tmp_path):
-    (tmp_path / "note.png").write_text("not a picture")
+    (tmp_path / "note.png").write_text("not an image")
     for picture in (
         {"bytes": b"\x89PNG", "path": None},
         {"bytes": None, "path": str(tmp_path / "note.png")},

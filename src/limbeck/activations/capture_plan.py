@@ -20,7 +20,7 @@ from limbeck.activations.request import ActivationKey, Request
 from limbeck.activations.stacks import absent_stack, anatomy_of, known_anatomy
 from limbeck.errors import LimbeckError, Problem
 
-# Requests vary from step to step where layers are drawn at random; plans are small, their number
+# Requests vary from step to step where layers are sampled at random; plans are small, their number
 # is bounded.
 _MOST_PLANS = 1024
 

@@ -16,7 +16,7 @@ from limbeck.activations.request import Request
 from limbeck.activations.trace import Trace
 
 BACKEND = "inductor"
-# torch gives up on a piece of code after eight graphs; a request that is drawn anew in every epoch
+# torch gives up on a piece of code after eight graphs; a request that is sampled again in every epoch
 # (random layers) would use them up.
 _MOST = 4
 

@@ -94,7 +94,7 @@ class LayerStack:
 class Anatomy:
     """The stacks of one model by the names a request uses, and the plans made for it so far.
 
-    Without stacks there is nothing to see of a model but its answers. `tokens`: by size of an image
+    Without stacks nothing of a model can be captured but its logits. `tokens`: by size of an image
     how many it becomes.
     """
 

@@ -91,7 +91,7 @@ def _record(
 
 def token_mask(model: PreTrainedModel, batch: Mapping[str, Tensor], stack: str = "main") -> Tensor:
     """Which tokens of a batch are real, [B, N] boolean; all of them for images, class token
-    included. A net without layers over tokens makes one of an image.
+    included. A network without layers over tokens makes one of an image.
 
     Raises:
         LimbeckError: a stack this model does not have, or a mask that is not [B, N].
@@ -186,7 +186,7 @@ def _inputs(
 
 
 def _has_segments(model: PreTrainedModel) -> bool:
-    """Whether a second text can be told from a first; a table of one row (RoBERTa) has none for it."""
+    """Whether a second text can be distinguished from a first; a table of one row (RoBERTa) has none for it."""
     return getattr(model.config, "type_vocab_size", None) not in (0, 1)
 
 

@@ -61,9 +61,9 @@ def absent_stack(model: PreTrainedModel, anatomy: Anatomy, name: str) -> Problem
     if anatomy.stacks:
         return Problem(f"{kind} has no stack {name!r}", f"choices: {', '.join(anatomy.stacks)}")
     return Problem(
-        f"{kind} has no stack of layers over tokens: of a convolutional or pyramid net only the "
-        "answers (logits) can be seen",
-        "compare the answers (method kd or kd-soft), or take models such as ViT",
+        f"{kind} has no stack of layers over tokens: of a convolutional or pyramid network only the "
+        "logits can be captured",
+        "compare the logits (method kd or kd-soft), or take models such as ViT",
     )
 
 

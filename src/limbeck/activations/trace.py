@@ -1,4 +1,4 @@
-"""What capture recorded: the answering half of "ask, then capture".
+"""What capture recorded: the second half of "request, then capture".
 
 Objectives receive a trace from each side, student and
 teacher.
@@ -34,7 +34,7 @@ class Trace:
     `values`: hidden states [B, N, d] or pooled [B, d]; probabilities and scores [B, H, Q, K];
     query, key and value [B, H, N, d_head]. `logits`: the head's, if asked for. `masks`: per stack
     [B, N], True for a real token. `mixed`: how the input was mixed, if it was. `each`
-    [T, B, …]: the logits of each of several teachers that answer together, whose mean `logits` is.
+    [T, B, …]: the logits of each teacher of an ensemble, whose mean `logits` is.
     """
 
     values: dict[ActivationKey, Tensor] = field(default_factory=dict)

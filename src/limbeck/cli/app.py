@@ -1,7 +1,7 @@
 """The typer app: which commands exist, and how each of them ends when something is wrong.
 
 A `LimbeckError` or a file that cannot be read or written
-becomes a list of what to mend (exit code 2), Ctrl-C a word on how to continue (exit code 130);
+becomes a list of what to fix (exit code 2), Ctrl-C a word on how to continue (exit code 130);
 `--debug` shows the traceback.
 """
 
@@ -43,7 +43,7 @@ class Commands(TyperGroup):
         return super().parse_args(ctx, [argument for argument in args if argument != "--debug"])
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; what the user can mend ends in a message and an exit code."""
+        """Run the command; what the user can fix ends in a message and an exit code."""
         if not self.debug:
             silence_libraries()
         show_notes()

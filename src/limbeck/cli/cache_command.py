@@ -1,4 +1,4 @@
-"""`limbeck cache list` and `clear`: what stored answers and copies take, and getting rid of them."""
+"""`limbeck cache list` and `clear`: stored teacher outputs and augmented examples, and how to remove them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from limbeck.cli.console import output
 from limbeck.errors import LimbeckError
 
 cache = typer.Typer(
-    help="What is stored of training rows: teachers' answers, and copies with other words.",
+    help="What is stored of training rows: teacher outputs and augmented examples.",
     no_args_is_help=True,
 )
 
@@ -36,7 +36,7 @@ def list_entries() -> None:
     for entry in entries:
         about = entry.about
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
-        own = {"content": "answers", "model": about.get("teacher", "?")} | about
+        own = {"content": "teacher outputs", "model": about.get("teacher", "?")} | about
         shown = ("content", "model", "task", "rows", "precision")
         words = [str(own.get(name, "?")) for name in shown]
         table.add_row(entry.key[:_SHOWN], *words, f"{entry.bytes / 2**30:.3f}", used)

@@ -1,4 +1,4 @@
-"""How the command line prints: a console for results, one for trouble, the list of what to mend.
+"""How the command line prints: a console for results, one for trouble, the list of what to fix.
 
 Colours follow `NO_COLOR` and the terminal; user values are
 printed as they are, never read as markup.
@@ -48,7 +48,7 @@ def show_problems(problems: Sequence[Problem]) -> None:
     """Print everything that is wrong, numbered, each with its fix."""
     console = trouble()
     if len(problems) > 1:
-        _print(console, Text(f"{len(problems)} things to mend:", style="bold red"), indent=0)
+        _print(console, Text(f"{len(problems)} things to fix:", style="bold red"), indent=0)
     for number, problem in enumerate(problems, start=1):
         wrong = problem.severity == "error"
         style = "red" if wrong else "yellow"

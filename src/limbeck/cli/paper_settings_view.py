@@ -80,14 +80,14 @@ def value_of(stated: Stated, key: str) -> str:
 
 
 def words_of(stated: Stated) -> Iterator[str]:
-    """What the table does not hold: source, start, tasks, nets, grid, runs, notes."""
+    """What the table does not hold: source, start, tasks, CNNs, grid, runs, notes."""
     yield f"from: {stated.source}"
     if stated.start:
         yield f"start: {stated.start}"
     for tasks, keys in exceptions(stated):
         yield f"{', '.join(tasks)}: {keys}"
     if stated.nets is not None:
-        yield f"named image nets: {keys_shown(stated.nets.keys)}"
+        yield f"named CNNs: {keys_shown(stated.nets.keys)}"
     for key, values in stated.grid.items():
         yield f"searched: {key} in {', '.join(map(shown, values))}"
     if stated.runs:

@@ -24,9 +24,9 @@ class Collator:
     """Stacks encoded rows, text padded: `Collator(tokenizer)(rows)` → tensors.
 
     "labels" come out as int64 class ids or float32 numbers, and only if the rows have them; "index"
-    as int64. Other kinds of task bring the labels of theirs: by token, padded with −100, or as
+    as int64. Other task types bring the labels of theirs: by token, padded with −100, or as
     positions. `pad_to_multiple_of` rounds the width of text up: by default to 8 where there is an
-    accelerator, whose matrix units work in tiles, and not at all on a processor. `pad_to` gives every
+    accelerator, whose matrix units work in tiles, and not at all on CPU. `pad_to` gives every
     batch that very width instead, as releases have it whose losses count padding. `tokenizer` is an
     image processor where the kind reads images. Raises LimbeckError for a tokenizer without a
     padding token, and for `pad_to` where examples have no padding.
@@ -90,7 +90,7 @@ class Collator:
     def for_epoch(self, batch: dict[str, Any], *, seed: int, epoch: int) -> dict[str, Any]:
         """The batch as training reads it in an epoch, counted from 0.
 
-        Masked text hides other words each time, and images are cropped and mirrored anew, as a
+        Masked text hides other words each time, and images are cropped and mirrored again, as a
         function of (seed, epoch, index) alone.
         """
         return self.kind.draw(batch, self.tokenizer, seed, epoch + 1)

@@ -84,7 +84,7 @@ def stratified_rows(labels: np.ndarray, wanted: int, seed: int) -> np.ndarray:
 
 
 def with_noise(labels: np.ndarray, classes: int, rate: float, seed: int) -> np.ndarray:
-    """The labels, a share of them, the exact number, replaced by another class drawn uniformly."""
+    """The labels, a share of them, the exact number, replaced by another class sampled uniformly."""
     count = Conditions(label_noise=rate).relabelled(len(labels))
     if count and classes < 2:
         raise LimbeckError("label_noise: there is a single class", "leave label_noise out")

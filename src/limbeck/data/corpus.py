@@ -43,16 +43,16 @@ class CorpusSpec(Settings):
     pairs: Literal["adjacent", "random"] = Field(
         "adjacent",
         description="which sentences meet: those that follow each other in a document, or any two "
-        "of the corpus (as CR-ILD's release draws them)",
+        "of the corpus (as in CR-ILD's release)",
     )
     size: Count = Field(description="number of rows")
     min_tokens: Count | None = Field(
         None, description="shortest row, in tokens, special ones included"
     )
     max_tokens: Count | None = Field(
-        None, description="longest row; max_length if left out; longer ones are not drawn"
+        None, description="longest row; max_length if left out; longer ones are not sampled"
     )
-    seed: Seed = Field(0, description="seed of the draw")
+    seed: Seed = Field(0, description="seed of the sampling")
 
     @model_validator(mode="after")
     def _a_range(self) -> CorpusSpec:
@@ -70,10 +70,10 @@ def load_corpus(
 ) -> Dataset:
     """`spec.size` rows of the columns sentence1, sentence2 and index; a function of `spec` alone.
 
-    A row begins at a sentence drawn at random and holds the sentence and the one after it; while it
+    A row begins at a sentence sampled at random and holds the sentence and the one after it; while it
     is shorter than `min_tokens`, further sentences join it, and where the row is then divided in
-    two is drawn as well. A row out of the range is not taken. Every starting sentence gives one row
-    at most. With `pairs` "random" a row is two sentences drawn independently, of a file from all
+    two is sampled as well. A row out of the range is not taken. Every starting sentence gives one row
+    at most. With `pairs` "random" a row is two sentences sampled independently, of a file from all
     of it, of a stream from at most eight of a document.
 
     Raises:
@@ -129,7 +129,7 @@ _TRIES = 50
 
 
 def random_pairs(sentences: list[str], size: int, random: Random) -> Iterator[_Pair]:
-    """Pairs of two different places of `sentences`, each drawn independently of all others."""
+    """Pairs of two different places of `sentences`, each sampled independently of all others."""
     for _ in range(_TRIES * size if len(sentences) > 1 else 0):
         first, second = random.sample(range(len(sentences)), 2)
         yield _Pair(sentences[first], sentences[second])

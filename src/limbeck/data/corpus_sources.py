@@ -82,12 +82,12 @@ def file_documents(path: Path) -> list[Document]:
 
 
 def hub_documents(source: str, seed: int, *, progress: bool = False) -> Iterator[Document]:
-    """Documents streamed from a data set of the Hub, or from a copy of its repository, shuffled.
+    """Documents streamed from a dataset of the Hub, or from a copy of its repository, shuffled.
 
     Each row's `text` is a document, its lines are paragraphs. Only what is read is downloaded.
 
     Raises:
-        LimbeckError: the data set cannot be had or has no text.
+        LimbeckError: the dataset cannot be had or has no text.
     """
     place, config = _place_and_config(source)
     try:
@@ -98,7 +98,7 @@ def hub_documents(source: str, seed: int, *, progress: bool = False) -> Iterator
                 raise LimbeckError(
                     f"corpus {source!r}: its rows have no column {_TEXT!r} of text "
                     f"(there: {', '.join(row)})",
-                    "name a data set of documents, such as hub:wikimedia/wikipedia",
+                    "name a dataset of documents, such as hub:wikimedia/wikipedia",
                 )
             yield from documents_of(line for line in row[_TEXT].split("\n") if line.strip())
     except LimbeckError:
@@ -118,7 +118,7 @@ def _place_and_config(source: str) -> tuple[str, str | None]:
     """`hub`, `hub:owner/name[/config]` or `hub:DIR[/CONFIG]` as arguments of `load_dataset`."""
     named = source.removeprefix("hub").removeprefix(":") or WIKIPEDIA
     path = at_home(named)
-    # A data set's repository always has a card, which lists its configurations.
+    # A dataset's repository always has a card, which lists its configurations.
     if (path / "README.md").is_file():
         return str(path), None
     if path.is_dir() and (path.parent / "README.md").is_file():

@@ -1,4 +1,4 @@
-"""Which rows a score was measured on: a digest of what a split asks and of its right answers.
+"""Which rows a score was measured on: a digest of a split's inputs and labels.
 
 Part of the data stage. A task's name says little: two files, or two versions of one, go by the same.
 """

@@ -1,4 +1,4 @@
-"""`--data DIR` of pictures: a folder a class, in `train`, and `dev` (validation) or `test` if there are any.
+"""`--data DIR` of images: a folder a class, in `train`, and `dev` (validation) or `test` if there are any.
 
 A source of the data stage. Files are opened when they are encoded. The datasets library's own reader
 of such folders takes brackets in their names for patterns, and copies into its cache.
@@ -21,7 +21,7 @@ from limbeck.tasks.task import Task, image_metrics
 
 _ANY = Labelling()
 _Found = dict[str, list[Path]]
-"""Class name → its pictures."""
+"""Class name → its images."""
 
 _SPLITS = {
     "train": ("train",),
@@ -39,11 +39,11 @@ def read_images(
     seed: int = 0,
     for_training: bool = True,
 ) -> tuple[Task, DatasetDict]:
-    """The task and splits of a folder of pictures, or of CIFAR's binary files.
+    """The task and splits of a folder of images, or of CIFAR's binary files.
 
     Classes are the folders' names, in the order that `labelling` knows or in alphabetical order, of a
     `known` task its own. Without a dev
-    folder a seeded tenth of train is held out. Raises LimbeckError for a folder without pictures,
+    folder a seeded tenth of train is held out. Raises LimbeckError for a folder without images,
     for a class that train has not, and for CIFAR's pickled files.
     """
     if not path.is_dir():
@@ -88,7 +88,7 @@ def _folders(path: Path) -> dict[str, Path]:
 
 
 def _read(folder: Path) -> _Found:
-    """Every class's pictures, in alphabetical order; a class of none is no class."""
+    """Every class's images, in alphabetical order; a class of none is no class."""
     suffixes = Image.registered_extensions()
     classes: _Found = {}
     for home in sorted(child for child in folder.iterdir() if child.is_dir()):
@@ -97,7 +97,7 @@ def _read(folder: Path) -> _Found:
             classes[home.name] = files
     if len(classes) < 2:
         raise LimbeckError(
-            f"{folder} holds pictures of {len(classes)} classes; in it: "
+            f"{folder} holds images of {len(classes)} classes; in it: "
             f"{', '.join(contents(folder))}",
             f"expected {folder}/CLASS/*.png (or .jpg, …), with two classes or more",
         )

@@ -51,7 +51,7 @@ def load_task(
     - "hub": the Hugging Face Hub, or "hub:DIR" for a copy of the task's repository;
     - "pocket": the generated tasks that come with limbeck;
     - "digits": scikit-learn's handwritten digits;
-    - a folder of pictures, for a known task of images or with `kind="image"`;
+    - a folder of images, for a known task of images or with `kind="image"`;
     - a folder in GLUE's layout, either of all tasks or the task's own;
     - a file, or a folder with a train file, of the user's own, or the reference of rows that were given
       as objects (`limbeck.given`). Then `text_columns` and
@@ -104,7 +104,7 @@ def load_task(
 def _known(
     name: str | None, text_columns: Sequence[str] | None, label_column: str | None
 ) -> Task | None:
-    """The known task of that name; a table with named columns is no set of pictures."""
+    """The known task of that name; a table with named columns is no set of images."""
     task = TASKS.get(name) if name is not None else None
     columns = bool(text_columns) or label_column is not None
     return None if task is not None and task.kind is IMAGE and columns else task
@@ -129,7 +129,7 @@ def _from_path(
     if kind is IMAGE:
         if text_columns or label_column is not None:
             raise LimbeckError(
-                "text_columns, label_column: a folder of pictures has no columns", "leave them out"
+                "text_columns, label_column: a folder of images has no columns", "leave them out"
             )
         return read_images(
             name, path, known=known, labelling=labelling, seed=seed, for_training=for_training

@@ -18,7 +18,7 @@ from limbeck.errors import LimbeckError
 
 
 class EpochSampler(Sampler[int]):
-    """Shuffles the indices 0..n−1 anew each epoch, reproducibly.
+    """Shuffles the indices 0..n−1 in each epoch, reproducibly.
 
     `data` is a dataset or its length. With `lengths` (tokens per example) and `batch_size` (examples
     of one optimisation step) the order is length-grouped: shuffled, cut into megabatches of up to

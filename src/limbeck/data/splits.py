@@ -71,13 +71,13 @@ def _checked(task: Task, labels: Sequence[Any]) -> pa.Array:
             raise LimbeckError(
                 f"task {task.name!r}: {len(wrong)} of {len(labels)} scores lie outside {low:g} to "
                 f"{high:g}, the first in row {wrong[0]}: {labels[wrong[0] - 1]:g}",
-                "mend those rows, or name a task of your own for scores of another range",
+                "fix those rows, or name a task of your own for scores of another range",
             )
     return pa.array(labels, pa.float64() if task.regression else pa.int64())
 
 
 def hold_out(labels: Sequence[Any], stratify: bool, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers of train and dev, each ascending: a tenth of the rows, drawn with `seed`.
+    """Row numbers of train and dev, each ascending: a tenth of the rows, sampled with `seed`.
 
     With `stratify` a tenth of each class, at least one row of a class that has two or more
     (scikit-learn's own split refuses a class of one row; here such a row stays in train). Raises

@@ -118,7 +118,7 @@ def _separated(path: Path, tabs: bool, max_rows: int) -> dict[str, ArrowColumn]:
             return found or _by_rows(path, header, reader, max_rows)
         except csv.Error as error:
             raise LimbeckError(
-                f"{path}, line {reader.line_num}: {error}", "mend the quotes of that line"
+                f"{path}, line {reader.line_num}: {error}", "fix the quotes of that line"
             ) from error
 
 
@@ -169,7 +169,7 @@ def _whole_rows(path: Path, header: list[str], reader: Any) -> Iterator[list[str
             raise LimbeckError(
                 f"{path}, line {reader.line_num}: expected {len(header)} columns "
                 f"({', '.join(header)}), found {len(row)}",
-                "mend the line; in CSV, text with commas or line breaks needs quotes",
+                "fix the line; in CSV, text with commas or line breaks needs quotes",
             )
 
 

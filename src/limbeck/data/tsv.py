@@ -1,7 +1,7 @@
-"""Reading one tab-separated file of a released data set, line by line and strictly.
+"""Reading one tab-separated file of a released dataset, line by line and strictly.
 
 Below `folder`. No csv reader is used: in these files a quote is a quote, a line ends at "\\n"
-alone, and a line that does not fit must be named, not mended.
+alone, and a line that does not fit must be named, not fixed.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _width_error(path: Path, number: int, fields: list[str], header: list[str]) 
     return LimbeckError(
         f"{path}, line {number}: expected {len(header)} tab-separated columns "
         f"({', '.join(header)}), found {len(fields)}: {start!r}",
-        "mend or remove the line, or fetch the file again",
+        "fix or remove the line, or fetch the file again",
     )
 
 
@@ -136,7 +136,7 @@ def _label(written: str, layout: ReleasedLayout, path: Path, number: int) -> int
         expected = "a number"
     raise LimbeckError(
         f"{path}, line {number}: {layout.label} is {written!r}, expected {expected}",
-        "mend or remove the line, or fetch the file again",
+        "fix or remove the line, or fetch the file again",
     )
 
 

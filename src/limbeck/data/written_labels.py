@@ -88,7 +88,7 @@ def _check_words_among_numbers(
         raise LimbeckError(
             f"{path}: label column {column} holds {numbers} different numbers, and in "
             f"{sum(words.values())} of {len(values)} rows no number: {shown}, the first in row {first}",
-            "mend or remove those rows; a regression needs a number in every row",
+            "fix or remove those rows; a regression needs a number in every row",
         )
     logger.warning(
         "%s: label column %s holds numbers and words (%s); all are classes", path, column, shown

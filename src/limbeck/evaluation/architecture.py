@@ -1,6 +1,6 @@
 """Work that depends on a model's architecture alone, done once for all models that share it.
 
-A grid's cells, a team's students and a run's stages are of few shapes; each would be counted anew.
+A grid's cells, a team's students and a run's stages are of few shapes; each would be counted again.
 """
 
 from __future__ import annotations

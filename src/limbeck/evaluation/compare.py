@@ -14,7 +14,7 @@ from scipy import stats
 
 Key = TypeVar("Key")
 
-# 2^14: up to 14 pairs every sign flip is tried, so the p-value is exact; above, this many drawn.
+# 2^14: up to 14 pairs every sign flip is tried, so the p-value is exact; above, this many sampled.
 _FLIPS = 2**14
 
 
@@ -70,7 +70,7 @@ def paired_permutation_test(
     """Sign-flip permutation test of the mean difference; for the average over tasks and seeds.
 
     Assumes only that without a difference either run of a pair could have been the other's, so
-    tasks may differ in scale. Exact up to 14 pairs, beyond that by random flips drawn with `seed`.
+    tasks may differ in scale. Exact up to 14 pairs, beyond that by random flips sampled with `seed`.
     A score that is not finite leaves nothing to test: p is None.
     """
     differences = _differences(method, baseline)

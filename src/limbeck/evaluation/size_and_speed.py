@@ -22,7 +22,7 @@ def model_facts(
 ) -> ModelFacts:
     """Parameters, layers, width, heads and the FLOPs of one example of that size, and of 128 tokens.
 
-    A net without layers over tokens has no number of layers, width and heads here.
+    A network without layers over tokens has no number of layers, width and heads here.
 
     Latency is passed in, because models that are compared have to be timed in turns
     (`measure.latencies`). Raises LimbeckError when the model cannot read that many tokens.

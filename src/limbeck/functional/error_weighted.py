@@ -21,7 +21,7 @@ def error_weighted_cross_entropy(
     """Σ_n CE(softmax(z_n/τ), softmax(z_S/τ)) / (1 + CE(y, softmax(z_n))), mean over the batch.
 
     MT-BERT (Wu, Wu and Huang 2021), Eq. 1: a teacher that is wrong about an example counts less
-    there. The weight is the label's cross-entropy of the teacher's answer at τ = 1.
+    there. The weight is the label's cross-entropy of the teacher's prediction at τ = 1.
 
     Raises:
         LimbeckError: the class counts differ, or the temperature is not above 0.

@@ -1,4 +1,4 @@
-"""From the scores of several teachers to the chance that each is drawn.
+"""From the scores of several teachers to the probability that each is sampled.
 
 Used once a run, before the first step, by the teachers of SKD.
 """

@@ -55,7 +55,7 @@ class InputTransform(ABC):
     """What is done to the inputs of every training step.
 
     Evaluation and the shipped student never see it. Instances hold settings alone: what differs from step
-    to step is drawn.
+    to step is sampled.
 
     Attributes:
         name: what it is registered as.
@@ -76,7 +76,7 @@ class InputTransform(ABC):
         self.spec = spec
 
     def draw(self, batch: Batch, step_state: StepState, device: torch.device) -> Any:
-        """What is drawn for a step, the same for all models: a function of batch, seed and step alone."""
+        """What is sampled for a step, the same for all models: a function of batch, seed and step alone."""
         return None
 
     def sees_first(self, student: PreTrainedModel) -> Request:
@@ -87,7 +87,7 @@ class InputTransform(ABC):
         return Request()
 
     def choose(self, batch: Batch, drawn: Any, student: Trace) -> Any:
-        """What was drawn, completed by what the student showed. No gradient may go through it."""
+        """What was sampled, completed by what the student showed. No gradient may go through it."""
         return drawn
 
     @abstractmethod

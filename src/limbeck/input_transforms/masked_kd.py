@@ -121,7 +121,7 @@ def _refuse_tokens(request: Request) -> None:
     if tokens:
         raise LimbeckError(
             f"masked-kd: the teacher reads some of the tokens only, and {tokens[0]} is of all of them",
-            "compare the answers (method kd), or states of the class token, pool: cls",
+            "compare the logits (method kd), or states of the class token, pool: cls",
         )
 
 

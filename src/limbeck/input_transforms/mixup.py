@@ -37,7 +37,7 @@ class MixupSpec(Settings):
     """What is mixed with what."""
 
     alpha: Number = Field(
-        1.0, ge=1e-3, le=1e3, description="shares are drawn from Beta(alpha, alpha)"
+        1.0, ge=1e-3, le=1e3, description="shares are sampled from Beta(alpha, alpha)"
     )
     partner: Literal["permutation", "reversed"] = Field(
         "permutation", description="mix with a random permutation of the batch, or its reverse"
@@ -72,7 +72,7 @@ class Mixup(InputTransform):
 
     name = "mixup"
     settings = MixupSpec
-    why_live: ClassVar[str | None] = "the inputs are mixed anew in every step"
+    why_live: ClassVar[str | None] = "the inputs are mixed again in every step"
     needs_token_ids = True
     mixes = True
 
@@ -138,7 +138,7 @@ def _refuse_decoder(batch: Mapping[str, Tensor], request: Request) -> None:
     reads = request.logits or any(seen.stack in ("decoder", "cross") for seen in request.items)
     if batch.get("decoder_input_ids") is not None and reads:
         raise LimbeckError(
-            "mixup.at: embedding_output mixes what the encoder reads, and not the decoder's words",
+            "mixup.at: embedding_output mixes what the encoder reads, and not the decoder's tokens",
             "set at: word_embeddings, which mixes both",
         )
 

@@ -24,7 +24,7 @@ class StepInputs:
     Attributes:
         batch: as the collator made it: the student's inputs and the labels.
         transform: what is done to it; None for nothing.
-        drawn: what the transform has drawn for this step.
+        drawn: what the transform has sampled for this step.
     """
 
     batch: Batch
@@ -39,7 +39,7 @@ class StepInputs:
         step_state: StepState,
         device: torch.device,
     ) -> StepInputs:
-        """The inputs of a step; what is drawn for it lies on `device`.
+        """The inputs of a step; what is sampled for it lies on `device`.
 
         Raises:
             LimbeckError: the batch is none that the transform can take.

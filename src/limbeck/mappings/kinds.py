@@ -168,7 +168,7 @@ class LayerBuckets(BothRanges):
 
 @mapping("random")
 class RandomLayers(BothRanges):
-    """Teacher layers drawn anew every epoch (RAIL-KD)."""
+    """Teacher layers sampled again every epoch (RAIL-KD)."""
 
     def build(self, depths: Depths) -> Mapping:
         """A draw without replacement from the teacher layers on offer."""

@@ -1,4 +1,4 @@
-"""Layer mappings: weights of shape (student layers, teacher layers), fixed, drawn or attended.
+"""Layer mappings: weights of shape (student layers, teacher layers), fixed, sampled or attended.
 
 Part of `limbeck.mappings`. An objective asks a mapping three things: which student layers learn
 (`student_layers`), which teacher layers are needed now (`active`), and how much each of them counts for a
@@ -92,7 +92,7 @@ class FixedMapping(Mapping):
 
 @dataclass(frozen=True)
 class RandomMapping(Mapping):
-    """RAIL-KD §3: each epoch S teacher layers drawn without replacement, sorted, given in order."""
+    """RAIL-KD §3: each epoch S teacher layers sampled without replacement, sorted, given in order."""
 
     student_layers: tuple[int, ...]
     candidates: tuple[int, ...]

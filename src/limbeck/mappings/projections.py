@@ -122,7 +122,7 @@ def _start_alike(student: Projection, teacher: Projection) -> None:
     """Both sides of a student layer start from the same map where their widths agree (limbeck's own choice).
 
     The papers leave the start open. Two independent random maps make similar layers look unrelated,
-    and the quickest way for the student to mend that is to shift its states as a whole: on a
+    and the quickest way for the student to fix that is to shift its states as a whole: on a
     pretrained encoder that destroys what it knows before the maps have met.
     """
     for ours, theirs in zip(student.maps, teacher.maps, strict=True):

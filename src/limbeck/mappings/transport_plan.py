@@ -81,13 +81,13 @@ class TransportMapping(nn.Module, Mapping):
         )
 
     def set_masses(self, student: Tensor, teacher: Tensor) -> None:
-        """Weigh the layers anew."""
+        """Weigh the layers again."""
         self.student_mass.copy_(student)
         self.teacher_mass.copy_(teacher)
 
     @classmethod
     def learn(cls, mappings: Sequence[TransportMapping]) -> None:
-        """Every mapping's masses anew, the mean of those alike in layers.
+        """Every mapping's masses again, the mean of those alike in layers.
 
         BERT-EMD averages the weights of its hidden and its attention flow.
         """

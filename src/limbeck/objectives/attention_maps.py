@@ -202,7 +202,7 @@ class RelationMatch(MappedTerm):
         return F.relation_scores(rows, columns, *masks)
 
     def _split(self, features: Tensor) -> Tensor:
-        """(B, H, N, d_head) to (B, A, N, r): joined, then split anew."""
+        """(B, H, N, d_head) to (B, A, N, r): joined, then split again."""
         batch, heads, tokens, width = features.shape
         if heads == self.heads:
             return features

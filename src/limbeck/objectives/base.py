@@ -116,7 +116,7 @@ class TermSettings(Settings):
 
     @property
     def reads_decoder(self) -> bool:
-        """Whether it looks inside a decoder, whose input is made of answers."""
+        """Whether it looks inside a decoder, whose input is made of targets."""
         return False
 
 

@@ -1,4 +1,4 @@
-"""The term that sees each of several teachers' answers. Part of `limbeck.objectives`."""
+"""The term that sees each of several teachers' outputs. Part of `limbeck.objectives`."""
 
 from __future__ import annotations
 

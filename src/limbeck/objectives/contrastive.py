@@ -1,4 +1,4 @@
-"""A student's sentence told from sentences of other classes (CoDIR). Part of `limbeck.objectives`."""
+"""A student's sentence contrasted with sentences of other classes (CoDIR). Part of `limbeck.objectives`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from limbeck.step_state import StepState
 
 
 class ContrastSpec(MappedSpec):
-    """A student's sentence told from those of other classes (CoDIR)."""
+    """A student's sentence contrasted with those of other classes (CoDIR)."""
 
     has_features: ClassVar[bool] = True
 

@@ -192,14 +192,14 @@ def _undeclared(setting: str, spec: TermSettings, term: Objective) -> list[Probl
 
 
 def _need_layers(setting: str, shape: Shape) -> None:
-    """Raise LimbeckError for a term that looks inside a net whose inside cannot be looked at."""
+    """Raise LimbeckError for a term that looks inside a network whose inside cannot be looked at."""
     without = [side for side in ("student", "teacher") if getattr(shape, side).layers == 0]
     if without:
         raise LimbeckError(
             f"{setting}: it compares layers, and the {' and the '.join(without)} "
             f"{'has' if len(without) == 1 else 'have'} no layers over tokens, as a convolutional "
-            "net has none",
-            "compare the answers (method kd or kd-soft), or take models such as ViT",
+            "network has none",
+            "compare the logits (method kd or kd-soft), or take models such as ViT",
         )
 
 

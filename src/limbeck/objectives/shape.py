@@ -25,7 +25,7 @@ from limbeck.tasks import SENTENCE, TaskType
 class ModelShape:
     """Depth, width and attention heads of one model's main stack, and of each by name.
 
-    All 0 of a net that has no layers over tokens, such as a convolutional one. `labels`: how many
+    All 0 of a network that has no layers over tokens, such as a convolutional one. `labels`: how many
     its classifier has.
     """
 

@@ -21,7 +21,7 @@ from limbeck.preflight.model_checks import (
 )
 from limbeck.preflight.output_checks import check_output
 from limbeck.preflight.score_checks import (
-    Answers,
+    TeacherOutputs,
     TeacherScore,
     ask_teacher,
     check_class_order,
@@ -36,8 +36,8 @@ from limbeck.preflight.showing import errors_of, render, show
 
 __all__ = [
     "INPUT_CHECKS",
-    "Answers",
     "Method",
+    "TeacherOutputs",
     "TeacherScore",
     "TeacherSide",
     "ask_teacher",

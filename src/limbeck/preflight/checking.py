@@ -39,7 +39,7 @@ from limbeck.tasks import Processor, Task
 class TeacherSide:
     """The teacher as pre-flight sees it. `path` is where a record of its scores may lie.
 
-    `own_words`: it reads the rows by its own tokenizer, and nothing but its answers is asked.
+    `own_words`: it reads the rows by its own tokenizer, and only its logits are used.
     """
 
     model: PreTrainedModel
@@ -136,7 +136,7 @@ def _check_models(
     problems = []
     for side, (model, own_tokenizer) in sides.items():
         in_labels = check_labels(side, model.config, task)
-        # A teacher's names that merely prove nothing are settled by its answers, in _check_score; so are
+        # A teacher's names that merely prove nothing are resolved by its predictions, in _check_score; so are
         # those that a student has of it.
         theirs = [labels_of(teacher.model.config) for teacher in teachers.values()]
         problems += errors_of(in_labels) if labels_of(model.config) in theirs else in_labels
@@ -156,21 +156,21 @@ def _check_score(
     if score is not None and not names:
         return check_teacher_score(task, score, labels, side=side)
     try:
-        answers = ask_teacher(task, teacher.model, teacher.tokenizer, dev, max_length)
-        order = check_class_order(task, answers, side=side)
+        outputs = ask_teacher(task, teacher.model, teacher.tokenizer, dev, max_length)
+        order = check_class_order(task, outputs, side=side)
         if order:
             return order
         if score is None:
-            score, labels = measured_score(answers), answers.labels
+            score, labels = measured_score(outputs), outputs.labels
         found = check_teacher_score(task, score, labels, side=side)
     except LimbeckError as error:
         return error.problems
-    # Right answers in the data's order say more than names.
+    # Right predictions in the data's order say more than names.
     return names + found if found else _settled(side, teacher.model, task)
 
 
 def _settled(side: str, model: PreTrainedModel, task: Task) -> list[Problem]:
-    """A note of names that differ from the data's, though the answers agree; names that say nothing need none."""
+    """A note of names that differ from the data's, though the predictions agree; names that say nothing need none."""
     own = labels_of(model.config)
     if generic_labels(own):
         return []
@@ -179,7 +179,7 @@ def _settled(side: str, model: PreTrainedModel, task: Task) -> list[Problem]:
     pairs = ", ".join(f"{mine} = {data}" for mine, data in zip(own, task.labels, strict=True))
     return [
         Problem(
-            f"{side}: its classes have other names than the data's, and by its answers mean the same: {pairs}",
+            f"{side}: its classes have other names than the data's, and by its predictions mean the same: {pairs}",
             f"rename id2label in its config.json to have the data's names; its students inherit the {side}'s",
             "note",
         )

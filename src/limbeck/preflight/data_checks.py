@@ -49,7 +49,7 @@ def check_columns(task: Task, rows: Mapping[str, Dataset], needed: Sequence[str]
 
 
 def check_values(task: Task, split: str, dataset: Dataset) -> list[Problem]:
-    """Rows without text (or picture) or without a label the task knows."""
+    """Rows without text (or image) or without a label the task knows."""
     problems = []
     for column in task.text_columns:
         blank = sum(1 for value in dataset[column][:] if task.kind.reads.is_blank(value))
@@ -62,7 +62,7 @@ def check_values(task: Task, split: str, dataset: Dataset) -> list[Problem]:
                 )
             )
     if not task.kind.has_classes:
-        fix = "mend or remove those rows"
+        fix = "fix or remove those rows"
         wrong = task.kind.check_rows(task, dataset)
         return problems + [Problem(f"{split}: {what}", fix) for what in wrong]
     try:

@@ -27,7 +27,7 @@ from limbeck.tasks import Processor, Task
 from limbeck.vision import CHANNELS, side_of
 
 _SAMPLE_TEXTS = 64
-# Everything that decides the pixels a processor makes of a picture.
+# Everything that decides the pixels a processor makes of an image.
 _PIXEL_SETTINGS = (
     "do_rescale", "rescale_factor", "do_normalize", "image_mean", "image_std", "do_resize", "size",
     "do_center_crop", "crop_size", "crop_pct", "resample",
@@ -162,9 +162,9 @@ class _ImageChecks(InputChecks):
             return []
         return [
             Problem(
-                f"{side} and student read pictures differently: {'; '.join(differing)}",
+                f"{side} and student read images differently: {'; '.join(differing)}",
                 "save the student with the teacher's preprocessor_config.json, or start it from the "
-                "teacher or from a net's name",
+                "teacher or from a CNN's name",
             )
         ]
 

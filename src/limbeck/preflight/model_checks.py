@@ -76,7 +76,7 @@ def check_tokenizers(
                 f"{side} and student have different vocabularies: of {len(theirs)} and "
                 f"{len(ours)} tokens {len(shared)} are shared, {len(moved)} of them under another "
                 f"id{example}",
-                "choose a student with the teacher's vocabulary, or compare answers alone (kd), for which "
+                "choose a student with the teacher's vocabulary, or compare logits alone (kd), for which "
                 "each may read in its own",
                 # Tokens added behind a common vocabulary do no harm unless texts use them.
                 "error" if moved or (only_theirs and only_ours) else "warning",

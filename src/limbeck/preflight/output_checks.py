@@ -30,7 +30,7 @@ def check_output(folder: str | Path) -> list[Problem]:
         return [
             Problem(
                 f"output folder {folder}: {place} cannot be written ({error.strerror})",
-                "choose another folder for --out, or mend its permissions",
+                "choose another folder for --out, or fix its permissions",
             )
         ]
     return []

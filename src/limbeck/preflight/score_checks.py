@@ -1,4 +1,4 @@
-"""Is the teacher worth learning from: its dev score against the best constant answer.
+"""Is the teacher worth learning from: its dev score against the best constant prediction.
 
 Part of `limbeck.preflight`. A score recorded on the same rows is believed; without one the teacher
 is measured once, on a sample of dev.
@@ -38,11 +38,11 @@ class TeacherScore:
 
 
 def constant_baseline(task: Task, labels: Sequence[Any] | np.ndarray) -> tuple[float, str]:
-    """The best primary score, 0 to 100, of always giving one answer, and that answer.
+    """The best primary score, 0 to 100, of always making one prediction, and that prediction.
 
     For accuracy this is the majority class. For F1 it may be another one, which a useful teacher
     must beat as well. A constant has no correlation with anything: regression gives 0. What the
-    answer is depends on the kind of task (`limbeck.tasks`).
+    prediction is depends on the task type (`limbeck.tasks`).
 
     Raises LimbeckError when there are no labels.
     """
@@ -115,7 +115,7 @@ def _read_record(path: Path) -> Mapping | None:
 
 
 @dataclass(frozen=True)
-class Answers:
+class TeacherOutputs:
     """A teacher's predictions [n, outputs] on rows of dev with labels [n], and which rows.
 
     `scores` are all their scores, 0 to 100, and `primary` the one that counts.
@@ -136,10 +136,10 @@ def ask_teacher(
     max_length: int,
     *,
     rows: int = _SAMPLE,
-) -> Answers:
+) -> TeacherOutputs:
     """The teacher's predictions on at most `rows` evenly spaced rows of dev.
 
-    Raises LimbeckError when the rows cannot be encoded, the teacher has no head, or its answers are
+    Raises LimbeckError when the rows cannot be encoded, the teacher has no head, or its predictions are
     not finite or do not fit the task.
     """
     asked = teacher if isinstance(teacher, Teacher) else Teacher(teacher)
@@ -153,32 +153,34 @@ def ask_teacher(
         if logits is None:
             raise LimbeckError("teacher: it gave no logits", "use a teacher with a task head")
         with torch.no_grad():
-            answers = task.kind.answers(asked.model, batch, logits)
-        predictions.append(as_array(answers))
+            outputs = task.kind.answers(asked.model, batch, logits)
+        predictions.append(as_array(outputs))
     part = "dev" if count == len(dev) else f"{count} rows of dev"
     joined = join(predictions)
     scores = task.kind.results(task, joined, encoded, chosen, tokenizer).scores
     labels = chosen[task.label_column][:]
-    return Answers(joined, labels, f"measured on {part}", scores["primary"], scores)
+    return TeacherOutputs(joined, labels, f"measured on {part}", scores["primary"], scores)
 
 
-def measured_score(answers: Answers) -> TeacherScore:
-    """The primary score of a teacher's answers."""
-    return TeacherScore(answers.primary, answers.origin)
+def measured_score(outputs: TeacherOutputs) -> TeacherScore:
+    """The primary score of a teacher's outputs."""
+    return TeacherScore(outputs.primary, outputs.origin)
 
 
-def check_class_order(task: Task, answers: Answers, *, side: str = "teacher") -> list[Problem]:
-    """Classes that would fit the labels much better in another order: answers tell, names may not.
+def check_class_order(
+    task: Task, outputs: TeacherOutputs, *, side: str = "teacher"
+) -> list[Problem]:
+    """Classes that would fit the labels much better in another order: predictions tell, names may not.
 
     The best renaming is the assignment with the most agreements. It is reported when it gains more
     than three standard errors of an accuracy of one half, and beats the majority class by as much,
-    so not for a teacher that guesses or always gives one answer.
+    so not for a teacher that guesses or always makes one prediction.
     """
     if task.regression or not task.kind.constant:
         return []
-    classes, count = len(task.labels), len(answers.labels)
+    classes, count = len(task.labels), len(outputs.labels)
     table = np.zeros((classes, classes), dtype=np.int64)
-    np.add.at(table, (answers.predictions.argmax(axis=1), np.asarray(answers.labels)), 1)
+    np.add.at(table, (outputs.predictions.argmax(axis=1), np.asarray(outputs.labels)), 1)
     predicted, meant = linear_sum_assignment(table, maximize=True)
     now, renamed = np.trace(table) / count, table[predicted, meant].sum() / count
     majority = table.sum(axis=0).max() / count
@@ -192,7 +194,7 @@ def check_class_order(task: Task, answers: Answers, *, side: str = "teacher") ->
         Problem(
             f"{side}: its classes are in another order than the data's: {order} "
             f"(accuracy {100 * renamed:.1f} instead of {100 * now:.1f}, "
-            f"{answers.origin})",
+            f"{outputs.origin})",
             "reorder the rows of its head and id2label, or fine-tune it on this data",
         )
     ]
@@ -201,7 +203,7 @@ def check_class_order(task: Task, answers: Answers, *, side: str = "teacher") ->
 def check_teacher_score(
     task: Task, score: TeacherScore, labels: Sequence[Any] | np.ndarray, *, side: str = "teacher"
 ) -> list[Problem]:
-    """A teacher no better than always giving one answer, on the rows with these `labels`.
+    """A teacher no better than always making one prediction, on the rows with these `labels`.
 
     A score above by less than chance explains (three standard errors of an accuracy of one half, or
     of a correlation of zero) is a warning: an untrained regression head rarely scores exactly 0.
@@ -215,7 +217,7 @@ def check_teacher_score(
         return [
             Problem(
                 f"{side}: {len(labels)} rows of dev are too few to tell its score of {score.value:.1f} from "
-                f"always answering {answer!r} ({baseline:.1f}; {task.primary})",
+                f"always predicting {answer!r} ({baseline:.1f}; {task.primary})",
                 "give more dev rows, or take the score as it is",
                 "note",
             )
@@ -224,7 +226,7 @@ def check_teacher_score(
     return [
         Problem(
             f"{side}: its dev score {score.value:.1f} ({score.origin}) is {verdict} than always "
-            f"answering {answer!r} ({baseline:.1f}; {task.primary} on {len(labels)} rows)",
+            f"predicting {answer!r} ({baseline:.1f}; {task.primary} on {len(labels)} rows)",
             f"fine-tune the teacher on {task.name} first, check the order of its classes, or give "
             "another one",
             "warning" if better else "error",

@@ -17,7 +17,7 @@ _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 def errors_of(problems: Sequence[Problem]) -> list[Problem]:
-    """Those that must be mended before a run can start."""
+    """Those that must be fixed before a run can start."""
     return [problem for problem in problems if problem.severity == "error"]
 
 

@@ -54,7 +54,7 @@ class StudentSpec(Settings):
 
 
 class ImageSpec(Settings):
-    """How pictures are read, in training and everywhere else."""
+    """How images are read, in training and everywhere else."""
 
     size: int | None = Field(
         None,
@@ -78,7 +78,7 @@ class ImageSpec(Settings):
     @model_validator(mode="after")
     def _no_more_frame_than_picture(self) -> ImageSpec:
         if self.size is not None and self.crop is not None and self.crop > self.size:
-            raise ValueError(f"`crop` {self.crop} is more than the picture's `size` {self.size}")
+            raise ValueError(f"`crop` {self.crop} is more than the image's `size` {self.size}")
         return self
 
 
@@ -172,9 +172,9 @@ class RecipeFields(Settings):
     )
     kind: Literal["sentence", "tokens", "spans", "masked", "text", "image"] | None = Field(
         None,
-        description="what is answered: sentence (a class or number, the default for your own data), "
-        "tokens (a tag for each word), spans (part of a context), masked (hidden words), text "
-        "(classes as generated words), image (a class for a picture)",
+        description="task type: sentence (a class or number, the default for your own data), "
+        "tokens (a tag for each word), spans (part of a context), masked (masked language modelling), text "
+        "(classes as generated words), image (a class for an image)",
     )
     max_length: Tokens = Field(128, description="longest input, in tokens")
     pad_to: Tokens | Literal["max_length"] | None = Field(
@@ -186,21 +186,21 @@ class RecipeFields(Settings):
         None, description="size of images, and how training crops and mirrors them"
     )
     train_rows: Count | None = Field(
-        None, description="use N training rows, drawn with train_rows_seed"
+        None, description="use N training rows, sampled with train_rows_seed"
     )
-    train_rows_seed: Seed = Field(0, description="seed that draws train_rows")
+    train_rows_seed: Seed = Field(0, description="seed that samples train_rows")
     max_rows: Count = Field(
         MAX_ROWS, description="your own data: rows that one file may hold; more are refused"
     )
     stratified: bool = Field(
-        False, description="draw train_rows with the classes in proportion, exactly"
+        False, description="sample train_rows with the classes in proportion, exactly"
     )
     label_noise: float = Field(
-        0.0, ge=0, lt=1, description="share of training rows that get another class, drawn"
+        0.0, ge=0, lt=1, description="share of training rows that get another class, sampled"
     )
-    label_noise_seed: Seed = Field(0, description="seed that draws the noise")
+    label_noise_seed: Seed = Field(0, description="seed that samples the noise")
     augment: AugmentSpec | None = Field(
-        None, description="add copies of the training rows with other words (TinyBERT)"
+        None, description="add augmented examples of the training rows (TinyBERT)"
     )
     teacher_rows: Literal["same", "any"] = Field(
         "same",
@@ -290,8 +290,8 @@ class RecipeFields(Settings):
     )
     attention: Attention = Field(
         "auto",
-        description="attention implementation of both models: auto (the model's own; bf16 on a "
-        "processor: the faster by a short measurement), eager, sdpa, …",
+        description="attention implementation of both models: auto (the model's own; bf16 on "
+        "CPU: the faster by a short measurement), eager, sdpa, …",
     )
     compile: bool = Field(
         False,
@@ -305,18 +305,21 @@ class RecipeFields(Settings):
     )
     cache: Literal["auto", "always", "never"] = Field(
         "auto",
-        description="store what the teacher says of the training rows and read it back in every "
+        description="store the teacher outputs on the training rows and read them back in every "
         "epoch and run: auto (where it saves time and fits), always, never",
     )
     cache_limit: float = Field(
-        20.0, gt=0, le=10**6, description="GiB of stored answers; the longest unused go first"
+        20.0,
+        gt=0,
+        le=10**6,
+        description="GiB of stored teacher outputs; the longest unused go first",
     )
     group_by_length: bool | None = Field(
         None,
         description="batch examples of similar length; if left out, in every stage that does not "
         "mix its inputs or pad them to a fixed width",
     )
-    seed: Seed = Field(42, description="seed of initialisation, order, dropout and draws")
+    seed: Seed = Field(42, description="seed of initialisation, order, dropout and sampling")
     patience: Count | None = Field(
         None, description="stop after this many epochs without a better dev score"
     )

@@ -166,7 +166,7 @@ def _fill_pocket(raw: dict[str, Any]) -> None:
 
 
 def _fill_images(raw: dict[str, Any]) -> None:
-    """Named nets bring the settings they are published with; whatever else is set wins."""
+    """Named CNNs bring the settings they are published with; whatever else is set wins."""
     if raw.get("data") == DIGITS:
         raw.setdefault("task", DIGITS)
     if _named_net(raw):
@@ -199,7 +199,7 @@ def _laid_over(base: dict[str, Any], own: dict[str, Any], given: dict[str, Any])
 def _of_other_size(raw: dict[str, Any]) -> bool:
     """Whether the models are none that the papers' epochs and rates are right for.
 
-    A pocket model is a hundredth of their width, and a named net reads pictures and learns by SGD.
+    A pocket model is a hundredth of their width, and a named CNN reads images and learns by SGD.
     """
     return raw.get("data") == "pocket" or _named_net(raw)
 
@@ -327,7 +327,7 @@ def _problems(details: list[Any], model: type[BaseModel], raw: dict[str, Any]) -
         messages.setdefault(_path(place), []).append(f"{message} (got {_short(detail['input'])})")
     # A branch that fitted further inside says more than one that did not fit at all.
     return problems + [
-        Problem(f"{path}: {'; or: '.join(found)}", "mend this value")
+        Problem(f"{path}: {'; or: '.join(found)}", "fix this value")
         for path, found in messages.items()
         if not any(other.startswith(f"{path}.") for other in messages)
     ]

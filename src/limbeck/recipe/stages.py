@@ -185,7 +185,7 @@ def stage_problems(recipe: RecipeFields) -> list[Problem]:
 
 
 def _decoder_problems(first: FirstStage) -> list[Problem]:
-    """Terms of a corpus's stage that look at a decoder: its input is made of answers."""
+    """Terms of a corpus's stage that look at a decoder: its input is made of targets."""
     problems = []
     for name, term in first.objectives.items():
         setting = f"first_stage.objectives.{name}"
@@ -197,7 +197,7 @@ def _decoder_problems(first: FirstStage) -> list[Problem]:
             continue
         problems.append(
             Problem(
-                f"{setting}: it looks at the decoder, which reads the answers to this stage's "
+                f"{setting}: it looks at the decoder, which reads the targets of this stage's "
                 "rows, and a corpus has none",
                 fix,
             )

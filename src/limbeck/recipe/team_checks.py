@@ -16,8 +16,8 @@ def team_problems(recipe: RecipeFields) -> list[Problem]:
         problems += [
             Problem(
                 f"objectives.{name}: {term.compare} looks at a teacher's layers, and teachers that "
-                "answer together have none in common",
-                "take it out, or draw one teacher a step: team.use=sample",
+                "are averaged have none in common",
+                "take it out, or sample one teacher for each step: team.use=sample",
             )
             for name, term in recipe.objectives.items()
             if term.needs_layers and term.needs_teacher
@@ -31,7 +31,7 @@ def _without_team(recipe: RecipeFields) -> list[Problem]:
     return [
         Problem(
             f"teachers: {len(recipe.teachers)} are given, and {recipe.method} learns from one",
-            "say how they teach (team.use=sample, together or chain), take a method of several "
+            "say how they teach (team.use=sample, ensemble or chain), take a method of several "
             "(skd-uniform, wkd-uniform, mt-bert, takd), or give one with --teacher",
         )
     ]

@@ -1,6 +1,6 @@
-"""Copies of the training rows with other words: what makes them, and the rows with them.
+"""Augmented examples of the training rows: what makes them, and the rows with them.
 
-Part of `limbeck.run`. What cannot be augmented is refused while a run is prepared; the copies are
+Part of `limbeck.run`. What cannot be augmented is refused while a run is prepared; the augmented examples are
 made, or found where an earlier run stored them, when everything else has been checked.
 """
 
@@ -16,7 +16,13 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from limbeck import preflight
 from limbeck.errors import LimbeckError, Problem
-from limbeck.lab.augmentation import Augmenter, AugmentSpec, build_copies, read_copies, with_copies
+from limbeck.lab.augmentation import (
+    Augmenter,
+    AugmentSpec,
+    build_augmented_examples,
+    read_augmented_examples,
+    with_augmented_examples,
+)
 from limbeck.lab.augmentation.vector_candidates import check_file
 from limbeck.recipe import Recipe
 from limbeck.run.stage_passes import bars, device, size
@@ -31,7 +37,7 @@ _GIB = 2**30
 
 
 def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter | None:
-    """What makes copies of these training rows; None if the recipe asks for none.
+    """What makes augmented examples of these training rows; None if the recipe asks for none.
 
     Raises:
         LimbeckError: rows that are not text with one label, or a checkpoint that is no trained
@@ -87,13 +93,13 @@ def _model(spec: AugmentSpec) -> PreTrainedModel:
 def augmented(
     recipe: Recipe, augmenter: Augmenter, task: Task, rows: Dataset, *, first: int, show: bool
 ) -> Dataset:
-    """The training rows and their copies, from the store, or made and stored there.
+    """The training rows and their augmented examples, from the store, or made and stored there.
 
     Args:
         first: the number (`index`) of the first copy.
 
     Raises:
-        LimbeckError: the folder of stored answers and copies cannot be written.
+        LimbeckError: the folder of stored teacher outputs and copies cannot be written.
     """
     console = Console(stderr=True, quiet=not show, markup=False, emoji=False)
     augmenter = replace(augmenter, precision=recipe.precision)
@@ -103,12 +109,12 @@ def augmented(
         with store.lock(key):
             # Another process may have made them while this one waited.
             entry = store.find(key) or _made(recipe, augmenter, task, rows, store, key, console)
-    copies = read_copies(entry)
+    copies = read_augmented_examples(entry)
     console.print(
-        f"augmentation: {len(copies)} copies of {len(rows)} rows, {size(entry.bytes)}",
+        f"augmentation: {len(copies)} augmented examples of {len(rows)} rows, {size(entry.bytes)}",
         highlight=False,
     )
-    return with_copies(rows, copies, first, key)
+    return with_augmented_examples(rows, copies, first, key)
 
 
 def _made(
@@ -121,7 +127,7 @@ def _made(
     console: Console,
 ) -> StoredEntry:
     about = {
-        "content": "copies",
+        "content": "augmented examples",
         "model": augmenter.spec.model,
         "task": recipe.task,
         "precision": recipe.precision,
@@ -131,7 +137,9 @@ def _made(
     model.to(device())
     with store.writing(key) as folder:
         with bars(console) as watch:
-            build_copies(folder, augmenter, rows, task.text_columns, about=about, watch=watch)
+            build_augmented_examples(
+                folder, augmenter, rows, task.text_columns, about=about, watch=watch
+            )
         limit = int(recipe.cache_limit * _GIB)
         for entry in store.make_room((folder / TABLE).stat().st_size, limit):
             logger.info("cache: removed %s (%s)", entry.key, size(entry.bytes))

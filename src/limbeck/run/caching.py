@@ -1,4 +1,4 @@
-"""Where each stage's teacher answers from: the model itself, or what it said once, from disk.
+"""Where each stage's teacher outputs come from: the live model, or its stored outputs.
 
 Part of `limbeck.run`. Stages that learn from one teacher on the same rows share a pass.
 """
@@ -60,7 +60,7 @@ def with_stored_outputs(
     stored before it is, so that the run is known to have paid for it however it ends.
 
     Raises:
-        LimbeckError: `cache: always` where answers cannot be stored.
+        LimbeckError: `cache: always` where outputs cannot be stored.
     """
     console = Console(stderr=True, quiet=not show, markup=False, emoji=False)
     execution = prepared.execution
@@ -106,7 +106,7 @@ def _answering(
     starting: Callable[[str], None],
     console: Console,
 ) -> Teacher | None:
-    """The teacher that reads its answers, or None for the live one."""
+    """The teacher that reads its stored outputs, or None for the live one."""
     if recipe.cache == "never" or decided == "live":
         return None
     store, precision = default_store(), recipe.precision

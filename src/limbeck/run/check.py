@@ -66,7 +66,7 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> None:
 
 
 def _answers_only(recipe: Recipe) -> bool:
-    """Whether every stage asks teachers for nothing but their answers to the run's own rows."""
+    """Whether every stage needs nothing of teachers but their logits on the run's own rows."""
     return all(
         stage.same_rows
         and stage.recipe.transform is None
@@ -141,7 +141,7 @@ def _own_teacher(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
         for name, term in stage.recipe.objectives.items()
         if term.reads_logits and term.needs_teacher
     ]
-    # The student's names are the task's or, by the answers, mean the same.
+    # The student's names are the task's or, by the predictions, mean the same.
     if (
         compared
         and theirs == ours
@@ -174,14 +174,14 @@ def _conditions(prepared: Prepared) -> list[Problem]:
 
 
 def _inherited_labels(recipe: Recipe, *, numbers: bool) -> list[Problem]:
-    """Terms that will read the labels of copies with other words."""
+    """Terms that will read the labels of augmented examples."""
     if recipe.augment is None:
         return []
     return [
         Problem(
-            f"{stage.setting}objectives.{name}: a copy has the label of the row it was made from, "
-            "which its other words may contradict",
-            f"learn from the teacher's answers alone, {stage.setting}objectives.{name}=null; or "
+            f"{stage.setting}objectives.{name}: an augmented example has the label of its row, "
+            "which its words may contradict",
+            f"learn from the teacher's outputs alone, {stage.setting}objectives.{name}=null; or "
             "accept it",
             "warning",
         )

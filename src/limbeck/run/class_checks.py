@@ -44,7 +44,7 @@ def settle_order(
     """
     if not unproven:
         return
-    given = preflight.Answers(answers, labels, f"measured on {split}")
+    given = preflight.TeacherOutputs(answers, labels, f"measured on {split}")
     if found := preflight.check_class_order(task, given, side=side):
         raise LimbeckError(found)
     for problem in unproven:

@@ -55,7 +55,7 @@ def distill(
         show: show pre-flight findings and progress on the terminal.
         report: also write the run's page, `report.html`.
         live_teacher: the model `recipe.teacher` names, loaded already; runs of one process may
-            share it, and with a `RememberingTeacher` its answers.
+            share it, and with a `RememberingTeacher` its outputs.
         tokenizer: of all model objects, the one (or image processor) that makes their input; by
             default each model's own, where it was loaded from.
         **overrides: recipe keys, if `recipe` is a name or a file. `teacher`, `teachers` and

@@ -103,7 +103,7 @@ def _rows(
         label_column=label or (recipe.label_column if own else None),
         kind=recipe.kind if own or recipe.kind == "text" else None,
         labelling=_labelling(recipe, folder) if own else Labelling(),
-        # The split that the run drew from a single file of its own is drawn again the same way.
+        # The split that the run drew from a single file of its own is sampled again the same way.
         for_training=own and data is None,
         max_rows=recipe.max_rows,
     )
@@ -131,7 +131,7 @@ def _keep(
     `place`: their file or folder.
     """
     known = record.examples.fingerprints.get(name)
-    # Rows of the run's own that an earlier version scored cannot be told from others.
+    # Rows of the run's own that an earlier version scored cannot be distinguished from others.
     if (other or name in record.scores) and known != fingerprint:
         name = f"{name} of {place.name} #{fingerprint[:8]}"
         log.warning("scored on other rows than the run's, or not known to be its: see %r", name)

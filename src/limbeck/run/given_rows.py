@@ -111,7 +111,7 @@ def _dataset(where: str, rows: Any) -> Dataset:
     pictures = [name for name, feature in rows.features.items() if isinstance(feature, Image)]
     if pictures:
         raise LimbeckError(
-            f"{where}: column {pictures[0]!r} holds pictures, which are read from a folder alone",
+            f"{where}: column {pictures[0]!r} holds images, which are read from a folder alone",
             "write them to a folder for each class, data=FOLDER and kind=image; or remove_columns",
         )
     return rows

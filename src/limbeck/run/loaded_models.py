@@ -40,7 +40,7 @@ def build_models(
 def teacher_of_stage(recipe: Recipe, stage: Stage, task: Task) -> Named:
     """The teacher that one stage of the run names and no other, loaded."""
     path = str(stage.recipe.teacher)
-    # Pretrained encoders teach too, as long as no term asks for their answers.
+    # Pretrained encoders teach too, as long as no term needs their logits.
     terms = stage.recipe.objectives.values()
     answers = any(term.reads_logits and term.needs_teacher for term in terms)
     model = load_model(path, head="required" if answers else "optional", auto=task.kind.auto)

@@ -81,7 +81,7 @@ class Spent:
 
     @property
     def teacher_seconds(self) -> float:
-        """Of training, while the teacher answered."""
+        """Of training, while the teacher ran."""
         return self.seconds.get("teacher", 0.0)
 
     @property

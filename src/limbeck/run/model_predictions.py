@@ -1,4 +1,4 @@
-"""A finished model's answers to an encoded split, row by row. Part of `limbeck.run`."""
+"""A finished model's predictions on an encoded split, row by row. Part of `limbeck.run`."""
 
 from __future__ import annotations
 

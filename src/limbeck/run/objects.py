@@ -25,7 +25,7 @@ from limbeck.tasks import IMAGE, TEXT_READING, Processor
 from limbeck.teachers.outputs.entry_key import add_weights
 
 _MODELS = ("teacher", "teachers", "student")
-# Of a configuration what says where a model came from or how it is run, not what it answers.
+# Of a configuration what says where a model came from or how it is run, not what its outputs depend on.
 _NO_ANSWER = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 
 
@@ -175,7 +175,7 @@ def _name_of(model: PreTrainedModel) -> str:
 
 
 def model_fingerprint(model: PreTrainedModel, processor: Processor) -> str:
-    """12 hexadecimal digits of what a model answers by: class, configuration, weights, and what makes its input."""
+    """12 hexadecimal digits of what a model's outputs depend on: class, configuration, weights and tokenizer."""
     digest = hashlib.blake2b(digest_size=6)
     config = json.loads(model.config.to_json_string(use_diff=False))
     for key in _NO_ANSWER:

@@ -104,8 +104,8 @@ def output_groups(prepared: Prepared) -> list[OutputGroup]:
                 raise LimbeckError(f"cache: always, but {reason}", "set cache to auto or never")
             if isinstance(teacher, RememberingTeacher) and rows.kind.redrawn and rows.kind.constant:
                 raise LimbeckError(
-                    f"live_teacher: it remembers its answers, but {rows.kind.redrawn} are drawn "
-                    "anew in every epoch",
+                    f"live_teacher: it remembers its outputs, but {rows.kind.redrawn} are sampled "
+                    "again in every epoch",
                     "pass Teacher.load(…), or set images.crop=0 and images.flip=false",
                 )
             if reason is not None or isinstance(teacher, RememberingTeacher):
@@ -135,14 +135,14 @@ def _places(inputs: StageInputs) -> Iterator[tuple[StagePlace, Teacher]]:
 
 
 def _refusal(stage: Stage, teacher: Teacher, objectives: Objectives, kind: TaskType) -> str | None:
-    """Why a stage's answers about rows of a kind cannot be stored, if they cannot."""
+    """Why a stage's teacher outputs on rows of a task type cannot be stored, if they cannot."""
     transform = stage.recipe.transform
     if transform is not None and transform.why_live is not None:
         return f"{transform.why_live} ({transform.name})"
     if teacher.dropout:
         return "the teacher's dropout is on (teacher_dropout)"
     if kind.redrawn:
-        return f"{kind.redrawn} are drawn anew in every epoch"
+        return f"{kind.redrawn} are sampled again in every epoch"
     asked = objectives.ever("teacher")
     if not asked.items and not asked.logits:
         return "no term asks the teacher anything"

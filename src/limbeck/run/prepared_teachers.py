@@ -226,7 +226,7 @@ def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
         else EnsembleSpec.model_validate({"use": "ensemble"})
     )
     own: dict[str, Any] = {"teachers": [teacher], "team": team, "formula": ""}
-    # A named net reads pictures of the lead's size.
+    # A named CNN reads images of the lead's size.
     needs_lead = recipe.student.from_teacher or recipe.student.init in SHAPES
     if needs_lead and recipe.teacher is None:
         own["teacher"] = recipe.lead

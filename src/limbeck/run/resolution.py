@@ -46,7 +46,7 @@ def resolve(
             setting=side,
         )
         for side, model in models.items()
-        # A convolutional net has no attention to choose.
+        # A convolutional network has no attention to choose.
         if stack_names(model) or recipe.attention != "auto"
     }
     update = {"precision": precision, "attention": attention, "read": read, "files": files}

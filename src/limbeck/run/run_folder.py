@@ -59,7 +59,7 @@ class RunFolder:
 
     @property
     def predictions(self) -> Path:
-        """The student's answers on the evaluation splits."""
+        """The student's predictions on the evaluation splits."""
         return self.path / "predictions.json"
 
     @property

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 def teacher_scores(
     prepared: Prepared, place: int, *, splits: Sequence[str] | None = None
 ) -> dict[str, Numbers]:
-    """Scores by split, 0 to 100, of the teacher at a place of `prepared.named`; those it knows are not measured anew.
+    """Scores by split, 0 to 100, of the teacher at a place of `prepared.named`; those it knows are not measured again.
 
     `splits`: the run's dev splits by default.
 
@@ -37,13 +37,13 @@ def teacher_scores(
 
 
 def reference_scores(prepared: Prepared) -> dict[str, Numbers]:
-    """Scores of the teacher that the student is held against; none of a teacher without answers."""
+    """Scores of the teacher that the student is held against; none of a teacher without logits."""
     if not prepared.named:
         return {}
     try:
         return teacher_scores(prepared, prepared.reference)
     except LimbeckError as error:
-        # The student is trained by now, and no term may ever have asked for the teacher's answers.
+        # The student is trained by now, and no term may ever have asked for the teacher's outputs.
         log.warning("the teacher has no score on these rows: %s", error)
         return {}
 

@@ -1,4 +1,4 @@
-"""The last of a run: its answers on dev, and the student that it leaves. Part of `limbeck.run`."""
+"""The end of a run: its predictions on dev, and the student that it leaves. Part of `limbeck.run`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ship(trainer: DistillationTrainer, folder: RunFolder) -> None:
 def predict(
     prepared: Prepared, trainer: DistillationTrainer, folder: RunFolder
 ) -> dict[str, Numbers]:
-    """Score the best epoch's student on every dev split and keep its answers."""
+    """Score the best epoch's student on every dev split and keep its predictions."""
     scores: dict[str, Numbers] = {}
     answers: dict[str, dict[str, list[Any]]] = {}
     for split in prepared.task.dev_splits:

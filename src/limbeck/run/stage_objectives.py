@@ -21,7 +21,7 @@ from limbeck.training.bound_objectives import index_bound, objectives_for
 
 
 def objectives_of(inputs: StageInputs, student: PreTrainedModel) -> Objectives | TeamObjectives:
-    """To look at, not to train: what they learn is drawn without touching the random state.
+    """To look at, not to train: what they learn is sampled without touching the random state.
 
     Raises:
         LimbeckError: every term that cannot be built for these models, with its reason.

@@ -124,7 +124,7 @@ def stage_rows(
         task, rows = load_rows(recipe)
         _need(task, reads)
         train = rows["train"]
-        # Masked text is its own label, and a decoder reads the answers.
+        # Masked text is its own label, and a decoder reads the targets.
         own = task.label_column in task.text_columns or task.kind is TEXT
         if stage.supplementary and not own:
             train = train.remove_columns(task.label_column)

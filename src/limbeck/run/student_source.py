@@ -80,7 +80,7 @@ def _check_form(recipe: Recipe, task: Task) -> None:
 
 
 def _picture_start(recipe: Recipe, task: Task) -> Start:
-    """A named net reads as its teacher does."""
+    """A named CNN reads as its teacher does."""
     init = recipe.student.init
     if init not in SHAPES:
         source = recipe.lead if recipe.student.from_teacher else init

@@ -82,7 +82,7 @@ def input_problems(
 
     Args:
         named: the teachers, bound to these rows.
-        answers_only: nothing but teachers' answers is compared, so that tokens may differ.
+        answers_only: nothing but teachers' outputs is compared, so that tokens may differ.
     """
     problems = []
     for one in named:
@@ -93,7 +93,7 @@ def input_problems(
             problems.append(
                 Problem(
                     f"{side}: it splits texts otherwise than the student, so it reads every training row by "
-                    "its own tokenizer, and its answers alone are compared",
+                    "its own tokenizer, and its logits alone are compared",
                     "",
                     "note",
                 )
@@ -130,5 +130,5 @@ def _note(side: str, inputs: ModelInputs) -> list[Problem]:
 def _rarely_alike(side: str) -> Problem:
     return Problem(
         f"{side} and student split some training rows into different tokens, though their vocabularies agree",
-        "save the student with the teacher's tokenizer, or compare answers alone (method kd)",
+        "save the student with the teacher's tokenizer, or compare logits alone (method kd)",
     )

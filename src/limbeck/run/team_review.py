@@ -1,4 +1,4 @@
-"""`look_at_team(…)`: what the members of a team answer on one split, and how they differ.
+"""`look_at_team(…)`: what the members of a team predict on one split, and how they differ.
 
 Part of `limbeck.run`.
 """
@@ -90,7 +90,7 @@ def look_at_team(
 
     Raises:
         LimbeckError: no members, runs that are not finished or disagree, labels in another order,
-            or a kind of task whose answers are not one class or number a text.
+            or a task type whose predictions are not one class or number a text.
     """
     candidates = [found for member in members for found in _candidates(str(member))]
     if not candidates:
@@ -116,7 +116,7 @@ def look_at_team(
             settings["labels"],
             names_at(candidates[0].path),
         ),
-        # The split that runs drew from a file of their own is drawn again the same way.
+        # The split that runs drew from a file of their own is sampled again the same way.
         for_training=data is None,
         max_rows=max([MAX_ROWS, *(one.recipe.max_rows for one in candidates if one.recipe)]),
     )

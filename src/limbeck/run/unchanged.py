@@ -24,7 +24,7 @@ _DEV = "dev rows"
 _FIRST_ROWS = "rows of the first stage"
 _START = "student start"
 _FIRST_TEACHER = "teacher of the first stage"
-# What makes copies of the rows is read when they are made, and no preparation holds what it says.
+# What makes augmented examples is read when they are made, and no preparation holds what it says.
 _UNSEEN = "augment."
 
 
@@ -66,7 +66,7 @@ def refuse_changed(folder: RunFolder, began: Mapping[str, str], now: Mapping[str
             f"out: {folder.path} holds a stopped run that began with other {' and '.join(changed)} "
             "than lie there now",
             "put back what it began with; or remove the folder, or choose another with --out, to "
-            "begin anew",
+            "begin again",
         )
 
 
@@ -93,7 +93,7 @@ def finished(
         mend = f"remove {folder.path}" if for_another else "pass --overwrite"
         raise LimbeckError(
             f"out: {folder.path} has finished, with other {' and '.join(changed)} than lie there now",
-            f"{mend} to train it anew; or put back what it was made from, or choose another folder "
+            f"{mend} to train it again; or put back what it was made from, or choose another folder "
             "with --out",
         )
     return record

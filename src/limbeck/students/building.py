@@ -60,7 +60,7 @@ def build_student(
     `task`: names its head's outputs; None: the head is the one of what it starts from.
     `kind`: what its head answers, and so its class; `auto` names another AutoModel class. If left out,
     sentence classification with a `task`, else what it starts from.
-    The head is copied when its labels agree with the task's, otherwise drawn from `seed`.
+    The head is copied when its labels agree with the task's, otherwise initialised from `seed`.
     ALBERT runs one layer many times: there only the number of rounds changes, and the log says so.
 
     Raises LimbeckError for layers that do not exist, settings the model does not have, weights that

@@ -41,7 +41,7 @@ class NamedModel:
         name: as it is written, without `:random`.
         family: `bert` or `pocket`.
         layers, width, heads: its shape; its feed-forward layers follow from the width.
-        random: whether its weights are drawn, not read.
+        random: whether its weights are random, not read.
     """
 
     name: str
@@ -120,7 +120,7 @@ def named_model(init: str) -> NamedModel | None:
 
 
 def starts_random(init: object) -> bool:
-    """Whether an `init` names a model whose weights are drawn."""
+    """Whether an `init` names a model whose weights are random."""
     if not isinstance(init, str):
         return False
     return init == "pocket" or (_NAME.fullmatch(init) is not None and _drawn(init))

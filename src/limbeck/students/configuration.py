@@ -108,7 +108,7 @@ def with_settings(
 ) -> PretrainedConfig:
     """A copy with single entries replaced (`student.config` of a recipe).
 
-    Only a fresh model may change the number of layers here; its per-layer lists are then made anew
+    Only a fresh model may change the number of layers here; its per-layer lists are then made again
     by the configuration's class unless they are given too. `model_type` gives a fresh model of
     another family that keeps the vocabulary.
 

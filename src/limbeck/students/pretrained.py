@@ -101,7 +101,7 @@ def load_model(
     checkpoint's own, which a teacher needs so that pre-flight can compare them. `auto` is the
     AutoModel class; by default the one of the head that the checkpoint's configuration names, and
     sequence classification where it names none or where labels are given. A classification
-    head is kept when its labels agree with the task's (`labels_agree`) and drawn fresh from `seed`
+    head is kept when its labels agree with the task's (`labels_agree`) and initialised from `seed`
     otherwise; the caller's random state is left alone. `head="required"` (a teacher) refuses a
     checkpoint whose file holds no head or one for other labels, and never draws one.
 
@@ -196,7 +196,7 @@ def _check_loaded(
             Problem(
                 f"model {str(source)!r}: weights of another shape than config.json says: "
                 f"{_some(shapes)}",
-                "mend config.json (sizes, vocabulary, number of labels) or save the model again",
+                "fix config.json (sizes, vocabulary, number of labels) or save the model again",
             )
         )
     # Hugging Face drops surplus layers without a word; a "6-layer" file read as 3 is no baseline.
@@ -254,7 +254,7 @@ def _readable_errors(source: str | Path) -> Iterator[None]:
         raise LimbeckError(
             f"model {str(source)!r} cannot be built: {first}",
             "limbeck loads models whose class is part of transformers 5 and that have a head for "
-            "the kind of task",
+            "the task type",
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""One class for an image: CIFAR, digits, a folder of pictures. Part of `limbeck.tasks`.
+"""One class for an image: CIFAR, digits, a folder of images. Part of `limbeck.tasks`.
 
 In training every image may be shifted and mirrored, by draws that are a function of (seed, epoch,
 index): a run that is killed and continued sees the same images, and teacher and student read the
@@ -43,7 +43,7 @@ class ImageReading(Reading):
     """Images, by an image processor; kept as bytes until a batch is made."""
 
     name = "images"
-    noun = "picture"
+    noun = "image"
     processor = "image processor"
 
     def load(self, source: str) -> Processor:
@@ -67,7 +67,7 @@ class ImageReading(Reading):
             return []
         return [
             Problem(
-                f"{type(processor).__name__} makes images of different sizes of different pictures",
+                f"{type(processor).__name__} makes images of different sizes",
                 "set do_resize with a height and a width, or do_center_crop, in "
                 "preprocessor_config.json",
             )
@@ -131,7 +131,7 @@ class Image(Classes):
         return replace(self, crop=crop, flip=flip)
 
     def features(self, task: TaskLike) -> dict[str, Any]:
-        """Pictures, and class ids."""
+        """Images, and class ids."""
         label = ClassLabel(names=list(task.labels))
         return {task.text_columns[0]: Picture(decode=False), task.label_column: label}
 
@@ -142,7 +142,7 @@ class Image(Classes):
     def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
         """Each image as bytes at the processor's size, not yet normalised.
 
-        Raises LimbeckError for a picture that cannot be opened.
+        Raises LimbeckError for an image that cannot be opened.
         """
         images = [opened(picture) for picture in rows[task.text_columns[0]]]
         columns: Rows = {PIXELS: to_bytes(images, tokenizer), "index": rows["index"]}
@@ -162,7 +162,7 @@ class Image(Classes):
             return batch
         if "index" not in batch:
             raise LimbeckError(
-                "the batch has no index column to draw crops and mirror images by",
+                "the batch has no index column to crop and mirror images by",
                 "give every example a number in a column named index",
             )
         images = batch[PIXELS]

@@ -1,6 +1,6 @@
-"""Words that were hidden from a text: masked-language modelling. Part of `limbeck.tasks`.
+"""Masked language modelling: tokens that were masked in a text. Part of `limbeck.tasks`.
 
-Which words are hidden changes every epoch, as a pure function of (seed, epoch, index): a run that
+Which tokens are masked changes every epoch, as a pure function of (seed, epoch, index): a run that
 is killed and continued hides the same words, and teacher and student read the same text. Evaluation
 always hides the same ones.
 """
@@ -33,7 +33,7 @@ from limbeck.tasks.task_type import (
 )
 from limbeck.transfer import on_host, send
 
-# Devlin et al. 2019, §3.1: 15 % of the tokens, of which 80 % are hidden, 10 % another word and 10 %
+# Devlin et al. 2019, §3.1: 15 % of the tokens, of which 80 % are masked, 10 % another word and 10 %
 # left as they are.
 _SHARE, _HIDDEN, _REPLACED = 0.15, 0.8, 0.1
 
@@ -42,13 +42,13 @@ class Masked(LabelledPositions):
     """Masked-language modelling."""
 
     name = "masked"
-    summary = "words hidden from a text; scored by the share found, and perplexity"
+    summary = "tokens masked from a text; scored by the share found, and perplexity"
     auto = AutoModelForMaskedLM
 
     @property
     def redrawn(self) -> str:
-        """The hidden words."""
-        return f"the words hidden from a text ({self.name})"
+        """The masked tokens."""
+        return f"the tokens masked from a text ({self.name})"
 
     def features(self, task: TaskLike) -> dict[str, Any]:
         """Text alone: it is its own label."""
@@ -57,7 +57,7 @@ class Masked(LabelledPositions):
     def encode(
         self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
     ) -> Rows:
-        """The whole text; words are hidden batch by batch."""
+        """The whole text; tokens are masked batch by batch."""
         encoded = tokenizer(
             *self.texts(task, rows), truncation=True, max_length=max_length, padding=False
         )
@@ -77,7 +77,7 @@ class Masked(LabelledPositions):
             )
         if "index" not in batch:
             raise LimbeckError(
-                "the batch has no index column to draw hidden words by",
+                "the batch has no index column to choose masked tokens by",
                 "give every example a number in a column named index",
             )
         device, known = batch["input_ids"].device, on_host(batch)
@@ -102,7 +102,7 @@ class Masked(LabelledPositions):
         return batch | {name: send(torch.from_numpy(new), device) for name, new in drawn.items()}
 
     def answers(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
-        """By example: sum of negative log likelihoods, number of hidden words, how many found."""
+        """By example: sum of negative log likelihoods, number of masked tokens, how many found."""
         need_labels(batch, self.label_names)
         labels = batch["labels"]
         valid = labels != NO_LABEL
@@ -123,9 +123,9 @@ class Masked(LabelledPositions):
         rows: Dataset,
         tokenizer: PreTrainedTokenizerBase,
     ) -> Results:
-        """Share of hidden words found, 0 to 100, and perplexity over all of them, unscaled.
+        """Share of masked tokens found, 0 to 100, and perplexity over all of them, unscaled.
 
-        `prediction` counts the words found, `label` those that were hidden.
+        `prediction` counts the tokens found, `label` those that were masked.
         """
         loss, hidden, found = answers.astype(np.float64).sum(axis=0)
         scores = {

@@ -1,7 +1,7 @@
 """What a score is: GLUE's five metrics, F1 weighted by class and top-5 accuracy, on a scale of 0 to 100.
 
 Read by `tasks` (a task names its metrics), so by evaluation, records and tables. A student that has
-collapsed to one answer is a result like any other: its correlation is 0, not NaN and not a warning.
+collapsed to one prediction is a result like any other: its correlation is 0, not NaN and not a warning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from limbeck.errors import LimbeckError, unknown
 
 
 def accuracy(predicted: np.ndarray, labels: np.ndarray) -> float:
-    """Share of right answers; `predicted` and `labels` are class ids of shape [n]."""
+    """Share of right predictions; `predicted` and `labels` are class ids of shape [n]."""
     return 100.0 * float(sklearn_metrics.accuracy_score(labels, predicted))
 
 

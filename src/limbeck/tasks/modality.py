@@ -1,6 +1,6 @@
 """How examples of text become batches, and the form in which another kind of input says the same.
 
-Part of `limbeck.tasks`. A kind of task names its reading; what stands between rows and batches
+Part of `limbeck.tasks`. A task type names its reading; what stands between rows and batches
 (tokenising, padding, lengths, the processor that travels with a model) is asked of that.
 """
 

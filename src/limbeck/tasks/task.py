@@ -303,7 +303,7 @@ def get_task(name: str) -> Task:
 def project(predictions: np.ndarray, source: Task, target: Task) -> np.ndarray:
     """Predictions [n, classes of `source`] as predictions [n, classes of `target`], for scoring.
 
-    The predicted class is taken first and translated after, so an MNLI student that answers
+    The predicted class is taken first and translated after, so an MNLI student that predicts
     "contradiction" answers "neutral" on SciTail. Each row of the result is 1 at the translated
     class and 0 elsewhere. Two tasks with the same class names, whatever their order, or two
     regressions need no translation table. Raises LimbeckError for a pair of tasks whose classes do

@@ -1,4 +1,4 @@
-"""What a kind of task has to say for itself. Part of `limbeck.tasks`."""
+"""What a task type has to say for itself. Part of `limbeck.tasks`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CUT = "__truncated__"
 
 ROW = "row"
 """The column that says which row of the split an encoded example is a part of, where one row can
-become several; the examples are then numbered anew."""
+become several; the examples are then numbered again."""
 
 LOWER_IS_BETTER = frozenset({"perplexity"})
 """Metrics, of any kind, whose best value is the smallest. None is ever a task's primary score."""
@@ -61,7 +61,7 @@ class TaskLike(Labelled, Protocol):
 
 @dataclass(frozen=True)
 class Results:
-    """A split's scores, and by example what was answered and what was right.
+    """A split's scores, and by example what was predicted and what was right.
 
     `answers` holds three lists of equal length, `index`, `prediction` and `label`; JSON can keep
     them.
@@ -72,7 +72,7 @@ class Results:
 
 
 class TaskType(ABC):
-    """One kind of task. Kinds are stateless; there is one object of each."""
+    """One task type. Kinds are stateless; there is one object of each."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
@@ -85,7 +85,7 @@ class TaskType(ABC):
     has_classes: ClassVar[bool] = False
     """Whether each row is of one class (or has one number)."""
     constant: ClassVar[bool] = False
-    """Whether a model answers the same about an example in every epoch, with one row of logits."""
+    """Whether a model's outputs for an example are the same in every epoch, with one row of logits."""
     reads: ClassVar[Reading] = TEXT_READING
     """What an example is before it is a batch: text, or an image."""
     scoring_columns: ClassVar[tuple[str, ...]] = ()
@@ -163,24 +163,24 @@ class TaskType(ABC):
         rows: Dataset,
         tokenizer: Processor,
     ) -> Results:
-        """Scores of all answers to the encoded split; `rows` is the split before encoding."""
+        """Scores of all predictions on the encoded split; `rows` is the split before encoding."""
 
     @abstractmethod
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
-        """The best primary score of always giving one answer, 0 to 100, and that answer.
+        """The best primary score of always making one prediction, 0 to 100, and that prediction.
 
         `labels` is the label column of some rows. Raises LimbeckError when there are none.
         """
 
 
 def as_array(answers: Tensor) -> np.ndarray:
-    """Answers of a batch on the CPU, floats in float32."""
+    """Outputs of a batch on the CPU, floats in float32."""
     moved = answers.detach().cpu()
     return (moved.float() if moved.is_floating_point() else moved).numpy()
 
 
 def join(answers: Iterable[np.ndarray]) -> np.ndarray:
-    """Answers of several batches under each other, narrower ones widened with −100."""
+    """Outputs of several batches under each other, narrower ones widened with −100."""
     parts = list(answers)
     if parts[0].ndim < 2:
         return np.concatenate(parts)
@@ -208,7 +208,7 @@ def pad_column(
 
 
 def truncated(encoded: Any) -> list[bool]:
-    """Which examples of a tokenizer's answer lost text."""
+    """Which examples of a tokenizer's output lost text."""
     # Both texts' leftovers hang on the encoding, so nothing is tokenised twice to count them.
     return [bool(encoding.overflowing) for encoding in encoded.encodings]
 

@@ -2,7 +2,7 @@
 
 The input names the task and each column ("mrpc sentence1: … sentence2: …"), the target is the
 class's name, or for a regression the number to the nearest 0.2 (Raffel et al. 2020, §2.4 and
-App. D). Scores are of greedily generated answers: what is no class's name counts as wrong.
+App. D). Scores are of greedily generated predictions: what is no class's name counts as wrong.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class Tokens(LabelledPositions):
     ) -> Results:
         """Entity F1, precision and recall, and tag accuracy.
 
-        A word beyond the length limit counts as answered by "O" (the first tag, where the task has
+        A word beyond the length limit counts as predicted "O" (the first tag, where the task has
         no "O").
         """
         outside = task.labels.index("O") if "O" in task.labels else 0

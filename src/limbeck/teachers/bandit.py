@@ -29,7 +29,7 @@ class Bandit(nn.Module):
 
     Args:
         teachers: how many there are, n.
-        block: optimisation steps for which a drawn teacher stays.
+        block: optimisation steps for which a sampled teacher stays.
         explore: ε.
         rate: η.
     """

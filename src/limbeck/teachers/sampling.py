@@ -1,4 +1,4 @@
-"""How likely each of several teachers is, and who is drawn in a step. Part of `limbeck.teachers`.
+"""How likely each of several teachers is, and who is sampled in a step. Part of `limbeck.teachers`.
 
 A draw is a function of the run's seed and the step alone (and of what a bandit has learned by then,
 which checkpoints carry), so that a resumed run, and every process of a multi-process one, draws the
@@ -41,7 +41,7 @@ def shares(
 
 
 def draw(probabilities: np.ndarray, seed: int, step: int) -> int:
-    """The teacher of a step: a number from 0, drawn from π."""
+    """The teacher of a step: a number from 0, sampled from π."""
     generator = StepState(seed=seed, step=step).step_generator(_STREAM)
     return int(generator.choice(len(probabilities), p=probabilities))
 

@@ -105,7 +105,7 @@ class Teacher:
     def reading(self, inputs: ModelInputs | None, own_words: OwnWords | None = None) -> Self:
         """The same teacher for certain rows: it finds its inputs in their batches like this.
 
-        The model is shared, and so is what it remembers; what it has run is counted anew.
+        The model is shared, and so is what it remembers; what it has run is counted again.
         """
         other = copy(self)
         other.inputs, other.own_words, other.passes = inputs, own_words, Passes()
@@ -129,11 +129,11 @@ class Teacher:
         return (self,)
 
     def at(self, step_state: StepState) -> Teacher:
-        """Who answers at a moment: this one."""
+        """The teacher of a step: this one."""
         return self
 
     def answered_by(self, members: Sequence[Teacher]) -> Teacher:
-        """The one that takes this one's place: it answers from disk, say."""
+        """The one that takes this one's place, such as one that reads stored outputs."""
         (member,) = members
         return member
 
@@ -164,14 +164,14 @@ class Teacher:
         """What `request` asks for, of a step's inputs or of a plain batch, on the teacher's device.
 
         Raises LimbeckError as `limbeck.activations.capture`, and for anything but logits of a teacher
-        that reads in its own words.
+        with a tokenizer of its own.
         """
         inputs = as_inputs(inputs)
         if self.own_words is not None and (request.items or inputs.transform is not None):
             raise LimbeckError(
                 "teacher and student read an example in different tokens: their layers cannot "
                 "be compared, nor their inputs transformed alike",
-                "compare the answers (method kd), or choose models of one vocabulary",
+                "compare the logits (method kd), or choose models of one vocabulary",
             )
         batch = self.as_read(inputs.batch)
         # Someone may hold the model itself and call train() on it; dropout would then be on.

@@ -1,6 +1,6 @@
 """Several teachers in one teacher's place. Part of `limbeck.teachers`.
 
-A team says who answers at a moment (`at`); what answers is called as a `Teacher` is. A `Teacher` is
+A team says which teacher runs in a step (`at`); what it returns is called as a `Teacher` is. A `Teacher` is
 a team of one.
 """
 
@@ -56,14 +56,14 @@ class Team(ABC):
 
     @abstractmethod
     def pick(self, seed: int, step: int) -> int:
-        """The number of the member whose step it is; 0 where all answer together."""
+        """The number of the member whose step it is; 0 of an ensemble."""
 
     @abstractmethod
     def at(self, step_state: StepState) -> Answering:
-        """Who answers at a moment."""
+        """The teacher of a step."""
 
     def answered_by(self, members: Sequence[Teacher]) -> Self:
-        """The same team with others in its members' places: those that answer from disk."""
+        """The same team with others in its members' places: those that read stored outputs."""
         team = object.__new__(type(self))
         team.__dict__ = self.__dict__ | {"members": tuple(members)}
         return team
@@ -82,7 +82,7 @@ class Team(ABC):
 
 
 class SampledTeam(Team):
-    """One member answers in each optimisation step, drawn from π (SKDBERT §3.1)."""
+    """One member runs in each optimisation step, sampled from π (SKDBERT §3.1)."""
 
     separate = True
 
@@ -98,7 +98,7 @@ class SampledTeam(Team):
         return self.chances.probabilities
 
     def pick(self, seed: int, step: int) -> int:
-        """Drawn from π, the same in every process and after every resume."""
+        """Sampled from π, the same in every process and after every resume."""
         return self.chances.pick(seed, step)
 
     def at(self, step_state: StepState) -> Teacher:
@@ -107,7 +107,7 @@ class SampledTeam(Team):
 
 
 class EnsembleTeam(Team):
-    """All members answer every step; the logits are their weighted mean (SKDBERT §3.2: WKD)."""
+    """An ensemble: all members run in every step; the logits are their weighted mean (SKDBERT §3.2: WKD)."""
 
     separate = False
 
@@ -123,7 +123,7 @@ class EnsembleTeam(Team):
         return np.ones(len(self.members))
 
     def pick(self, seed: int, step: int) -> int:
-        """The team answers as one."""
+        """The ensemble is one teacher."""
         return 0
 
     def at(self, step_state: StepState) -> Answering:
@@ -138,8 +138,8 @@ class EnsembleTeam(Team):
         """
         if request.items:
             raise LimbeckError(
-                "teachers that answer together have no layers in common",
-                "ask for logits only, or draw one teacher a step: team.use=sample",
+                "an ensemble of teachers has no layers in common",
+                "ask for logits only, or sample one teacher for each step: team.use=sample",
             )
         traces = [member(inputs, request) for member in self.members]
         each = torch.stack([_logits(trace) for trace in traces])

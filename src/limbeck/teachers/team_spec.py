@@ -36,12 +36,12 @@ class _Ranked(Settings):
 
 
 class SampledSpec(_Ranked):
-    """One teacher drawn for each optimisation step (SKDBERT)."""
+    """One teacher sampled for each optimisation step (SKDBERT)."""
 
     use: Literal["sample"]
     by: Ranking | Literal["best-of", "adaptive"] | list[Number] = Field(
         "uniform",
-        description="chance of each teacher: uniform, by the rank of its dev score or of its "
+        description="probability of each teacher: uniform, by the rank of its dev score or of its "
         "student's, best-of (a run with each of these three, the best on dev), adaptive (learned "
         "in training), or one number a teacher",
     )
@@ -49,13 +49,13 @@ class SampledSpec(_Ranked):
         None, description="adaptive: training rows held out to see progress on (128)"
     )
     block: Count | None = Field(
-        None, description="adaptive: optimisation steps that a drawn teacher stays (10)"
+        None, description="adaptive: optimisation steps that a sampled teacher stays (10)"
     )
     explore: Number | None = Field(
-        None, gt=0, le=1, description="adaptive: share of draws that are uniform (0.2)"
+        None, gt=0, le=1, description="adaptive: share of samples that are uniform (0.2)"
     )
     rate: Number | None = Field(
-        None, gt=0, le=10, description="adaptive: how fast chances follow the progress made (0.1)"
+        None, gt=0, le=10, description="adaptive: how fast probabilities follow progress (0.1)"
     )
 
     @model_validator(mode="after")
@@ -69,7 +69,7 @@ class SampledSpec(_Ranked):
 
 
 class EnsembleSpec(_Ranked):
-    """All teachers answer every step; soft labels are those of their weighted mean (WKD)."""
+    """An ensemble: all teachers run in every step; soft labels are those of their weighted mean (WKD)."""
 
     use: Literal["ensemble"]
     by: Ranking | Literal["best-of"] | list[Number] = Field(

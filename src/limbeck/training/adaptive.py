@@ -25,7 +25,7 @@ HELD_OUT = 128
 
 
 def hold_out(rows: Any, count: int | None, seed: int) -> tuple[Any, Any]:
-    """Rows to see progress on, drawn from the training rows, and those that are left to train on.
+    """Rows to see progress on, sampled from the training rows, and those that are left to train on.
 
     Raises:
         LimbeckError: there are no more rows than are to be held out.
@@ -56,7 +56,7 @@ class LearnWhomToDraw(TrainerCallback):
     def __init__(self, trainer: DistillationTrainer, bandit: Bandit, rows: Any) -> None:
         if rows is None:
             raise LimbeckError(
-                "a team that learns whom to draw needs rows to see its progress on",
+                "a team that learns whom to sample needs rows to see its progress on",
                 "pass holdout=: some rows that are not trained on",
             )
         self.trainer = trainer

@@ -47,7 +47,7 @@ def training_arguments(
         lr_scheduler_type="constant" if recipe.lr_schedule == "step" else recipe.lr_schedule,
         max_grad_norm=recipe.max_grad_norm,
         bf16=recipe.precision == "bf16",
-        # bf16 on a processor has to be asked for by this name.
+        # bf16 on CPU has to be asked for by this name.
         use_cpu=not torch.accelerator.is_available(),
         seed=recipe.seed,
         eval_strategy="epoch" if select else "no",

@@ -2,7 +2,7 @@
 
 Part of `limbeck.training`. Capture, objectives and their weighted sum run inside `forward`, because
 outside it neither distributed data parallelism nor autocast would see them. The teacher is not part
-of it: who answers comes in as an argument.
+of it: the teacher of a step comes in as an argument.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Distiller(nn.Module):
     Args:
         student: the model that is trained and shipped.
         objectives: the terms; their projections are trained with the student and never shipped.
-        kind: what the student's head answers.
+        kind: what the student's head predicts.
         compiled: run the student's training passes as compiled graphs, but for inputs that are
             transformed.
         bandit: what a team of teachers learns about whom to draw; checkpoints carry it.
@@ -94,7 +94,7 @@ class Distiller(nn.Module):
         Args:
             inputs: of a training step.
             step_state: where the run stands, with `inputs`.
-            teacher: who answers in this step; asked only if a term wants to know something.
+            teacher: the teacher of this step; it runs only if a term needs something of it.
             **batch: in evaluation.
         """
         if inputs is None:

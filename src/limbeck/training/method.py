@@ -123,7 +123,7 @@ def _named_only(first: FirstStage | None, given: Mapping[str, Any]) -> list[Prob
     if first.train_rows is not None and "train_dataset" not in given:
         problems.append(
             Problem(
-                f"first_stage.train_rows: {first.train_rows}; a Trainer draws no rows",
+                f"first_stage.train_rows: {first.train_rows}; a Trainer samples no rows",
                 'pass the rows: first_stage={"train_dataset": …}; or use limbeck.distill',
             )
         )

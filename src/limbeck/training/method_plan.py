@@ -255,7 +255,7 @@ def train_part(
     part = trainer.for_part(student, teacher, own, course, **changes)
     part.start_or_continue(course.checkpoint_in(folder))
     metrics = part.evaluate() if scored else {}
-    # Its entries are told from those of the trainer's own stage.
+    # Its entries are kept apart from those of the trainer's own stage.
     history = [
         entry | {"part": f"{name}/{entry['part']}" if "part" in entry else name}
         for entry in part.state.log_history

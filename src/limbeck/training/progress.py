@@ -47,7 +47,7 @@ class Window:
         return {name: total / count for name, (total, count) in self._by_name().items()}
 
     def clear(self) -> None:
-        """Start anew."""
+        """Start again."""
         self.groups.clear()
 
     def state(self) -> list[dict[str, Any]]:
@@ -203,7 +203,7 @@ class Progress:
         self.drawn.clear()
 
     def restart(self) -> None:
-        """Forget what was trained: the same run begins anew. Its clocks go on."""
+        """Forget what was trained: the same run begins again. Its clocks go on."""
         for window in (self.since_log, self.this_epoch, self.seen):
             window.clear()
         self.drawn.clear()

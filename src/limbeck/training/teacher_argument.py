@@ -159,7 +159,7 @@ def _check_formed(recipe: Recipe, team: Team) -> None:
     if isinstance(team, SampledTeam) and learns and not isinstance(team.chances, Bandit):
         problems.append(
             Problem(
-                f"teacher: {recipe.method} learns whom to draw, and this team's chances are fixed",
+                f"teacher: {recipe.method} learns whom to sample, and this team's probabilities are fixed",
                 listed,
             )
         )

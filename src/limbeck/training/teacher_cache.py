@@ -83,7 +83,7 @@ def _refusal(trainer: TrainsParts, member: Teacher, wanted: Ask, *, disk: bool) 
     if member.dropout:
         return "the teacher's dropout is on"
     if trainer.kind.redrawn:
-        return f"{trainer.kind.redrawn} are drawn anew in every epoch"
+        return f"{trainer.kind.redrawn} are sampled again in every epoch"
     if not isinstance(trainer.train_dataset, Dataset):
         return "the training rows are no datasets.Dataset"
     if not wanted.request.items and not wanted.request.logits:

@@ -188,7 +188,7 @@ class DistillationTrainer(TrainsParts):
         self.args.logging_nan_inf_filter = False
 
     def _add_callbacks(self, given: Any, holdout: Dataset | None) -> None:
-        """Its own, told from those that the user gave."""
+        """Its own, distinguished from those that the user gave."""
         self._own_callbacks = {id(callback) for callback in self.callback_handler.callbacks}
         self._own_callbacks -= {id(one) for one in users_callbacks(self, given)}
         for own in (EarlierEntries(self), EpochEntries(self)):
@@ -257,7 +257,7 @@ class DistillationTrainer(TrainsParts):
                 ) from None
 
     def call_model_init(self, trial: Any = None) -> nn.Module:
-        """What `model_init` makes, with terms of its own: each training, or trial, begins anew."""
+        """What `model_init` makes, with terms of its own: each training, or trial, begins again."""
         self._seed = self.args.seed
         if self.bandit is not None:
             self.bandit.reset()
@@ -347,7 +347,7 @@ class DistillationTrainer(TrainsParts):
         return loss
 
     def _asked(self, step_state: StepState) -> Callable[[StepInputs, Request], Trace] | None:
-        """Who answers in a step, with the time it takes."""
+        """The teacher of a step, with the time it takes."""
         if self.teacher is None:
             return None
         answering = self.teacher.at(step_state)

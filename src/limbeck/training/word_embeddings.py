@@ -64,7 +64,7 @@ class WordsInUse:
         """Raise LimbeckError if `rows` hold words that are not in use."""
         if (self.place.cpu()[torch.from_numpy(_words_of(rows, set()))] < 0).any():
             raise LimbeckError(
-                "train_dataset holds words that the rows of the former training did not",
+                "train_dataset holds tokens that the rows of the former training did not",
                 "make a new DistillationTrainer for it",
             )
 
@@ -167,7 +167,7 @@ def is_exact(words: WordsInUse, student: PreTrainedModel, batch: dict[str, Tenso
     equal is equal bit for bit; elsewhere sums may come in another order.
     """
     training, whole = student.training, words.embedding.weight
-    student.eval()  # nothing is drawn, and no statistics move
+    student.eval()  # nothing is sampled, and no statistics move
     try:
         plain, gradient = _shown(student, batch, whole)
         with words.engaged():

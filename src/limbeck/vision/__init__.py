@@ -1,8 +1,8 @@
-"""Images: the small residual nets of CIFAR, and how pictures become a model's input.
+"""Images: the small residual CNNs of CIFAR, and how images become a model's input.
 
 It needs nothing but torch and transformers. Importing this package
 (as everything of limbeck that loads a model does) makes `AutoConfig` and
-`AutoModelForImageClassification` know its nets, so that their `from_pretrained` reads them.
+`AutoModelForImageClassification` know its CNNs, so that their `from_pretrained` reads them.
 """
 
 from transformers import AutoConfig, AutoModel, AutoModelForImageClassification

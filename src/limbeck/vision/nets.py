@@ -1,8 +1,8 @@
-"""Residual nets for images of 32 × 32 pixels: ResNet (He et al. 2016, §4.2) and wide ResNet.
+"""Residual CNNs for images of 32 × 32 pixels: ResNet (He et al. 2016, §4.2) and wide ResNet.
 
 Part of `limbeck.vision`. A stem, three groups of equally many blocks, the last two groups halving
 the image, the mean over what is left of it, one linear layer. Where a block changes the number of
-channels or the size, its shortcut is a 1 × 1 convolution, as in the nets of CRD (Tian et al. 2020),
+channels or the size, its shortcut is a 1 × 1 convolution, as in the CNNs of CRD (Tian et al. 2020),
 which SKDBERT's Appendix B compares with; He et al. pad with zeros there.
 """
 
@@ -23,15 +23,15 @@ from transformers.modeling_outputs import (
 )
 
 _GROUPS = 3
-# Weight layers beside the blocks': stem and head; of a wide net also two shortcuts.
+# Weight layers beside the blocks': stem and head; of a wide CNN also two shortcuts.
 _BESIDE_BLOCKS = {"basic": 2, "preactivated": 4}
 
 
 @strict
 class CifarNetConfig(PreTrainedConfig):
-    """Which of the nets.
+    """Which of the CNNs.
 
-    `depth`: weight layers, 6n + 2 of a basic net and 6n + 4 of a wide one, with n blocks a group.
+    `depth`: weight layers, 6n + 2 of a basic CNN and 6n + 4 of a wide one, with n blocks a group.
     `widths`: channels of the stem and of the three groups. `block`: `basic` (He et al. 2016) or
     `preactivated` (Zagoruyko and Komodakis 2016, wide ResNet). `image_size`: height and width in
     pixels it was made for; any other can be read. Raises ValueError for a depth that makes no whole
@@ -51,7 +51,7 @@ class CifarNetConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     def validate_shape(self) -> None:
-        """Check that there is such a net."""
+        """Check that there is such a CNN."""
         if self.block not in _BESIDE_BLOCKS:
             raise ValueError(f"block {self.block!r} is not one of {', '.join(_BESIDE_BLOCKS)}")
         if len(self.widths) != _GROUPS + 1:
@@ -147,7 +147,7 @@ class _CifarNetPreTrainedModel(PreTrainedModel):
 
 
 class CifarNetModel(_CifarNetPreTrainedModel):
-    """The net without its head: images to one vector each."""
+    """The CNN without its head: images to one vector each."""
 
     def __init__(self, config: CifarNetConfig) -> None:
         super().__init__(config)
@@ -155,7 +155,7 @@ class CifarNetModel(_CifarNetPreTrainedModel):
         block = _BLOCKS[config.block]
         self.stem = _conv3(config.num_channels, stem, 1)
         self.preactivated = config.block == "preactivated"
-        # A preactivated net normalises what it ends with, the other one what it begins with.
+        # A preactivated CNN normalises what it ends with, the other one what it begins with.
         self.norm = nn.BatchNorm2d(widths[-1] if self.preactivated else stem)
         self.groups = nn.ModuleList()
         inputs = stem
@@ -181,7 +181,7 @@ class CifarNetModel(_CifarNetPreTrainedModel):
 
 
 class CifarNetForImageClassification(_CifarNetPreTrainedModel):
-    """The net with its linear head over the classes."""
+    """The CNN with its linear head over the classes."""
 
     def __init__(self, config: CifarNetConfig) -> None:
         super().__init__(config)

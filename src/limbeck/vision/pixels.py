@@ -1,4 +1,4 @@
-"""Pictures as a model reads them: size, scale and normalisation, all held by its image processor.
+"""Images as a model reads them: size, scale and normalisation, all held by its image processor.
 
 Part of `limbeck.vision`. A processor of transformers' travels with every student, so a shipped one
 is used by `AutoImageProcessor` and nothing of limbeck's. Pixels are kept as bytes until a batch is
@@ -24,7 +24,7 @@ from transformers.utils import logging as hub_logging
 from limbeck.errors import LimbeckError
 
 CHANNELS = 3
-"""Grey pictures are read as red, green and blue alike."""
+"""Grey images are read as red, green and blue alike."""
 
 
 class Normalisation(NamedTuple):
@@ -72,9 +72,9 @@ def side_of(processor: Any) -> tuple[int, int]:
 
 
 def opened(picture: Mapping[str, Any]) -> Image.Image:
-    """A row's picture (`bytes` of a file, or its `path`), turned as its camera was held.
+    """A row's image (`bytes` of a file, or its `path`), turned as its camera was held.
 
-    Raises LimbeckError for what is no picture.
+    Raises LimbeckError for what is no image.
     """
     try:
         with Image.open(
@@ -83,13 +83,13 @@ def opened(picture: Mapping[str, Any]) -> Image.Image:
             return ImageOps.exif_transpose(image.convert("RGB") if image.mode == "P" else image)
     except (OSError, SyntaxError, ValueError, TypeError) as error:
         raise LimbeckError(
-            f"the picture {picture['path'] or 'in a row'} cannot be opened: {error}",
+            f"the image {picture['path'] or 'in a row'} cannot be opened: {error}",
             "remove it, or save it again as PNG or JPEG",
         ) from error
 
 
 def makes_one_size(processor: Any) -> bool:
-    """Whether pictures of all sizes come out at one."""
+    """Whether images of all sizes come out at one."""
     shapes = [(64, 64), (48, 80), (80, 48)]
     return len({pixels_of([Image.new("RGB", shape)], processor).shape for shape in shapes}) == 1
 
@@ -106,7 +106,7 @@ def with_side(processor: Any, side: int) -> Any:
 
 
 def pixels_of(images: Sequence[Image.Image], processor: Any) -> np.ndarray:
-    """Pictures resized and cropped as the processor does it, uint8 (B, 3, H, W), not yet scaled."""
+    """Images resized and cropped as the processor does it, uint8 (B, 3, H, W), not yet scaled."""
     coloured = [image.convert("RGB") for image in images]
     made = processor(coloured, do_rescale=False, do_normalize=False, return_tensors="np")
     return np.clip(np.rint(made["pixel_values"]), 0, 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""The nets by the names the papers call them: `resnet-20`, `resnet-8x4`, `wrn-40-2`.
+"""The CNNs by the names the papers call them: `resnet-20`, `resnet-8x4`, `wrn-40-2`.
 
 Part of `limbeck.vision`. The widths are those of CRD (Tian et al. 2020).
 """
@@ -34,5 +34,5 @@ SHAPES: dict[str, dict[str, Any]] = dict(_shapes())
 
 
 def configuration_of(name: str, *, image_size: int = 32) -> CifarNetConfig:
-    """The configuration of a named net; KeyError where `SHAPES` does not hold the name."""
+    """The configuration of a named CNN; KeyError where `SHAPES` does not hold the name."""
     return CifarNetConfig(**SHAPES[name], image_size=image_size)

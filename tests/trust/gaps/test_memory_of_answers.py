@@ -1,4 +1,4 @@
-"""What reading a teacher's answers holds in memory: each example once, and no page of the file between batches."""
+"""What reading a teacher's outputs holds in memory: each example once, and no page of the file between batches."""
 
 from __future__ import annotations
 
@@ -88,5 +88,5 @@ def test_pages_of_stored_answers_are_let_go_of_after_each_batch(live, tmp_path):
     assert size > 2**21
     for rows in groups:
         teacher(batch(rows, tokens), wanted)
-        # What is mapped anew for the next batch, but for a few pages, is gone with it.
+        # What is mapped again for the next batch, but for a few pages, is gone with it.
         assert resident(teacher.entry.table) <= 16 * mmap.PAGESIZE

@@ -59,7 +59,7 @@ def test_a_batch_partly_missing_from_stored_outputs(tmp_path):
     assert known(batch([4, 0]), request).logits.shape == (2, 2)
     # Between, behind and before what is stored; first, last and in the middle of the batch.
     for rows, missing in (([0, 2, 4], 2), ([0, 5], 5), ([3, 1], 3), ([1, -1], -1), ([99, 98], 99)):
-        with pytest.raises(LimbeckError, match=f"no answers about example {missing} are stored"):
+        with pytest.raises(LimbeckError, match=f"no outputs for example {missing} are stored"):
             known(batch(rows), request)
 
 

@@ -1,4 +1,4 @@
-"""What a teacher said of pictures is found again: by another run, by another process, and by no other pictures."""
+"""What a teacher said of images is found again: by another run, by another process, and by no other images."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_equal_pictures_have_one_key_wherever_they_lie_in_memory(kind):
     "others",
     [
         [b"\x00\x01\x03", b"", b"\x03\x04\x05\xff"],
-        # The same bytes, cut into pictures elsewhere.
+        # The same bytes, cut into images elsewhere.
         [b"\x00\x01", b"\x02", b"\x03\x04\x05\xff"],
         [PIXELS[2], b"", PIXELS[0]],
     ],

@@ -33,7 +33,7 @@ def test_one_run_of_two_tasks_is_one_seed_each():
 
 
 def test_a_teacher_without_layers_has_a_row_of_its_own():
-    """A convolutional net; below the transformers, with a dash where they have a number."""
+    """A convolutional network; below the transformers, with a dash where they have a number."""
     net = a_teacher(88.0, "runs/net")
     net.layers = None
     runs = [a_run("kd", 1, 80.0), a_run("kd-net", 1, 79.0, teacher=net)]

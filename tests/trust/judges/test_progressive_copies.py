@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 import transformers as hf
 
-from limbeck.lab.augmentation import Augmenter, AugmentSpec, build_copies, read_copies
+from limbeck.lab.augmentation import (
+    Augmenter,
+    AugmentSpec,
+    build_augmented_examples,
+    read_augmented_examples,
+)
 from limbeck.teachers.outputs import Store
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "augmentation"))
@@ -31,9 +36,9 @@ def augmenter(**settings) -> Augmenter:
 def copies(tmp_path, one: Augmenter, rows, columns=("sentence",)) -> dict[int, list[tuple]]:
     store, key = Store(tmp_path), one.key(rows, columns)
     with store.writing(key) as folder:
-        build_copies(folder, one, rows, columns, about={"content": "copies"})
+        build_augmented_examples(folder, one, rows, columns, about={"content": "copies"})
     found: dict[int, list[tuple]] = {}
-    for copy in read_copies(store.find(key)).to_pylist():
+    for copy in read_augmented_examples(store.find(key)).to_pylist():
         found.setdefault(copy["row"], []).append(tuple(copy[column] for column in columns))
     return found
 

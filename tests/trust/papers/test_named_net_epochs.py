@@ -1,4 +1,4 @@
-"""Named image nets train for their own epochs, and so do the students that their teachers are ranked by."""
+"""Named CNNs train for their own epochs, and so do the students that their teachers are ranked by."""
 
 from __future__ import annotations
 

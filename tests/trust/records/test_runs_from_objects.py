@@ -350,5 +350,5 @@ def test_pictures_are_read_from_folders(tmp_path):
 
     Picture.new("RGB", (4, 4)).save(tmp_path / "a.png")
     data = Dataset.from_dict({"image": [str(tmp_path / "a.png")], "label": [0]})
-    with pytest.raises(LimbeckError, match="column 'image' holds pictures"):
+    with pytest.raises(LimbeckError, match="column 'image' holds images"):
         run(tmp_path / "run", data=data.cast_column("image", Image()))

@@ -117,7 +117,7 @@ def test_a_width_beyond_a_models_positions_is_refused_before_the_first_step(tmp_
 def test_images_have_no_padding():
     from limbeck.tasks import IMAGE
 
-    with pytest.raises(LimbeckError, match="pad_to 16: pictures are of one size"):
+    with pytest.raises(LimbeckError, match="pad_to 16: images are of one size"):
         Collator(object(), kind=IMAGE, pad_to=16)
 
 

@@ -57,7 +57,7 @@ def _t5(layers: int, seed: int) -> hf.T5ForConditionalGeneration:
 
 
 def bert(layers: int, seed: int = 0, **changes: Any) -> hf.BertForSequenceClassification:
-    """Fresh weights each time, though drawn once."""
+    """Fresh weights each time, though sampled once."""
     return _fresh(_bert(layers, seed, **changes))
 
 

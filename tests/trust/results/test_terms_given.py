@@ -179,7 +179,7 @@ def test_a_first_stage_may_have_rows_and_a_teacher_of_its_own(tmp_path):
         ("tinybert", {"lr": -1}, "first_stage.lr"),
         (Recipe.load("u-ild", **{"first_stage.task": "mnli"}), None, "reads no data by name"),
         (Recipe.load("u-ild", **{"first_stage.teacher": "t"}), None, "reads no model by name"),
-        (Recipe.load("u-ild", **{"first_stage.train_rows": 9}), None, "draws no rows"),
+        (Recipe.load("u-ild", **{"first_stage.train_rows": 9}), None, "samples no rows"),
     ],
 )
 def test_a_first_stage_that_cannot_be_is_refused(tmp_path, method, first, words):

@@ -4,7 +4,7 @@ Before the data stage of a training step: what paraphrase (MRPC), similarity and
 "X instead of Y" and "X and not Y" leave X standing; "instead of X , Y" and "not X but Y" leave Y.
 Corrections nest, in brackets: "coaches ( not ( helped and not mocked ) but praised ) players". All
 verbs are about the same people, and the one that another text speaks of is often among those
-rejected, so that what holds cannot be told from the words.
+rejected, so that what holds cannot be guessed from the words.
 """
 
 from __future__ import annotations

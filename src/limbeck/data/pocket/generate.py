@@ -94,7 +94,7 @@ def load(task: str, seed: int = 0) -> DatasetDict:
 def sentences(task: str, seed: int = 0) -> Iterator[str]:
     """Endless text in a task's words, without labels: the texts of its examples, one by one.
 
-    Drawn apart from `load`'s rows; short ones may occur in both.
+    Sampled apart from `load`'s rows; short ones may occur in both.
     """
     generator, _ = _GENERATORS[task]
     random = Random(f"pocket {task} text {seed}")

@@ -1,6 +1,6 @@
 """QNLI of the pocket: does the sentence hold the answer to the question?
 
-Before the data stage of a training step. "who praised players ?" is answered by a sentence of which
+"who praised players ?" is answered by a sentence of which
 "coaches praised players" holds, in either voice and with any synonym; not by one that rejects this
 for another deed, or that has the roles exchanged.
 """

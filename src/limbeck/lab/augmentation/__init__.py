@@ -1,4 +1,4 @@
-"""Copies of training rows with other words in them: TinyBERT's data augmentation.
+"""Augmented examples, training rows with some words replaced: TinyBERT's data augmentation.
 
 Rows are augmented after they are loaded and before they are tokenised. Jiao et al.
 2020, Algorithm 1; SKDBERT §5.4 uses it as `+da`. A masked language model proposes words for those of
@@ -6,12 +6,19 @@ one token, the nearest word vectors for the others; which words change is sample
 """
 
 from limbeck.lab.augmentation.augmentation_spec import AugmentSpec
-from limbeck.lab.augmentation.augmented_examples import copies_of
+from limbeck.lab.augmentation.augmented_examples import augmented_examples_of
 from limbeck.lab.augmentation.augmented_rows import (
     Augmenter,
-    build_copies,
-    read_copies,
-    with_copies,
+    build_augmented_examples,
+    read_augmented_examples,
+    with_augmented_examples,
 )
 
-__all__ = ["AugmentSpec", "Augmenter", "build_copies", "copies_of", "read_copies", "with_copies"]
+__all__ = [
+    "AugmentSpec",
+    "Augmenter",
+    "augmented_examples_of",
+    "build_augmented_examples",
+    "read_augmented_examples",
+    "with_augmented_examples",
+]

@@ -19,20 +19,22 @@ class AugmentSpec(Settings):
         description="masked language model that proposes words: a run folder, a checkpoint's "
         "folder or a Hub name"
     )
-    copies: _Few = Field(20, description="copies drawn of each training row, beside the row")
-    probability: Number = Field(0.4, gt=0, le=1, description="chance of each word to be replaced")
-    candidates: _Few = Field(15, description="words to draw a replacement from")
+    copies: _Few = Field(20, description="augmented examples of each training row, beside the row")
+    probability: Number = Field(
+        0.4, gt=0, le=1, description="probability of each word to be replaced"
+    )
+    candidates: _Few = Field(15, description="words from which a replacement is sampled")
     words: Literal["content", "all"] = Field(
         "content", description="which words may change: all, or all but English function words"
     )
     context: Literal["original", "edited"] = Field(
         "original",
         description="what the model reads around a word: the row's own text, each word asked about "
-        "once for all copies, or the copy as edited so far (the paper's Algorithm 1)",
+        "once for all, or the augmented example as edited so far (the paper's Algorithm 1)",
     )
     embeddings: str | None = Field(
         None,
-        description="text file of word vectors (GloVe's format) for words of several pieces; left "
+        description="text file of word vectors (GloVe's format) for words of several tokens; left "
         "out, the model's own vectors of the words of the training rows",
     )
-    seed: Seed = Field(0, description="seed of the draws")
+    seed: Seed = Field(0, description="seed of the sampling")

@@ -1,7 +1,7 @@
-"""All copies of a split: made once, written as they are made, and put behind the rows.
+"""All augmented examples of a split: made once, written as they are made, and put behind the rows.
 
 Part of `limbeck.lab.augmentation`. Only texts are stored, with the place of the row they come from: labels
-are the row's own, whatever they are when the copies are read.
+are the row's own, whatever they are when the augmented examples are read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.files import at_home
 from limbeck.lab.augmentation.augmentation_spec import AugmentSpec
-from limbeck.lab.augmentation.augmented_examples import copies_of
+from limbeck.lab.augmentation.augmented_examples import augmented_examples_of
 from limbeck.lab.augmentation.candidates import Candidates, Watch, find_candidates, unwatched
 from limbeck.lab.augmentation.progressive_edits import Editor
 from limbeck.tasks import TEXT_READING
@@ -33,15 +33,15 @@ from limbeck.teachers.outputs.store import TABLE, describe
 
 _FORMAT = 1
 _ROW, _INDEX = "row", "index"
-# Rows whose copies are written at once.
+# Rows whose augmented examples are written at once.
 _CHUNK = 1000
-# Rows whose copies are edited side by side: their words of one place are asked about at once.
+# Rows whose augmented examples are edited side by side: their words of one place are read at once.
 _EDITED = 200
 
 
 @dataclass(frozen=True)
 class Augmenter:
-    """What makes copies: the settings, and the masked language model with its tokenizer.
+    """What makes augmented examples: the settings, and the masked language model with its tokenizer.
 
     Attributes:
         longest: tokens of a text that the model reads.
@@ -55,7 +55,7 @@ class Augmenter:
     precision: str = "fp32"
 
     def key(self, rows: Dataset, columns: Sequence[str]) -> str:
-        """What the copies of these rows are found by: everything that they follow from."""
+        """What the augmented examples of these rows are found by: everything that they follow from."""
         digest = hashlib.blake2b(digest_size=16)
         settings = self.spec.model_dump(mode="json", exclude={"model", "embeddings"})
         how = [_FORMAT, "copies", settings, self.longest, self.precision, library_versions()]
@@ -70,7 +70,7 @@ class Augmenter:
         return digest.hexdigest()
 
 
-def build_copies(
+def build_augmented_examples(
     folder: Path,
     augmenter: Augmenter,
     rows: Dataset,
@@ -79,10 +79,10 @@ def build_copies(
     about: dict[str, Any],
     watch: Watch = unwatched,
 ) -> None:
-    """Write the copies of `rows` into `folder`: the text columns, and `row`, a place in `rows`.
+    """Write the augmented examples of `rows` into `folder`: the text columns, and `row`, a place in `rows`.
 
     Args:
-        columns: the text columns; each of them is changed in every copy.
+        columns: the text columns; each of them is changed in every augmented example.
         about: what the entry says of itself beside its size.
         watch: as for `find_candidates`.
     """
@@ -112,7 +112,7 @@ def build_copies(
 def _copies(
     rows: Iterator[tuple[int, list[str]]], augmenter: Augmenter, candidates: Candidates
 ) -> Iterator[list[tuple[str, ...]]]:
-    """The copies of each of the rows: their numbers and text columns."""
+    """The augmented examples of each of the rows: their numbers and text columns."""
     spec = augmenter.spec
     if spec.context == "edited":
         editor = Editor(
@@ -126,7 +126,7 @@ def _copies(
             yield from editor.copies(chunk, candidates)
         return
     for number, texts in rows:
-        yield copies_of(
+        yield augmented_examples_of(
             texts,
             [candidates[text] for text in texts],
             row=number,
@@ -151,17 +151,17 @@ def _write(
     return count
 
 
-def read_copies(entry: StoredEntry) -> pa.Table:
-    """What `build_copies` wrote, mapped into memory."""
+def read_augmented_examples(entry: StoredEntry) -> pa.Table:
+    """What `build_augmented_examples` wrote, mapped into memory."""
     return pa.ipc.open_stream(pa.memory_map(str(entry.table))).read_all()
 
 
-def with_copies(rows: Dataset, copies: pa.Table, first: int, key: str) -> Dataset:
-    """The rows, then their copies: each with its row's label, and a number (`index`) of its own.
+def with_augmented_examples(rows: Dataset, copies: pa.Table, first: int, key: str) -> Dataset:
+    """The rows, then their augmented examples: each with its row's label, and a number (`index`) of its own.
 
     Args:
-        first: the number of the first copy, above all others.
-        key: what the copies were found by; the rows that come out are told from others by it.
+        first: the number of the first augmented example, above all others.
+        key: what identifies the augmented examples in the store, and their rows among others.
     """
     table: pa.Table = rows.with_format("arrow")[:]
     changed = {*copies.column_names, _INDEX}

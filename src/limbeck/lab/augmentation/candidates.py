@@ -13,7 +13,7 @@ import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.lab.augmentation.augmentation_spec import AugmentSpec
-from limbeck.lab.augmentation.augmented_examples import Slot
+from limbeck.lab.augmentation.augmented_examples import ReplaceableWord
 from limbeck.lab.augmentation.masked_candidates import Hidden, Vocabulary, best_words
 from limbeck.lab.augmentation.vector_candidates import Vectors
 from limbeck.lab.augmentation.word_positions import Word, words_of
@@ -21,7 +21,7 @@ from limbeck.lab.augmentation.word_positions import Word, words_of
 # Texts tokenised at once.
 _CHUNK = 1000
 Watch = Callable[[str, int], Callable[[int], None]]
-# In place of a number: the model cannot be asked about the word.
+# In place of a number: the model cannot predict the word.
 _NONE = -1
 
 
@@ -38,7 +38,7 @@ class Candidates:
         which: which words may change.
         numbers: by text the number of each of these words among those that are one token, or −1.
         best: token ids (words of one token, candidates), the best first; none where the model is
-            asked only while a copy is edited.
+            asked only while an augmented example is edited.
         names: the words of the token ids.
         nearest: by word in lower case the words of the nearest vectors.
     """
@@ -49,10 +49,10 @@ class Candidates:
     names: list[str]
     nearest: dict[str, list[str]]
 
-    def __getitem__(self, text: str) -> list[Slot]:
+    def __getitem__(self, text: str) -> list[ReplaceableWord]:
         """The words of a text that may change, from left to right, with their candidates."""
         return [
-            Slot(word.start, word.end, self._choices(word.text, number))
+            ReplaceableWord(word.start, word.end, self._choices(word.text, number))
             for word, number in zip(self.words(text), self.numbers[text], strict=True)
         ]
 
@@ -61,7 +61,7 @@ class Candidates:
         return words_of(text, self.which)
 
     def is_one_token(self, text: str, number: int) -> bool:
-        """Whether the model can be asked about a text's word; else there are nearest words."""
+        """Whether the model can predict a text's word; else there are nearest words."""
         return self.numbers[text][number] != _NONE
 
     def nearest_to(self, word: str) -> list[str]:
@@ -97,7 +97,7 @@ def find_candidates(
     hidden, numbers = _hidden(list(dict.fromkeys(texts)), spec, vocabulary, longest)
     best = np.empty((0, 0), dtype=np.int32)
     if spec.context == "original":
-        advance = watch("words hidden", len(hidden))
+        advance = watch("tokens masked", len(hidden))
         best = best_words(
             model, vocabulary, hidden, spec.candidates, precision=precision, advance=advance
         )
@@ -119,7 +119,7 @@ def find_candidates(
 def _hidden(
     texts: list[str], spec: AugmentSpec, vocabulary: Vocabulary, longest: int
 ) -> tuple[list[Hidden], dict[str, list[int]]]:
-    """The words to hide, and by text the number of each of its words among them."""
+    """The words to mask, and by text the number of each of its words among them."""
     hidden: list[Hidden] = []
     numbers: dict[str, list[int]] = {}
     for first in range(0, len(texts), _CHUNK):

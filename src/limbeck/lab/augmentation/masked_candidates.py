@@ -1,6 +1,6 @@
 """What a masked language model would put in a word's place.
 
-Part of `limbeck.lab.augmentation`. Every word is hidden by itself, in its own text alone; each hidden word is
+Part of `limbeck.lab.augmentation`. Every word is masked by itself, in its own text alone; each masked token is
 one example, and examples of like length share a batch.
 """
 
@@ -23,7 +23,7 @@ _TOKENS, _ROWS = 8192, 256
 
 
 class Hidden(NamedTuple):
-    """One word to hide: the token ids of its text, and which of them is the word."""
+    """One word to mask: the token ids of its text, and which of them is the word."""
 
     ids: np.ndarray
     place: int
@@ -73,14 +73,14 @@ def best_words(
     precision: str,
     advance: Callable[[int], None] = lambda examples: None,
 ) -> np.ndarray:
-    """The most probable whole words in each hidden place: token ids (n, count), the best first.
+    """The most probable whole words in each masked place: token ids (n, count), the best first.
 
     Fewer columns where the vocabulary has fewer whole words. The word that stood there may be among
     them.
 
     Args:
         precision: fp32 or bf16: the autocast type of the passes.
-        advance: called with the number of hidden words done since the last call.
+        advance: called with the number of masked tokens done since the last call.
     """
     whole = torch.from_numpy(vocabulary.whole)
     count = min(count, int(whole.sum()))
@@ -134,7 +134,7 @@ def _batches(lengths: Sequence[int]) -> Iterator[np.ndarray]:
 def _batch(
     hidden: Sequence[Hidden], tokenizer: PreTrainedTokenizerBase
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Ids with the words hidden (B, N), which of them are tokens (B, N), and the places (B)."""
+    """Ids with the tokens masked (B, N), which of them are tokens (B, N), and the places (B)."""
     width = max(len(one.ids) for one in hidden)
     # Some models count positions by what is padding.
     ids = np.full((len(hidden), width), tokenizer.pad_token_id, dtype=np.int64)

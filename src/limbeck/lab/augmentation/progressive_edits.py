@@ -1,7 +1,7 @@
-"""Copies that are edited word by word, the model reading what has been edited so far.
+"""Augmented examples that are edited word by word, the model reading what has been edited so far.
 
-Part of `limbeck.lab.augmentation`. Jiao et al. 2020, Algorithm 1, lines 5 to 18: a copy's words are gone
-through from left to right; each that is to be replaced is hidden in the copy as it then stands.
+Part of `limbeck.lab.augmentation`. Jiao et al. 2020, Algorithm 1, lines 5 to 18: an augmented example's words are gone
+through from left to right; each that is to be replaced is masked in the text as it then stands.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.lab.augmentation.augmentation_spec import AugmentSpec
-from limbeck.lab.augmentation.augmented_examples import distinct, draws_of
+from limbeck.lab.augmentation.augmented_examples import distinct, random_numbers_of
 from limbeck.lab.augmentation.candidates import Candidates
 from limbeck.lab.augmentation.masked_candidates import Vocabulary, best_words
 from limbeck.lab.augmentation.word_positions import Word, spelt_like
 
 
 class Draft:
-    """One text of one copy while it is edited.
+    """One text of one augmented example while it is edited.
 
     Args:
         words: the words that may change, from left to right.
@@ -45,7 +45,7 @@ class Draft:
         return Word(word.start + moved, word.end + moved, word.text)
 
     def replace(self, number: int, choices: Sequence[str]) -> None:
-        """Put the candidate that was drawn in a word's place; without candidates it stays."""
+        """Put the candidate that was sampled in a word's place; without candidates it stays."""
         if not choices:
             return
         word = self.words[number]
@@ -55,7 +55,7 @@ class Draft:
 
 
 class Editor:
-    """Makes copies of rows: the words that are one token are asked about in the edited text.
+    """Makes augmented examples of rows: the words that are one token are read in the edited text.
 
     Args:
         longest: tokens of a text that the model reads.
@@ -82,9 +82,9 @@ class Editor:
         rows: Sequence[tuple[int, Sequence[str]]],
         candidates: Candidates,
     ) -> list[list[tuple[str, ...]]]:
-        """Of each row its copies that differ from it and from each other.
+        """Of each row its augmented examples that differ from it and from each other.
 
-        The draws are those of `copies_of`: functions of (seed, row, copy).
+        The random numbers are those of `augmented_examples_of`: functions of (seed, row, copy).
 
         Args:
             rows: each row's number and its text columns.
@@ -102,7 +102,7 @@ class Editor:
     ) -> list[list[Draft]]:
         words = [candidates.words(text) for text in texts]
         counts = [len(own) for own in words]
-        draws = draws_of(number, self.spec.copies, sum(counts), self.spec.seed)
+        draws = random_numbers_of(number, self.spec.copies, sum(counts), self.spec.seed)
         return [
             [
                 Draft(text, own, part)

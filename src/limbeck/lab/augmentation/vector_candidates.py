@@ -34,7 +34,7 @@ class Vectors:
     def of_model(
         cls, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, words: Iterable[str]
     ) -> Vectors:
-        """Means of the input embeddings of each word's pieces; without words that have no pieces."""
+        """Means of the input embeddings of each word's tokens; without words that have no tokens."""
         known = sorted({word.lower() for word in words})
         pieces = pieces_of(tokenizer, known)
         kept = [

@@ -19,7 +19,7 @@ BINS = 15
 
 @dataclass(frozen=True)
 class Bin:
-    """The examples answered with a confidence in (low, high]; means are nan where there are none."""
+    """The examples predicted with a confidence in (low, high]; means are nan where there are none."""
 
     low: float
     high: float
@@ -41,7 +41,7 @@ class Calibration:
     likelihood: float
     """Mean negative log-likelihood of the labels, nats."""
     confidence: float
-    """Mean probability of the answers given, 0 to 1."""
+    """Mean probability of the predictions, 0 to 1."""
     accuracy: float
     """0 to 1. Above it, `confidence` is too high."""
     bins: tuple[Bin, ...]
@@ -75,7 +75,7 @@ def calibration_of(logits: np.ndarray, labels: np.ndarray, *, bins: int = BINS) 
 
 def _bins(confidence: np.ndarray, right: np.ndarray, count: int) -> list[Bin]:
     edges = np.linspace(0, 1, count + 1)
-    # Closed above: an example answered with probability 1 belongs to the last bin.
+    # Closed above: an example predicted with probability 1 belongs to the last bin.
     place = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, count - 1)
     found = []
     for number in range(count):

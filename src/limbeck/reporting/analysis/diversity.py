@@ -17,21 +17,21 @@ from limbeck.reporting.analysis.prediction_shapes import class_answers, number_a
 from limbeck.tasks import metrics
 
 Score = Callable[[np.ndarray, np.ndarray], float]
-"""Answers (n, C) or (n,) and labels (n,) to a score, 0 to 100."""
+"""Predictions (n, C) or (n,) and labels (n,) to a score, 0 to 100."""
 
 
 @dataclass(frozen=True)
 class Diversity:
-    """A team's answers to the same n examples; members are numbered as `names` lists them."""
+    """A team's predictions to the same n examples; members are numbered as `names` lists them."""
 
     names: tuple[str, ...]
     examples: int
     scores: np.ndarray
     """(k,) each member's score."""
-    together: float
-    """The score of the mean of all answers."""
+    ensemble: float
+    """The score of the mean of all outputs."""
     without: np.ndarray
-    """(k,) the score of the mean of all others' answers; nan in a team of one."""
+    """(k,) the score of the mean of all others' outputs; nan in a team of one."""
     pairs: Mapping[str, np.ndarray] = field(default_factory=dict)
     """By measure a symmetric matrix (k, k)."""
     oracle: float | None = None
@@ -40,7 +40,7 @@ class Diversity:
     @property
     def adds(self) -> np.ndarray:
         """(k,) how much lower the team scores without each member; negative where it does harm."""
-        return self.together - self.without
+        return self.ensemble - self.without
 
 
 def class_diversity(
@@ -48,7 +48,7 @@ def class_diversity(
 ) -> Diversity:
     """Diversity of classifiers, from their logits (n, C), or log-probabilities, by name.
 
-    The team answers with the mean of its members' log-probabilities, which gives the classes, and
+    The ensemble predicts the mean of its members' log-probabilities, which gives the classes, and
     after a softmax the probabilities, of the mean of their logits. `score` is accuracy by default.
     The pairs' measures (Kuncheva & Whitaker 2003, Table 2; N¹⁰: examples that the first of two has
     right and the second wrong):
@@ -64,12 +64,12 @@ def class_diversity(
     """
     checked = {name: class_answers(given, labels) for name, given in _some(logits).items()}
     labels = np.asarray(labels).astype(int)
-    answers = np.stack([log_softmax(given, axis=1) for given, _ in checked.values()])
-    classes = answers.argmax(axis=2)
+    outputs = np.stack([log_softmax(given, axis=1) for given, _ in checked.values()])
+    classes = outputs.argmax(axis=2)
     right = classes == labels
     return _team(
         tuple(logits),
-        answers,
+        outputs,
         labels,
         score or _accuracy,
         pairs={
@@ -93,38 +93,38 @@ def number_diversity(
     """
     checked = {name: number_answers(given, labels) for name, given in _some(outputs).items()}
     labels = np.asarray(labels, dtype=float)
-    answers = np.stack([given for given, _ in checked.values()])
+    stacked = np.stack([given for given, _ in checked.values()])
     return _team(
         tuple(outputs),
-        answers,
+        stacked,
         labels,
         score or metrics.pearson,
         pairs={
-            "disagreement": _one_minus_correlation(answers),
-            "difference": np.abs(answers[:, None] - answers).mean(axis=2),
+            "disagreement": _one_minus_correlation(stacked),
+            "difference": np.abs(stacked[:, None] - stacked).mean(axis=2),
         },
     )
 
 
 def _team(
     names: tuple[str, ...],
-    answers: np.ndarray,
+    outputs: np.ndarray,
     labels: np.ndarray,
     score: Score,
     *,
     pairs: Mapping[str, np.ndarray],
     oracle: float | None = None,
 ) -> Diversity:
-    """The scores of each member, of all of them and of all but one; `answers` is (k, n, …)."""
+    """The scores of each member, of all of them and of all but one; `outputs` is (k, n, …)."""
     members = np.arange(len(names))
     return Diversity(
         names=names,
         examples=len(labels),
-        scores=np.array([score(own, labels) for own in answers]),
-        together=score(answers.mean(axis=0), labels),
+        scores=np.array([score(own, labels) for own in outputs]),
+        ensemble=score(outputs.mean(axis=0), labels),
         without=np.array(
             [
-                score(answers[members != member].mean(axis=0), labels) if len(names) > 1 else np.nan
+                score(outputs[members != member].mean(axis=0), labels) if len(names) > 1 else np.nan
                 for member in members
             ]
         ),
@@ -133,10 +133,10 @@ def _team(
     )
 
 
-def _some(answers: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    if not answers:
+def _some(outputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    if not outputs:
         raise ValueError("a team has at least one member")
-    return answers
+    return outputs
 
 
 def _q_statistic(right: np.ndarray) -> np.ndarray:
@@ -148,15 +148,15 @@ def _q_statistic(right: np.ndarray) -> np.ndarray:
     return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom != 0)
 
 
-def _one_minus_correlation(answers: np.ndarray) -> np.ndarray:
+def _one_minus_correlation(outputs: np.ndarray) -> np.ndarray:
     """(k, n) to (k, k); whoever always gives one number has no correlation."""
-    constant = np.ptp(answers, axis=1) == 0
-    found = np.full((len(answers), len(answers)), np.nan)
+    constant = np.ptp(outputs, axis=1) == 0
+    found = np.full((len(outputs), len(outputs)), np.nan)
     if (~constant).any():
-        varied = np.atleast_2d(np.corrcoef(answers[~constant]))
+        varied = np.atleast_2d(np.corrcoef(outputs[~constant]))
         found[np.ix_(~constant, ~constant)] = np.clip(1 - varied, 0, 2)
     return found
 
 
-def _accuracy(answers: np.ndarray, labels: np.ndarray) -> float:
-    return metrics.accuracy(answers.argmax(axis=1), labels)
+def _accuracy(outputs: np.ndarray, labels: np.ndarray) -> float:
+    return metrics.accuracy(outputs.argmax(axis=1), labels)

@@ -1,4 +1,4 @@
-"""Models' answers in the shapes that the analyses count with.
+"""Models' predictions in the shapes that the analyses count with.
 
 Part of `limbeck.reporting.analysis`.
 """
@@ -16,7 +16,7 @@ def class_answers(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, n
     logits, labels = np.asarray(logits, dtype=float), np.asarray(labels)
     if logits.ndim != 2 or labels.shape != logits.shape[:1] or not len(labels):
         raise ValueError(
-            f"logits of shape {logits.shape} do not answer labels of shape {labels.shape}; "
+            f"logits of shape {logits.shape} do not match labels of shape {labels.shape}; "
             "expected (n, C) and (n,), n at least 1"
         )
     labels = labels.astype(int)
@@ -34,7 +34,7 @@ def number_answers(outputs: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray,
     given = np.asarray(outputs, dtype=float)
     if given.shape not in (labels.shape, (*labels.shape, 1)) or labels.ndim != 1 or not len(labels):
         raise ValueError(
-            f"outputs of shape {given.shape} do not answer labels of shape {labels.shape}; "
+            f"outputs of shape {given.shape} do not match labels of shape {labels.shape}; "
             "expected (n,) or (n, 1) and (n,), n at least 1"
         )
     return given.reshape(-1), labels

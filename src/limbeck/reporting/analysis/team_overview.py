@@ -17,17 +17,17 @@ from limbeck.reporting.analysis.diversity import Diversity, Score, class_diversi
 
 @dataclass(frozen=True)
 class TeamOverview:
-    """A team's answers to one split, measured."""
+    """A team's predictions to one split, measured."""
 
     diversity: Diversity
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     """By member's name; empty for numbers, which come without a probability."""
-    together: Calibration | None = None
+    ensemble: Calibration | None = None
     """Of the mean of all logits."""
 
 
 def team_of(
-    answers: Mapping[str, np.ndarray],
+    outputs: Mapping[str, np.ndarray],
     labels: np.ndarray,
     *,
     regression: bool = False,
@@ -35,15 +35,15 @@ def team_of(
 ) -> TeamOverview:
     """Measure a team, from each member's logits (n, C), or outputs (n, 1) or (n,), by name.
 
-    `score` gives an answer's score, 0 to 100: by default accuracy, or Pearson's correlation.
+    `score` gives a prediction's score, 0 to 100: by default accuracy, or Pearson's correlation.
 
     Raises ValueError for no members, and for shapes that do not fit.
     """
     if regression:
-        return TeamOverview(number_diversity(answers, labels, score=score))
-    logits = [log_softmax(np.asarray(given, dtype=float), axis=1) for given in answers.values()]
+        return TeamOverview(number_diversity(outputs, labels, score=score))
+    logits = [log_softmax(np.asarray(given, dtype=float), axis=1) for given in outputs.values()]
     return TeamOverview(
-        class_diversity(answers, labels, score=score),
-        {name: calibration_of(given, labels) for name, given in answers.items()},
+        class_diversity(outputs, labels, score=score),
+        {name: calibration_of(given, labels) for name, given in outputs.items()},
         calibration_of(np.mean(logits, axis=0), labels),
     )

@@ -182,7 +182,7 @@ class Content:
         legend = [
             legend_entry(f"student layer {slot}", slot - 1) for slot in sorted(student_layers)
         ]
-        return Section("draws", "Layers drawn at random", lead, drawings, legend, "small")
+        return Section("draws", "Layers sampled at random", lead, drawings, legend, "small")
 
     def cost_section(self) -> Section:
         """Seconds and FLOPs by what they went into."""

@@ -249,7 +249,7 @@ def active_layers(
         for slot in sorted(by_slot):
             xs, ys = by_slot[slot]
             colour = series_colour(slot - 1)
-            # The faint line only leads the eye: layers are drawn anew, nothing lies between.
+            # The faint line only leads the eye: layers are sampled again, nothing lies between.
             axes.plot(xs, ys, linewidth=0.9, color=colour, alpha=0.35)
             axes.plot(
                 xs,

@@ -68,7 +68,7 @@ def series_dash(index: int) -> str | tuple:
 class Panel:
     """One small drawing: `with Panel(title, alt) as axes: …`, then `.svg`.
 
-    `alt` says in words what the picture shows; screen readers read it in its place.
+    `alt` says in words what the image shows; screen readers read it in its place.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ def team_section(runs: Sequence[Record]) -> Section:
         legend = [legend_entry(name, style) for name, style in names.items()]
     lead = (
         "Each teacher's dev score, with that of a student distilled from it alone where there is "
-        "one (the second dot), and its part in the run: the chance to be drawn or its weight."
+        "one (the second dot), and its part in the run: its sampling probability or its weight."
     )
     return Section("team", "Teachers", lead, drawings, legend)
 
@@ -60,7 +60,7 @@ def _shares(said: str, team: TeamFacts) -> list[str]:
     ]
     if not bars:
         return []
-    label = "chance to be drawn" if team.use == "sample" else "weight in the mean"
+    label = "probability of being sampled" if team.use == "sample" else "weight in the mean"
     label += ", at the start" if team.by == "adaptive" else ""
     return [plots.stacks(f"{said}: {team.by}", bars, x_label=label, unit="share")]
 
@@ -72,4 +72,6 @@ def _course(said: str, run: Record, names: dict[str, int]) -> str:
         x = tuple(float(epoch.epoch) for epoch in epochs)
         y = tuple(float(epoch.chances[name] or 0) for epoch in epochs)
         series.append(plots.Series(name, names[name], x, y, y, y))
-    return plots.lines(f"{said}: chances", series, x_label="epoch", y_label="chance to be drawn")
+    return plots.lines(
+        f"{said}: probabilities", series, x_label="epoch", y_label="probability of being sampled"
+    )

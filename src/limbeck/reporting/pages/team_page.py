@@ -15,7 +15,7 @@ from limbeck.reporting.pages.content import Section
 from limbeck.reporting.pages.filling import fill, write_page
 from limbeck.reporting.pages.team_plots import additions, pair_map, reliability
 from limbeck.reporting.records import ModelFacts
-from limbeck.reporting.tables.team_table import TOGETHER, team_headings, team_notes, team_rows
+from limbeck.reporting.tables.team_table import ENSEMBLE, team_headings, team_notes, team_rows
 
 TEAM_PAGE = "team.html"
 
@@ -57,8 +57,8 @@ def team_sections(team: TeamOverview) -> list[Section]:
 def _additions(team: TeamOverview) -> Section:
     found = team.diversity
     lead = (
-        f"The score of all members together ({found.together:.1f}) less that of all but one. A "
-        "member to the left of zero can be left out of a team that answers with its mean."
+        f"The score of the ensemble of all members ({found.ensemble:.1f}) less that of all but one. A "
+        "member to the left of zero can be left out of an ensemble."
     )
     drawing = additions(found.names, found.adds, x_label="points of the team's score")
     return Section("adds", "What each member adds", lead, [drawing], layout="wide")
@@ -66,7 +66,7 @@ def _additions(team: TeamOverview) -> Section:
 
 # Of each measure of pairs its title, what it is, and whether it is a share to show in percent.
 _PAIRS = {
-    "disagreement": ("Disagreement", "Disagreement: % of examples answered differently.", True),
+    "disagreement": ("Disagreement", "Disagreement: % of examples predicted differently.", True),
     "double_fault": ("Both wrong", "Both wrong: % of examples.", True),
     "q_statistic": (
         "Q statistic",
@@ -77,7 +77,7 @@ _PAIRS = {
 }
 _NUMBER_PAIRS = {
     "disagreement": ("Disagreement", "Disagreement: 100 · (1 − correlation).", True),
-    "difference": ("Difference", "Difference: mean absolute distance of two answers.", False),
+    "difference": ("Difference", "Difference: mean absolute distance of two predictions.", False),
 }
 # Maps of more members than this stand below each other, or their numbers cannot be read.
 _MOST_BESIDE = 9
@@ -95,7 +95,7 @@ def _pairs(team: TeamOverview) -> Section:
         for key, (title, _, percent) in maps.items()
     ]
     lead = " ".join(
-        ["Members that answer alike teach alike.", *(said for _, said, _ in maps.values())]
+        ["Members that predict alike teach alike.", *(said for _, said, _ in maps.values())]
     )
     many = len(found.names) > _MOST_BESIDE
     return Section("pairs", "Who differs from whom", lead, drawings, layout="wide" if many else "")
@@ -107,11 +107,11 @@ def _others(matrix: np.ndarray) -> np.ndarray:
 
 def _reliability(team: TeamOverview) -> Section:
     everyone = dict(team.calibrations)
-    if team.together is not None and len(everyone) > 1:
-        everyone[TOGETHER] = team.together
+    if team.ensemble is not None and len(everyone) > 1:
+        everyone[ENSEMBLE] = team.ensemble
     drawings = [reliability(name, found) for name, found in everyone.items()]
     lead = (
-        "Bars: the share of right answers among those given with a confidence in that range; the "
+        "Bars: the share of right predictions among those made with a confidence in that range; the "
         "fuller the range, the darker. Marks: the mean confidence. A bar that ends below its mark "
         "belongs to a member that is too sure, and dashed is what would be exact."
     )

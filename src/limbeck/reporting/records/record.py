@@ -48,7 +48,7 @@ class Epoch(_Part):
     drawn: dict[str, int] = Field(default_factory=dict)
     """Teacher, of several that take turns → optimisation steps this epoch."""
     chances: Numbers = Field(default_factory=dict)
-    """Teacher → its chance to be drawn at the end of this epoch."""
+    """Teacher → its probability of being sampled at the end of this epoch."""
 
 
 class StageFacts(_Part):
@@ -129,7 +129,7 @@ class TeamMember(_Part):
     student_score: float | None = None
     """Of a student distilled from this teacher alone, likewise."""
     share: float | None = None
-    """Chance to be drawn, or weight in the mean, at the start of the run."""
+    """Probability of being sampled, or weight in the mean, at the start of the run."""
     drawn: int | None = None
     """Optimisation steps it taught alone."""
 
@@ -187,7 +187,7 @@ class Examples(_Part):
     relabelled: int = 0
     """Training rows that were given another class (`label_noise`)."""
     augmented: int = 0
-    """Of the training rows those that are copies of others (`augment`)."""
+    """Of the training rows those that are augmented examples (`augment`)."""
     fingerprints: dict[str, str] = Field(default_factory=dict)
     """Key of `scores` → digest of the rows that were scored (`limbeck.data.rows_fingerprint`);
     records of earlier versions have none."""
@@ -201,7 +201,7 @@ class Execution(_Part):
     attention: dict[str, str] = Field(default_factory=dict)
     """`student`, `teacher` → attention implementation."""
     answers: dict[str, Literal["stored", "live"]] = Field(default_factory=dict)
-    """Number of a stage → where its teacher's answers came from."""
+    """Number of a stage → where its teacher's outputs came from."""
     read: dict[str, str] = Field(default_factory=dict)
     """Rows and models → digest of what they were; a run goes on with no others."""
     files: dict[str, str] = Field(default_factory=dict)

@@ -61,7 +61,7 @@ def _short(path: str) -> str:
 
 def _rows(record: Record) -> Any:
     count, copies = record.examples.train, record.examples.augmented
-    return f"{count}, {copies} of them copies" if copies else count
+    return f"{count}, {copies} of them augmented" if copies else count
 
 
 def _dev_rows(record: Record) -> Any:

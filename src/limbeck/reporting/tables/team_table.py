@@ -16,7 +16,7 @@ from limbeck.reporting.analysis import Calibration, TeamOverview
 from limbeck.reporting.records import ModelFacts
 from limbeck.reporting.tables.measured_columns import magnitude
 
-TOGETHER = "together"
+ENSEMBLE = "ensemble"
 
 _SIZE = ("layers", "width", "parameters")
 _WORTH = ("score", "team without it", "adds")
@@ -29,7 +29,7 @@ def team_headings(team: TeamOverview) -> tuple[str, ...]:
 
 
 def team_rows(team: TeamOverview, models: Mapping[str, ModelFacts]) -> list[tuple[str, ...]]:
-    """One row a member, and one of all of them together; scores and shares are percentages."""
+    """One row a member, and one of their ensemble; scores and shares are percentages."""
     found = team.diversity
     rows = []
     for name, score, without, adds in zip(
@@ -37,8 +37,8 @@ def team_rows(team: TeamOverview, models: Mapping[str, ModelFacts]) -> list[tupl
     ):
         row = (name, *_size(models[name]), _score(score), _score(without), _signed(adds))
         rows.append((*row, *_calibration(team.calibrations.get(name))))
-    last = (TOGETHER, *[""] * len(_SIZE), _score(found.together), "", "")
-    return [*rows, (*last, *_calibration(team.together))]
+    last = (ENSEMBLE, *[""] * len(_SIZE), _score(found.ensemble), "", "")
+    return [*rows, (*last, *_calibration(team.ensemble))]
 
 
 def team_notes(team: TeamOverview) -> list[str]:
@@ -46,19 +46,19 @@ def team_notes(team: TeamOverview) -> list[str]:
     found = team.diversity
     best = int(np.argmax(found.scores))
     notes = [
-        f"Best alone: {found.names[best]}, {found.scores[best]:.1f}; together {found.together:.1f}"
+        f"Best alone: {found.names[best]}, {found.scores[best]:.1f}; ensemble {found.ensemble:.1f}"
         + (
             f"; at least one is right on {found.oracle:.1f} %." if found.oracle is not None else "."
         ),
         f"{found.examples} examples: one of them is {100 / found.examples:.2f} points of accuracy."
         if found.oracle is not None
         else f"{found.examples} examples.",
-        "Together: the mean of all logits. Adds: what the team scores more with the member than "
+        "Ensemble: the mean of all logits. Adds: what the team scores more with the member than "
         "without it.",
     ]
     if team.calibrations:
         notes.append(
-            "Confidence: mean probability of the answers. Calibration error: its distance from the "
+            "Confidence: mean probability of the predictions. Calibration error: its distance from the "
             "accuracy, over 15 bins (Guo et al. 2017). Brier: 0 to 2. NLL: nats."
         )
     return notes
@@ -69,11 +69,11 @@ def team_tables(team: TeamOverview, models: Mapping[str, ModelFacts]) -> Rendera
     table = Grid(header_style="bold", title_justify="left")
     for number, heading in enumerate(team_headings(team)):
         table.add_column(heading, justify="right" if number else "left", no_wrap=number == 0)
-    *members, together = team_rows(team, models)
+    *members, ensemble = team_rows(team, models)
     for number, row in enumerate(members, start=1):
         table.add_row(f"{number} {row[0]}", *row[1:])
     table.add_section()
-    table.add_row(*together)
+    table.add_row(*ensemble)
     parts: list[RenderableType] = [table, *map(Text, team_notes(team))]
     if len(members) > 1:
         parts += [Text(), _pairs(team)]
@@ -81,7 +81,7 @@ def team_tables(team: TeamOverview, models: Mapping[str, ModelFacts]) -> Rendera
 
 
 def _pairs(team: TeamOverview) -> Grid:
-    said = "% of examples answered differently" if team.calibrations else "100 · (1 − correlation)"
+    said = "% of examples predicted differently" if team.calibrations else "100 · (1 − correlation)"
     table = Grid(header_style="bold", title=f"Disagreement: {said}", title_justify="left")
     table.add_column("")
     for number in range(1, len(team.diversity.names) + 1):

@@ -1,4 +1,4 @@
-"""What is computed once about the training rows: a teacher's answers, kept in memory or on disk.
+"""What is computed once about the training rows: a teacher's outputs, kept in memory or on disk.
 
 Stored outputs take the live teacher's place.
 """

@@ -31,7 +31,7 @@ def build(
     about: dict[str, Any],
     advance: Callable[[int], None] = lambda examples: None,
 ) -> None:
-    """Write the teacher's answers about every example of `batches` into `folder`.
+    """Write the teacher's outputs about every example of `batches` into `folder`.
 
     Args:
         batches: with `index`; sorted by length they hold least padding.
@@ -68,7 +68,7 @@ def build(
 
 
 def ask(teacher: Teacher, batch: Mapping[str, Tensor], request: Request, precision: str) -> Trace:
-    """The live teacher's answers as a run of this precision would get them."""
+    """The live teacher's outputs as a run of this precision would get them."""
     device = teacher.device.type
     with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
         trace = teacher(batch, request)

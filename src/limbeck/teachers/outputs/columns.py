@@ -1,4 +1,4 @@
-"""How a teacher's answers about one example lie in a table: one column for each thing seen.
+"""How a teacher's outputs about one example lie in a table: one column for each thing seen.
 
 Part of `limbeck.teachers.outputs`. A pooled state has one size for all examples; token states, attention and
 relations have the example's own numbers of tokens in their shape, those of the stack they are of,

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from limbeck.teachers.outputs.columns import Ask
 
 _FORMAT = 2
-# They decide what a model of given weights answers.
+# The outputs of a model of given weights depend on them.
 _LIBRARIES = ("torch", "transformers")
 _LABELS = "labels"
 # Columns that no model reads, but for the labels, which a decoder does.
@@ -34,12 +34,12 @@ def fingerprint(model: PreTrainedModel, rows: Dataset, wanted: Ask, precision: s
 
 
 def library_versions() -> list[str]:
-    """Those that a model's answers depend on."""
+    """Those that a model's outputs depend on."""
     return [metadata.version(name) for name in _LIBRARIES]
 
 
 def add_model(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
-    """Add what a model of any kind answers by: class, configuration and weights."""
+    """Add what a model's outputs depend on: class, configuration and weights."""
     digest.update(type(model).__name__.encode())
     config = json.loads(model.config.to_json_string(use_diff=False))
     for name in ("_name_or_path", "transformers_version"):  # moved, or read by a later version

@@ -1,4 +1,4 @@
-"""What storing a teacher's answers takes and saves, told before anything is stored.
+"""What storing a teacher's outputs takes and saves, told before anything is stored.
 
 Part of `limbeck.teachers.outputs`.
 """

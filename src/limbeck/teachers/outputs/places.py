@@ -53,7 +53,9 @@ Alike = tuple[slice, Own]
 
 def token_masks(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The masks of all stacks, as the trace of a whole pass has them."""
-    names = stack_names(model) or ("main",)  # a net without layers over tokens has one of an image
+    names = stack_names(model) or (
+        "main",
+    )  # a network without layers over tokens has one of an image
     return {name: token_mask(model, batch, name) for name in names}
 
 

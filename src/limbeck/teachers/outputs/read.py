@@ -1,4 +1,4 @@
-"""A teacher whose answers lie on disk. Part of `limbeck.teachers.outputs`.
+"""A teacher whose outputs lie on disk. Part of `limbeck.teachers.outputs`.
 
 The table is mapped into memory and read through views: its pages belong to the operating system,
 are shared by all processes, and are not copied but for the rows of a batch. After each batch the
@@ -28,12 +28,12 @@ from limbeck.transfer import on_host, send
 
 
 class CachedTeacher(Teacher):
-    """Answers by a batch's `index` column from an entry of the store; the model is never run.
+    """Outputs by a batch's `index` column from an entry of the store; the model is never run.
 
     Args:
-        teacher: the live teacher whose answers they are.
+        teacher: the live teacher whose outputs they are.
         entry: where they lie.
-        fresh: how many rows were asked of the model to build the entry for this run; 0 if it was
+        fresh: how many rows the model ran on to build the entry for this run; 0 if it was
             there.
 
     Raises:
@@ -117,7 +117,7 @@ class CachedTeacher(Teacher):
         missing = ~known | (found[:, 0] < 0)
         if missing.any():
             raise LimbeckError(
-                f"cache: no answers about example {rows[missing][0]} are stored",
+                f"cache: no outputs for example {rows[missing][0]} are stored",
                 "run with cache=never, or remove the entry: limbeck cache clear",
             )
         return [(piece, row) for piece, row in found.tolist()]
@@ -142,7 +142,7 @@ class CachedTeacher(Teacher):
                 shape, place = room[own]
                 if flat.size != prod(shape):
                     raise LimbeckError(
-                        "cache: an example has another length than when its answers were stored",
+                        "cache: an example has another length than when its outputs were stored",
                         "remove the entry: limbeck cache clear",
                     )
                 into[row][place] = flat.reshape(shape)

@@ -1,9 +1,9 @@
-"""A teacher that is asked once: its answers about an example are remembered and served again.
+"""A teacher that runs once for each example: its outputs are remembered and served again.
 
 It takes the live teacher's place. In memory only, for runs that
 share a process: several epochs, seeds and methods over the same rows cost one teacher pass. Holds
 logits and pooled hidden states; what is as long as the text (all tokens, attention, logits of each
-token) is asked live, and so is whatever a teacher says of words hidden anew in every epoch.
+token) is asked live, and so is whatever a teacher predicts of tokens masked again in every epoch.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class RememberingTeacher(Teacher):
         batch = inputs.batch
         if "index" not in batch:
             raise LimbeckError(
-                "the batch has no index column to remember answers by",
+                "the batch has no index column to remember outputs by",
                 "give every example a number in a column named index",
             )
         rows = on_host(batch)["index"].tolist()

@@ -1,4 +1,4 @@
-"""The folder of all that is stored, answers and copies: entries by key, a size cap, least recently used out first.
+"""The folder of stored teacher outputs and augmented examples: entries by key, a size cap, the oldest used out first.
 
 Part of `limbeck.teachers.outputs`. An entry is a folder that appears whole, by a rename; what a killed build
 leaves has another name and is swept by the next one. It is read only while it is what was written.
