@@ -72,11 +72,15 @@ class DistillationTrainer(TrainsParts):
         args: a `DistillationConfig`: the method, and the Trainer's arguments of the last stage; of the others
             too, where the method or its `first_stage` says nothing else. Plain `TrainingArguments` train
             method kd. Every setting does what it says or is refused.
-        data_collator, train_dataset, eval_dataset, processing_class, compute_metrics, callbacks: as for
-            `Trainer`.
+        data_collator: as for `Trainer`.
+        train_dataset: as for `Trainer`.
+        eval_dataset: as for `Trainer`.
+        processing_class: as for `Trainer`.
+        compute_metrics: as for `Trainer`.
+        callbacks: as for `Trainer`.
         first_stage: what a first stage has for itself and a configuration cannot hold: its own `teacher`,
             `train_dataset`, `data_collator`.
-        holdout: rows on which a team that learns whom to draw sees its progress; by default some of
+        holdout: rows on which a team that learns whom to sample sees its progress; by default some of
             the training rows, which are not trained on then.
         **kwargs: as for `Trainer`, `model_init` among them.
 
