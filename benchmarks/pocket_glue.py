@@ -26,7 +26,8 @@ from scipy.sparse import hstack
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from limbeck.data import load_task, pocket
+from limbeck.data import load_task
+from limbeck.lab import pocket
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import hardware, versions, write_whole
 from limbeck.run import distill

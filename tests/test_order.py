@@ -31,6 +31,7 @@ ORDER = [
     {"teachers"},
     {"teachers.outputs"},
     {"data", "execution"},
+    {"lab.cifar", "lab.digits", "lab.pocket"},
     {"lab.augmentation"},
     {"recipe"},
     {"preflight"},
@@ -166,12 +167,14 @@ def test_public_names() -> None:
         "Trace",
         "build_student",
         "capture",
+        "data_reader",
         "distill",
         "evaluate",
         "functional",
         "look_at_team",
         "mapping",
         "objective",
+        "task_type",
         "train_grid",
     ]
     assert dir(limbeck) == limbeck.__all__

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from limbeck import functional
     from limbeck.activations import ActivationKey, Request, Trace, capture
+    from limbeck.data import data_reader
     from limbeck.errors import LimbeckError
     from limbeck.mappings import mapping
     from limbeck.objectives import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from limbeck.run.team_review import look_at_team
     from limbeck.step_state import StepState
     from limbeck.students import build_student
+    from limbeck.tasks import task_type
     from limbeck.teachers.teacher import Teacher
     from limbeck.training import DistillationConfig, DistillationTrainer
 
@@ -56,12 +58,14 @@ __all__ = [
     "Trace",
     "build_student",
     "capture",
+    "data_reader",
     "distill",
     "evaluate",
     "functional",
     "look_at_team",
     "mapping",
     "objective",
+    "task_type",
     "train_grid",
 ]
 
@@ -86,10 +90,12 @@ _HOMES = {
     "Trace": "limbeck.activations",
     "build_student": "limbeck.students",
     "capture": "limbeck.activations",
+    "data_reader": "limbeck.data",
     "distill": "limbeck.run",
     "evaluate": "limbeck.run",
     "look_at_team": "limbeck.run",
     "mapping": "limbeck.mappings",
+    "task_type": "limbeck.tasks",
     "train_grid": "limbeck.run",
 }
 # Public as they are.

@@ -10,9 +10,10 @@ from datasets import Dataset
 from pydantic import ValidationError
 
 import tiny_runs as tiny
-from limbeck.data import CORPUS, CorpusSpec, encode, load_corpus, pocket
+from limbeck.data import CORPUS, CorpusSpec, encode, load_corpus
 from limbeck.data.corpus_sources import documents_of, sentences_of
 from limbeck.errors import LimbeckError
+from limbeck.lab import pocket
 
 # Each sentence is its number in words of which the tokenizer makes one token each.
 ONE, TWO = 6, 9

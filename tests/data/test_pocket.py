@@ -8,8 +8,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from fresh_process import printed_by
-from limbeck.data import pocket
 from limbeck.errors import LimbeckError
+from limbeck.lab import pocket
 from limbeck.tasks import IMAGE
 from limbeck.tasks.task import TASKS, get_task
 
@@ -84,7 +84,7 @@ def test_same_seed_same_rows_other_seed_other_rows(loaded):
 
 def test_rows_do_not_depend_on_the_hash_seed_of_python(loaded):
     code = (
-        "import hashlib\nfrom limbeck.data import pocket\n"
+        "import hashlib\nfrom limbeck.lab import pocket\n"
         + inspect.getsource(fingerprint)
         + "print(fingerprint(pocket.load('mnli')), fingerprint(pocket.load('rte')))"
     )

@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from limbeck.data import pocket
+from limbeck.lab import pocket
 
 ROWS = 300
 

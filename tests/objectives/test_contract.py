@@ -22,7 +22,7 @@ from limbeck.objectives.consistency import Consistency
 from limbeck.objectives.contrastive import Contrast
 from limbeck.recipe import Recipe, Stage
 from limbeck.step_state import StepState
-from limbeck.tasks import KINDS
+from limbeck.tasks import get_task_type
 from limbeck.teachers.teacher import Teacher
 
 VOCABULARY, PAD, CLASSES = 40, 1, 3
@@ -134,7 +134,7 @@ class Step:
         self.student = model(*student, seed=1)
         self.teacher = Teacher(model(*teacher, seed=0))
         torch.manual_seed(2)
-        kind = KINDS[stage.recipe.kind or "sentence"]
+        kind = get_task_type(stage.recipe.kind or "sentence")
         sides = ModelShape.of(self.student), ModelShape.of(self.teacher.model)
         shape = Shape(*sides, kind=kind, rows=ROWS)
         terms = {name: s for name, s in stage.recipe.objectives.items() if s.compare not in drop}

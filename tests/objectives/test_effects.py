@@ -38,8 +38,7 @@ from limbeck.run.run_folder import RunFolder
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.run.stage_rows import EncodedRows
 from limbeck.step_state import StepState
-from limbeck.tasks import KINDS as TASK_KINDS
-from limbeck.tasks import get_task
+from limbeck.tasks import get_task, get_task_type
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import training_arguments
 from limbeck.training.optimizer import Optimisation
@@ -239,7 +238,7 @@ def losses(recipe: Recipe, pair: str) -> Any:
     torch.manual_seed(5)
     try:
         sides = ModelShape.of(student), ModelShape.of(teacher)
-        shape = Shape(*sides, kind=TASK_KINDS[kind], rows=4)
+        shape = Shape(*sides, kind=get_task_type(kind), rows=4)
         objectives = Objectives(recipe.objectives, shape, recipe.curriculum)
         steps = []
         for step_state in MOMENTS:

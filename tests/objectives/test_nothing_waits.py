@@ -18,7 +18,7 @@ from limbeck.input_transforms import StepInputs
 from limbeck.objectives import ModelShape, Objectives, Shape, TeamObjectives
 from limbeck.recipe import Recipe
 from limbeck.step_state import StepState
-from limbeck.tasks import KINDS
+from limbeck.tasks import get_task_type
 from limbeck.teachers import Chances, EnsembleTeam, SampledTeam
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.distiller import Distiller
@@ -68,7 +68,7 @@ def teaching(recipe: Recipe) -> tuple[Teacher | EnsembleTeam | SampledTeam, list
 
 
 def terms_of(recipe: Recipe, student, team, members) -> Objectives | TeamObjectives:
-    kind = KINDS[recipe.kind or "sentence"]
+    kind = get_task_type(recipe.kind or "sentence")
     shapes = [
         Shape(ModelShape.of(student), ModelShape.of(member.model), kind=kind, rows=8)
         for member in members
@@ -105,7 +105,7 @@ def test_a_step_asks_and_sends_nothing(method, number, monkeypatch):
     terms = terms_of(recipe, student, teacher, members)
     # When layers were left early is read once a change: it stays here.
     (terms if recipe.curriculum is None else terms.terms).to(META)
-    distiller = Distiller(student, terms, kind=KINDS[recipe.kind or "sentence"])
+    distiller = Distiller(student, terms, kind=get_task_type(recipe.kind or "sentence"))
     given = examples(recipe.kind)
 
     def step(step_state: StepState) -> None:

@@ -253,7 +253,7 @@ def test_prompts_and_targets_are_t5s():
 
 
 def pocket_text(task, texts, labels):
-    from limbeck.data import pocket
+    from limbeck.lab import pocket
 
     known = as_kind(TASKS[task], "text")
     rows = make_split(known, texts, labels)
@@ -303,7 +303,7 @@ def test_generated_numbers():
 
 def test_class_names_the_tokenizer_cannot_tell_apart():
     task = Task("own", "own", ("sentence",), ("Good", "good"), ("accuracy",), "accuracy", kind=TEXT)
-    from limbeck.data import pocket
+    from limbeck.lab import pocket
     from limbeck.tasks.text import read_words
 
     with pytest.raises(LimbeckError, match="rename the classes"):

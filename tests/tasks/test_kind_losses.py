@@ -10,7 +10,7 @@ import torch
 
 from limbeck.activations import Request, capture
 from limbeck.errors import LimbeckError
-from limbeck.tasks import KINDS, MASKED, SENTENCE, SPANS, TOKENS, SoftRule, task_type_of
+from limbeck.tasks import MASKED, SENTENCE, SPANS, TASK_TYPES, TOKENS, SoftRule, task_type_of
 
 PLAIN = SoftRule()
 
@@ -49,7 +49,7 @@ def test_one_example_alone_has_hugging_faces_loss(kind):
         labels = batch["labels"][row : row + 1]
         one["labels"] = labels if kind == "text" else labels[:, :length]
         theirs = model(**one).loss
-        ours = KINDS[kind].hard_label(logits_of(model, one), one)
+        ours = TASK_TYPES.get(kind).hard_label(logits_of(model, one), one)
         assert ours.item() == pytest.approx(theirs.item(), rel=1e-5)
 
 
@@ -66,7 +66,7 @@ def test_examples_count_alike_whatever_their_number_of_labels(kind):
             total = sum(math.exp(value) for value in row_logits)
             shares.append(-math.log(math.exp(row_logits[batch["labels"][row, place]]) / total))
         alone.append(sum(shares) / len(shares))
-    loss = KINDS[kind].hard_label(logits, batch)
+    loss = TASK_TYPES.get(kind).hard_label(logits, batch)
     assert loss.item() == pytest.approx(sum(alone) / 4, rel=1e-5)
 
 
@@ -121,7 +121,7 @@ def test_soft_labels_by_a_loop(kind, rule):
                 cross += sum(t * math.log(t) for t in theirs)
             distances.append(cross * (rule.temperature**2 if rule.scale_by_t2 else 1))
         examples.append(sum(distances) / len(distances))
-    loss = KINDS[kind].soft_label(student, teacher, batch, rule)
+    loss = TASK_TYPES.get(kind).soft_label(student, teacher, batch, rule)
     assert loss.item() == pytest.approx(sum(examples) / 4, rel=1e-4)
 
 
@@ -134,8 +134,8 @@ def test_padding_changes_nothing(kind):
         ours, theirs = logits_of(student, batch), logits_of(teacher, batch)
         found.append(
             [
-                KINDS[kind].hard_label(ours, batch).item(),
-                KINDS[kind].soft_label(ours, theirs, batch, PLAIN).item(),
+                TASK_TYPES.get(kind).hard_label(ours, batch).item(),
+                TASK_TYPES.get(kind).soft_label(ours, theirs, batch, PLAIN).item(),
             ]
         )
     assert found[0] == pytest.approx(found[1], rel=1e-5)
@@ -147,10 +147,10 @@ def test_an_example_without_labels_adds_nothing_and_counts(kind):
     logits = logits_of(tiny.model(kind), batch).detach().requires_grad_()
     batch["labels"][1] = -100
     three = {"labels": batch["labels"][[0, 2, 3]]}
-    hard = KINDS[kind].hard_label(logits, batch)
-    soft = KINDS[kind].soft_label(logits, logits.detach() + 1, batch, PLAIN)
+    hard = TASK_TYPES.get(kind).hard_label(logits, batch)
+    soft = TASK_TYPES.get(kind).soft_label(logits, logits.detach() + 1, batch, PLAIN)
     assert hard.item() == pytest.approx(
-        0.75 * KINDS[kind].hard_label(logits[[0, 2, 3]], three).item(), rel=1e-6
+        0.75 * TASK_TYPES.get(kind).hard_label(logits[[0, 2, 3]], three).item(), rel=1e-6
     )
     (gradient,) = torch.autograd.grad(hard + soft, logits)
     assert torch.isfinite(gradient).all()
@@ -180,7 +180,7 @@ def test_bfloat16_logits_are_compared_in_float32():
 
 def test_the_kind_is_read_off_a_model():
     for kind in ("tokens", "spans", "masked", "text"):
-        assert task_type_of(tiny.model(kind)) is KINDS[kind]
+        assert task_type_of(tiny.model(kind)) is TASK_TYPES.get(kind)
     import tiny_runs
 
     assert task_type_of(tiny_runs.bert(1)) is SENTENCE

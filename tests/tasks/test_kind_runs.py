@@ -16,7 +16,7 @@ from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
 from limbeck.run.prepare import prepare
-from limbeck.tasks import KINDS, MASKED, get_task
+from limbeck.tasks import MASKED, get_task, get_task_type
 from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer
@@ -105,4 +105,4 @@ def test_a_trainer_hands_out_plain_logits_unless_asked(tmp_path):
 def test_a_student_of_tokens_cannot_be_scored_on_sentences(teachers):
     with pytest.raises(LimbeckError, match=r"cannot be scored on|no such file|needs no download"):
         evaluate(teachers["tokens"].path, "sst2", "pocket")
-    assert KINDS["tokens"] is get_task("ner").kind
+    assert get_task_type("tokens") is get_task("ner").kind

@@ -7,8 +7,9 @@ import json
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
-from limbeck.data import load_task, pocket
+from limbeck.data import load_task
 from limbeck.errors import LimbeckError
+from limbeck.lab import pocket
 from limbeck.tasks import MASKED, SPANS, TASKS, TOKENS
 
 CONLL = "-DOCSTART- -X- O O\n\nann NNP B-NP B-PER\nsaw VBD B-VP O\nrome NNP B-NP B-LOC\n\nthe DT B-NP O\n"
@@ -162,7 +163,7 @@ def test_pocket_tasks_beyond_glue(name, monkeypatch):
 def test_pocket_answers_are_unique_in_their_context():
     from random import Random
 
-    from limbeck.data.pocket.contexts import squad as draw
+    from limbeck.lab.pocket.contexts import squad as draw
 
     random = Random(3)
     for _ in range(300):

@@ -16,7 +16,8 @@ from datasets import Dataset, Features, Value
 from pydantic import Field, model_validator
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.data.corpus_sources import Document, file_documents, hub_documents, pocket_documents
+from limbeck.data.corpus_sources import Document, file_documents, hub_documents
+from limbeck.data.loading import source_of
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
 from limbeck.settings import Count, Seed, Settings
@@ -85,10 +86,10 @@ def load_corpus(
     special = tokenizer.num_special_tokens_to_add(pair=True)
     cut = _Cut(tokenizer, shortest - special, longest - special, random)
     streamed: Iterable[Document] | None = None
-    if spec.source == "pocket":
-        streamed = pocket_documents(spec.seed, spec.size)
-    elif spec.source == "hub" or spec.source.startswith("hub:"):
+    if spec.source == "hub" or spec.source.startswith("hub:"):
         streamed = hub_documents(spec.source, spec.seed, progress=progress)
+    elif (reader := source_of(spec.source)) is not None:
+        streamed = reader.documents(spec.seed, spec.size)
     if streamed is not None and spec.pairs == "random":
         sentences = sentences_of_stream(streamed, spec.size, random)
         candidates = random_pairs(sentences, spec.size, random)

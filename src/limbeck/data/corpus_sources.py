@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from datasets import load_dataset
@@ -132,24 +131,3 @@ def _place_and_config(source: str) -> tuple[str, str | None]:
     repository = "/".join(parts[:2])
     config = "/".join(parts[2:]) or _CONFIG_OF.get(repository)
     return repository, config
-
-
-# Sentences of a generated document, fewest and most.
-_POCKET_LENGTHS = (4, 12)
-# Generated text never ends; after this many sentences for each row asked for, none will fit.
-_POCKET_TRIES = 20
-
-
-def pocket_documents(seed: int, rows: int) -> Iterator[Document]:
-    """Documents in Pocket GLUE's words, plenty for that many rows; each has one task's themes."""
-    # Lazy, because the grammar is not needed for real text.
-    from limbeck.data.pocket.generate import sentences
-
-    random = Random(f"pocket corpus {seed}")
-    themes = {task: sentences(task, seed) for task in ("sst2", "mrpc", "mnli", "qnli", "rte")}
-    made = 0
-    while made < _POCKET_TRIES * rows:
-        stream = themes[random.choice(list(themes))]
-        document = tuple(next(stream) for _ in range(random.randint(*_POCKET_LENGTHS)))
-        made += len(document)
-        yield document

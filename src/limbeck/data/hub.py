@@ -13,6 +13,7 @@ import numpy as np
 from datasets import ClassLabel, Dataset, DatasetDict, load_dataset
 
 from limbeck.data.bars import progress_bars
+from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
 from limbeck.data.splits import (
     check_splits,
     make_split,
@@ -20,6 +21,7 @@ from limbeck.data.splits import (
     with_test_as_dev,
 )
 from limbeck.errors import LimbeckError
+from limbeck.files import at_home
 from limbeck.tasks.task import HubSource, Task
 
 # The Hub's split names; others (IMDb's "unsupervised") are left alone.
@@ -34,6 +36,35 @@ _SPLITS = {
 }
 # SciTail's SNLI format has been published with both spellings of its first class.
 _ALIASES = {"scitail": {"entailment": "entails"}}
+
+
+@data_reader("hub")
+class Hub(DataReader):
+    """The Hugging Face Hub, or a copy of a task's repository: `hub:DIR`."""
+
+    own_tasks = False
+
+    def reads(self, request: DataRequest) -> bool:
+        """The word `hub`, alone or before a folder."""
+        return request.text == "hub" or request.text.startswith("hub:")
+
+    def read(self, request: DataRequest) -> Loaded:
+        """A known task's splits."""
+        task = request.known_task()
+        root = None if request.text == "hub" else at_home(request.text.removeprefix("hub:"))
+        if root is not None and not root.is_dir():
+            raise LimbeckError(
+                f"data source {request.text!r}: there is no folder {str(root)!r}",
+                f"name a copy of the Hub's {task.hub.repository if task.hub else 'repository'}",
+            )
+        splits = read_hub(
+            task,
+            root,
+            seed=request.seed,
+            for_training=request.for_training,
+            progress=request.progress,
+        )
+        return task, splits
 
 
 def read_hub(

@@ -11,7 +11,6 @@ from pathlib import Path
 from datasets import Dataset, DatasetDict
 from PIL import Image
 
-from limbeck.data.cifar import read_cifar
 from limbeck.data.glue_folder import contents
 from limbeck.data.own_labels import Labelling, class_order
 from limbeck.data.splits import check_splits, make_split, with_held_out_dev, with_test_as_dev
@@ -39,28 +38,24 @@ def read_images(
     seed: int = 0,
     for_training: bool = True,
 ) -> tuple[Task, DatasetDict]:
-    """The task and splits of a folder of images, or of CIFAR's binary files.
+    """The task and splits of a folder of images.
 
     Classes are the folders' names, in the order that `labelling` knows or in alphabetical order, of a
     `known` task its own. Without a dev
     folder a seeded tenth of train is held out. Raises LimbeckError for a folder without images,
-    for a class that train has not, and for CIFAR's pickled files.
+    and for a class that train has not.
     """
     if not path.is_dir():
         raise LimbeckError(
             f"data source {str(path)!r} is a file",
             "images come as a folder: DIR/train/CLASS/*.png, or CIFAR's binary files",
         )
-    splits = None if known is None else read_cifar(known, path)
-    task = known
-    if splits is None:
-        found = {split: _read(folder) for split, folder in _folders(path).items()}
-        task = known or _new_task(name or path.resolve().name, found["train"], labelling)
-        splits = DatasetDict({split: _split(task, rows, path) for split, rows in found.items()})
-        splits = with_test_as_dev(task, splits)
-        if "dev" not in splits:
-            splits = _with_dev(task, splits, seed)
-    assert task is not None
+    found = {split: _read(folder) for split, folder in _folders(path).items()}
+    task = known or _new_task(name or path.resolve().name, found["train"], labelling)
+    splits = DatasetDict({split: _split(task, rows, path) for split, rows in found.items()})
+    splits = with_test_as_dev(task, splits)
+    if "dev" not in splits:
+        splits = _with_dev(task, splits, seed)
     check_splits(task, splits, str(path), for_training=for_training)
     return task, splits
 

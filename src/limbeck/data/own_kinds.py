@@ -68,6 +68,11 @@ def read_own_kind(
     and the rest in alphabetical order; a `known` task keeps its own. Raises LimbeckError for missing columns,
     and for tags, answers or text that are none.
     """
+    if kind.name not in _READERS:
+        raise LimbeckError(
+            f"kind: limbeck reads no files of kind {kind.name}",
+            "register a reader of them (limbeck.data_reader)",
+        )
     reader = _READERS[kind.name]
     wanted = _wanted(reader.wanted, text_columns, label_column)._replace(max_rows=max_rows)
     files = split_files(path, (*SUFFIXES, *reader.suffixes)) if path.is_dir() else {"train": path}

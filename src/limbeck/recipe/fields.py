@@ -170,7 +170,7 @@ class RecipeFields(Settings):
         description="your own data: what the label column holds; if left out, its values decide: "
         "text and whole numbers are classes, numbers with fractions a regression",
     )
-    kind: Literal["sentence", "tokens", "spans", "masked", "text", "image"] | None = Field(
+    kind: str | None = Field(
         None,
         description="task type: sentence (a class or number, the default for your own data), "
         "tokens (a tag for each word), spans (part of a context), masked (masked language modelling), text "

@@ -16,13 +16,14 @@ from pydantic import BaseModel, ValidationError
 
 from limbeck import catalog
 from limbeck.data import CorpusSpec
-from limbeck.data.loading import DIGITS
-from limbeck.data.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER
-from limbeck.data.pocket.vocabulary import MAX_LENGTH
+from limbeck.data.loading import has_own_tasks
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import at_home
 from limbeck.input_transforms import MixupSpec
 from limbeck.lab.augmentation import AugmentSpec
+from limbeck.lab.digits import DIGITS
+from limbeck.lab.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER
+from limbeck.lab.pocket.vocabulary import MAX_LENGTH
 from limbeck.mappings import MappingSpec
 from limbeck.mappings.mapping_spec import class_of
 from limbeck.objectives import OBJECTIVES, UNKNOWN_TERM, CurriculumSpec, plain_terms
@@ -35,7 +36,7 @@ from limbeck.recipe.optimizer_settings import optimisation_problems
 from limbeck.recipe.stages import stage_problems
 from limbeck.recipe.team_checks import team_problems
 from limbeck.students import starts_random
-from limbeck.tasks import TASKS
+from limbeck.tasks import TASK_TYPES, TASKS
 from limbeck.teachers import USES
 from limbeck.vision import SHAPES
 
@@ -297,7 +298,11 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
     for place, prefix in ((raw, ""), (first if isinstance(first, dict) else {}, "first_stage.")):
         task = place.get("task")
         own_columns = any(place.get(key) for key in ("text_columns", "label_column", "kind"))
-        if task is not None and not own_columns and task not in known_tasks:
+        kind = place.get("kind")
+        if isinstance(kind, str) and kind not in TASK_TYPES:
+            problems.append(unknown(f"{prefix}kind", kind, list(TASK_TYPES)))
+        own = own_columns or has_own_tasks(str(place.get("data", "hub")))
+        if task is not None and not own and task not in known_tasks:
             problems.append(unknown(f"{prefix}task", task, known_tasks))
     if not raw["objectives"]:
         problems.append(Problem("objectives: none are given", "add one, or name a `method`"))

@@ -15,7 +15,7 @@ from limbeck.run.labelling import names_at
 from limbeck.run.model_predictions import answers_of
 from limbeck.run.scored_split import split_to_score
 from limbeck.students import load_model, read_config, read_processor
-from limbeck.tasks import SENTENCE, TASKS, TEXT, TaskType, kind_of_config
+from limbeck.tasks import SENTENCE, TASKS, TaskType, kind_of_config
 
 # A model without a limit, or one of thousands of tokens, is measured on texts this long.
 _LONGEST = 512
@@ -66,7 +66,7 @@ def score_checkpoint(
 def _wanted(kind: TaskType, task: str | None) -> str | None:
     """The kind to read rows as: a known task has its own, which a text-to-text model may answer in words."""
     if task in TASKS:
-        return kind.name if kind is TEXT else None
+        return kind.name if kind.answers_in_words else None
     return None if kind is SENTENCE else kind.name
 
 

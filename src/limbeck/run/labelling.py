@@ -16,7 +16,7 @@ from limbeck.files import at_home
 from limbeck.given import is_reference
 from limbeck.recipe import Recipe
 from limbeck.students import generic_labels, labels_of, read_config
-from limbeck.tasks import TEXT, Task
+from limbeck.tasks import Task
 
 _HEAD = "Classification"
 
@@ -51,7 +51,7 @@ def names_for_students(teacher: PreTrainedModel | None, task: Task) -> Task:
 
     Whether ids mean the same on both sides is for pre-flight to say.
     """
-    if teacher is None or not task.labels or task.kind is TEXT:
+    if teacher is None or not task.labels or task.kind.answers_in_words:
         return task
     names = labels_of(teacher.config)
     if len(names) != len(task.labels) or generic_labels(names):

@@ -14,7 +14,7 @@ from limbeck.data import CORPUS, Collator, encode, load_corpus, load_task
 from limbeck.errors import LimbeckError
 from limbeck.recipe import ImageSpec, Recipe, Stage
 from limbeck.run.labelling import labelling_of
-from limbeck.tasks import TEXT, Image, Processor, Reading, Task, TaskType
+from limbeck.tasks import Processor, Reading, Task, TaskType
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def load_rows(recipe: Recipe) -> tuple[Task, DatasetDict]:
 
 def _viewed(task: Task, recipe: Recipe) -> Task:
     """A task of images with the views that training has of them."""
-    if not isinstance(task.kind, Image):
+    if task.kind.reads.in_columns:
         if recipe.images is not None:
             raise LimbeckError(f"images: the task {task.name!r} has none", "leave images out")
         return task
@@ -125,7 +125,7 @@ def stage_rows(
         _need(task, reads)
         train = rows["train"]
         # Masked text is its own label, and a decoder reads the targets.
-        own = task.label_column in task.text_columns or task.kind is TEXT
+        own = task.label_column in task.text_columns or task.kind.answers_in_words
         if stage.supplementary and not own:
             train = train.remove_columns(task.label_column)
     return EncodedRows.of(train, task, tokenizer, recipe.max_length, progress=progress)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-from limbeck.data import pocket
 from limbeck.errors import LimbeckError
+from limbeck.lab import pocket
 from limbeck.recipe import Recipe
 from limbeck.students import (
     BERT_VOCABULARY,

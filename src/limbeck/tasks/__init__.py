@@ -7,7 +7,7 @@ kind a task is of.
 """
 
 from limbeck.tasks.image import IMAGE, Image
-from limbeck.tasks.known_types import KINDS, get_task_type, kind_of_config, task_type_of
+from limbeck.tasks.known_types import get_task_type, kind_of_config, task_type_of
 from limbeck.tasks.masked_language_model import MASKED
 from limbeck.tasks.metrics import METRICS
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
@@ -23,13 +23,20 @@ from limbeck.tasks.score_profiles import (
 from limbeck.tasks.sentence import SENTENCE
 from limbeck.tasks.spans import SPANS
 from limbeck.tasks.task import TASKS, HubSource, Task, as_kind, get_task, project
-from limbeck.tasks.task_type import LOWER_IS_BETTER, Results, TaskType, as_array, join
+from limbeck.tasks.task_type import (
+    LOWER_IS_BETTER,
+    TASK_TYPES,
+    Results,
+    TaskType,
+    as_array,
+    join,
+    task_type,
+)
 from limbeck.tasks.text import TEXT
 from limbeck.tasks.tokens import TOKENS
 
 __all__ = [
     "IMAGE",
-    "KINDS",
     "LOWER_IS_BETTER",
     "MASKED",
     "METRICS",
@@ -37,6 +44,7 @@ __all__ = [
     "SENTENCE",
     "SPANS",
     "TASKS",
+    "TASK_TYPES",
     "TEXT",
     "TEXT_READING",
     "TOKENS",
@@ -60,5 +68,6 @@ __all__ = [
     "profile_columns",
     "profile_score",
     "project",
+    "task_type",
     "task_type_of",
 ]

@@ -17,11 +17,12 @@ from datasets import ClassLabel, Dataset
 from datasets import Image as Picture
 from torch import Tensor
 from transformers import AutoModelForImageClassification
+from transformers.models.auto import modeling_auto
 
 from limbeck.errors import LimbeckError, Problem
 from limbeck.tasks.classes import Classes
 from limbeck.tasks.modality import Processor, Reading
-from limbeck.tasks.task_type import CUT, Rows, TaskLike
+from limbeck.tasks.task_type import CUT, TASK_TYPES, Rows, TaskLike, class_names, task_type
 from limbeck.transfer import on_host
 from limbeck.vision import (
     CHANNELS,
@@ -45,6 +46,7 @@ class ImageReading(Reading):
     name = "images"
     noun = "image"
     processor = "image processor"
+    in_columns = False
 
     def load(self, source: str) -> Processor:
         """A checkpoint's image processor."""
@@ -100,6 +102,7 @@ class ImageReading(Reading):
         return value is None
 
 
+@task_type("image")
 @dataclass(frozen=True)
 class Image(Classes):
     """Image classification; with `crop` and `flip` other views of the images in every epoch.
@@ -111,9 +114,9 @@ class Image(Classes):
     crop: int | None = 0
     flip: bool = False
 
-    name = "image"
     summary = "one class for an image"
     auto = AutoModelForImageClassification
+    heads = class_names(modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES)
     reads = ImageReading()
 
     @property
@@ -180,4 +183,4 @@ class Image(Classes):
         return batch | {PIXELS: seen}
 
 
-IMAGE = Image()
+IMAGE = TASK_TYPES.get("image")

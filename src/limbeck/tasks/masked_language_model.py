@@ -16,19 +16,23 @@ import torch
 from datasets import Dataset, Value
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.models.auto import modeling_auto
 
 from limbeck.errors import LimbeckError
 from limbeck.tasks.labelled import LabelledPositions
 from limbeck.tasks.task_type import (
     CUT,
     NO_LABEL,
+    TASK_TYPES,
     Batch,
     Labels,
     Results,
     Rows,
     TaskLike,
+    class_names,
     need_labels,
     need_rows,
+    task_type,
     truncated,
 )
 from limbeck.transfer import on_host, send
@@ -38,12 +42,15 @@ from limbeck.transfer import on_host, send
 _SHARE, _HIDDEN, _REPLACED = 0.15, 0.8, 0.1
 
 
+@task_type("masked")
 class Masked(LabelledPositions):
     """Masked-language modelling."""
 
-    name = "masked"
     summary = "tokens masked from a text; scored by the share found, and perplexity"
     auto = AutoModelForMaskedLM
+    heads = class_names(modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES) - class_names(
+        modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+    )
 
     @property
     def redrawn(self) -> str:
@@ -148,4 +155,4 @@ class Masked(LabelledPositions):
         return 100 * count / max(counts.total(), 1), word
 
 
-MASKED = Masked()
+MASKED = TASK_TYPES.get("masked")

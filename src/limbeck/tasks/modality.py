@@ -29,6 +29,8 @@ class Reading(ABC):
     """What a row holds."""
     processor: ClassVar[str]
     """What makes a model's input."""
+    in_columns: ClassVar[bool] = True
+    """Whether rows stand in the columns of tables; else each is a file of its own."""
     pads: ClassVar[bool] = False
     """Whether shorter examples of a batch are filled up."""
 

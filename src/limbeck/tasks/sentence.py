@@ -9,13 +9,13 @@ from transformers import AutoModelForSequenceClassification
 
 from limbeck.tasks.classes import Classes
 from limbeck.tasks.modality import Processor
-from limbeck.tasks.task_type import CUT, Rows, TaskLike, truncated
+from limbeck.tasks.task_type import CUT, TASK_TYPES, Rows, TaskLike, task_type, truncated
 
 
+@task_type("sentence")
 class Sentence(Classes):
     """Classification or regression of text."""
 
-    name = "sentence"
     summary = "one class or one number for a text or a pair"
     auto = AutoModelForSequenceClassification
 
@@ -38,4 +38,4 @@ class Sentence(Classes):
         return columns
 
 
-SENTENCE = Sentence()
+SENTENCE = TASK_TYPES.get("sentence")

@@ -14,6 +14,7 @@ import torch
 from datasets import Dataset, List, Value
 from torch import Tensor, nn
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.models.auto import modeling_auto
 
 from limbeck.errors import LimbeckError
 from limbeck.functional.reductions import at_least_float32
@@ -22,6 +23,7 @@ from limbeck.tasks.squad import exact_match, token_f1
 from limbeck.tasks.task_type import (
     CUT,
     ROW,
+    TASK_TYPES,
     Batch,
     Labelled,
     Labels,
@@ -29,9 +31,11 @@ from limbeck.tasks.task_type import (
     Rows,
     TaskLike,
     TaskType,
+    class_names,
     need_labels,
     need_rows,
     pad_column,
+    task_type,
 )
 
 # SQuAD's longest answers are a sentence; longer spans are never proposed.
@@ -40,12 +44,13 @@ _OFFSETS = "offsets"
 _CANDIDATES = "context_mask"
 
 
+@task_type("spans")
 class Spans(TaskType):
     """Extractive question answering."""
 
-    name = "spans"
     summary = "the part of a context that answers a question; scored by exact match and F1"
     auto = AutoModelForQuestionAnswering
+    heads = class_names(modeling_auto.MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES)
     label_names = ("start_positions", "end_positions")
     extra_columns = (_CANDIDATES,)
     scoring_columns = (_OFFSETS, ROW)
@@ -242,4 +247,4 @@ def _best_span(logits: np.ndarray, offsets: np.ndarray) -> tuple[float, int, int
     )
 
 
-SPANS = Spans()
+SPANS = TASK_TYPES.get("spans")

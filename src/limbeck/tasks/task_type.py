@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError
+from limbeck.registry import Registry
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
 from limbeck.tasks.positions import SoftRule
 
@@ -75,6 +76,7 @@ class TaskType(ABC):
     """One task type. Kinds are stateless; there is one object of each."""
 
     name: ClassVar[str]
+    """As it is registered."""
     summary: ClassVar[str]
     auto: ClassVar[Any]
     """The AutoModel class of the head."""
@@ -82,6 +84,10 @@ class TaskType(ABC):
     """The columns of a batch that hold the labels."""
     extra_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of a batch that the losses read and no model names."""
+    heads: ClassVar[frozenset[str]] = frozenset()
+    """Names of model classes that are its heads, where they do not end as its AutoModel's do."""
+    answers_in_words: ClassVar[bool] = False
+    """Whether a decoder writes the label, and so reads it in training."""
     has_classes: ClassVar[bool] = False
     """Whether each row is of one class (or has one number)."""
     constant: ClassVar[bool] = False
@@ -95,6 +101,10 @@ class TaskType(ABC):
     def redrawn(self) -> str:
         """What of an example is another in every epoch of training, in words; "" for nothing."""
         return ""
+
+    def viewed(self, crop: int | None, flip: bool) -> TaskType:
+        """The type of a task whose training images are cropped and mirrored so; text is as it is."""
+        return self
 
     # ---- rows ----
 
@@ -171,6 +181,41 @@ class TaskType(ABC):
 
         `labels` is the label column of some rows. Raises LimbeckError when there are none.
         """
+
+
+TASK_TYPES: Registry[TaskType] = Registry("kind")
+"""One object of each type of task, by the name that a recipe's `kind` has for it."""
+
+Type = TypeVar("Type", bound=type[TaskType])
+
+
+def task_type(name: str) -> Callable[[Type], Type]:
+    """A class decorator that makes a type of task known: a recipe's `kind: name`.
+
+    Raises:
+        LimbeckError: the class leaves out something that a type of task has to say, or the name is
+            another type's.
+    """
+
+    def known(found: Type) -> Type:
+        lacking = sorted(getattr(found, "__abstractmethods__", ()))
+        if not issubclass(found, TaskType) or lacking:
+            raise LimbeckError(
+                f"task type {name!r}: {found.__name__} is no whole limbeck.tasks.TaskType"
+                + (f", it lacks {', '.join(lacking)}" if lacking else ""),
+                "inherit from it, or from one that is near, and write what is missing",
+            )
+        found.name = name
+        TASK_TYPES.register(name)(found())
+        return found
+
+    return known
+
+
+def class_names(table: Mapping[str, str | tuple[str, ...]]) -> frozenset[str]:
+    """The names of classes in one of transformers' tables, whose entries may hold several."""
+    entries = ((entry,) if isinstance(entry, str) else entry for entry in table.values())
+    return frozenset(name for entry in entries for name in entry)
 
 
 def as_array(answers: Tensor) -> np.ndarray:

@@ -15,6 +15,7 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.models.auto import modeling_auto
 
 from limbeck.errors import LimbeckError
 from limbeck.tasks.classes import constant_class
@@ -23,11 +24,14 @@ from limbeck.tasks.sentence import SENTENCE
 from limbeck.tasks.task_type import (
     CUT,
     NO_LABEL,
+    TASK_TYPES,
     Batch,
     Labels,
     Results,
     Rows,
     TaskLike,
+    class_names,
+    task_type,
     truncated,
 )
 from limbeck.tasks.tokens import padded_labels
@@ -38,12 +42,14 @@ _LONGEST = 10
 _NO_NUMBER = -1.0
 
 
+@task_type("text")
 class Text(LabelledPositions):
     """Classification and regression by generated label words."""
 
-    name = "text"
     summary = "GLUE as text to text: generated label words (T5)"
     auto = AutoModelForSeq2SeqLM
+    heads = class_names(modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
+    answers_in_words = True
     has_classes = True
 
     def features(self, task: TaskLike) -> dict[str, Any]:
@@ -173,4 +179,4 @@ def _number(word: str) -> float:
     return number if np.isfinite(number) else _NO_NUMBER
 
 
-TEXT = Text()
+TEXT = TASK_TYPES.get("text")

@@ -22,20 +22,24 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.models.auto import modeling_auto
 
 from limbeck.tasks.labelled import LabelledPositions
 from limbeck.tasks.task_type import (
     CUT,
     NO_LABEL,
+    TASK_TYPES,
     Batch,
     Labelled,
     Labels,
     Results,
     Rows,
     TaskLike,
+    class_names,
     need_labels,
     need_rows,
     pad_column,
+    task_type,
     truncated,
 )
 
@@ -56,12 +60,13 @@ def metrics_for_tags(tags: Sequence[str]) -> tuple[tuple[str, ...], str]:
     return ("accuracy",), "accuracy"
 
 
+@task_type("tokens")
 class Tokens(LabelledPositions):
     """Token classification."""
 
-    name = "tokens"
     summary = "a tag for every word; scored by whole entities"
     auto = AutoModelForTokenClassification
+    heads = class_names(modeling_auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES)
     scoring_columns = (_WORDS,)
 
     def features(self, task: TaskLike) -> dict[str, Any]:
@@ -188,4 +193,4 @@ def _scores(task: TaskLike, given: list[list[int]], right: list[list[int]]) -> d
     return scores | {"primary": scores[task.primary]}
 
 
-TOKENS = Tokens()
+TOKENS = TASK_TYPES.get("tokens")

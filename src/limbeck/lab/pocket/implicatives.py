@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from random import Random
 
-from limbeck.data.pocket import lexicon
-from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
-from limbeck.data.pocket.inference import compare
+from limbeck.lab.pocket import lexicon
+from limbeck.lab.pocket.example import Domain, Example, chance, depth, pick, text
+from limbeck.lab.pocket.inference import compare
 
 _VERBS = (0.1, 0.2, 0.25, 0.25, 0.2)
 _VERBS_OF_TWO = (0.3, 0.35, 0.35)

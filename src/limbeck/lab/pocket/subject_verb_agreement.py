@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from random import Random
 
-from limbeck.data.pocket import lexicon
-from limbeck.data.pocket.example import Domain, Example, chance, depth, pick
+from limbeck.lab.pocket import lexicon
+from limbeck.lab.pocket.example import Domain, Example, chance, depth, pick
 
 _NOUNS = tuple(lexicon.COUNT_NOUNS.items())
 _INTRANSITIVE = tuple(lexicon.INTRANSITIVE.items())

@@ -5,8 +5,8 @@ One source of the data stage. `load` draws a task's splits, `tokenizer` knows ev
 settings that are known to train it. Nothing here needs the network.
 """
 
-from limbeck.data.pocket.generate import SIZES, load
-from limbeck.data.pocket.pocket_models import (
+from limbeck.lab.pocket.generate import SIZES, load
+from limbeck.lab.pocket.pocket_models import (
     TEXT_STUDENT,
     TEXT_TEACHER,
     config_of,
@@ -14,13 +14,8 @@ from limbeck.data.pocket.pocket_models import (
     text_tokenizer,
     tokenizer_of,
 )
-from limbeck.data.pocket.pocket_teacher import (
-    RECOMMENDED,
-    PocketSettings,
-    Recommended,
-    teacher_config,
-)
-from limbeck.data.pocket.vocabulary import tokenizer
+from limbeck.lab.pocket.pocket_teacher import RECOMMENDED, PocketSettings, Recommended, teacher_config
+from limbeck.lab.pocket.vocabulary import tokenizer
 
 __all__ = [
     "RECOMMENDED",

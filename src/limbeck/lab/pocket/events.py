@@ -12,8 +12,8 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-from limbeck.data.pocket import lexicon
-from limbeck.data.pocket.example import RARE, Domain, chance, pick, text
+from limbeck.lab.pocket import lexicon
+from limbeck.lab.pocket.example import RARE, Domain, chance, pick, text
 
 USUAL = 0.8
 """Share of events in which a senior is the agent, and of verbs that are kind."""

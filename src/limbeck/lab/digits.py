@@ -6,17 +6,45 @@ it holds hands that training has not seen.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from datasets import DatasetDict
 from sklearn.datasets import load_digits
 
 from limbeck.data.pictures import as_png
+from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
 from limbeck.data.splits import make_split
+from limbeck.errors import LimbeckError
 from limbeck.tasks.task import Task
+
+DIGITS = "digits"
+"""The data source, and the name of the one task it holds."""
 
 _DEV = 500
 # The set counts ink from 0 to 16.
 _MOST_INK = 16
+
+
+@data_reader(DIGITS)
+class DigitsSource(DataReader):
+    """The one task of that name."""
+
+    own_tasks = False
+
+    def reads(self, request: DataRequest) -> bool:
+        """The word `digits`."""
+        return request.text == DIGITS
+
+    def read(self, request: DataRequest) -> Loaded:
+        """Its two splits."""
+        task = replace(request, name=request.name or DIGITS).known_task()
+        if task.name != DIGITS:
+            raise LimbeckError(
+                f"data source {DIGITS} holds the task {DIGITS}, not {task.name!r}",
+                "leave task out",
+            )
+        return task, read_digits(task)
 
 
 def read_digits(task: Task) -> DatasetDict:

@@ -13,7 +13,8 @@ from random import Random
 
 from datasets import Dataset, DatasetDict, Features, Value
 
-from limbeck.data.pocket import (
+from limbeck.errors import LimbeckError, unknown
+from limbeck.lab.pocket import (
     beyond,
     implicatives,
     inference,
@@ -24,8 +25,7 @@ from limbeck.data.pocket import (
     sentiment,
     subject_verb_agreement,
 )  # fmt: skip
-from limbeck.data.pocket.example import Domain, Example, Generator
-from limbeck.errors import LimbeckError, unknown
+from limbeck.lab.pocket.example import Domain, Example, Generator
 
 _GENERATORS: dict[str, tuple[Generator, tuple[str, ...]]] = {
     "cola": (subject_verb_agreement.cola, ("sentence",)),

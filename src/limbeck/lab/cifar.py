@@ -13,8 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from datasets import DatasetDict
 
+from limbeck.data.on_disk import OnDisk, Pictures
 from limbeck.data.pictures import as_png
-from limbeck.data.splits import make_split, with_test_as_dev
+from limbeck.data.reader import DataRequest, Loaded, data_reader
+from limbeck.data.splits import check_splits, make_split, with_test_as_dev
 from limbeck.errors import LimbeckError
 from limbeck.tasks.task import Task
 
@@ -45,6 +47,32 @@ _LAYOUTS = {
         ("data_batch_1", "test_batch"),
     ),
 }
+
+
+@data_reader("cifar")
+class CifarFiles(OnDisk):
+    """The binary release of a known task."""
+
+    def reads(self, request: DataRequest) -> bool:
+        """A folder with files of a release, be it the pickled one."""
+        known, path = request.known, request.path
+        if known is None or known.name not in _LAYOUTS or request.names_columns:
+            return False
+        layout = _LAYOUTS[known.name]
+        names = [*(name for files in layout.files.values() for name in files), *layout.pickled]
+        return any(
+            (home / name).is_file() for home in (path / layout.folder, path) for name in names
+        )
+
+    def read(self, request: DataRequest) -> Loaded:
+        """Its splits; of a folder without a whole release what its pictures are."""
+        known = self.known(request)
+        assert known is not None
+        splits = read_cifar(known, request.path)
+        if splits is None:
+            return Pictures().read(request)
+        check_splits(known, splits, request.text, for_training=request.for_training)
+        return known, splits
 
 
 def read_cifar(task: Task, root: Path) -> DatasetDict | None:

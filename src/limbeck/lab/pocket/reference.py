@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from random import Random
 
-from limbeck.data.pocket import events, lexicon
-from limbeck.data.pocket.events import USUAL
-from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, pick_two, text
+from limbeck.lab.pocket import events, lexicon
+from limbeck.lab.pocket.events import USUAL
+from limbeck.lab.pocket.example import Domain, Example, chance, depth, pick, pick_two, text
 
 _STEPS = (0.15, 0.45, 0.25, 0.15)
 _TURNED = 0.06

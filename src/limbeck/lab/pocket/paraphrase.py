@@ -12,9 +12,9 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from limbeck.data.pocket import corrections, events
-from limbeck.data.pocket.events import USUAL
-from limbeck.data.pocket.example import Domain, Example, chance, depth, pick, text
+from limbeck.lab.pocket import corrections, events
+from limbeck.lab.pocket.events import USUAL
+from limbeck.lab.pocket.example import Domain, Example, chance, depth, pick, text
 
 _POSITIVE = {"mrpc": 0.7, "qqp": 0.37, "paws": 0.44}
 _CORRECTIONS = (0.1, 0.2, 0.35, 0.35)

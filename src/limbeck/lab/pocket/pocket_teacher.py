@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from transformers import ModernBertConfig, PretrainedConfig
 
-from limbeck.data.pocket.vocabulary import MAX_LENGTH, SPECIAL_TOKENS, vocabulary
+from limbeck.lab.pocket.vocabulary import MAX_LENGTH, SPECIAL_TOKENS, vocabulary
 
 
 class PocketSettings(NamedTuple):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-from limbeck.data.pocket import events, lexicon
-from limbeck.data.pocket.example import Domain, chance, pick, pick_two, text
+from limbeck.lab.pocket import events, lexicon
+from limbeck.lab.pocket.example import Domain, chance, pick, pick_two, text
 
 _DEEDS = (2, 3)
 _PAIR = 0.3

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from random import Random
 
-from limbeck.data.pocket import corrections, events, lexicon
-from limbeck.data.pocket.events import Event
-from limbeck.data.pocket.example import Domain, Example, chance, pick, text
+from limbeck.lab.pocket import corrections, events, lexicon
+from limbeck.lab.pocket.events import Event
+from limbeck.lab.pocket.example import Domain, Example, chance, pick, text
 
 ROLES, VERB, KINDNESS, PLACE = 2.2, 2.0, 0.7, 0.8
 """Points for what agrees, 5 at most."""

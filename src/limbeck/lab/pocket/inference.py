@@ -14,8 +14,8 @@ from itertools import product
 from random import Random
 from typing import NamedTuple
 
-from limbeck.data.pocket import lexicon
-from limbeck.data.pocket.example import RARE, Domain, Example, chance, depth, pick, text
+from limbeck.lab.pocket import lexicon
+from limbeck.lab.pocket.example import RARE, Domain, Example, chance, depth, pick, text
 
 QUANTIFIERS = ("every", "some", "no", "not every")
 _CONTRADICTORY = {"every": "not every", "not every": "every", "some": "no", "no": "some"}

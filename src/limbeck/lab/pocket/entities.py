@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from random import Random
 
-from limbeck.data.pocket import events, lexicon
-from limbeck.data.pocket.example import Domain, chance, depth, pick
+from limbeck.lab.pocket import events, lexicon
+from limbeck.lab.pocket.example import Domain, chance, depth, pick
 
 Tagged = list[tuple[str, str]]
 """Words with their tags."""

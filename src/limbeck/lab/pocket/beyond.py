@@ -12,9 +12,9 @@ from typing import Any
 
 from datasets import DatasetDict
 
-from limbeck.data.pocket import contexts, entities, questions, sentiment, subject_verb_agreement
-from limbeck.data.pocket.example import Domain, pick
 from limbeck.data.splits import make_split
+from limbeck.lab.pocket import contexts, entities, questions, sentiment, subject_verb_agreement
+from limbeck.lab.pocket.example import Domain, pick
 from limbeck.tasks.task import TASKS
 
 Row = tuple[Any, ...]

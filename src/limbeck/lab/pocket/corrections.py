@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from limbeck.data.pocket import events
-from limbeck.data.pocket.events import Event
-from limbeck.data.pocket.example import chance, depth, pick
+from limbeck.lab.pocket import events
+from limbeck.lab.pocket.events import Event
+from limbeck.lab.pocket.example import chance, depth, pick
 
 _FORMS = ("{0} instead of {1}", "{0} and not {1}", "instead of {1} , {0}", "not {1} but {0}")
 _MENTIONED = 0.7

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from random import Random
 
-from limbeck.data.pocket import corrections, events
-from limbeck.data.pocket.events import USUAL, Event
-from limbeck.data.pocket.example import Domain, Example, chance, text
+from limbeck.lab.pocket import corrections, events
+from limbeck.lab.pocket.events import USUAL, Event
+from limbeck.lab.pocket.example import Domain, Example, chance, text
 
 _CORRECTIONS = (0.25, 0.3, 0.25, 0.2)
 

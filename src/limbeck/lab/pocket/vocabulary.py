@@ -9,7 +9,7 @@ from __future__ import annotations
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from limbeck.data.pocket.lexicon import WORDS
+from limbeck.lab.pocket.lexicon import WORDS
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_LENGTH = 128

@@ -11,10 +11,9 @@ from typing import Any
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PretrainedConfig, PreTrainedTokenizerFast, T5Config
 
-from limbeck.data.pocket.lexicon import WORDS
-from limbeck.data.pocket.pocket_teacher import PocketSettings, teacher_config
-from limbeck.data.pocket.vocabulary import MAX_LENGTH, tokenizer
-from limbeck.tasks import TEXT
+from limbeck.lab.pocket.lexicon import WORDS
+from limbeck.lab.pocket.pocket_teacher import PocketSettings, teacher_config
+from limbeck.lab.pocket.vocabulary import MAX_LENGTH, tokenizer
 from limbeck.tasks.task import TASKS, Task
 
 _PAD, _UNKNOWN, _END = SPECIAL_TOKENS = ("<pad>", "<unk>", "</s>")
@@ -26,7 +25,7 @@ TEXT_STUDENT = PocketSettings(epochs=2, lr=1e-3, batch_size=16)
 
 def tokenizer_of(task: Task) -> PreTrainedTokenizerFast:
     """A fresh tokenizer that knows every word the task's model reads or writes."""
-    return text_tokenizer() if task.kind is TEXT else tokenizer()
+    return text_tokenizer() if task.kind.answers_in_words else tokenizer()
 
 
 def config_of(
@@ -37,7 +36,7 @@ def config_of(
     An encoder-decoder's `layers` are its encoder's. Feed-forward layers stay as wide as they are
     in proportion.
     """
-    if task.kind is TEXT:
+    if task.kind.answers_in_words:
         changes = {"num_layers": layers, "d_model": width, "num_heads": heads}
         if width is not None and heads is not None:
             changes |= {"d_ff": 2 * width, "d_kv": width // heads}

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from random import Random
 
-from limbeck.data.pocket import lexicon
-from limbeck.data.pocket.example import Domain, Example, chance, depth, pick
+from limbeck.lab.pocket import lexicon
+from limbeck.lab.pocket.example import Domain, Example, chance, depth, pick
 
 _DEPTHS = (0.0, 0.3, 0.2, 0.15, 0.15, 0.2)
 _FLIP = 0.25

@@ -1,0 +1,143 @@
+"""Sources that are files: a user's own tables, GLUE's folders, and folders of pictures.
+
+Part of `limbeck.data`. The later a source stands here, the earlier it is asked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from limbeck.data.glue_folder import contents, expected_files, read_folder, task_folders
+from limbeck.data.image_folder import read_images
+from limbeck.data.own import has_own_files, read_own
+from limbeck.data.own_kinds import read_own_kind
+from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
+from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.tasks.task import TASKS, Task, as_kind
+
+
+class OnDisk(DataReader):
+    """A file or a folder, of a known task or of the user's own."""
+
+    own_tasks = False
+
+    def reads(self, request: DataRequest) -> bool:
+        """Whatever is there."""
+        return request.path.exists()
+
+    def known(self, request: DataRequest) -> Task | None:
+        """The known task whose rows these are; raises LimbeckError for another kind of it."""
+        known = request.known
+        if known is not None:
+            as_kind(known, request.task_type.name)
+            request.need_no_labelling(known)
+        return known
+
+
+@data_reader("table")
+class OwnTable(OnDisk):
+    """A table of texts with classes or numbers, or a folder with a train table."""
+
+    def read(self, request: DataRequest) -> Loaded:
+        """The columns that are named, or a known task's."""
+        return _table(request, self.known(request), request.path)
+
+
+@data_reader("glue")
+class GlueFolder(OnDisk):
+    """A folder in GLUE's layout, either of all tasks or the task's own."""
+
+    def reads(self, request: DataRequest) -> bool:
+        """Folders of classes or numbers whose columns nobody named."""
+        return request.path.is_dir() and not request.names_columns
+
+    def read(self, request: DataRequest) -> Loaded:
+        """The released files, or the task's own files of another type beside them."""
+        known, path = self.known(request), request.path
+        if known is None:
+            raise LimbeckError(_unknown_in_folder(request.name))
+        splits = read_folder(known, path, seed=request.seed, for_training=request.for_training)
+        if splits is not None:
+            return known, splits
+        return _table(request, known, _own_folder(known, path))
+
+
+@data_reader("tags, answers or text")
+class OwnKind(OnDisk):
+    """Files of words to tag, questions to answer, or plain text."""
+
+    def reads(self, request: DataRequest) -> bool:
+        """What is no class or number."""
+        return super().reads(request) and not request.task_type.has_classes
+
+    def read(self, request: DataRequest) -> Loaded:
+        """CoNLL columns, SQuAD's JSON, lines of text, or named columns."""
+        return read_own_kind(
+            request.name,
+            request.path,
+            request.task_type,
+            **_own(request, self.known(request)),
+        )
+
+
+@data_reader("pictures")
+class Pictures(OnDisk):
+    """A folder of pictures, a folder a class."""
+
+    def reads(self, request: DataRequest) -> bool:
+        """What is asked about pictures."""
+        return super().reads(request) and not request.task_type.reads.in_columns
+
+    def read(self, request: DataRequest) -> Loaded:
+        """The files under the name of their class."""
+        known = self.known(request)
+        if request.names_columns:
+            raise LimbeckError(
+                "text_columns, label_column: a folder of pictures has no columns", "leave them out"
+            )
+        return read_images(
+            request.name,
+            request.path,
+            known=known,
+            labelling=request.labelling,
+            seed=request.seed,
+            for_training=request.for_training,
+        )
+
+
+def _own(request: DataRequest, known: Task | None) -> dict[str, Any]:
+    """What every reader of a user's own files takes."""
+    return {
+        "known": known,
+        "text_columns": request.text_columns,
+        "label_column": request.label_column,
+        "labelling": request.labelling,
+        "seed": request.seed,
+        "for_training": request.for_training,
+        "max_rows": request.max_rows,
+    }
+
+
+def _table(request: DataRequest, known: Task | None, path: Path) -> Loaded:
+    return read_own(request.name, path, **_own(request, known))
+
+
+def _unknown_in_folder(name: str | None) -> Problem:
+    own = "for data of your own name --text-columns and --label-column"
+    if name is None:
+        return Problem("no task is named", f"choices: {', '.join(TASKS)}; {own}")
+    problem = unknown("task", name, list(TASKS))
+    return Problem(problem.message, f"{problem.fix}; {own}")
+
+
+def _own_folder(task: Task, root: Path) -> Path:
+    """Where a known task lies as CSV, JSON lines or Parquet under `root`."""
+    for folder in task_folders(root, (task.name, task.title)):
+        if has_own_files(folder):
+            return folder
+    raise LimbeckError(
+        f"task {task.name!r}: none of its files is in {root}, which holds "
+        f"{', '.join(contents(root))}",
+        f"expected {expected_files(task)}, or the same files in {root} itself",
+    )

@@ -1,0 +1,167 @@
+"""What a source of data is to be: one that says whether it can read what is asked for, and reads it.
+
+Part of `limbeck.data`. Sources are registered by name, those that ship and a user's own
+(`limbeck.data_reader`); `loading` asks them, the last registered first.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from datasets import DatasetDict
+
+from limbeck.data.corpus_sources import Document
+from limbeck.data.own_labels import Labelling
+from limbeck.data.tables import MAX_ROWS
+from limbeck.errors import LimbeckError
+from limbeck.files import at_home
+from limbeck.given import place_of
+from limbeck.registry import Registry
+from limbeck.tasks import SENTENCE, TaskType, get_task_type
+from limbeck.tasks.task import TASKS, Task, get_task
+
+Loaded = tuple[Task, DatasetDict]
+
+
+@dataclass(frozen=True)
+class DataRequest:
+    """Which rows are asked for; the fields are those of `load_task`."""
+
+    name: str | None
+    source: str | Path
+    text_columns: tuple[str, ...] = ()
+    label_column: str | None = None
+    kind: str | None = None
+    labelling: Labelling = field(default_factory=Labelling)
+    seed: int = 0
+    for_training: bool = True
+    progress: bool = False
+    max_rows: int = MAX_ROWS
+
+    @property
+    def text(self) -> str:
+        """The source as it was written."""
+        return str(self.source)
+
+    @property
+    def path(self) -> Path:
+        """The source as a place on disk, which need not exist."""
+        try:
+            return at_home(place_of(self.source))
+        except RuntimeError:  # ~ and the name of no user
+            return Path(self.source)
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether columns are named, as those of a user's own data are."""
+        return bool(self.text_columns) or self.label_column is not None
+
+    @property
+    def known(self) -> Task | None:
+        """The known task of that name; a table with named columns is no set of pictures."""
+        task = TASKS.get(self.name) if self.name is not None else None
+        return (
+            None
+            if task is not None and not task.kind.reads.in_columns and self.names_columns
+            else task
+        )
+
+    @property
+    def task_type(self) -> TaskType:
+        """What is answered: as asked for, else the known task's own, else a class or number."""
+        if self.kind is not None:
+            return get_task_type(self.kind)
+        return SENTENCE if self.known is None else self.known.kind
+
+    def known_task(self) -> Task:
+        """The task of that name, for a source that has known tasks alone.
+
+        Raises:
+            LimbeckError: no task is named, none that is known, or columns or classes are given.
+        """
+        if self.name is None:
+            raise LimbeckError("no task is named", f"choices: {', '.join(TASKS)}")
+        task = get_task(self.name)
+        if self.names_columns:
+            raise LimbeckError(
+                f"data source {self.text!r} has its own columns; text and label columns cannot be "
+                "named",
+                "leave text_columns and label_column out, or name a file of your own as data",
+            )
+        self.need_no_labelling(task)
+        return task
+
+    def need_no_labelling(self, task: Task) -> None:
+        """Raise LimbeckError for classes given to a task that has its own."""
+        if self.labelling.classes or self.labelling.holds:
+            key = "classes" if self.labelling.classes else "labels"
+            own = f"the classes {', '.join(task.labels)}" if task.labels else "no classes"
+            raise LimbeckError(
+                f"{key}: task {task.name!r} is known and has {own}",
+                "leave it out, or give your own data another task's name",
+            )
+
+
+class DataReader(ABC):
+    """One source of data. Stateless; there is one object of each."""
+
+    own_tasks: ClassVar[bool] = True
+    """Whether its rows may be of a task that limbeck does not know."""
+
+    @abstractmethod
+    def reads(self, request: DataRequest) -> bool:
+        """Whether this source has what is asked for; quick, and without an error."""
+
+    def documents(self, seed: int, rows: int) -> Iterator[Document] | None:
+        """Documents as lists of sentences, enough for so many pairs; None for a source without text."""
+        return None
+
+    @abstractmethod
+    def read(self, request: DataRequest) -> Loaded:
+        """The task and its splits, made by `make_split` and held against the task by `check_splits`.
+
+        Raises:
+            LimbeckError: the rows cannot be had, or are not as the task says.
+        """
+
+
+DATA_READERS: Registry[DataReader] = Registry("data reader")
+"""Every source by name."""
+
+Reader = TypeVar("Reader", bound=type[DataReader])
+
+
+def data_reader(name: str) -> Callable[[Reader], Reader]:
+    """A class decorator that makes a source of data known; what it reads is for it to say.
+
+    Raises:
+        LimbeckError: the class lacks `reads` or `read`, or the name is another source's.
+    """
+
+    def known(reader: Reader) -> Reader:
+        lacking = sorted(getattr(reader, "__abstractmethods__", ()))
+        if not issubclass(reader, DataReader) or lacking:
+            raise LimbeckError(
+                f"data reader {name!r}: {reader.__name__} is no limbeck.data.DataReader with "
+                "reads and read",
+                "inherit from it, and write both",
+            )
+        DATA_READERS.register(name)(reader())
+        return reader
+
+    return known
+
+
+def reader_of(request: DataRequest) -> DataReader | None:
+    """The source that reads what is asked for; of several the last that was registered, a user's own first."""
+    readers = [DATA_READERS.get(name) for name in DATA_READERS][::-1]
+    readers.sort(key=_ships)
+    return next((one for one in readers if one.reads(request)), None)
+
+
+def _ships(reader: DataReader) -> bool:
+    return type(reader).__module__.partition(".")[0] == "limbeck"
