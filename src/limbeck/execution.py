@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
+from limbeck.activations.compat import attention_of
 from limbeck.agreement import agreed
 from limbeck.errors import LimbeckError
 
@@ -69,7 +70,7 @@ def resolve_attention(
     Raises:
         LimbeckError: the model or the machine has no such implementation.
     """
-    own = str(model.config._attn_implementation)
+    own = attention_of(model)
     if wanted != "auto":
         _give(model, wanted, setting)
         return wanted
@@ -93,7 +94,7 @@ def _give(model: PreTrainedModel, name: str, setting: str) -> None:
             f"attention: {name} does not run in the {setting} ({type(model).__name__}): {error}",
             "choose auto, eager or sdpa",
         ) from None
-    if model.config._attn_implementation != name:
+    if attention_of(model) != name:
         raise LimbeckError(
             f"attention: a {type(model).__name__} ({setting}) has one attention of its own and "
             f"cannot take {name}",

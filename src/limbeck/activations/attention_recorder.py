@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.modeling_utils import AttentionInterface
 
+from limbeck.activations.compat import wrap_dispatch
 from limbeck.errors import LimbeckError
 
 RECORDER = "_limbeck_recorder"
@@ -105,21 +105,7 @@ _wrappers: dict[tuple[Callable[..., Any], str], Callable[..., Any]] = {}
 
 def install() -> None:
     """Wrap transformers' attention lookup, once per process."""
-    lookup: Any = AttentionInterface.get_interface
-    if not hasattr(lookup, "limbeck_original"):
-        AttentionInterface.get_interface = _recording_lookup(lookup)  # type: ignore[method-assign]
-
-
-def _recording_lookup(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def get_interface(
-        self: AttentionInterface, attn_implementation: str, default: Callable
-    ) -> Callable:
-        function = original(self, attn_implementation, default)
-        return _recording(function, attn_implementation or "eager")
-
-    get_interface.limbeck_original = original  # type: ignore[attr-defined]
-    return get_interface
+    wrap_dispatch(_recording)
 
 
 def _recording(function: Callable[..., Any], implementation: str) -> Callable[..., Any]:

@@ -7,7 +7,6 @@ Part of `limbeck.activations`, behind its `stacks`. Layers are what `_can_record
 
 from __future__ import annotations
 
-import inspect
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel
 
+from limbeck.activations.compat import calls_dispatch, declared
 from limbeck.errors import LimbeckError
 
 # Models that collect hidden states by hand may add a final norm to the last one, so a shortened
@@ -160,12 +160,6 @@ def _owner_of(model: PreTrainedModel, name: str) -> tuple[str, PreTrainedModel]:
     return "", model
 
 
-def _specifications(owner: PreTrainedModel, kind: str) -> list[Any]:
-    """What `owner` declares it can record under `kind`, each with a target_class."""
-    declared = (getattr(type(owner), "_can_record_outputs", None) or {}).get(kind, [])
-    return declared if isinstance(declared, list) else [declared]
-
-
 def _target_class(specification: Any) -> type[nn.Module] | None:
     """The module class a declaration names: given bare, or inside an `OutputRecorder`."""
     if isinstance(specification, type) and issubclass(specification, nn.Module):
@@ -174,7 +168,7 @@ def _target_class(specification: Any) -> type[nn.Module] | None:
 
 
 def _layer_classes(owner: PreTrainedModel) -> tuple[type[nn.Module], ...]:
-    classes = (_target_class(entry) for entry in _specifications(owner, "hidden_states"))
+    classes = (_target_class(entry) for entry in declared(owner, "hidden_states"))
     return tuple(entry for entry in classes if entry is not None)
 
 
@@ -233,7 +227,7 @@ def _stack(
     for layer in modules:
         if layer not in found:
             found[layer] = _attention_cores(owner, layer)
-    indices = [getattr(entry, "index", 0) for entry in _specifications(owner, "hidden_states")]
+    indices = [getattr(entry, "index", 0) for entry in declared(owner, "hidden_states")]
     return LayerStack(
         name="main",
         owner_name=owner_name,
@@ -255,7 +249,7 @@ def _attention_cores(
     owner: PreTrainedModel, layer: nn.Module
 ) -> tuple[nn.Module | None, nn.Module | None]:
     """The modules of a layer that call the attention dispatch: (self, cross)."""
-    cores = {name: module for name, module in layer.named_modules() if _calls_dispatch(module)}
+    cores = {name: module for name, module in layer.named_modules() if calls_dispatch(module)}
     own = [name for name in cores if _declared_as(owner, layer, name, "attentions")]
     cross = [name for name in cores if _declared_as(owner, layer, name, "cross_attentions")]
     if not own and len(cores) == 1 and not cross:
@@ -263,17 +257,12 @@ def _attention_cores(
     return (cores[own[0]] if len(own) == 1 else None, cores[cross[0]] if len(cross) == 1 else None)
 
 
-def _calls_dispatch(module: nn.Module) -> bool:
-    code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
-    return code is not None and "get_interface" in code.co_names
-
-
 def _declared_as(owner: PreTrainedModel, layer: nn.Module, name: str, kind: str) -> bool:
     """Whether the module of that name, or one around it within the layer, is declared as
     `kind`."""
     parts = name.split(".")
     around = [layer.get_submodule(".".join(parts[: end + 1])) for end in range(len(parts))]
-    for specification in _specifications(owner, kind):
+    for specification in declared(owner, kind):
         target = _target_class(specification)
         place = getattr(specification, "layer_name", None)
         if place is not None and f".{place.strip('.')}." not in f".{name}.":

@@ -15,6 +15,7 @@ from typing import Any
 
 from transformers import PretrainedConfig, PreTrainedModel
 
+from limbeck.activations.compat import builder_of
 from limbeck.errors import LimbeckError
 from limbeck.students.configuration import (
     labels_agree,
@@ -98,8 +99,7 @@ class _SameClass:
     """Stands for an AutoModel class where the very class of a model is known."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        # Not public, and all that AutoModel classes themselves call.
-        self.from_config = type(model)._from_config
+        self.from_config = builder_of(model)
 
 
 def _class_of_head(

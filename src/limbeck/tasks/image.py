@@ -17,12 +17,12 @@ from datasets import ClassLabel, Dataset
 from datasets import Image as Picture
 from torch import Tensor
 from transformers import AutoModelForImageClassification
-from transformers.models.auto import modeling_auto
 
+from limbeck.activations.compat import IMAGE_CLASSIFIERS
 from limbeck.errors import LimbeckError, Problem
 from limbeck.tasks.classes import Classes
 from limbeck.tasks.modality import Processor, Reading
-from limbeck.tasks.task_type import CUT, TASK_TYPES, Rows, TaskLike, class_names, task_type
+from limbeck.tasks.task_type import CUT, TASK_TYPES, Rows, TaskLike, task_type
 from limbeck.transfer import on_host
 from limbeck.vision import (
     CHANNELS,
@@ -116,7 +116,7 @@ class Image(Classes):
 
     summary = "one class for an image"
     auto = AutoModelForImageClassification
-    heads = class_names(modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES)
+    heads = IMAGE_CLASSIFIERS
     reads = ImageReading()
 
     @property

@@ -16,8 +16,8 @@ import torch
 from datasets import Dataset, Value
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.models.auto import modeling_auto
 
+from limbeck.activations.compat import MASKED_LANGUAGE_MODELS
 from limbeck.errors import LimbeckError
 from limbeck.tasks.labelled import LabelledPositions
 from limbeck.tasks.task_type import (
@@ -29,7 +29,6 @@ from limbeck.tasks.task_type import (
     Results,
     Rows,
     TaskLike,
-    class_names,
     need_labels,
     need_rows,
     task_type,
@@ -48,9 +47,7 @@ class Masked(LabelledPositions):
 
     summary = "tokens masked from a text; scored by the share found, and perplexity"
     auto = AutoModelForMaskedLM
-    heads = class_names(modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES) - class_names(
-        modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
-    )
+    heads = MASKED_LANGUAGE_MODELS
 
     @property
     def redrawn(self) -> str:

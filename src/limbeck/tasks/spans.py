@@ -14,8 +14,8 @@ import torch
 from datasets import Dataset, List, Value
 from torch import Tensor, nn
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.models.auto import modeling_auto
 
+from limbeck.activations.compat import SPAN_HEADS
 from limbeck.errors import LimbeckError
 from limbeck.functional.reductions import at_least_float32
 from limbeck.tasks.positions import SoftRule, same_shape, soft_distances
@@ -31,7 +31,6 @@ from limbeck.tasks.task_type import (
     Rows,
     TaskLike,
     TaskType,
-    class_names,
     need_labels,
     need_rows,
     pad_column,
@@ -50,7 +49,7 @@ class Spans(TaskType):
 
     summary = "the part of a context that answers a question; scored by exact match and F1"
     auto = AutoModelForQuestionAnswering
-    heads = class_names(modeling_auto.MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES)
+    heads = SPAN_HEADS
     label_names = ("start_positions", "end_positions")
     extra_columns = (_CANDIDATES,)
     scoring_columns = (_OFFSETS, ROW)

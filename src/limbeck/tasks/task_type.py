@@ -212,12 +212,6 @@ def task_type(name: str) -> Callable[[Type], Type]:
     return known
 
 
-def class_names(table: Mapping[str, str | tuple[str, ...]]) -> frozenset[str]:
-    """The names of classes in one of transformers' tables, whose entries may hold several."""
-    entries = ((entry,) if isinstance(entry, str) else entry for entry in table.values())
-    return frozenset(name for entry in entries for name in entry)
-
-
 def as_array(answers: Tensor) -> np.ndarray:
     """Outputs of a batch on the CPU, floats in float32."""
     moved = answers.detach().cpu()

@@ -15,8 +15,8 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.models.auto import modeling_auto
 
+from limbeck.activations.compat import TEXT_TO_TEXT
 from limbeck.errors import LimbeckError
 from limbeck.tasks.classes import constant_class
 from limbeck.tasks.labelled import LabelledPositions
@@ -30,7 +30,6 @@ from limbeck.tasks.task_type import (
     Results,
     Rows,
     TaskLike,
-    class_names,
     task_type,
     truncated,
 )
@@ -48,7 +47,7 @@ class Text(LabelledPositions):
 
     summary = "GLUE as text to text: generated label words (T5)"
     auto = AutoModelForSeq2SeqLM
-    heads = class_names(modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
+    heads = TEXT_TO_TEXT
     answers_in_words = True
     has_classes = True
 

@@ -22,8 +22,8 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.models.auto import modeling_auto
 
+from limbeck.activations.compat import TOKEN_CLASSIFIERS
 from limbeck.tasks.labelled import LabelledPositions
 from limbeck.tasks.task_type import (
     CUT,
@@ -35,7 +35,6 @@ from limbeck.tasks.task_type import (
     Results,
     Rows,
     TaskLike,
-    class_names,
     need_labels,
     need_rows,
     pad_column,
@@ -66,7 +65,7 @@ class Tokens(LabelledPositions):
 
     summary = "a tag for every word; scored by whole entities"
     auto = AutoModelForTokenClassification
-    heads = class_names(modeling_auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES)
+    heads = TOKEN_CLASSIFIERS
     scoring_columns = (_WORDS,)
 
     def features(self, task: TaskLike) -> dict[str, Any]:

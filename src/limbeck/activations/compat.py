@@ -1,0 +1,82 @@
+"""All of transformers that is private to it, and what limbeck makes of it. Part of `limbeck.activations`.
+
+The only file that has to be read again when transformers moves. It names:
+
+- `PreTrainedModel._can_record_outputs`, a model's own list of its layers and attention modules
+  (without it layers are found by their `ModuleList`);
+- `AttentionInterface.get_interface`, the lookup through which attention modules find their function,
+  which is not private and is not meant to be replaced either;
+- `PreTrainedModel._from_config`, which is all that AutoModel classes themselves call;
+- `config._attn_implementation`, which attention a model uses;
+- the tables of `transformers.models.auto.modeling_auto`: which classes are heads of what.
+
+Subclasses of transformers' classes override what is theirs to override and are their own business:
+`training` those of `Trainer`, the CIFAR nets `_init_weights`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.modeling_utils import AttentionInterface
+from transformers.models.auto import modeling_auto
+
+
+def declared(owner: PreTrainedModel, kind: str) -> list[Any]:
+    """What a model declares it can record under `kind`: module classes, bare or in an object with `target_class`."""
+    found = (getattr(type(owner), "_can_record_outputs", None) or {}).get(kind, [])
+    return found if isinstance(found, list) else [found]
+
+
+def calls_dispatch(module: nn.Module) -> bool:
+    """Whether a module looks its attention function up when it runs."""
+    code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
+    return code is not None and "get_interface" in code.co_names
+
+
+def wrap_dispatch(wrap: Callable[[Callable[..., Any], str], Callable[..., Any]]) -> None:
+    """Let every attention module get `wrap(function, implementation)` for its function, once a process."""
+    original: Any = AttentionInterface.get_interface
+    if hasattr(original, "limbeck_original"):
+        return
+
+    @functools.wraps(original)
+    def get_interface(
+        self: AttentionInterface, attn_implementation: str, default: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        function = original(self, attn_implementation, default)
+        return wrap(function, attn_implementation or "eager")
+
+    get_interface.limbeck_original = original  # type: ignore[attr-defined]
+    AttentionInterface.get_interface = get_interface  # type: ignore[method-assign]
+
+
+def attention_of(model: PreTrainedModel) -> str:
+    """Which attention a model uses: eager, sdpa, …"""
+    return str(model.config._attn_implementation)
+
+
+def builder_of(model: PreTrainedModel) -> Callable[..., PreTrainedModel]:
+    """What builds a model of the same class from a configuration, as AutoModel classes do."""
+    build: Callable[..., PreTrainedModel] = type(model)._from_config
+    return build
+
+
+def _names(table: Mapping[str, str | tuple[str, ...]]) -> frozenset[str]:
+    """The names of classes in a table, whose entries may hold several."""
+    entries = ((entry,) if isinstance(entry, str) else entry for entry in table.values())
+    return frozenset(name for entry in entries for name in entry)
+
+
+TOKEN_CLASSIFIERS = _names(modeling_auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES)
+SPAN_HEADS = _names(modeling_auto.MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES)
+IMAGE_CLASSIFIERS = _names(modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES)
+TEXT_TO_TEXT = _names(modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
+# Encoder-decoders fill both of these tables.
+MASKED_LANGUAGE_MODELS = _names(modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES) - TEXT_TO_TEXT
+"""Which classes are heads of what, by name."""
