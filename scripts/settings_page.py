@@ -11,7 +11,8 @@ from pathlib import Path
 
 from limbeck import catalog
 from limbeck.cli.paper_settings_view import shown, value_of
-from limbeck.paper_settings import Stated, flat, quick_settings, stated_of
+from limbeck.paper_settings import Stated, flat, stated_of
+from limbeck.recipe.quick import quick_settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 MARK = "<!-- From here on written by scripts/settings_page.py. -->\n"

@@ -133,6 +133,7 @@ except SystemExit as end:
 """
 LIGHT = {
     "import": "import limbeck",
+    "a recipe's fields": "import limbeck.recipe.fields",
     "help": COMMAND.format(arguments=["--help"]),
     "distill help": COMMAND.format(arguments=["distill", "--help"]),
     "methods": COMMAND.format(arguments=["methods"]),

@@ -8,7 +8,6 @@ for what no key says; `from: PAPER.SECTION` lays it over a section of `recipes/p
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,20 +22,6 @@ QUICK = "quick"
 """The settings that a recipe has without any paper's."""
 
 _WORDS = ("source", "start", "runs", "grid", "chosen", "notes", "tasks", "nets")
-
-# What is shown also where a paper says nothing of it.
-_ALWAYS = (
-    "epochs",
-    "lr",
-    "batch_size",
-    "max_length",
-    "lr_schedule",
-    "warmup",
-    "weight_decay",
-    "select_by",
-    "student.init",
-)
-_ALWAYS_FIRST = ("first_stage.epochs", "first_stage.lr", "first_stage.batch_size")
 
 
 @dataclass(frozen=True)
@@ -117,47 +102,6 @@ def flat(keys: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
             yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def quick_settings(method: str) -> dict[str, Any]:
-    """The dotted training keys of a shipped method as they are without any paper's settings."""
-    own = dict(flat(catalog.read(method)))
-    known = [key for key in _known(method) if key in own or key in _defaults()]
-    found = {key: own.get(key, _defaults().get(key)) for key in (*_ALWAYS, *known)}
-    if any(key.startswith("first_stage.") for key in own):
-        found |= {key: own.get(key, found[key.partition(".")[2]]) for key in _ALWAYS_FIRST}
-    return found
-
-
-def _known(method: str) -> list[str]:
-    """Dotted keys that some set of the method states."""
-    sets = stated_of(method).values()
-    return [
-        key for one in sets for keys in (one.keys, *one.tasks.values()) for key, _ in flat(keys)
-    ]
-
-
-@cache
-def _defaults() -> dict[str, Any]:
-    """Keys with their defaults, read from the source: importing the recipe loads torch."""
-    source = (resources.files("limbeck") / "recipe" / "fields.py").read_text(encoding="utf-8")
-    found = {
-        _PREFIXES[block.name] + one.target.id: one.value.args[0].value
-        for block in ast.parse(source).body
-        if isinstance(block, ast.ClassDef) and block.name in _PREFIXES
-        for one in block.body
-        if isinstance(one, ast.AnnAssign)
-        and isinstance(one.target, ast.Name)
-        and isinstance(one.value, ast.Call)
-        and one.value.args
-        and isinstance(one.value.args[0], ast.Constant)
-    }
-    return found | _LEFT_OUT
-
-
-_PREFIXES = {"RecipeFields": "", "StudentSpec": "student."}
-# What a key comes to whose default is to be left out.
-_LEFT_OUT = {"adam_epsilon": 1e-8}
 
 
 def _parsed(block: Mapping[str, Any]) -> Stated:

@@ -9,6 +9,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+MAX_ROWS = 5_000_000
+"""Rows of one file that are read unasked."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 """NumPy takes no others."""
 Count = Annotated[int, Field(gt=0, le=10**9)]

@@ -8,9 +8,12 @@ same draws and weights.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class StepState:
 
         Kinds of devices draw differently; processes on devices of one kind draw alike.
         """
+        import torch  # here, as what a recipe may say is read without it
+
         seed = int(self.step_generator(stream).integers(2**63))
         return torch.Generator(device).manual_seed(seed)
 

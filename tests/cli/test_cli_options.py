@@ -6,7 +6,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from limbeck.cli.help import descriptions
 from limbeck.cli.options import (
     SETTINGS,
     ManyValues,
@@ -18,6 +17,7 @@ from limbeck.cli.options import (
 )
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe, StudentSpec
+from limbeck.recipe.fields import descriptions
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,10 @@ from limbeck.data.column import PIECE, ArrowColumn
 from limbeck.data.well_formed import batches, well_quoted
 from limbeck.errors import LimbeckError, unknown
 from limbeck.plain import encodable, json_reason, loads, regular
+from limbeck.settings import MAX_ROWS
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 
-MAX_ROWS = 5_000_000
-"""Rows of one file that are read unasked."""
 # One field of CSV; longer ones are an open quote rather than text.
 _LONGEST_FIELD = 2**28
 _BATCH = 8192

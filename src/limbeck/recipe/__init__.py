@@ -1,27 +1,20 @@
 """A recipe: one method, its models, data and training settings, read from YAML and checked whole.
 
-Pre-flight and training read nothing else.
+Pre-flight and training read nothing else. What is named here is imported when it is first used: the
+fields of a recipe (`fields`), which are the command line's help, are read without torch.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
-from limbeck.catalog import available, find
-from limbeck.data import Conditions
-from limbeck.errors import LimbeckError
-from limbeck.input_transforms import InputTransform, chosen
-from limbeck.objectives import RECORDED
-from limbeck.plain import write_yaml
-from limbeck.recipe.departures import departures
-from limbeck.recipe.fields import FirstStage, ImageSpec, StudentSpec
-from limbeck.recipe.load import check, read_raw
-from limbeck.recipe.optimizer_settings import OptimisationKeys
-from limbeck.recipe.stages import Stage, stages_of
-from limbeck.tasks import TASKS
+if TYPE_CHECKING:
+    from limbeck.catalog import available, find
+    from limbeck.recipe.fields import FirstStage, ImageSpec, StudentSpec
+    from limbeck.recipe.paper_departures import departures
+    from limbeck.recipe.recipe import Recipe
+    from limbeck.recipe.stages import Stage
 
 __all__ = [
     "FirstStage",
@@ -34,84 +27,13 @@ __all__ = [
     "find",
 ]
 
+_HOMES = {"available": "limbeck.catalog", "find": "limbeck.catalog"}
+_HOMES |= {"Stage": "limbeck.recipe.stages", "departures": "limbeck.recipe.paper_departures"}
 
-class Recipe(OptimisationKeys):
-    """A checked recipe. `Recipe.load("rail-kd-l", teacher="runs/t", task="mrpc")`."""
 
-    @classmethod
-    def load(cls, path_or_name: str | Path, /, **overrides: Any) -> Recipe:
-        """Read a YAML file or a shipped method; overrides win, dotted keys reach inside.
-
-        Raises:
-            LimbeckError: every mistake in it, together.
-        """
-        return check(read_raw(path_or_name, overrides), cls, known_tasks=tuple(TASKS))
-
-    @classmethod
-    def recorded(cls, raw: dict[str, Any], run: str) -> Recipe:
-        """The recipe that a run's record holds. Raises LimbeckError where it holds none."""
-        try:
-            return cls.model_validate(raw, context=RECORDED)
-        except ValidationError as error:
-            wrong = "; ".join(
-                f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:3]
-            )
-            raise LimbeckError(
-                f"the record of {run} holds no whole recipe ({wrong})",
-                "name a run that this version of limbeck made",
-            ) from None
-
-    @property
-    def needs_teacher(self) -> bool:
-        """Whether any term, of either stage, looks at a teacher."""
-        terms = list(self.objectives.values())
-        if self.first_stage is not None:
-            terms += self.first_stage.objectives.values()
-        return any(term.needs_teacher for term in terms)
-
-    @property
-    def groups_by_length(self) -> bool:
-        """Whether batches are of similar length: not where inputs are mixed, nor where all are of one
-        width (`pad_to`), unless it is asked for.
-
-        Mixing lengthens the shorter of two inputs (CR-ILD, §4.2), and there is little to lengthen
-        where partners are alike.
-        """
-        if self.group_by_length is not None:
-            return self.group_by_length
-        mixes = self.transform is not None and self.transform.mixes
-        return not mixes and self.pad_to is None
-
-    @property
-    def transform(self) -> InputTransform | None:
-        """What is done to the inputs of every training step, if anything."""
-        return chosen(self.mixup, self.input_transform)
-
-    @property
-    def lead(self) -> str | None:
-        """The teacher whose layers and tokenizer a student may start from: the first of several."""
-        return self.teacher or (self.teachers[0] if self.teachers else None)
-
-    @property
-    def conditions(self) -> Conditions:
-        """What is done to the training rows before the run."""
-        return Conditions(*(getattr(self, key) for key in Conditions._fields))
-
-    @property
-    def padded_width(self) -> int | None:
-        """How wide every batch is, in tokens; None where its longest example decides."""
-        return self.max_length if self.pad_to == "max_length" else self.pad_to
-
-    @property
-    def trackers(self) -> list[str]:
-        """The experiment trackers that the run reports to, each once."""
-        also = ["tensorboard"] if self.tensorboard else []
-        return list(dict.fromkeys([*self.report_to, *also]))
-
-    def stages(self) -> list[Stage]:
-        """What is trained after what: one stage, or two."""
-        return stages_of(self)
-
-    def to_yaml(self) -> str:
-        """The whole recipe as YAML, every default written out; read back it is the same recipe."""
-        return write_yaml(self.model_dump(mode="json"))
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        # Where the fields' types are put in, which `fields` itself only names.
+        import_module("limbeck.recipe.recipe")
+        return getattr(import_module(_HOMES.get(name, "limbeck.recipe.recipe")), name)
+    raise AttributeError(f"module 'limbeck.recipe' has no attribute {name!r}")

@@ -1,23 +1,26 @@
 """What a recipe may say: every setting with its meaning and unit, once.
 
 Part of `limbeck.recipe`. The descriptions become the command line's help and the reference in the
-docs.
+docs. Free of torch: groups of settings that belong to other packages are only named here, and their
+types put in where a recipe is read (`limbeck.recipe.recipe`).
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from limbeck.data import MAX_ROWS, CorpusSpec
-from limbeck.execution import Attention, Precision
-from limbeck.input_transforms import MixupSpec, TransformSpec
-from limbeck.lab.augmentation import AugmentSpec
-from limbeck.objectives import CurriculumSpec, TermSpec
 from limbeck.schedules import Number, Rate
-from limbeck.settings import Batch, Count, Depth, Names, Passes, Seed, Settings, Tokens
-from limbeck.teachers import TeamSpec
+from limbeck.settings import MAX_ROWS, Batch, Count, Depth, Names, Passes, Seed, Settings, Tokens
+
+if TYPE_CHECKING:
+    from limbeck.data import CorpusSpec
+    from limbeck.execution import Attention, Precision
+    from limbeck.input_transforms import MixupSpec, TransformSpec
+    from limbeck.lab.augmentation import AugmentSpec
+    from limbeck.objectives import CurriculumSpec, TermSpec
+    from limbeck.teachers import TeamSpec
 
 
 class StudentSpec(Settings):
@@ -339,3 +342,27 @@ class RecipeFields(Settings):
     workers: int = Field(
         0, ge=0, le=256, description="processes that load batches, no more than cores"
     )
+
+
+# Where the keys of a group stand in a recipe.
+_PREFIXES: dict[type[Settings], str] = {RecipeFields: "", StudentSpec: "student."}
+
+
+def descriptions() -> dict[str, str]:
+    """What each key means, with its unit; nested keys have dots (`student.layers`)."""
+    return {
+        prefix + key: field.description
+        for group, prefix in _PREFIXES.items()
+        for key, field in group.model_fields.items()
+        if field.description is not None
+    }
+
+
+def plain_defaults() -> dict[str, Any]:
+    """The default of each key that has a plain one: a number, a truth value, text, or None."""
+    return {
+        prefix + key: field.default
+        for group, prefix in _PREFIXES.items()
+        for key, field in group.model_fields.items()
+        if field.default is None or isinstance(field.default, bool | int | float | str)
+    }

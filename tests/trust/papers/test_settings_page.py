@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from limbeck import catalog
 from limbeck.cli.app import app
-from limbeck.paper_settings import quick_settings, stated_of
+from limbeck.paper_settings import stated_of
 from limbeck.recipe import Recipe
+from limbeck.recipe.quick import quick_settings
 
 ROOT = Path(__file__).parents[3]
 

@@ -9,8 +9,9 @@ import pytest
 
 from limbeck import catalog
 from limbeck.errors import LimbeckError
-from limbeck.paper_settings import flat, quick_settings, stated_of
+from limbeck.paper_settings import flat, stated_of
 from limbeck.recipe import Recipe, departures
+from limbeck.recipe.quick import quick_settings
 from limbeck.tasks import TASKS
 from limbeck.training import Optimisation, training_arguments
 
