@@ -21,7 +21,7 @@ ORDER = [
     {"manifest", "sealing"},
     {"catalog", "model_inputs", "plugins", "recipes"},
     {"paper_settings"},
-    {"functional", "vision"},
+    {"functional", "lab.cifar_nets", "vision"},
     {"activations"},
     {"tasks"},
     {"schedules"},

@@ -24,9 +24,9 @@ from typer.testing import CliRunner
 
 import tiny_runs as tiny
 from limbeck.cli.app import app
+from limbeck.lab.cifar_nets import CifarNetForImageClassification, configuration_of
 from limbeck.recipe import Recipe
 from limbeck.registry import Registry
-from limbeck.vision import CifarNetForImageClassification, configuration_of
 from synthetic_records import a_run
 
 WITH_CODE = [page for page in PAGES if fences(page, "python")]

@@ -17,6 +17,7 @@ import image_sets as sets
 import tiny_runs
 from fresh_process import printed_by
 from limbeck.errors import LimbeckError
+from limbeck.lab.cifar_nets import CifarNetForImageClassification
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate, look_at_team
 from limbeck.run import distill as run_distill
@@ -24,7 +25,6 @@ from limbeck.run.prepare import prepare
 from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
-from limbeck.vision import CifarNetForImageClassification
 
 PLAIN = {"images.crop": 0, "images.flip": False}
 
@@ -251,7 +251,7 @@ try:
     Auto.from_pretrained(ours)
 except ValueError:
     print("unknown")
-import limbeck.vision
+import limbeck.lab.cifar_nets
 print(type(Auto.from_pretrained(ours)).__name__)
 """
     printed = printed_by(script, net.path / "student", run.path / "student")

@@ -8,14 +8,10 @@ from torch.nn import functional
 
 import image_sets as sets
 from limbeck.errors import LimbeckError
+from limbeck.lab.cifar_nets import CifarNetForImageClassification, configuration_of
 from limbeck.tasks import IMAGE, SENTENCE, SoftRule, kind_of_config, task_type_of
 from limbeck.transfer import SentBatch, on_host
-from limbeck.vision import (
-    CifarNetForImageClassification,
-    Normalisation,
-    configuration_of,
-    image_processor,
-)
+from limbeck.vision import Normalisation, image_processor
 from numberless import META, numbers_are_told_apart
 
 

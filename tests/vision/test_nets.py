@@ -8,7 +8,12 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AutoConfig, AutoModelForImageClassification
 
-from limbeck.vision import SHAPES, CifarNetConfig, CifarNetForImageClassification, configuration_of
+from limbeck.lab.cifar_nets import (
+    SHAPES,
+    CifarNetConfig,
+    CifarNetForImageClassification,
+    configuration_of,
+)
 
 
 def net(name: str, classes: int = 100, seed: int = 0) -> CifarNetForImageClassification:

@@ -27,7 +27,7 @@ from transformers.modeling_utils import AttentionInterface
 from transformers.models.auto import modeling_auto
 
 
-def declared(owner: PreTrainedModel, kind: str) -> list[Any]:
+def recordable(owner: PreTrainedModel, kind: str) -> list[Any]:
     """What a model declares it can record under `kind`: module classes, bare or in an object with `target_class`."""
     found = (getattr(type(owner), "_can_record_outputs", None) or {}).get(kind, [])
     return found if isinstance(found, list) else [found]

@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel
 
-from limbeck.activations.compat import calls_dispatch, declared
+from limbeck.activations.compat import calls_dispatch, recordable
 from limbeck.errors import LimbeckError
 
 # Models that collect hidden states by hand may add a final norm to the last one, so a shortened
@@ -168,7 +168,7 @@ def _target_class(specification: Any) -> type[nn.Module] | None:
 
 
 def _layer_classes(owner: PreTrainedModel) -> tuple[type[nn.Module], ...]:
-    classes = (_target_class(entry) for entry in declared(owner, "hidden_states"))
+    classes = (_target_class(entry) for entry in recordable(owner, "hidden_states"))
     return tuple(entry for entry in classes if entry is not None)
 
 
@@ -227,7 +227,7 @@ def _stack(
     for layer in modules:
         if layer not in found:
             found[layer] = _attention_cores(owner, layer)
-    indices = [getattr(entry, "index", 0) for entry in declared(owner, "hidden_states")]
+    indices = [getattr(entry, "index", 0) for entry in recordable(owner, "hidden_states")]
     return LayerStack(
         name="main",
         owner_name=owner_name,
@@ -262,7 +262,7 @@ def _declared_as(owner: PreTrainedModel, layer: nn.Module, name: str, kind: str)
     `kind`."""
     parts = name.split(".")
     around = [layer.get_submodule(".".join(parts[: end + 1])) for end in range(len(parts))]
-    for specification in declared(owner, kind):
+    for specification in recordable(owner, kind):
         target = _target_class(specification)
         place = getattr(specification, "layer_name", None)
         if place is not None and f".{place.strip('.')}." not in f".{name}.":

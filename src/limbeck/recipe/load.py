@@ -21,6 +21,7 @@ from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import at_home
 from limbeck.input_transforms import MixupSpec
 from limbeck.lab.augmentation import AugmentSpec
+from limbeck.lab.cifar_nets import SHAPES
 from limbeck.lab.digits import DIGITS
 from limbeck.lab.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER
 from limbeck.lab.pocket.vocabulary import MAX_LENGTH
@@ -38,7 +39,6 @@ from limbeck.recipe.team_checks import team_problems
 from limbeck.students import starts_random
 from limbeck.tasks import TASK_TYPES, TASKS
 from limbeck.teachers import USES
-from limbeck.vision import SHAPES
 
 
 def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from limbeck.lab.cifar_nets import SHAPES
 from limbeck.paper_settings import flat, stated_of
 from limbeck.recipe.fields import RecipeFields
 from limbeck.students import starts_random
-from limbeck.vision import SHAPES
 
 _START = "student.init"
 

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import count_parameters
+from limbeck.lab.cifar_nets import SHAPES
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.reporting.records import Record, TeamFacts, TeamMember
@@ -39,7 +40,6 @@ from limbeck.teachers import (
     weighed,
 )
 from limbeck.teachers.teacher import Teacher
-from limbeck.vision import SHAPES
 
 # Scores by which teachers are ranked: SKDBERT, Table 10.
 _PROFILE = "skd-dev"

@@ -8,9 +8,9 @@ from typing import Any
 
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
+from limbeck.lab.cifar_nets import SHAPES
 from limbeck.recipe import Recipe
 from limbeck.students import named_model
-from limbeck.vision import SHAPES
 
 # Settings whose value may be a file or a folder, wherever in a recipe they stand.
 _PLACES = frozenset(

@@ -11,6 +11,7 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from limbeck.errors import LimbeckError
 from limbeck.lab import pocket
+from limbeck.lab.cifar_nets import SHAPES, configuration_of
 from limbeck.recipe import Recipe
 from limbeck.students import (
     BERT_VOCABULARY,
@@ -22,7 +23,7 @@ from limbeck.students import (
     read_tokenizer,
 )
 from limbeck.tasks import IMAGE, TEXT_READING, Processor, Task
-from limbeck.vision import SHAPES, configuration_of, image_processor, side_of, with_side
+from limbeck.vision import image_processor, side_of, with_side
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from transformers import (
 )
 from transformers.utils import logging as hub_logging
 
+import limbeck.lab.cifar_nets  # noqa: F401  (makes AutoModel know them)
 from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home
 from limbeck.given import place_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.tasks.cifar_names import CIFAR10, CIFAR100
+from limbeck.lab.cifar_names import CIFAR10, CIFAR100
 from limbeck.tasks.image import IMAGE
 from limbeck.tasks.known_types import get_task_type
 from limbeck.tasks.masked_language_model import MASKED

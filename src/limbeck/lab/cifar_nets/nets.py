@@ -1,6 +1,6 @@
 """Residual CNNs for images of 32 × 32 pixels: ResNet (He et al. 2016, §4.2) and wide ResNet.
 
-Part of `limbeck.vision`. A stem, three groups of equally many blocks, the last two groups halving
+Part of `limbeck.lab.cifar_nets`. A stem, three groups of equally many blocks, the last two groups halving
 the image, the mean over what is left of it, one linear layer. Where a block changes the number of
 channels or the size, its shortcut is a 1 × 1 convolution, as in the CNNs of CRD (Tian et al. 2020),
 which SKDBERT's Appendix B compares with; He et al. pad with zeros there.

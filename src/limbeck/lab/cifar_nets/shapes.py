@@ -1,6 +1,6 @@
 """The CNNs by the names the papers call them: `resnet-20`, `resnet-8x4`, `wrn-40-2`.
 
-Part of `limbeck.vision`. The widths are those of CRD (Tian et al. 2020).
+Part of `limbeck.lab.cifar_nets`. The widths are those of CRD (Tian et al. 2020).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from limbeck.vision.nets import CifarNetConfig
+from limbeck.lab.cifar_nets.nets import CifarNetConfig
 
 _RESNETS = (8, 14, 20, 26, 32, 38, 44, 50, 56, 68, 80, 92, 104, 110)
 _WIDENED = (8, 14, 20, 26, 32)
