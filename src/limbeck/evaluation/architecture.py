@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable
 
 from transformers import PreTrainedModel
 
+from limbeck.activations.compat import attention_of
+
 # What a configuration says of where a model comes from, not of what it is.
 _ORIGIN = {"_name_or_path", "architectures", "transformers_version"}
 _KNOWN: dict[Hashable, int] = {}
@@ -22,7 +24,7 @@ def once_for_each(model: PreTrainedModel, about: Hashable, count: Callable[[], i
     configuration with its attention implementation, and the shapes of all parameters.
     """
     config = {k: v for k, v in model.config.to_dict().items() if k not in _ORIGIN}
-    attention = getattr(model.config, "_attn_implementation", None)
+    attention = attention_of(model)
     shapes = tuple((name, weight.shape) for name, weight in model.named_parameters())
     key = (type(model), json.dumps(config, sort_keys=True, default=str), attention, shapes, about)
     if key not in _KNOWN:
