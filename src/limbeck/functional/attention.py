@@ -5,6 +5,7 @@ Follow mapping, which has chosen the pair of layers. Both sides need the same nu
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Integer
@@ -55,6 +56,42 @@ def valid_pairs(
     return valid_queries, inside
 
 
+class PairedMaps(NamedTuple):
+    """Maps of both sides, at least float32, and what of them counts.
+
+    Attributes:
+        student, teacher: [B, H, Q, K].
+        rows: how many valid rows each example has over all heads, [B].
+        outside: the (query, key) pairs that do not count, [B, 1, Q, K].
+    """
+
+    student: Tensor
+    teacher: Tensor
+    rows: Tensor
+    outside: Tensor
+
+
+def paired_maps(
+    name: str,
+    maps: tuple[Tensor, Tensor],
+    query_mask: Tensor,
+    key_mask: Tensor | None,
+    *,
+    causal: bool = False,
+    fix: str = _FIX,
+) -> PairedMaps:
+    """The student's and the teacher's maps [B, H, Q, K] for a comparison of that name.
+
+    Raises:
+        LimbeckError: the shapes differ, a mask does not fit, or cross-attention has no key mask.
+    """
+    student, teacher = maps
+    require_same_shape(name, student.shape, teacher.shape, fix)
+    valid_queries, inside = valid_pairs(student.shape, query_mask, key_mask, causal=causal)
+    rows = valid_queries.sum(1) * student.shape[1]
+    return PairedMaps(at_least_float32(student), at_least_float32(teacher), rows, ~inside)
+
+
 def error_of_pairs(student: Tensor, teacher: Tensor, outside: Tensor) -> Tensor:
     """Squared error of scores [B, H, Q, K]: mean over the pairs not outside, heads, the batch."""
     outside = outside.expand_as(student)
@@ -78,18 +115,16 @@ def attention_kl(
     Raises:
         LimbeckError: the shapes differ, a mask does not fit, or cross-attention has no key mask.
     """
-    require_same_shape("attention_kl", student_probs.shape, teacher_probs.shape, _FIX)
-    valid_queries, inside = valid_pairs(student_probs.shape, query_mask, key_mask)
-    outside = ~inside
+    maps = paired_maps("attention_kl", (student_probs, teacher_probs), query_mask, key_mask)
     # Outside, teacher 0 and student 1 give 0·(log ε − log 1): no value, no gradient, never NaN.
-    student = at_least_float32(student_probs).masked_fill(outside, 1.0)
-    teacher = at_least_float32(teacher_probs).masked_fill(outside, 0.0)
+    student = maps.student.masked_fill(maps.outside, 1.0)
+    teacher = maps.teacher.masked_fill(maps.outside, 0.0)
     log_ratio = (
         teacher.clamp_min(SMALLEST_PROBABILITY).log()
         - student.clamp_min(SMALLEST_PROBABILITY).log()
     )
     divergence = (teacher * log_ratio).sum((1, 2, 3))
-    return mean_over_batch(divergence, valid_queries.sum(1) * student.shape[1])
+    return mean_over_batch(divergence, maps.rows)
 
 
 def attention_cross_entropy(
@@ -109,17 +144,16 @@ def attention_cross_entropy(
     Raises:
         LimbeckError: the shapes differ, a mask does not fit, or cross-attention has no key mask.
     """
-    require_same_shape("attention_cross_entropy", student_scores.shape, teacher_scores.shape, _FIX)
-    shape = student_scores.shape
-    valid_queries, inside = valid_pairs(shape, query_mask, key_mask, causal=causal)
-    student, teacher = at_least_float32(student_scores), at_least_float32(teacher_scores)
-    outside = ~inside
+    scores = student_scores, teacher_scores
+    student, teacher, rows, outside = paired_maps(
+        "attention_cross_entropy", scores, query_mask, key_mask, causal=causal
+    )
     # The least number, not −∞: a row without any valid key then stays finite.
     lowest = torch.finfo(student.dtype).min
     log_student = student.masked_fill(outside, lowest).log_softmax(-1)
     maps = teacher.masked_fill(outside, lowest).softmax(-1)
     crossed = -(maps * log_student).masked_fill(outside, 0.0).sum((1, 2, 3))
-    return mean_over_batch(crossed, valid_queries.sum(1) * student.shape[1])
+    return mean_over_batch(crossed, rows)
 
 
 def attention_mse(
@@ -140,9 +174,10 @@ def attention_mse(
     Raises:
         LimbeckError: the shapes differ, a mask does not fit, or cross-attention has no key mask.
     """
-    require_same_shape("attention_mse", student_scores.shape, teacher_scores.shape, _FIX)
-    _, inside = valid_pairs(student_scores.shape, query_mask, key_mask, causal=causal)
-    student, teacher = at_least_float32(student_scores), at_least_float32(teacher_scores)
+    scores = student_scores, teacher_scores
+    student, teacher, _, outside = paired_maps(
+        "attention_mse", scores, query_mask, key_mask, causal=causal
+    )
     # Not `> MASKED_SCORE`, which would be false for NaN and hide it.
-    outside = (student <= MASKED_SCORE) | (teacher <= MASKED_SCORE) | ~inside
+    outside = (student <= MASKED_SCORE) | (teacher <= MASKED_SCORE) | outside
     return error_of_pairs(student, teacher, outside)

@@ -8,7 +8,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from limbeck.errors import LimbeckError
-from limbeck.functional.attention import KeyMask, QueryMask, error_of_pairs, valid_pairs
+from limbeck.functional.attention import (
+    KeyMask,
+    QueryMask,
+    error_of_pairs,
+    paired_maps,
+    valid_pairs,
+)
 from limbeck.functional.checks import require_same_shape, require_shape
 from limbeck.functional.reductions import (
     SMALLEST_LOG_PROBABILITY,
@@ -125,8 +131,8 @@ def relation_mse(
         LimbeckError: the shapes differ, a mask does not fit, or there is no key mask and the
             lengths differ.
     """
-    shapes = student_scores.shape, teacher_scores.shape
-    require_same_shape("relation_mse", *shapes, _HEADS_FIX)
-    _, inside = valid_pairs(shapes[0], query_mask, key_mask, causal=causal)
-    student, teacher = at_least_float32(student_scores), at_least_float32(teacher_scores)
-    return error_of_pairs(student, teacher, ~inside)
+    scores = student_scores, teacher_scores
+    student, teacher, _, outside = paired_maps(
+        "relation_mse", scores, query_mask, key_mask, causal=causal, fix=_HEADS_FIX
+    )
+    return error_of_pairs(student, teacher, outside)
