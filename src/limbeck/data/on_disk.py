@@ -82,7 +82,7 @@ class OwnKind(OnDisk):
 
 
 @data_reader("pictures")
-class Pictures(OnDisk):
+class ImageFolder(OnDisk):
     """A folder of pictures, a folder a class."""
 
     def reads(self, request: DataRequest) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from datasets import DatasetDict
 
-from limbeck.data.on_disk import OnDisk, Pictures
+from limbeck.data.on_disk import ImageFolder, OnDisk
 from limbeck.data.pictures import as_png
 from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.splits import check_splits, make_split, with_test_as_dev
@@ -70,7 +70,7 @@ class CifarFiles(OnDisk):
         assert known is not None
         splits = read_cifar(known, request.path)
         if splits is None:
-            return Pictures().read(request)
+            return ImageFolder().read(request)
         check_splits(known, splits, request.text, for_training=request.for_training)
         return known, splits
 

@@ -14,7 +14,12 @@ from limbeck.lab.pocket.pocket_models import (
     text_tokenizer,
     tokenizer_of,
 )
-from limbeck.lab.pocket.pocket_teacher import RECOMMENDED, PocketSettings, Recommended, teacher_config
+from limbeck.lab.pocket.pocket_teacher import (
+    RECOMMENDED,
+    PocketSettings,
+    Recommended,
+    teacher_config,
+)
 from limbeck.lab.pocket.vocabulary import tokenizer
 
 __all__ = [
