@@ -1,4 +1,4 @@
-"""Sources that are files: a user's own tables, GLUE's folders, and folders of pictures.
+"""Sources that are files: a user's own tables, GLUE's folders, and folders of images.
 
 Part of `limbeck.data`. The later a source stands here, the earlier it is asked.
 """
@@ -81,12 +81,12 @@ class OwnKind(OnDisk):
         )
 
 
-@data_reader("pictures")
+@data_reader("images")
 class ImageFolder(OnDisk):
-    """A folder of pictures, a folder a class."""
+    """A folder of images, a folder a class."""
 
     def reads(self, request: DataRequest) -> bool:
-        """What is asked about pictures."""
+        """What is asked about images."""
         return super().reads(request) and not request.task_type.reads.in_columns
 
     def read(self, request: DataRequest) -> Loaded:
@@ -94,7 +94,7 @@ class ImageFolder(OnDisk):
         known = self.known(request)
         if request.names_columns:
             raise LimbeckError(
-                "text_columns, label_column: a folder of pictures has no columns", "leave them out"
+                "text_columns, label_column: a folder of images has no columns", "leave them out"
             )
         return read_images(
             request.name,

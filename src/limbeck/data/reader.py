@@ -62,7 +62,7 @@ class DataRequest:
 
     @property
     def known(self) -> Task | None:
-        """The known task of that name; a table with named columns is no set of pictures."""
+        """The known task of that name; a table with named columns is no set of images."""
         task = TASKS.get(self.name) if self.name is not None else None
         return (
             None

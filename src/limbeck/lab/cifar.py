@@ -65,7 +65,7 @@ class CifarFiles(OnDisk):
         )
 
     def read(self, request: DataRequest) -> Loaded:
-        """Its splits; of a folder without a whole release what its pictures are."""
+        """Its splits; of a folder without a whole release what its images are."""
         known = self.known(request)
         assert known is not None
         splits = read_cifar(known, request.path)

@@ -1,7 +1,7 @@
-"""The small residual nets of CIFAR, by their names in the literature.
+"""The small residual CNNs of CIFAR, by their names in the literature.
 
 Importing this package (as `limbeck.students`, which loads models, does) makes `AutoConfig` and
-`AutoModelForImageClassification` know its nets, so that their `from_pretrained` reads them.
+`AutoModelForImageClassification` know its CNNs, so that their `from_pretrained` reads them.
 """
 
 from transformers import AutoConfig, AutoModel, AutoModelForImageClassification
