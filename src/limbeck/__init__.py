@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from limbeck.run.team_review import look_at_team
     from limbeck.step_state import StepState
     from limbeck.students import build_student
-    from limbeck.tasks import task_type
+    from limbeck.tasks.abstract_type import task_type
     from limbeck.teachers.teacher import Teacher
     from limbeck.training import DistillationConfig, DistillationTrainer
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from limbeck.errors import LimbeckError
 from limbeck.lab.cifar_nets import CifarNetForImageClassification
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate, look_at_team
-from limbeck.run import distill as run_distill
 from limbeck.run.prepare import prepare
 from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
@@ -121,7 +119,7 @@ def test_killed_and_continued_it_ends_as_unbroken(net, unbroken, tmp_path, monke
             return trainer
 
         with monkeypatch.context() as patched:
-            patched.setattr(sys.modules[run_distill.__module__], "DistillationTrainer", build)
+            patched.setattr("limbeck.run.train.DistillationTrainer", build)
             with pytest.raises(tiny_runs.KilledError):
                 distill(given, out=tmp_path / "run", report=False)
     again = distill(given, out=tmp_path / "run", report=False)

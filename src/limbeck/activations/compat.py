@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -67,7 +67,7 @@ def builder_of(model: PreTrainedModel) -> Callable[..., PreTrainedModel]:
     return build
 
 
-def _names(table: Mapping[str, str | tuple[str, ...]]) -> frozenset[str]:
+def _names(table: Mapping[str, str | Sequence[str]]) -> frozenset[str]:
     """The names of classes in a table, whose entries may hold several."""
     entries = ((entry,) if isinstance(entry, str) else entry for entry in table.values())
     return frozenset(name for entry in entries for name in entry)

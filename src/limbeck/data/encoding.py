@@ -14,8 +14,8 @@ from datasets.fingerprint import Hasher
 from limbeck.data.bars import progress_bars
 from limbeck.errors import LimbeckError, Problem
 from limbeck.tasks import Processor
+from limbeck.tasks.abstract_type import CUT, ROW
 from limbeck.tasks.task import Task
-from limbeck.tasks.task_type import CUT, ROW
 
 
 def encode(

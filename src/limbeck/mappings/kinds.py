@@ -7,6 +7,7 @@ imported when one is built: a recipe is read without torch.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -268,7 +269,9 @@ def _as_row(value: int | list[int]) -> tuple[int, ...]:
     return (value,) if isinstance(value, int) else tuple(sorted(set(value)))
 
 
-def _fixed(student_layers: tuple[int, ...], rows: list[tuple[int, ...]], depths: Depths) -> Mapping:
+def _fixed(
+    student_layers: tuple[int, ...], rows: Sequence[tuple[int, ...]], depths: Depths
+) -> Mapping:
     from limbeck.mappings.maps import FixedMapping
 
     depths.need([k for row in rows for k in row], "teacher")

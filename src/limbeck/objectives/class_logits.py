@@ -22,7 +22,7 @@ from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
 from limbeck.schedules import Number, Temperature
 from limbeck.step_state import StepState
-from limbeck.tasks.task_type import need_labels
+from limbeck.tasks.abstract_type import need_labels
 
 
 class OfClasses(Objective):

@@ -44,7 +44,7 @@ class WordRelationSpec(MappedSpec):
     def _without_idle_key(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = handler(self)
         if self.compare == "word_relation_kl":
-            del written["window"]
+            written.pop("window", None)
         return written
 
 

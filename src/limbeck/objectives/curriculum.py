@@ -87,7 +87,7 @@ class CurriculumSpec(Settings):
     def _without_idle_key(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = handler(self)
         if self.epochs_per_layer is not None:
-            del written["share"]
+            written.pop("share", None)
         return written
 
 

@@ -77,7 +77,7 @@ class SoftSpec(TermSettings):
     def _without_idle_key(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = handler(self)
         if not self.standardize:
-            del written["standardize"]
+            written.pop("standardize", None)  # a dump may leave out what was not set
         return written
 
     @property

@@ -29,7 +29,7 @@ from limbeck.students.picking import pick_layers
 from limbeck.students.pretrained import Head, load_checkpoint, read_config
 from limbeck.students.transplanting import fresh_model, shares_one_layer, transplant
 from limbeck.tasks import SENTENCE, TaskType, kind_of_config
-from limbeck.tasks.task_type import Labelled
+from limbeck.tasks.abstract_type import Labelled
 
 log = logging.getLogger(__name__)
 

@@ -6,6 +6,15 @@ label are, what evaluation keeps of a batch and how that becomes scores. Nothing
 kind a task is of.
 """
 
+from limbeck.tasks.abstract_type import (
+    LOWER_IS_BETTER,
+    TASK_TYPES,
+    Results,
+    TaskType,
+    as_array,
+    join,
+    task_type,
+)
 from limbeck.tasks.image import IMAGE, Image
 from limbeck.tasks.known_types import get_task_type, kind_of_config, task_type_of
 from limbeck.tasks.masked_language_model import MASKED
@@ -23,15 +32,6 @@ from limbeck.tasks.score_profiles import (
 from limbeck.tasks.sentence import SENTENCE
 from limbeck.tasks.spans import SPANS
 from limbeck.tasks.task import TASKS, HubSource, Task, as_kind, get_task, project
-from limbeck.tasks.task_type import (
-    LOWER_IS_BETTER,
-    TASK_TYPES,
-    Results,
-    TaskType,
-    as_array,
-    join,
-    task_type,
-)
 from limbeck.tasks.text import TEXT
 from limbeck.tasks.tokens import TOKENS
 

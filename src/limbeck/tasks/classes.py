@@ -9,9 +9,7 @@ from transformers import PreTrainedModel
 
 from limbeck import functional as F
 from limbeck.errors import LimbeckError
-from limbeck.tasks.modality import Processor
-from limbeck.tasks.positions import SoftRule
-from limbeck.tasks.task_type import (
+from limbeck.tasks.abstract_type import (
     Batch,
     Labelled,
     Labels,
@@ -21,6 +19,8 @@ from limbeck.tasks.task_type import (
     need_labels,
     need_rows,
 )
+from limbeck.tasks.modality import Processor
+from limbeck.tasks.positions import SoftRule
 
 
 class Classes(TaskType):

@@ -7,8 +7,8 @@ from functools import cache
 from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.errors import LimbeckError
+from limbeck.tasks.abstract_type import TASK_TYPES, TaskType
 from limbeck.tasks.sentence import SENTENCE
-from limbeck.tasks.task_type import TASK_TYPES, TaskType
 
 
 def get_task_type(name: str) -> TaskType:

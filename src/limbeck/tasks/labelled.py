@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from limbeck.tasks.abstract_type import NO_LABEL, Batch, TaskType, need_labels
 from limbeck.tasks.positions import SoftRule, hard_at_positions, soft_at_positions
-from limbeck.tasks.task_type import NO_LABEL, Batch, TaskType, need_labels
 
 
 class LabelledPositions(TaskType):

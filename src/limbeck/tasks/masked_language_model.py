@@ -19,8 +19,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokeni
 
 from limbeck.activations.compat import MASKED_LANGUAGE_MODELS
 from limbeck.errors import LimbeckError
-from limbeck.tasks.labelled import LabelledPositions
-from limbeck.tasks.task_type import (
+from limbeck.tasks.abstract_type import (
     CUT,
     NO_LABEL,
     TASK_TYPES,
@@ -34,6 +33,7 @@ from limbeck.tasks.task_type import (
     task_type,
     truncated,
 )
+from limbeck.tasks.labelled import LabelledPositions
 from limbeck.transfer import on_host, send
 
 # Devlin et al. 2019, §3.1: 15 % of the tokens, of which 80 % are masked, 10 % another word and 10 %

@@ -18,9 +18,7 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrai
 from limbeck.activations.compat import SPAN_HEADS
 from limbeck.errors import LimbeckError
 from limbeck.functional.reductions import at_least_float32
-from limbeck.tasks.positions import SoftRule, same_shape, soft_distances
-from limbeck.tasks.squad import exact_match, token_f1
-from limbeck.tasks.task_type import (
+from limbeck.tasks.abstract_type import (
     CUT,
     ROW,
     TASK_TYPES,
@@ -36,6 +34,8 @@ from limbeck.tasks.task_type import (
     pad_column,
     task_type,
 )
+from limbeck.tasks.positions import SoftRule, same_shape, soft_distances
+from limbeck.tasks.squad import exact_match, token_f1
 
 # SQuAD's longest answers are a sentence; longer spans are never proposed.
 _LONGEST_ANSWER = 30

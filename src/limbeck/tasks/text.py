@@ -18,10 +18,7 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedToken
 
 from limbeck.activations.compat import TEXT_TO_TEXT
 from limbeck.errors import LimbeckError
-from limbeck.tasks.classes import constant_class
-from limbeck.tasks.labelled import LabelledPositions
-from limbeck.tasks.sentence import SENTENCE
-from limbeck.tasks.task_type import (
+from limbeck.tasks.abstract_type import (
     CUT,
     NO_LABEL,
     TASK_TYPES,
@@ -33,6 +30,9 @@ from limbeck.tasks.task_type import (
     task_type,
     truncated,
 )
+from limbeck.tasks.classes import constant_class
+from limbeck.tasks.labelled import LabelledPositions
+from limbeck.tasks.sentence import SENTENCE
 from limbeck.tasks.tokens import padded_labels
 
 # Longer than any class name of GLUE; a batch with longer targets generates as far as they go.

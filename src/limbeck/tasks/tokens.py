@@ -24,8 +24,7 @@ from transformers import (
 )
 
 from limbeck.activations.compat import TOKEN_CLASSIFIERS
-from limbeck.tasks.labelled import LabelledPositions
-from limbeck.tasks.task_type import (
+from limbeck.tasks.abstract_type import (
     CUT,
     NO_LABEL,
     TASK_TYPES,
@@ -41,6 +40,7 @@ from limbeck.tasks.task_type import (
     task_type,
     truncated,
 )
+from limbeck.tasks.labelled import LabelledPositions
 
 _ENTITY_SCORES = {
     "f1": entities.f1_score,

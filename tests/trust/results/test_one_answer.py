@@ -39,8 +39,8 @@ def labelled(kind: str):
 def trainer(folder, rows) -> DistillationTrainer:
     return DistillationTrainer(
         tiny.bert(2),
+        tiny.bert(3),
         own.arguments(folder, max_steps=1),
-        teacher=tiny.bert(3),
         train_dataset=rows,
         data_collator=own.OwnCollator(),
     )
