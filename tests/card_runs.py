@@ -9,6 +9,7 @@ from limbeck.files import checksums
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import BenchFacts, BenchRow, Record
 from limbeck.run import distill
+from limbeck.runtimes import exports_of, read_export, weights_of
 from limbeck.runtimes.export_manifest import (
     Conversion,
     ExportManifest,
@@ -61,7 +62,7 @@ def add_export(run: Path, name: str = "onnx-int8") -> Path:
             scores={"primary": score - 0.25}, torch_scores={"primary": score}, drop=0.25,
             agreement=0.99,
         ),
-        max_drop=0.5, bytes=500, torch_bytes=2000,
+        max_drop=0.5, bytes=500, torch_bytes=2000, weights=weights_of(run / "student"),
         checksums=checksums(folder, ["model.onnx", "README.md"]),
     ).write(folder)  # fmt: skip
     return folder
@@ -70,13 +71,15 @@ def add_export(run: Path, name: str = "onnx-int8") -> Path:
 def add_bench(run: Path) -> None:
     """What a bench of a run and its teacher leaves in the record."""
     record = Record.load(run)
+    exported = [read_export(folder).checksums["model.onnx"] for folder in exports_of(run)]
     shared = {"batch_size": 1, "tokens": 32, "threads": 1, "form": "fp32"}
     record.bench = BenchFacts(
         identity="abc123", when="2026-01-01T00:00:00+0000", processor="A CPU",
         rows=[
             BenchRow(model="teacher", role="teacher", backend="torch", p50=12.0, p95=13.0, **shared),
             BenchRow(model="kd", role="student", backend="torch", p50=6.0, p95=7.0, **shared),
-            BenchRow(model="kd", role="export", backend="onnxruntime", p50=1.5, **shared),
+            BenchRow(model="kd", role="export", backend="onnxruntime", p50=1.5,
+                     export=exported[0] if exported else None, **shared),
         ],
     )  # fmt: skip
     record.save(run)

@@ -6,6 +6,7 @@ import pytest
 
 from limbeck.errors import LimbeckError
 from limbeck.exporting import export
+from limbeck.files import checksum
 from limbeck.reporting.records import Record
 from limbeck.run import evaluate
 
@@ -16,6 +17,9 @@ def test_a_run_is_exported_and_scored_by_its_own_rows(copied):
     before = Record.load(copied)
     result = export(copied, max_drop=0.0)
     assert result.path == copied / "exported" / "onnx"
+    assert result.manifest.weights == {
+        "model.safetensors": checksum(copied / "student" / "model.safetensors")
+    }
     gate, recipe = result.manifest.gate, before.recipe
     assert gate.fingerprint == before.examples.fingerprints["dev"]
     assert result.manifest.max_length == recipe["max_length"]

@@ -16,15 +16,15 @@ from limbeck.exporting.export_readme import readme
 from limbeck.exporting.snippet import SNIPPET_FILE, snippet
 from limbeck.files import at_home, checksums, file_name, one_error_for_a_full_disk, put_in_place
 from limbeck.reporting.records import RECORD_NAME
-from limbeck.runtimes import EXPORT_NAME, ExportManifest, is_export
+from limbeck.runtimes import EXPORT_NAME, EXPORTS, ExportManifest, is_export
 
 
 def default_place(model: str, format: str) -> Path:
     """`RUN/exported/FORMAT` of a run; else `exported/NAME-FORMAT` in the working folder."""
     folder = at_home(model)
     if (folder / RECORD_NAME).is_file():
-        return folder / "exported" / format
-    return Path("exported") / f"{file_name(Path(model).name)}-{format}"
+        return folder / EXPORTS / format
+    return Path(EXPORTS) / f"{file_name(Path(model).name)}-{format}"
 
 
 def refuse_occupied(place: Path, *, overwrite: bool) -> None:

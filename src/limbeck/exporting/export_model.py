@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from limbeck.run.checkpoint_scores import longest_of
 from limbeck.run.class_checks import class_names, resolve_class_order
 from limbeck.run.gate_rows import GateRows, gate_rows
 from limbeck.run.run_report import refresh
-from limbeck.runtimes import ExportManifest, need_extra
+from limbeck.runtimes import ExportManifest, need_extra, weights_of
 from limbeck.runtimes.export_manifest import Generation
 from limbeck.students import load_model, resolve_checkpoint
 
@@ -88,6 +88,8 @@ def export(
     refuse_occupied(place, overwrite=overwrite)
     for extra in _NEEDED.get(chosen.format, ("onnx",)):
         need_extra(extra, f"export to {chosen.format}")
+    # Before they are read, so that a run that is trained again meanwhile is seen to hold another student.
+    weights = weights_of(Path(resolve_checkpoint(str(model))))
     loaded = _torch_model(str(model))
     rows = gate_rows(
         str(model),
@@ -98,11 +100,12 @@ def export(
         label_column=label_column,
         max_length=max_length or (None if _is_run(model) else longest_of(loaded)),
     )
-    return _shipped(str(model), loaded, rows, chosen, place, show=show)
+    return _shipped(str(model), weights, loaded, rows, chosen, place, show=show)
 
 
 def _shipped(
     source: str,
+    weights: Mapping[str, str],
     model: PreTrainedModel,
     rows: GateRows,
     settings: ExportSettings,
@@ -123,7 +126,7 @@ def _shipped(
         if not tried[-1].passed:
             raise refused(source, rows, settings, tried)
         workshop.clear()
-        manifest = manifest_of(source, workshop, tried)
+        manifest = manifest_of(source, weights, workshop, tried)
         written = finish_folder(part, place, manifest, model, rows.processor)
     if _is_run(source):
         refresh(at_home(source))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transformers import PreTrainedModel
@@ -45,18 +45,21 @@ def refused(
     )
 
 
-def manifest_of(source: str, workshop: Workshop, tried: list[Attempt]) -> ExportManifest:
+def manifest_of(
+    source: str, weights: Mapping[str, str], workshop: Workshop, tried: list[Attempt]
+) -> ExportManifest:
     """What an exported folder says of itself, without checksums.
 
     Args:
         source: the run, folder or Hub name.
+        weights: names and checksums of its files of weights.
         workshop: where its files were made.
         tried: all attempts; the last one is shipped.
     """
     model, rows, settings = workshop.model, workshop.rows, workshop.settings
     shipped = tried[-1]
     assert shipped.measured is not None
-    weights = {id(weight): weight.numel() for weight in model.parameters()}
+    sizes = {id(weight): weight.numel() for weight in model.parameters()}
     return ExportManifest(
         format=settings.format,
         file=workshop.shipped[0].name,
@@ -65,6 +68,7 @@ def manifest_of(source: str, workshop: Workshop, tried: list[Attempt]) -> Export
         kind=rows.task.kind.name,
         architecture=type(model).__name__,
         source=source,
+        weights=dict(weights),
         labels=_labels(model, rows),
         texts=len(rows.task.text_columns),
         prompt=prompt_of(rows.task) if workshop.generation else None,
@@ -86,7 +90,7 @@ def manifest_of(source: str, workshop: Workshop, tried: list[Attempt]) -> Export
         max_drop=settings.max_drop,
         tried=tried,
         bytes=shipped.bytes,
-        torch_bytes=4 * sum(weights.values()),
+        torch_bytes=4 * sum(sizes.values()),
         versions=versions() | workshop.versions,
         machine=processor_name(),
     )

@@ -10,6 +10,7 @@ from limbeck.files import at_home
 from limbeck.latency.bench_report import BenchReport, Measurement
 from limbeck.latency.contenders import Contender
 from limbeck.reporting.records import BenchFacts, BenchRow, Latency, Record
+from limbeck.runtimes import EXPORTS
 
 
 def keep_in_records(report: BenchReport, who: Sequence[Contender]) -> list[Path]:
@@ -50,16 +51,16 @@ def _facts(report: BenchReport, run: Contender, who: Sequence[Contender]) -> Ben
     teacher = record.teacher.path if record.teacher is not None else None
     taught = at_home(teacher).resolve() if teacher is not None else None
     roles: dict[
-        tuple[str, str, str], tuple[Literal["student", "export", "teacher"], str | None]
+        tuple[str, str, str], tuple[Literal["student", "export", "teacher"], Contender]
     ] = {}
     for one in who:
         place = one.path.resolve()
-        if place.is_relative_to(folder / "exported"):
-            roles[one.model, one.backend, one.form] = "export", one.rows
+        if place.is_relative_to(folder / EXPORTS):
+            roles[one.model, one.backend, one.form] = "export", one
         elif one.run is not None and one.run.resolve() == folder:
-            roles[one.model, one.backend, one.form] = "student", one.rows
+            roles[one.model, one.backend, one.form] = "student", one
         elif taught is not None and place in (taught, taught / "student"):
-            roles[one.model, one.backend, one.form] = "teacher", one.rows
+            roles[one.model, one.backend, one.form] = "teacher", one
     rows = record.examples.fingerprints.get("dev")
     return BenchFacts(
         identity=report.identity,
@@ -76,7 +77,7 @@ def _facts(report: BenchReport, run: Contender, who: Sequence[Contender]) -> Ben
 def _row(
     one: Measurement,
     role: Literal["student", "export", "teacher"],
-    rows: str | None,
+    who: Contender,
     *,
     dev: str | None,
 ) -> BenchRow:
@@ -86,6 +87,7 @@ def _row(
         role=role,
         backend=one.backend,
         form=one.form,
+        export=who.checksum if role == "export" else None,
         batch_size=one.condition.batch,
         tokens=one.condition.length,
         threads=one.condition.threads,
@@ -94,7 +96,7 @@ def _row(
         rows_per_second=one.rows_per_second,
         memory_mib=one.memory_mib,
         disk_mib=one.disk_mib,
-        score=one.score if rows is not None and rows == dev else None,
+        score=one.score if who.rows is not None and who.rows == dev else None,
     )
 
 

@@ -13,6 +13,7 @@ from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import at_home
 from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.runtimes import (
+    EXPORTS,
     RUNTIMES,
     ExportManifest,
     exports_of,
@@ -51,6 +52,8 @@ class Contender:
     rows: str | None = None
     run: Path | None = None
     """The run whose student it is, in torch."""
+    checksum: str | None = None
+    """Of an exported model's file."""
 
     @property
     def name(self) -> str:
@@ -146,6 +149,7 @@ def _exported(folder: Path, wanted: tuple[str, ...]) -> list[Contender]:
             inputs=tuple(manifest.inputs),
             score=manifest.measured.scores.get("primary"),
             rows=manifest.gate.fingerprint,
+            checksum=manifest.checksums.get(manifest.file),
         )
         for backend in backends
     ]
@@ -154,7 +158,7 @@ def _exported(folder: Path, wanted: tuple[str, ...]) -> list[Contender]:
 def _name_of(folder: Path, manifest: ExportManifest) -> str:
     """A run's exports are called as the run is."""
     resolved = folder.resolve()
-    inside = resolved.parent.name == "exported"
+    inside = resolved.parent.name == EXPORTS
     return resolved.parent.parent.name if inside else Path(manifest.source).name
 
 
@@ -178,6 +182,6 @@ def _named_apart(found: Sequence[Contender]) -> list[Contender]:
 def _home(one: Contender) -> str:
     """The folder that a run, a checkpoint or an exported folder lies in."""
     place = one.path.resolve()
-    if place.parent.name == "exported":
+    if place.parent.name == EXPORTS:
         place = place.parent.parent
     return (place.parent if one.run is not None else place).parent.name

@@ -23,6 +23,7 @@ from limbeck.reporting.cards import CARD_NAME, is_ours
 from limbeck.reporting.cards.card_settings import SETTINGS_NAME
 from limbeck.reporting.records import RECORD_NAME, Record, write_whole
 from limbeck.run.lock import HOLDER, LOCK, held
+from limbeck.runtimes import EXPORTS, exports_of, remove_export
 from limbeck.tasks import TASKS
 from limbeck.training.checkpoints import SEAL, last_whole, remove_all, remove_unfinished
 
@@ -214,12 +215,21 @@ class RunFolder:
         shutil.rmtree(self.unshipped, ignore_errors=True)
 
     def clear(self) -> None:
-        """Remove what an earlier run left here, as its manifest names it, and nothing else."""
+        """Remove what an earlier run left here, as its manifest names it, and nothing else.
+
+        What was exported of its student goes too, as its own manifests name it.
+        """
         manifest = Manifest.read(self.path)
         if manifest is None:
             return
         if is_ours(self.student / CARD_NAME):
             (self.student / CARD_NAME).unlink(missing_ok=True)
+        for export in exports_of(self.path):
+            with suppress(LimbeckError):  # its files are not known
+                remove_export(export)
+                logger.warning("%s is removed with the student that it was made from", export)
+        with suppress(OSError):  # there is none, or it holds something else
+            (self.path / EXPORTS).rmdir()
         for place in (self.students, self.tries, self.assistants):
             for run in list(place.iterdir()) if place.is_dir() else ():
                 if Manifest.read(run) is not None:

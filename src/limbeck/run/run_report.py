@@ -20,7 +20,7 @@ from limbeck.reporting.records import Record
 from limbeck.reporting.tables.run_scores import task_title
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
-from limbeck.runtimes import exports_of, read_export
+from limbeck.runtimes import exports_of_student
 
 log = logging.getLogger(__name__)
 
@@ -80,12 +80,25 @@ def card_run(folder: RunFolder) -> None:
 
 
 def refresh(run: Path) -> None:
-    """A run's page and card again, as something more is known of it; no page where none was written."""
+    """A run's page and card again, as something more is known of it; no page where none was written.
+
+    Times of exported models that are gone, or were replaced since, leave the record first.
+    """
     folder = RunFolder(run)
     record = Record.load(run)
+    _forget_replaced(record, run)
     if folder.report.is_file():
         _write_page(record, folder)
     card_run(folder)
+
+
+def _forget_replaced(record: Record, run: Path) -> None:
+    exports, _ = exports_of_student(run)
+    known = {None, *(one.checksums.get(one.file) for one in exports)}
+    if record.bench is None or all(row.export in known for row in record.bench.rows):
+        return
+    record.bench.rows = [row for row in record.bench.rows if row.export in known]
+    record.save(run)
 
 
 def _write_page(record: Record, folder: RunFolder) -> None:
@@ -96,5 +109,5 @@ def _write_page(record: Record, folder: RunFolder) -> None:
         folder.report,
         title=f"{record.method} on {task_title(record.task)}",
         similarity=None if matrix is None else {record.method: matrix},
-        exports=[read_export(one, check=False) for one in exports_of(folder.path)],
+        exports=exports_of_student(folder.path)[0],
     )

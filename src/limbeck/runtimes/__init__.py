@@ -12,18 +12,22 @@ from limbeck.runtimes.export_manifest import (
     EXPORT_NAME,
     ExportManifest,
     exports_of,
+    exports_of_student,
     is_export,
     read_export,
+    remove_export,
 )
 from limbeck.runtimes.extras import need_extra
 from limbeck.runtimes.graph_session import GraphSession
 from limbeck.runtimes.opening import RUNTIMES, open_export, open_files, open_session, readers_of
+from limbeck.runtimes.student_of_export import EXPORTS, weights_of
 from limbeck.runtimes.text_to_text import TextToTextSession
 
 if TYPE_CHECKING:
     from limbeck.runtimes.onnx_predictor import OnnxPredictor
 
 __all__ = [
+    "EXPORTS",
     "EXPORT_NAME",
     "RUNTIMES",
     "ExportManifest",
@@ -31,6 +35,7 @@ __all__ = [
     "OnnxPredictor",
     "TextToTextSession",
     "exports_of",
+    "exports_of_student",
     "is_export",
     "need_extra",
     "open_export",
@@ -38,6 +43,8 @@ __all__ = [
     "open_session",
     "read_export",
     "readers_of",
+    "remove_export",
+    "weights_of",
 ]
 
 

@@ -7,14 +7,17 @@ this one file first.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home, damaged, write_whole
+from limbeck.manifest import Manifest
 from limbeck.plain import read_json, read_text
+from limbeck.runtimes.student_of_export import EXPORTS, other_student
 
 EXPORT_NAME = "export.json"
 SCHEMA = 1
@@ -124,6 +127,8 @@ class ExportManifest(_Record):
     architecture: str
     source: str
     """The run, folder or Hub name that was exported."""
+    weights: dict[str, str] = Field(default_factory=dict)
+    """Files of weights that it was made of and their checksums; none of a Hub name."""
     labels: list[str] = Field(default_factory=list)
     """Class names in id order; none of a regression."""
     texts: int = 1
@@ -175,16 +180,56 @@ def is_export(folder: str | Path) -> bool:
 
 def exports_of(run: Path) -> list[Path]:
     """The exported models below a run's `exported` folder."""
-    place = run / "exported"
+    place = run / EXPORTS
     return sorted(path for path in place.iterdir() if is_export(path)) if place.is_dir() else []
+
+
+def exports_of_student(run: Path) -> tuple[list[ExportManifest], list[Problem]]:
+    """What was exported of the student that a run holds, and what is wrong with exports of another.
+
+    Raises:
+        LimbeckError: a manifest that cannot be read.
+    """
+    found, problems = [], []
+    for folder in exports_of(run):
+        manifest = _read(folder)
+        problem = other_student(folder, manifest.format, manifest.weights)
+        if problem is None:
+            found.append(manifest)
+        else:
+            problems.append(problem)
+    return found, problems
 
 
 def read_export(folder: str | Path, *, check: bool = True) -> ExportManifest:
     """The manifest of an exported folder; with `check` every file is held against its checksum.
 
     Raises:
-        LimbeckError: no exported folder, a manifest that cannot be read, or damaged files.
+        LimbeckError: no exported folder, a manifest that cannot be read, damaged files, or a folder in a run
+            that was made from another student than the run holds.
     """
+    manifest = _read(folder)
+    problem = other_student(manifest.folder, manifest.format, manifest.weights)
+    if problem is not None:
+        raise LimbeckError([problem])
+    broken = damaged(manifest.folder, manifest.checksums) if check else []
+    if broken:
+        raise LimbeckError(
+            f"exported model {str(folder)!r} is damaged: {', '.join(broken)}",
+            "copy the folder again, or export the model again with --overwrite",
+        )
+    return manifest
+
+
+def remove_export(folder: Path) -> None:
+    """Remove the files that an exported folder names, its manifest last, and the folder if it is empty then."""
+    Manifest((), _read(folder).checksums).delete(folder)
+    (folder / EXPORT_NAME).unlink()
+    with suppress(OSError):  # it holds something else
+        folder.rmdir()
+
+
+def _read(folder: str | Path) -> ExportManifest:
     place = at_home(folder)
     if not is_export(place):
         raise LimbeckError(
@@ -207,10 +252,4 @@ def read_export(folder: str | Path, *, check: bool = True) -> ExportManifest:
                 f"{place / EXPORT_NAME}: file {name!r} lies outside the folder",
                 "export the model again",
             )
-    broken = damaged(place, manifest.checksums) if check else []
-    if broken:
-        raise LimbeckError(
-            f"exported model {str(folder)!r} is damaged: {', '.join(broken)}",
-            "copy the folder again, or export the model again with --overwrite",
-        )
     return manifest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -25,6 +26,9 @@ from limbeck.reporting.cards.student_facts import StudentFacts
 from limbeck.reporting.cards.usage import usage
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables.run_scores import task_title
+from limbeck.runtimes import exports_of_student
+
+log = logging.getLogger(__name__)
 
 CARD_NAME = "README.md"
 MARKER = "<!-- Written by limbeck. Without this line, limbeck leaves the file as it is. -->"
@@ -52,6 +56,8 @@ def write_card(
         settings: what is said of the model beside its record; later cards keep it.
         out: another file than `student/README.md`.
 
+    Exported models of a student that the run held before are left out, with a warning.
+
     Raises:
         LimbeckError: no finished run, runs for the spread that are none or of another task, or a
             README there that a person wrote.
@@ -65,6 +71,8 @@ def write_card(
         )
     said = (settings or CardSettings()).within(read_settings(folder))
     text = render_card(folder, said)
+    for problem in exports_of_student(folder)[1]:
+        log.warning("%s: the card leaves it out; %s", problem.message, problem.fix)
     write_whole(card, text)
     said.write(folder)
     return card

@@ -11,7 +11,7 @@ from typing import Any
 from limbeck.activations.compat import MODEL_TYPES
 from limbeck.plain import read_json, read_text
 from limbeck.reporting.records import Record
-from limbeck.runtimes import ExportManifest, exports_of, read_export
+from limbeck.runtimes import ExportManifest, exports_of_student
 from limbeck.tasks import TASKS, TaskType, kind_of_config
 
 PIPELINES = {
@@ -89,5 +89,5 @@ class StudentFacts:
 
     @cached_property
     def exports(self) -> list[ExportManifest]:
-        """What was exported of it."""
-        return [read_export(folder, check=False) for folder in exports_of(self.run)]
+        """What was exported of it, and of no student that the run held before."""
+        return exports_of_student(self.run)[0]

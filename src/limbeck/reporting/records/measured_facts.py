@@ -78,6 +78,8 @@ class BenchRow(RecordPart):
     role: Literal["student", "export", "teacher"]
     backend: str
     form: str
+    export: str | None = None
+    """Of an exported model, its file's checksum."""
     batch_size: int
     tokens: int
     threads: int
