@@ -8,6 +8,7 @@ import torch
 from said_alone import said_alone
 
 import tiny_runs as tiny
+from limbeck import predict
 from limbeck.errors import LimbeckError
 from limbeck.exporting import ExportSettings, export
 from limbeck.run import evaluate
@@ -32,6 +33,13 @@ def test_programs_say_what_torch_says(places, tmp_path):
         )
     np.testing.assert_allclose(predictor.logits_of(batch), expected.logits, atol=1e-5)
     assert len(predictor.logits(texts)) == 9  # four at a time
+    rows = [*texts, " ".join(texts)]  # the last is cut
+    ours = predict(result.path, rows, output=["labels", "scores"])
+    theirs = predict(model, rows, output=["labels", "scores"], max_length=24)
+    assert [row["prediction"] for row in ours] == [row["prediction"] for row in theirs]
+    np.testing.assert_allclose(
+        [row["score"] for row in ours], [row["score"] for row in theirs], atol=1e-5
+    )
     with pytest.raises(LimbeckError, match="at most 4 × 24, not 9 × "):
         predictor.logits_of(predictor.encode(texts))
     labels = [torchs.config.id2label[int(row.argmax())] for row in expected.logits]

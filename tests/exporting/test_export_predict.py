@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from export_rows import SENTENCES
 from typer.testing import CliRunner
+from writing_model import written_by_torch
 
 from limbeck import LimbeckError, predict
 from limbeck.cli.app import app
+from limbeck.runtimes.runtime_sessions import OnnxSession
 
 ROWS = {
     "sentence": [{"text": text} for text in ("good film", "bad", "the end of a good film", "")],
@@ -66,6 +68,44 @@ def test_by_the_command_with_the_columns_it_was_measured_on(places, exported, tm
         len(rows) == 40
         and 100 * np.mean(right) == exported["sentence"].manifest.measured.scores["accuracy"]
     )
+
+
+def test_a_text_to_text_file_writes_what_transformers_generates(exported) -> None:
+    """With the prompt of its training, found columns, gaps, and in batches of equal length or not."""
+    pairs = [(a, b) for a in SENTENCES for b in SENTENCES[:3]]
+    rows = [{"first": a, "second": b} for a, b in pairs]
+    expected = [written_by_torch([pair])[0].strip() for pair in pairs]
+    assert len({*expected}) >= 3
+    for batch_size in (1, 4):
+        found = predict(exported["text"].path, [*rows, {"first": "ann"}], batch_size=batch_size)
+        assert [row["prediction"] for row in found] == [*expected, None]
+        assert found.blank == 1
+    short = predict(exported["text"].path, rows, max_new_tokens=2)
+    assert [row["prediction"] for row in short] == [
+        written_by_torch([pair], longest=2)[0].strip() for pair in pairs
+    ]
+    with pytest.raises(LimbeckError, match="writes text without its probability"):
+        predict(exported["text"].path, rows, output=["labels", "scores"])
+
+
+def test_no_batch_has_more_rows_than_the_file_reads(exported, monkeypatch) -> None:
+    """As a program whose memory was planned."""
+    rows = ["good film", "bad", "the end of a good film", "a bad plot", "very good"] * 3
+    expected = predict(exported["sentence"].path, rows, output=["labels", "logits"])
+    monkeypatch.setattr(OnnxSession, "most_rows", 4)
+    ran = OnnxSession.run
+    sizes = []
+
+    def run(session, feed):
+        sizes.append(len(feed["input_ids"]))
+        return ran(session, feed)
+
+    monkeypatch.setattr(OnnxSession, "run", run)
+    found = predict(exported["sentence"].path, rows, output=["labels", "logits"])
+    assert sizes == [4, 4, 4, 3]
+    for row, other in zip(found, expected, strict=True):
+        assert row["prediction"] == other["prediction"]
+        np.testing.assert_allclose(flat(row["logits"]), flat(other["logits"]), atol=1e-5)
 
 
 def test_what_an_exported_file_does_not_give_is_refused(exported) -> None:

@@ -36,6 +36,8 @@ class AboutModel:
         multi_label: whether a row may be of several classes.
         max_length: tokens that it was trained or exported with; None where nobody says.
         task: the known task that it is of; None of the user's own.
+        task_name: as the run that trained it calls its task, or as the user did; a text-to-text model reads it with
+            every row.
         columns: the sets of text columns that it may read, in the order in which they are looked for.
         texts: how many texts a row holds; None where nobody says.
         prompt: what an exported text-to-text model is given, with a place for each text.
@@ -51,6 +53,7 @@ class AboutModel:
     task: Task | None
     columns: tuple[tuple[str, ...], ...]
     texts: int | None
+    task_name: str | None = None
     prompt: str | None = None
 
     @property
@@ -88,12 +91,11 @@ def facts_of(model: str | Path, backend: str | None = None, task: str | None = N
 
 
 def _of_export(name: str, manifest: ExportManifest, backend: str | None) -> AboutModel:
-    by_format = manifest.format if manifest.format in RUNTIMES else "onnxruntime"
     kind = get_task_type(manifest.kind)
     return AboutModel(
         name=name,
         place=str(manifest.folder),
-        backend=backend or by_format,
+        backend=backend or manifest.runtime,
         kind=kind,
         classes=tuple(manifest.labels),
         multi_label=False,
@@ -101,6 +103,7 @@ def _of_export(name: str, manifest: ExportManifest, backend: str | None) -> Abou
         task=TASKS.get(manifest.gate.task),
         columns=_columns(manifest.gate.text_columns, TASKS.get(manifest.gate.task)),
         texts=manifest.texts,
+        task_name=manifest.gate.task,
         prompt=manifest.prompt,
     )
 
@@ -131,6 +134,7 @@ def _of_checkpoint(name: str) -> AboutModel:
         task=task,
         columns=_columns(own, task),
         texts=texts,
+        task_name=None if recipe is None else recipe.task,
     )
 
 
@@ -194,4 +198,5 @@ def _as_task(facts: AboutModel, task: Task) -> AboutModel:
         task=task,
         columns=tuple(columns),
         texts=len(task.text_columns),
+        task_name=task.name,
     )

@@ -94,8 +94,9 @@ class ChunkPass:
         pooled: list[Any] = [None] * len(examples)
         collate = Collator(self.model.processor, kind=self.reader.kind)
         done, whole = 0, 0
+        size = self.model.rows_at_once(self.batch_size)
         for batch in batches_of(
-            examples, collate, self.batch_size, self.model.device, order=_by_length(encoded)
+            examples, collate, size, self.model.device, order=_by_length(encoded)
         ):
             outputs = self.reader.run(self.model, batch, self.asked, self.pool)
             numbers = batch["index"].tolist()

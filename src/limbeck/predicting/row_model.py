@@ -56,6 +56,9 @@ class RowModel(Protocol):
     max_length: int
     device: torch.device
 
+    def rows_at_once(self, batch_size: int) -> int:
+        """How many rows a batch may have where so many are wanted."""
+
     def run(self, batch: Mapping[str, Tensor], *, logits: bool, pool: Pool | None) -> PassOutputs:
         """Logits and pooled hidden states of the last layer, as asked."""
 
@@ -95,6 +98,10 @@ class TorchRowModel:
         self._model = model.eval().requires_grad_(False).to(self.device)
         self._precision = precision
         self._layers: int | None = None
+
+    def rows_at_once(self, batch_size: int) -> int:
+        """All; memory alone is a limit."""
+        return batch_size
 
     def run(self, batch: Mapping[str, Tensor], *, logits: bool, pool: Pool | None) -> PassOutputs:
         """One pass that ends at the deepest layer asked for."""
@@ -190,6 +197,10 @@ class ExportedRowModel:
             )
         self.max_length = asked_length or longest
         self.device = torch.device("cpu")
+
+    def rows_at_once(self, batch_size: int) -> int:
+        """At most as many as an ExecuTorch program's memory was planned for."""
+        return self._predictor.session.rows_at_once(batch_size)
 
     def run(self, batch: Mapping[str, Tensor], *, logits: bool, pool: Pool | None) -> PassOutputs:
         """Logits; an exported file has no hidden states, which is said before any row is read."""

@@ -49,7 +49,7 @@ class RowReader(ABC):
         self.kind = kind
         names = _names(facts, columns)
         self.task = Task(
-            facts.task.name if facts.task is not None else "rows",
+            facts.task_name or "rows",
             facts.name,
             names,
             facts.classes,

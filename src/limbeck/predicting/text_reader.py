@@ -33,10 +33,10 @@ class TextReader(RowReader):
         self._most = most
 
     def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
-        """A known task's prompt, or the texts as they are."""
+        """The prompt that it was trained with, or the texts as they are."""
         if self.facts.prompt is not None:
             texts = [[self.facts.prompt.format(*row) for row in zip(*texts, strict=True)]]
-        elif self.facts.task is not None:
+        elif self.facts.task_name is not None:
             return super().encode(model, texts)
         encoded = model.processor(
             *texts, truncation=True, max_length=model.max_length, padding=False

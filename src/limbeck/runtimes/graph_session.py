@@ -17,14 +17,20 @@ class GraphSession(ABC):
     Attributes:
         inputs: names of what it reads.
         outputs: names of what it returns: `logits`, or `start_logits` and `end_logits`.
+        most_rows: of a batch; None where any number will do.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    most_rows: int | None = None
 
     @abstractmethod
     def run(self, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
         """All outputs, in the order of `outputs`, for arrays named as `inputs`."""
+
+    def rows_at_once(self, batch_size: int) -> int:
+        """How many rows a batch may have where so many are wanted."""
+        return batch_size if self.most_rows is None else min(batch_size, self.most_rows)
 
     def feed(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The arrays the model reads, of a batch of arrays or CPU tensors; other keys are left out.

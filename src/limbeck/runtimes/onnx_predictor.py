@@ -12,7 +12,6 @@ from limbeck.errors import LimbeckError
 from limbeck.runtimes.export_manifest import ExportManifest, read_export
 from limbeck.runtimes.graph_session import GraphSession
 from limbeck.runtimes.opening import open_export
-from limbeck.runtimes.runtime_sessions import ExecuTorchSession
 from limbeck.runtimes.text_to_text import TextToTextSession
 from limbeck.tasks import get_task_type
 
@@ -106,7 +105,7 @@ class OnnxPredictor:
                 "call generate",
             )
         found: list[np.ndarray] = []
-        for part in _parts(columns, self._at_once(batch_size)):
+        for part in _parts(columns, self.session.rows_at_once(batch_size)):
             batch = self.encode(*part)
             logits = self.session.logits(batch)
             mask = batch.get("attention_mask")
@@ -133,16 +132,10 @@ class OnnxPredictor:
                 f"{self.manifest.architecture} writes no text", "call logits for its classes"
             )
         found: list[str] = []
-        for part in _parts(columns, self._at_once(batch_size)):
+        for part in _parts(columns, session.rows_at_once(batch_size)):
             ids = session.generated(self.encode(*part), session.generation.longest)
             found += self.processor.batch_decode(ids, skip_special_tokens=True)
         return [text.strip() for text in found]
-
-    def _at_once(self, batch_size: int) -> int:
-        """At most as many rows as memory was planned for."""
-        if isinstance(self.session, ExecuTorchSession):
-            return min(batch_size, self.session.largest[0])
-        return batch_size
 
 
 def _parts(columns: Sequence[Sequence[Any]], size: int) -> Iterator[list[Sequence[Any]]]:

@@ -94,6 +94,7 @@ class ExecuTorchSession(GraphSession):
                 ) from error
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.largest = tuple(self._method.metadata.input_tensor_meta(0).sizes())
+        self.most_rows = self.largest[0]
 
     def run(self, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
         """One forward pass.
