@@ -15,7 +15,7 @@ from datasets import Dataset
 
 import tiny_runs as tiny
 from limbeck import LimbeckError, predict
-from limbeck.data.row_stream import RowStream, named_files
+from limbeck.data.streams import RowStream, named_files
 
 ROWS = [
     {"id": 1, "text": 'a "good" film, the end', "note": None},

@@ -11,6 +11,11 @@ from limbeck.cli.options import SETTINGS
 from limbeck.recipe.fields import descriptions, plain_defaults
 
 
+def option(panel: str, text: str, **limits: Any) -> Any:
+    """An option in a part of the help."""
+    return typer.Option(help=text, rich_help_panel=panel, **limits)
+
+
 def setting(name: str, panel: str | None = None) -> Any:
     """The option `--name` of a recipe setting, with the recipe field's description as its help.
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from limbeck.activations.request import Pool
 from limbeck.data import Collator, batches_of
-from limbeck.data.row_stream import TakenRows
+from limbeck.data.streams import TakenRows
 from limbeck.errors import LimbeckError
 from limbeck.predicting.row_model import RowModel
-from limbeck.predicting.row_reader import EMBEDDING, EMBEDDINGS, RowReader
+from limbeck.predicting.row_reader import EMBEDDING, EMBEDDINGS, ReadRows, RowReader
 from limbeck.tasks.abstract_type import Rows
 
 Advance = Callable[[int], None]
@@ -111,7 +111,8 @@ class ChunkPass:
             now = len(texts[0]) * done // len(examples)
             advance(now - whole)
             whole = now
-        found = self.reader.values(kept, encoded, texts, self.model, self.asked)
+        read = ReadRows(texts, encoded, kept, self.model.processor)
+        found = self.reader.values(read, self.asked)
         return found | ({EMBEDDING: pooled} if EMBEDDINGS in self.asked else {}), cut
 
     def _filled(self, inputs: list[list[Any]], place: Callable[[int], str]) -> list[int]:

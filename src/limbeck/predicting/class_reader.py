@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from scipy.special import expit, softmax
 
-from limbeck.predicting.row_model import RowModel
 from limbeck.predicting.row_reader import (
     LABELS,
     LOGITS,
@@ -17,9 +15,9 @@ from limbeck.predicting.row_reader import (
     PROBABILITIES,
     SCORE,
     SCORES,
+    ReadRows,
     RowReader,
 )
-from limbeck.tasks.abstract_type import Rows
 
 _THRESHOLD = 0.5
 """Of a multi-label model: a row is of every class that is at least so probable."""
@@ -30,16 +28,9 @@ class NumberReader(RowReader):
 
     outputs = (LABELS,)
 
-    def values(
-        self,
-        kept: list[Any],
-        encoded: Rows,
-        texts: Sequence[list[Any]],
-        model: RowModel,
-        asked: frozenset[str],
-    ) -> dict[str, list[Any]]:
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
         """The number itself."""
-        return {PREDICTION: [float(one[0]) for one in kept]} if LABELS in asked else {}
+        return {PREDICTION: [float(one[0]) for one in read.kept]} if LABELS in asked else {}
 
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
         """A number."""
@@ -51,18 +42,11 @@ class ClassReader(RowReader):
 
     outputs = (LABELS, SCORES, PROBABILITIES, LOGITS)
 
-    def values(
-        self,
-        kept: list[Any],
-        encoded: Rows,
-        texts: Sequence[list[Any]],
-        model: RowModel,
-        asked: frozenset[str],
-    ) -> dict[str, list[Any]]:
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
         """Class names, their probabilities, all probabilities, all logits."""
-        if not kept or kept[0] is None:
+        if not read.kept or read.kept[0] is None:
             return {}
-        logits = np.stack(kept)
+        logits = np.stack(read.kept)
         probabilities = expit(logits) if self.facts.multi_label else softmax(logits, axis=1)
         chosen = self._chosen(logits, probabilities)
         found: dict[str, list[Any]] = {}

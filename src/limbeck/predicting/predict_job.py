@@ -5,69 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import pyarrow as pa
-import xxhash
 from rich.console import Console
 
-from limbeck.data.row_stream import RowStream, TakenRows
-from limbeck.errors import LimbeckError, Problem
-from limbeck.predicting.about_model import AboutModel, facts_of
+from limbeck.data.streams import RowStream, TakenRows
+from limbeck.errors import LimbeckError
+from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.chunk_pass import ChunkPass, PredictedRows
-from limbeck.predicting.partial_output import PartialOutput, check_target, null_types
+from limbeck.predicting.partial_output import PartialOutput, null_types
 from limbeck.predicting.predict_progress import PredictProgress
-from limbeck.predicting.predict_settings import PredictSettings, reader_of
-from limbeck.predicting.row_columns import kept_columns, text_columns
-from limbeck.predicting.row_formats import CsvForm, clash, json_lines, merged
+from limbeck.predicting.predict_settings import PredictSettings
+from limbeck.predicting.predictions import Predictions
+from limbeck.predicting.row_formats import SEPARATED, CsvForm, json_lines, merged
 from limbeck.predicting.row_model import load_row_model
 from limbeck.predicting.row_reader import EMBEDDINGS, RowReader
+from limbeck.predicting.rows_digest import RowsDigest, first_difference
 
 # What a kill costs at most; and of a pipe, how many rows wait for each other.
 _CHUNK, _CHUNK_OF_PIPE = 4096, 256
-_SEPARATED = ("csv", "tsv")
-Made = TypeVar("Made")
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """What came of `predict`; iterating gives `rows`.
-
-    Attributes:
-        count: rows that were predicted, those of earlier starts included.
-        blank: of these without text, whose predictions are None.
-        cut: texts of which the model did not read the end.
-        new: rows that this start predicted.
-        seconds: that it took, without loading the model.
-        path: the file they were written to.
-        rows: the rows themselves, where they were written nowhere.
-    """
-
-    count: int
-    blank: int
-    cut: int
-    new: int = 0
-    seconds: float = 0.0
-    path: Path | None = None
-    rows: list[dict[str, Any]] = field(default_factory=list, repr=False)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __str__(self) -> str:
-        """`rows.jsonl: 872 rows, 2 of them without text (no prediction), 431 rows/s`."""
-        said = f"{self.count:,} rows"
-        if self.blank:
-            said += f", {self.blank:,} of them without text (no prediction)"
-        if self.cut:
-            said += f"; {self.cut:,} texts were longer than the model reads"
-        if self.new:
-            said += f"; {self.new / max(self.seconds, 1e-9):,.0f} rows/s"
-        return said if self.path is None else f"{self.path}: {said}"
 
 
 @dataclass
@@ -132,10 +89,10 @@ class PredictJob:
         before = out.rows
         with PredictProgress(console, self.stream) as progress:
             for rows in self._rows(_CHUNK):
-                _add(digest, rows)
+                digest.add(rows)
                 chunk = chunks.predict(rows, self.stream.place, progress.advance)
                 named = self._named(chunk)
-                out.add(chunk, null_types(self.types, named), digest.hexdigest())
+                out.add(chunk, null_types(self.types, named), str(digest))
                 progress.chunk_done()
         out.finish(self.kept_names, self.types)
         return Predictions(
@@ -154,13 +111,13 @@ class PredictJob:
             LimbeckError: what is wrong with a row; or a line of JSON has a column that CSV's header has not.
         """
         table = CsvForm(self.kept_names, self.types, self.settings.prefix, tabs=form == "tsv")
-        if form in _SEPARATED:
+        if form in SEPARATED:
             stream.write(table.head())
         known = {*self.kept_names, *self.types}
         for rows in self._predicted(_CHUNK_OF_PIPE, console):
-            if form in _SEPARATED:
+            if form in SEPARATED:
                 _check_columns(rows, known)
-            stream.write(table.lines(rows) if form in _SEPARATED else json_lines(rows))
+            stream.write(table.lines(rows) if form in SEPARATED else json_lines(rows))
             stream.flush()
         stream.flush()
         return self._summary
@@ -238,16 +195,16 @@ class PredictJob:
     def _named(self, chunk: PredictedRows) -> dict[str, list[Any]]:
         return {self.settings.prefix + name: values for name, values in chunk.columns.items()}
 
-    def _continued(self, out: PartialOutput, console: Console) -> Any:
+    def _continued(self, out: PartialOutput, console: Console) -> RowsDigest:
         """The digest of all rows that are there already, which were read over.
 
         Raises:
             LimbeckError: they are not the rows that were predicted.
         """
-        digest = xxhash.xxh3_128()
+        digest = RowsDigest()
         if not out.rows:
             return digest
-        different = self._skip(out, digest)
+        different = first_difference(self.stream, out.records, digest)
         if different is None:
             console.print(f"{out.target} is continued: {out.rows:,} rows are there")
             return digest
@@ -261,97 +218,7 @@ class PredictJob:
         out.begin(out.settings, overwrite=True)
         self.stream.close()
         self.stream = self.open_rows()
-        return xxhash.xxh3_128()
-
-    def _skip(self, out: PartialOutput, digest: Any) -> tuple[int, int] | None:
-        """Read over the rows that are there; the first place at which they are others."""
-        first = 0
-        for record in out.records:
-            left = record.rows
-            while left and (rows := self.stream.take(left)) is not None:
-                _add(digest, rows)
-                left -= len(rows)
-            if left or digest.hexdigest() != record.digest:
-                return first, first + record.rows
-            first += record.rows
-        return None
-
-
-def prepare(
-    model: str | Path,
-    open_rows: Callable[[], RowStream],
-    settings: PredictSettings,
-    *,
-    target: Path | None = None,
-    form: str = "jsonl",
-    backend: str | None = None,
-    task: str | None = None,
-) -> PredictJob:
-    """Check everything that can be checked before the weights are read.
-
-    Args:
-        open_rows: opens the rows.
-        target: the file to write.
-        form: what is written where there is no file.
-
-    Raises:
-        LimbeckError: all that is wrong.
-    """
-    problems = settings.problems()
-    facts = _tried(problems, lambda: facts_of(model, backend, task))
-    stream = _tried(problems, open_rows)
-    keep, done = settings.keep, None
-    if target is not None:
-        wrong = check_target(target, () if stream is None else stream.files, overwrite=True)
-        if not wrong:
-            done = _done(PartialOutput(target, None, settings.prefix))
-            wrong = [] if done else check_target(target, (), overwrite=settings.overwrite)
-        problems += wrong
-    columns: tuple[str, ...] | None = None
-    if stream is not None:
-        heads = stream.heads
-        keep = _tried(problems, lambda: kept_columns(settings.keep, heads))
-        if facts is not None:
-            known = facts
-            only = settings.asked == {EMBEDDINGS}
-            columns = _tried(
-                problems,
-                lambda: text_columns(known, heads, settings.text_columns, embeds_only=only),
-            )
-    reader = None
-    if facts is not None:
-        known = facts
-        separated = (form if target is None else target.suffix.lower()[1:]) in _SEPARATED
-        problems += settings.problems_with(facts, target, separated)
-        reader = _tried(problems, lambda: reader_of(known, settings, len(columns or ()) or 1))
-    if problems or facts is None or stream is None or reader is None:
-        raise LimbeckError(problems)
-    out = None if target is None else PartialOutput(target, keep, settings.prefix)
-    job = PredictJob(facts, settings, open_rows, stream, columns or (), keep, reader, out, done)
-    both = _written_names(job) & {*job.kept_names}
-    if both:
-        raise clash(both)
-    return job
-
-
-def _tried(problems: list[Problem], make: Callable[[], Made]) -> Made | None:
-    try:
-        return make()
-    except LimbeckError as error:
-        problems += error.problems
-        return None
-
-
-def _done(out: PartialOutput) -> Predictions | None:
-    said = out.is_done()
-    if said is None:
-        return None
-    return Predictions(said["rows"], said["blank"], said["cut"], path=out.target)
-
-
-def _written_names(job: PredictJob) -> set[str]:
-    """The names of the predicted columns, also of those that CSV makes of one."""
-    return {*CsvForm((), job.types, job.settings.prefix).header, *job.types}
+        return RowsDigest()
 
 
 def _check_columns(rows: Sequence[dict[str, Any]], known: set[str]) -> None:
@@ -361,8 +228,3 @@ def _check_columns(rows: Sequence[dict[str, Any]], known: set[str]) -> None:
             f"a line has columns that the first one has not, and CSV's header is written: {', '.join(sorted(new))}",
             "name the columns that are wanted with --keep, or write JSON lines",
         )
-
-
-def _add(digest: Any, rows: TakenRows) -> None:
-    for row in rows.dicts(None):
-        digest.update(repr(row).encode("utf-8", "surrogatepass"))

@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 from rich.console import Console
 
-from limbeck.data.row_stream import RowStream, named_files
+from limbeck.data.streams import RowStream, named_files
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
-from limbeck.predicting.predict_job import Predictions, prepare
 from limbeck.predicting.predict_settings import PredictSettings
+from limbeck.predicting.predictions import Predictions
+from limbeck.predicting.prepare_job import prepare
 
 
 def predict(
@@ -21,21 +22,11 @@ def predict(
     data: str | Path | Sequence[str | Path] | Iterable[Any],
     *,
     to: str | Path | None = None,
-    output: Sequence[str] = ("labels",),
-    text_columns: Sequence[str] = (),
-    keep: Sequence[str] | None = None,
-    prefix: str = "",
     format: str | None = None,
     backend: str | None = None,
     task: str | None = None,
-    pooling: str = "mean",
-    batch_size: int = 32,
-    max_length: int | None = None,
-    max_new_tokens: int | None = None,
-    precision: str = "fp32",
-    chunk_rows: int | None = None,
-    overwrite: bool = False,
     show: bool = False,
+    **settings: Any,
 ) -> Predictions:
     """Predict rows: labels, scores, probabilities, logits or embeddings, in the rows' order.
 
@@ -45,21 +36,12 @@ def predict(
             them, or `-` for standard input; or rows themselves: a list of texts or of dictionaries, a
             `datasets.Dataset`, a pandas DataFrame.
         to: the file to write (.jsonl, .csv, .tsv, .parquet); without it the rows are returned.
-        output: some of `labels`, `scores` (the probability of the label), `probabilities`, `logits`, `embeddings`.
-        text_columns: the columns that the model reads.
-        keep: the columns that stand beside the predictions; all by default, `["none"]` for none.
-        prefix: of the names of the predicted columns.
         format: csv, tsv, jsonl, text or parquet, where a file's ending does not say it.
-        backend: torch, onnxruntime or openvino; by default what the model is for.
+        backend: torch, onnxruntime, openvino or executorch; by default what the model is for.
         task: a known task: its columns, and its classes' names where the model has none.
-        pooling: how hidden states become an embedding: mean over real tokens, cls or last.
-        batch_size: examples of a pass.
-        max_length: tokens read of a row; by default what the model was trained or exported with, else 512 at most.
-        max_new_tokens: of a generated text; by default what the checkpoint says, or 10 for a known task.
-        precision: fp32 or bf16.
-        chunk_rows: rows that are read, predicted and written at once, the work that a kill may cost.
-        overwrite: replace `to`.
         show: print progress and what came of it on standard error.
+        settings: of `PredictSettings`: output, text_columns, keep, prefix, pooling, batch_size, max_length,
+            max_new_tokens, precision, chunk_rows, overwrite.
 
     Raises:
         LimbeckError: whatever is wrong with model, rows or settings.
@@ -67,19 +49,7 @@ def predict(
     job = prepare(
         model,
         lambda: _stream(data, format),
-        PredictSettings(
-            output=tuple(output),
-            text_columns=tuple(text_columns),
-            keep=None if keep is None else tuple(keep),
-            prefix=prefix,
-            pooling=pooling,
-            batch_size=batch_size,
-            max_length=max_length,
-            max_new_tokens=max_new_tokens,
-            precision=precision,
-            chunk_rows=chunk_rows,
-            overwrite=overwrite,
-        ),
+        PredictSettings(**settings),
         target=None if to is None else at_home(to),
         backend=backend,
         task=task,

@@ -31,11 +31,25 @@ _LABEL_TOKENS = 10
 
 @dataclass(frozen=True)
 class PredictSettings:
-    """How rows are predicted; see `limbeck.predict`."""
+    """How rows are predicted.
 
-    output: tuple[str, ...] = ("labels",)
-    text_columns: tuple[str, ...] = ()
-    keep: tuple[str, ...] | None = None
+    Attributes:
+        output: some of `labels`, `scores` (the probability of the label), `probabilities`, `logits`, `embeddings`.
+        text_columns: the columns that the model reads.
+        keep: the columns that stand beside the predictions; all by default, `["none"]` for none.
+        prefix: of the names of the predicted columns.
+        pooling: how hidden states become an embedding: mean over real tokens, cls or last.
+        batch_size: examples of a pass.
+        max_length: tokens read of a row; by default what the model was trained or exported with, else 512 at most.
+        max_new_tokens: of a generated text; by default what the checkpoint says, or 10 for a known task.
+        precision: fp32 or bf16.
+        chunk_rows: rows that are read, predicted and written at once, the work that a kill may cost.
+        overwrite: replace the file that is written.
+    """
+
+    output: Sequence[str] = ("labels",)
+    text_columns: Sequence[str] = ()
+    keep: Sequence[str] | None = None
     prefix: str = ""
     pooling: str = "mean"
     batch_size: int = 32
@@ -44,6 +58,13 @@ class PredictSettings:
     precision: str = "fp32"
     chunk_rows: int | None = None
     overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        """A name alone is a list of one."""
+        for name in ("output", "text_columns", "keep"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                object.__setattr__(self, name, (value,))
 
     @property
     def asked(self) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from limbeck.data.row_stream import IMAGE_COLUMN, TEXT_COLUMN
+from limbeck.data.streams import IMAGE_COLUMN, TEXT_COLUMN
 from limbeck.data.usual_columns import USUAL_TEXTS
 from limbeck.errors import LimbeckError, Problem
 from limbeck.predicting.about_model import AboutModel

@@ -19,12 +19,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from limbeck.data.row_stream import TakenRows
+from limbeck.data.streams import TakenRows
 from limbeck.errors import LimbeckError
 from limbeck.predicting.row_reader import LOGITS, PROBABILITIES
 
 Types = Mapping[str, pa.DataType]
 """Predicted columns, by the names they are written under."""
+SEPARATED = ("csv", "tsv")
+"""Forms with a header line."""
 _BY_CLASS = {PROBABILITIES: "probability_", LOGITS: "logit_"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from limbeck.errors import LimbeckError
 from limbeck.plain import encodable
 from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.row_model import PassOutputs, RowModel
-from limbeck.tasks import Task, TaskType
+from limbeck.tasks import Processor, Task, TaskType
 from limbeck.tasks.abstract_type import CUT, Rows
 
 LABELS, SCORES, PROBABILITIES, LOGITS, EMBEDDINGS = OUTPUTS = (
@@ -26,6 +27,23 @@ LABELS, SCORES, PROBABILITIES, LOGITS, EMBEDDINGS = OUTPUTS = (
 )
 PREDICTION, SCORE, EMBEDDING = "prediction", "score", "embedding"
 _FLOATS = pa.list_(pa.float32())
+
+
+@dataclass(frozen=True)
+class ReadRows:
+    """Some rows that the model has read.
+
+    Attributes:
+        texts: what was read of them, by column.
+        encoded: the examples that they became, by column.
+        kept: what was kept of the model's outputs, by example.
+        processor: the model's.
+    """
+
+    texts: Sequence[list[Any]]
+    encoded: Rows
+    kept: list[Any]
+    processor: Processor
 
 
 class RowReader(ABC):
@@ -91,19 +109,8 @@ class RowReader(ABC):
         return list(outputs.logits)
 
     @abstractmethod
-    def values(
-        self,
-        kept: list[Any],
-        encoded: Rows,
-        texts: Sequence[list[Any]],
-        model: RowModel,
-        asked: frozenset[str],
-    ) -> dict[str, list[Any]]:
-        """The columns of what is asked for but embeddings, with a value for each row.
-
-        Args:
-            kept: by example, in the order of `encoded`.
-        """
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+        """The columns of what is asked for but embeddings, with a value for each row."""
 
     @abstractmethod
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
@@ -136,14 +143,7 @@ class EmbeddingReader(RowReader):
 
     outputs = ()
 
-    def values(
-        self,
-        kept: list[Any],
-        encoded: Rows,
-        texts: Sequence[list[Any]],
-        model: RowModel,
-        asked: frozenset[str],
-    ) -> dict[str, list[Any]]:
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
         """Nothing beside embeddings."""
         return {}
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from limbeck.predicting.row_model import PassOutputs, RowModel
-from limbeck.predicting.row_reader import LABELS, PREDICTION, SCORE, SCORES, RowReader
+from limbeck.predicting.row_reader import LABELS, PREDICTION, SCORE, SCORES, ReadRows, RowReader
 from limbeck.tasks.abstract_type import ROW, Rows
 from limbeck.tasks.spans import OFFSETS, best_spans
 
@@ -34,17 +34,10 @@ class SpanReader(RowReader):
         masks = batch["attention_mask"].cpu().numpy().astype(bool)
         return [row[mask] for row, mask in zip(rows, masks, strict=True)]
 
-    def values(
-        self,
-        kept: list[Any],
-        encoded: Rows,
-        texts: Sequence[list[Any]],
-        model: RowModel,
-        asked: frozenset[str],
-    ) -> dict[str, list[Any]]:
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
         """The answer's text, its first and last character, its probability within its window."""
-        best = best_spans(encoded[ROW], encoded[OFFSETS], kept)
-        contexts = texts[1]
+        best = best_spans(read.encoded[ROW], read.encoded[OFFSETS], read.kept)
+        contexts = read.texts[1]
         spans = [best.get(row) for row in range(len(contexts))]
         found: dict[str, list[Any]] = {}
         if LABELS in asked:

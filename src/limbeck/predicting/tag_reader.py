@@ -20,6 +20,7 @@ from limbeck.predicting.row_reader import (
     PROBABILITIES,
     SCORE,
     SCORES,
+    ReadRows,
     RowReader,
 )
 from limbeck.tasks.abstract_type import Rows
@@ -95,24 +96,17 @@ class TagReader(RowReader):
         found = encoded.word_to_chars(row, word)
         return (found.start, found.end)
 
-    def values(
-        self,
-        kept: list[Any],
-        encoded: Rows,
-        texts: Sequence[list[Any]],
-        model: RowModel,
-        asked: frozenset[str],
-    ) -> dict[str, list[Any]]:
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
         """Tags by word, or entities by text."""
-        left = model.processor.padding_side == "left"
+        left = read.processor.padding_side == "left"
         found: dict[str, list[Any]] = {name: [] for name in self.types(asked)}
         for row, (logits, places, spans) in enumerate(
-            zip(kept, encoded[_PLACES], encoded[_WORDS], strict=True)
+            zip(read.kept, read.encoded[_PLACES], read.encoded[_WORDS], strict=True)
         ):
             # Padding on the left moves the tokens to the end of the batch's width.
-            shift = len(logits) - len(encoded["input_ids"][row]) if left else 0
+            shift = len(logits) - len(read.encoded["input_ids"][row]) if left else 0
             own = logits[np.asarray(places, dtype=int) + shift]
-            text = texts[0][row]
+            text = read.texts[0][row]
             one = (
                 self._of_words(own, spans, text)
                 if self.of_words

@@ -17,6 +17,7 @@ from limbeck.predicting.row_reader import (
     PREDICTION,
     SCORE,
     SCORES,
+    ReadRows,
     RowReader,
 )
 from limbeck.tasks import TaskType
@@ -60,20 +61,13 @@ class TextReader(RowReader):
         scores = [None] * len(outputs.tokens) if outputs.scores is None else outputs.scores
         return list(zip(outputs.tokens, scores, strict=True))
 
-    def values(
-        self,
-        kept: list[Any],
-        encoded: Rows,
-        texts: Sequence[list[Any]],
-        model: RowModel,
-        asked: frozenset[str],
-    ) -> dict[str, list[Any]]:
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
         """The text, and its probability."""
         found: dict[str, list[Any]] = {}
         if LABELS in asked:
-            found[PREDICTION] = [_decoded(model.processor, tokens) for tokens, _ in kept]
+            found[PREDICTION] = [_decoded(read.processor, tokens) for tokens, _ in read.kept]
         if SCORES in asked:
-            found[SCORE] = [float(score) for _, score in kept]
+            found[SCORE] = [float(score) for _, score in read.kept]
         return found
 
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
