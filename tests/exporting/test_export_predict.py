@@ -74,7 +74,7 @@ def test_a_text_to_text_file_writes_what_transformers_generates(exported) -> Non
     """With the prompt of its training, found columns, gaps, and in batches of equal length or not."""
     pairs = [(a, b) for a in SENTENCES for b in SENTENCES[:3]]
     rows = [{"first": a, "second": b} for a, b in pairs]
-    expected = [written_by_torch([pair])[0].strip() for pair in pairs]
+    expected = [text.strip() for text in written_by_torch(pairs)]
     assert len({*expected}) >= 3
     for batch_size in (1, 4):
         found = predict(exported["text"].path, [*rows, {"first": "ann"}], batch_size=batch_size)
@@ -82,7 +82,7 @@ def test_a_text_to_text_file_writes_what_transformers_generates(exported) -> Non
         assert found.blank == 1
     short = predict(exported["text"].path, rows, max_new_tokens=2)
     assert [row["prediction"] for row in short] == [
-        written_by_torch([pair], longest=2)[0].strip() for pair in pairs
+        text.strip() for text in written_by_torch(pairs, longest=2)
     ]
     with pytest.raises(LimbeckError, match="writes text without its probability"):
         predict(exported["text"].path, rows, output=["labels", "scores"])

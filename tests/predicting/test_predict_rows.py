@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 from pathlib import Path
@@ -121,6 +122,31 @@ def test_tsv_has_no_quotes(model, tmp_path) -> None:
     )
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_files_that_gzip_compressed_are_read_as_others(model, tmp_path, form) -> None:
+    plain = written(tmp_path, form)
+    packed = tmp_path / f"rows.{form.upper()}.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert predict(model, packed).rows == predict(model, plain).rows
+    assert [path.name for path in named_files([tmp_path])] == [packed.name, plain.name]
+    stream = RowStream([packed])
+    while stream.take(1) is not None:
+        pass
+    assert stream.position == stream.size == packed.stat().st_size
+    packed.write_bytes(packed.read_bytes()[:-20])
+    with pytest.raises(LimbeckError, match="damaged or ends too early"):
+        predict(model, packed)
+
+
+def test_a_carriage_return_alone_does_not_end_a_row_of_csv(model, tmp_path) -> None:
+    rows = [{"text": "good\rfilm", "note": "a\r\nb"}, {"text": "bad", "note": "\r"}]
+    predict(model, rows, to=tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        found = [*csv.DictReader(file)]
+    assert [{name: row[name] for name in ("text", "note")} for row in found] == rows
+    assert (tmp_path / "out.csv").read_bytes().startswith(b"text,note,prediction\n")
+
+
 def test_several_files_are_read_in_their_order(model, tmp_path) -> None:
     for number, text in enumerate(["good", "bad", "very good"]):
         (tmp_path / f"part-{number}.jsonl").write_text(json.dumps({"text": text}) + "\n")
@@ -143,6 +169,20 @@ def test_no_rows_make_a_file_without_rows(model, tmp_path, form) -> None:
         if to == "csv":
             last = "prediction,probability_negative,probability_positive\n"
             assert out.read_text().endswith(last)
+
+
+def test_a_list_of_files_names_is_no_list_of_texts(model, tmp_path) -> None:
+    names = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
+    for name in names:
+        Path(name).write_text("good\n")
+    with pytest.raises(LimbeckError, match="is a file's name"):
+        predict(model, names)
+    assert predict(model, [Path(name) for name in names]).count == 2
+    long = "a text that ends in " * 500 + ".txt"
+    assert predict(model, [long]).count == 1
+    with pytest.raises(LimbeckError, match="there is no file a good film") as refused:
+        predict(model, "a good film")
+    assert "in a list" in str(refused.value)
 
 
 def test_rows_in_memory(model) -> None:
@@ -187,6 +227,7 @@ def test_no_more_rows_are_read_than_a_chunk_holds(model, tmp_path) -> None:
 
 def test_a_long_text_is_cut_and_counted(model) -> None:
     said = predict(model, ["good " * 500, "bad"], max_length=16)
+    assert str(said).startswith("2 rows; 1 text was longer than the model reads; ")
     assert said.cut == 1 and [row["prediction"] for row in said] == ["positive", "negative"]
 
 
@@ -211,6 +252,11 @@ def test_a_long_text_is_cut_and_counted(model) -> None:
         ("in.txt", "go\0od\n", "line 1: zero characters"),
         ("in.parquet", "text", "cannot read"),
         ("in.xlsx", "text", "unknown file type '.xlsx'"),
+        ("in.csv.zip", "text", r"'.zip'\n.*decompress it"),
+        ("in.parquet.gz", "text", r"'.gz'\n.*decompress it"),
+        ("in.csv.gz", "text\ngood\n", "cannot read .*gzip"),
+        ("in.tsv", "gj04\t1\t\tThe sailors rode\n", "seems to have no header line"),
+        ("in.csv", "title,body\na,b\n", r"looked for text( or \w+)* or \w+\+\w+"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_named(model, tmp_path, name, content, message) -> None:

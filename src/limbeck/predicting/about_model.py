@@ -38,6 +38,7 @@ class AboutModel:
         task: the known task that it is of; None of the user's own.
         task_name: as the run that trained it calls its task, or as the user did; a text-to-text model reads it with
             every row.
+        answers: of a text-to-text model, the class names that it was trained to write, as far as they are known.
         columns: the sets of text columns that it may read, in the order in which they are looked for.
         texts: how many texts a row holds; None where nobody says.
         prompt: what an exported text-to-text model is given, with a place for each text.
@@ -54,6 +55,7 @@ class AboutModel:
     columns: tuple[tuple[str, ...], ...]
     texts: int | None
     task_name: str | None = None
+    answers: tuple[str, ...] = ()
     prompt: str | None = None
 
     @property
@@ -109,7 +111,8 @@ def _of_export(name: str, manifest: ExportManifest, backend: str | None) -> Abou
 
 
 def _of_checkpoint(name: str) -> AboutModel:
-    recipe = _recipe(name)
+    record = _record(name)
+    recipe = None if record is None else Recipe.recorded(record.recipe, name)
     config = read_config(name)
     kind = kind_of_config(config)
     own: tuple[str, ...] = ()
@@ -135,10 +138,11 @@ def _of_checkpoint(name: str) -> AboutModel:
         columns=_columns(own, task),
         texts=texts,
         task_name=None if recipe is None else recipe.task,
+        answers=() if record is None else tuple(one.name for one in record.classes),
     )
 
 
-def _recipe(name: str) -> Recipe | None:
+def _record(name: str) -> Record | None:
     """Of the run that a folder is, or that the folder is the student of.
 
     Raises:
@@ -151,7 +155,7 @@ def _recipe(name: str) -> Recipe | None:
     record = Record.load(run)
     if record.status != "finished" and run == folder:
         raise LimbeckError(f"run {run} is {record.status}", "finish it first")
-    return Recipe.recorded(record.recipe, str(run))
+    return record
 
 
 def _classes(config: PretrainedConfig, kind: TaskType, *, multi_label: bool) -> tuple[str, ...]:
@@ -199,4 +203,5 @@ def _as_task(facts: AboutModel, task: Task) -> AboutModel:
         columns=tuple(columns),
         texts=len(task.text_columns),
         task_name=task.name,
+        answers=task.labels,
     )

@@ -17,7 +17,7 @@ from limbeck.predicting.chunk_pass import ChunkPass, PredictedRows
 from limbeck.predicting.partial_output import PartialOutput, null_types
 from limbeck.predicting.predict_progress import PredictProgress
 from limbeck.predicting.predict_settings import PredictSettings
-from limbeck.predicting.predictions import Predictions
+from limbeck.predicting.prediction_summary import Predictions
 from limbeck.predicting.row_formats import SEPARATED, CsvForm, json_lines, merged
 from limbeck.predicting.row_model import load_row_model
 from limbeck.predicting.row_reader import EMBEDDINGS, RowReader

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import pyarrow as pa
 from rich.console import Console
 
 from limbeck.data.streams import RowStream, named_files
+from limbeck.data.streams.row_files import format_of
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
 from limbeck.predicting.predict_settings import PredictSettings
-from limbeck.predicting.predictions import Predictions
+from limbeck.predicting.prediction_summary import Predictions
 from limbeck.predicting.prepare_job import prepare
 
 
@@ -66,6 +68,7 @@ def _stream(data: Any, kind: str | None) -> RowStream:
         return RowStream(named_files([data]), kind)
     if isinstance(data, list | tuple) and data and all(isinstance(one, Path) for one in data):
         return RowStream(named_files(data), kind)
+    _check_texts(data)
     if isinstance(data, Mapping):
         if len({len(values) for values in data.values()}) > 1:
             raise LimbeckError(
@@ -76,3 +79,16 @@ def _stream(data: Any, kind: str | None) -> RowStream:
         # By way of Arrow, which tells a gap from the number NaN.
         data = pa.Table.from_pandas(data, preserve_index=False).to_pylist()
     return RowStream.of_objects("data", data)
+
+
+def _check_texts(data: Any) -> None:
+    """Raise LimbeckError for a list of files' names, which would be predicted as texts."""
+    first = data[0] if isinstance(data, list | tuple) and data else None
+    if not isinstance(first, str) or "\n" in first or format_of(Path(first)) is None:
+        return
+    # Not pathlib's, to which a long text is an error.
+    if all(isinstance(one, str) and os.path.isfile(one) for one in data):
+        raise LimbeckError(
+            f"data: {first!r} is a file's name, and a list of texts holds the texts themselves",
+            'give the files as Path("…"), or rows {"text": …} where the names are meant',
+        )

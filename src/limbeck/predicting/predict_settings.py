@@ -25,8 +25,6 @@ from limbeck.predicting.text_reader import TextReader
 from limbeck.tasks import SENTENCE, TEXT_READING
 
 PRECISIONS = ("fp32", "bf16")
-# A class's name of GLUE, or a number.
-_LABEL_TOKENS = 10
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,8 @@ class PredictSettings:
         pooling: how hidden states become an embedding: mean over real tokens, cls or last.
         batch_size: examples of a pass.
         max_length: tokens read of a row; by default what the model was trained or exported with, else 512 at most.
-        max_new_tokens: of a generated text; by default what the checkpoint says, or 10 for a known task.
+        max_new_tokens: of a generated text; by default what the checkpoint says; of a run or a known task as
+            many as its longest class name has, at least 10.
         precision: fp32 or bf16.
         chunk_rows: rows that are read, predicted and written at once, the work that a kill may cost.
         overwrite: replace the file that is written.
@@ -142,8 +141,7 @@ def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> Row
         return EmbeddingReader(facts, SENTENCE, columns)
     reader: RowReader
     if kind.classes_as_text:
-        most = settings.max_new_tokens or (_LABEL_TOKENS if facts.task is not None else None)
-        reader = TextReader(facts, kind, columns, most)
+        reader = TextReader(facts, kind, columns, settings.max_new_tokens)
     elif kind.name in _READERS:
         reader = _READERS[kind.name](facts, kind, columns)
     elif kind.has_classes:

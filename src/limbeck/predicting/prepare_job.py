@@ -12,7 +12,7 @@ from limbeck.predicting.about_model import AboutModel, facts_of
 from limbeck.predicting.partial_output import PartialOutput, check_target
 from limbeck.predicting.predict_job import PredictJob
 from limbeck.predicting.predict_settings import PredictSettings, reader_of
-from limbeck.predicting.predictions import Predictions
+from limbeck.predicting.prediction_summary import Predictions
 from limbeck.predicting.row_columns import kept_columns, text_columns
 from limbeck.predicting.row_formats import SEPARATED, CsvForm, clash
 from limbeck.predicting.row_reader import EMBEDDINGS, RowReader

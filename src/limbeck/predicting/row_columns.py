@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from limbeck.data.streams import IMAGE_COLUMN, TEXT_COLUMN
@@ -15,6 +16,7 @@ _USUAL = {
     "spans": (("question", "context"),),
     "image": ((IMAGE_COLUMN,), ("img",), ("file",)),
 }
+_NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _WIDTHS = {"tokens": (1, 1), "spans": (2, 2), "image": (1, 1)}
 
@@ -63,12 +65,24 @@ def text_columns(
         for source, columns in filled.items()
         if not any(set(names) <= set(columns) for names in known) or len(filled) > 1
     )
+    _check_header(source, columns)
     wanted = " or ".join("+".join(names) for names in known)
     raise LimbeckError(
         f"{source}: no column holds the {facts.kind.reads.noun}s (looked for {wanted})",
         f"name {'it' if width == (1, 1) else 'them'} with --text-columns; "
         f"columns that are there: {', '.join(columns)}",
     )
+
+
+def _check_header(source: str, columns: Sequence[str]) -> None:
+    """Raise LimbeckError for a header that looks like a row, as that of GLUE's CoLA files without one."""
+    odd = [name for name in columns if not name.strip() or _NUMBER.fullmatch(name.strip())]
+    if odd:
+        raise LimbeckError(
+            f"{source} seems to have no header line: its first line would name the columns "
+            f"{', '.join(map(repr, columns)):.200}",
+            "write a line with the columns' names above the rows, or name the text's with --text-columns",
+        )
 
 
 def _check_separator(source: str, column: str) -> None:
@@ -94,7 +108,8 @@ def _known(
 ) -> list[tuple[str, ...]]:
     usual = USUAL_TEXTS if embeds_only else _USUAL.get(facts.kind.name, USUAL_TEXTS)
     low, high = width
-    return [names for names in (*facts.columns, *usual) if low <= len(names) <= high]
+    every = dict.fromkeys((*facts.columns, *usual))
+    return [names for names in every if low <= len(names) <= high]
 
 
 def _wrong_number(facts: AboutModel, named: Sequence[str], width: tuple[int, int]) -> list[Problem]:

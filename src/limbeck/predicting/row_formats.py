@@ -148,16 +148,19 @@ class CsvForm:
         return cells
 
     def _written(self, lines: Iterable[Sequence[str]]) -> bytes:
-        text = io.StringIO(newline="")
-        if self._tabs:
-            for line in lines:
-                text.write(
-                    "\t".join(" ".join(cell.splitlines()).replace("\t", " ") for cell in line)
-                )
-                text.write("\n")
-        else:
-            csv.writer(text, lineterminator="\n").writerows(lines)
-        return text.getvalue().encode()
+        as_line = _tab_line if self._tabs else _comma_line
+        return "".join(map(as_line, lines)).encode()
+
+
+def _tab_line(cells: Sequence[str]) -> str:
+    return "\t".join(" ".join(cell.splitlines()).replace("\t", " ") for cell in cells) + "\n"
+
+
+def _comma_line(cells: Sequence[str]) -> str:
+    text = io.StringIO(newline="")
+    # The writer quotes what holds a part of its line's end. A carriage return must be quoted, or readers see two rows.
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _cell(value: Any) -> str:

@@ -25,6 +25,9 @@ from limbeck.students import load_model, read_processor
 from limbeck.tasks import SENTENCE, Processor, TaskType, as_array
 from limbeck.teachers.outputs.entry_key import add_model
 
+# What transformers generates of a model that says nothing.
+_USUAL_TOKENS = 20
+
 
 @dataclass(frozen=True)
 class PassOutputs:
@@ -122,6 +125,9 @@ class TorchRowModel:
     def generate(self, batch: Mapping[str, Tensor], most: int | None) -> PassOutputs:
         """Greedy texts; the probability of each is that of its tokens, the end included."""
         generator: Any = self._model
+        says = generator.generation_config
+        if most is None and not (says.max_new_tokens or says.max_length):
+            most = _USUAL_TOKENS
         with self._passing():
             made = generator.generate(
                 input_ids=batch["input_ids"],
@@ -135,7 +141,7 @@ class TorchRowModel:
             logs = generator.compute_transition_scores(
                 made.sequences, made.scores, normalize_logits=True
             )
-        ends = torch.tensor(_listed(generator.generation_config.eos_token_id), device=logs.device)
+        ends = torch.tensor(_listed(says.eos_token_id), device=logs.device)
         ended = torch.isin(made.sequences[:, -logs.shape[1] :], ends).int()
         # The end itself is the model's choice, what stands behind it is not.
         behind = (ended.cumsum(1) - ended) > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from limbeck.predicting.row_reader import (
 )
 from limbeck.tasks import TaskType
 from limbeck.tasks.abstract_type import Rows
+from limbeck.tasks.text import answer_limit
 
 
 class TextReader(RowReader):
@@ -52,8 +54,14 @@ class TextReader(RowReader):
         embeddings = None
         if EMBEDDINGS in asked:
             embeddings = model.run(batch, logits=False, pool=pool).embeddings
-        made = model.generate(batch, self._most)
+        made = model.generate(batch, self._most or self._enough(model))
         return PassOutputs(tokens=made.tokens, scores=made.scores, embeddings=embeddings)
+
+    def _enough(self, model: RowModel) -> int | None:
+        """Tokens of the longest answer that it was trained to give; None where nobody knows."""
+        if self.facts.task_name is None:
+            return None
+        return answer_limit(replace(self.task, labels=self.facts.answers), model.processor)
 
     def kept(self, outputs: PassOutputs, batch: Mapping[str, Tensor]) -> list[Any]:
         """Token ids and probability."""

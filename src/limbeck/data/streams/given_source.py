@@ -42,6 +42,6 @@ class GivenSource(RowSource):
         if row is None or isinstance(row, str):
             return {TEXT_COLUMN: row}
         raise LimbeckError(
-            f"{self.name}, row {self._number}: a {type(row).__name__} is no row",
+            f"{self.name}, row {self._number}: found {type(row).__name__}, expected a text or a dictionary",
             'give texts, or rows {"text": …}',
         )

@@ -25,6 +25,9 @@ ENDINGS = {
     ".txt": "text",
     ".text": "text",
 }
+GZIP = ".gz"
+"""Stands behind the endings of text that gzip compressed."""
+_OTHERS = (".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz")
 _IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
 
 
@@ -60,7 +63,10 @@ def named_files(sources: Sequence[str | Path]) -> list[Path | str]:
             found += matches
         else:
             what = "no file has a name like" if {*"*?["} & {*source} else "there is no file"
-            problems.append(Problem(f"{what} {source}", "check the path"))
+            fix = "check the path"
+            if len(source.split()) > 1:
+                fix += "; a text itself comes by standard input (-), and in Python in a list"
+            problems.append(Problem(f"{what} {source}", fix))
     if found.count(STANDARD_INPUT) and len(found) > 1:
         problems.append(
             Problem("standard input is named beside others", "give - alone, or files alone")
@@ -72,7 +78,13 @@ def named_files(sources: Sequence[str | Path]) -> list[Path | str]:
 
 def format_of(path: Path) -> str | None:
     """The form of a file by its ending; None of an unknown one."""
-    return ENDINGS.get(path.suffix.lower())
+    form = ENDINGS.get(Path(path.name.lower().removesuffix(GZIP)).suffix)
+    return None if form == "parquet" and is_compressed(path) else form
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether a file's ending is that of a compressed file or an archive."""
+    return path.suffix.lower() in (GZIP, *_OTHERS)
 
 
 def is_image(path: Path) -> bool:

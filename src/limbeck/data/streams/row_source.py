@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,6 +54,11 @@ def readable(name: str) -> Iterator[None]:
     except pa.ArrowException as error:
         raise LimbeckError(
             f"cannot read {name}: {str(error).splitlines()[0]}", "write the file again"
+        ) from error
+    except (zlib.error, EOFError) as error:
+        raise LimbeckError(
+            f"cannot read {name}: what gzip compressed is damaged or ends too early",
+            "copy or write the file again",
         ) from error
     except OSError as error:
         raise LimbeckError(

@@ -16,6 +16,7 @@ from limbeck.data.streams.row_files import (
     IMAGE_COLUMN,
     STANDARD_INPUT,
     format_of,
+    is_compressed,
     is_image,
 )
 from limbeck.data.streams.row_source import RowSource, readable
@@ -142,12 +143,12 @@ def _opened(file: Path | str, kind: str | None) -> RowSource:
     path = Path(file)
     kind = kind or format_of(path)
     if kind is None:
-        raise LimbeckError(
-            Problem(
-                f"{path}: unknown file type {path.suffix!r}",
-                f"known endings: {', '.join(ENDINGS)}; or say --format {'|'.join(FORMATS)}",
+        fix = f"known endings: {', '.join(ENDINGS)}; or say --format {'|'.join(FORMATS)}"
+        if is_compressed(path):
+            fix = (
+                "decompress it; CSV, TSV, JSON lines and text are also read behind .gz, rows.csv.gz"
             )
-        )
+        raise LimbeckError(f"{path}: unknown file type {path.suffix!r}", fix)
     if kind == "parquet":
         return ParquetSource(path)
     with readable(str(path)):

@@ -6,13 +6,14 @@ Part of `limbeck.data.streams`.
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
-from limbeck.data.streams.row_files import TEXT_COLUMN
+from limbeck.data.streams.row_files import GZIP, TEXT_COLUMN
 from limbeck.data.streams.row_source import RowSource, readable
 from limbeck.data.streams.taken_rows import TakenRows, WrittenRows
 from limbeck.data.tables import json_row, strict_reader, unique_names, whole_rows
@@ -35,7 +36,7 @@ class CountedFile(io.FileIO):
 
 
 class WrittenSource(RowSource):
-    """CSV, TSV, JSON lines or plain text, from a file or a pipe."""
+    """CSV, TSV, JSON lines or plain text, from a file, also one that gzip compressed, or a pipe."""
 
     def __init__(self, name: str, kind: str, stream: BinaryIO, size: int | None) -> None:
         self.name = name
@@ -43,7 +44,7 @@ class WrittenSource(RowSource):
         self.once = size is None
         self._counted = stream if isinstance(stream, CountedFile) else None
         self._text = io.TextIOWrapper(
-            io.BufferedReader(stream) if isinstance(stream, io.RawIOBase) else stream,
+            stream if self._counted is None else _buffered(self._counted),
             encoding="utf-8-sig",
             newline="" if kind in ("csv", "tsv") else "\n",
         )
@@ -78,8 +79,17 @@ class WrittenSource(RowSource):
         """Close the file; standard input stays open."""
         if self._counted is not None:
             self._text.close()
+            self._counted.close()
         else:
             self._text.detach()
+
+
+def _buffered(file: CountedFile) -> BinaryIO:
+    """What was written, before it was compressed."""
+    buffered = io.BufferedReader(file)
+    if not str(file.name).lower().endswith(GZIP):
+        return buffered
+    return cast(BinaryIO, gzip.GzipFile(fileobj=buffered))
 
 
 def _separated(

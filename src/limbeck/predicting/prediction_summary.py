@@ -38,11 +38,11 @@ class Predictions:
 
     def __str__(self) -> str:
         """`rows.jsonl: 872 rows, 2 of them without text (no prediction), 431 rows/s`."""
-        said = f"{self.count:,} rows"
+        said = f"{self.count:,} row{'' if self.count == 1 else 's'}"
         if self.blank:
             said += f", {self.blank:,} of them without text (no prediction)"
         if self.cut:
-            said += f"; {self.cut:,} texts were longer than the model reads"
+            said += f"; {self.cut:,} {'text was' if self.cut == 1 else 'texts were'} longer than the model reads"
         if self.new:
             said += f"; {self.new / max(self.seconds, 1e-9):,.0f} rows/s"
         return said if self.path is None else f"{self.path}: {said}"
