@@ -86,8 +86,8 @@ def _check_texts(data: Any) -> None:
     first = data[0] if isinstance(data, list | tuple) and data else None
     if not isinstance(first, str) or "\n" in first or format_of(Path(first)) is None:
         return
-    # Not pathlib's, to which a long text is an error.
-    if all(isinstance(one, str) and os.path.isfile(one) for one in data):
+    # os.path, as a long text is an error to pathlib.
+    if all(isinstance(one, str) and os.path.isfile(one) for one in data):  # noqa: PTH113
         raise LimbeckError(
             f"data: {first!r} is a file's name, and a list of texts holds the texts themselves",
             'give the files as Path("…"), or rows {"text": …} where the names are meant',
