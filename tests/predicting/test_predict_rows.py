@@ -256,7 +256,6 @@ def test_a_long_text_is_cut_and_counted(model) -> None:
         ("in.parquet.gz", "text", r"'.gz'\n.*decompress it"),
         ("in.csv.gz", "text\ngood\n", "cannot read .*gzip"),
         ("in.tsv", "gj04\t1\t\tThe sailors rode\n", "seems to have no header line"),
-        ("in.csv", "title,body\na,b\n", r"looked for text( or \w+)* or \w+\+\w+"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_named(model, tmp_path, name, content, message) -> None:
@@ -265,6 +264,11 @@ def test_what_cannot_be_read_is_named(model, tmp_path, name, content, message) -
     with pytest.raises(LimbeckError, match=message):
         predict(model, path, to=tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_every_column_that_is_looked_for_is_named_once(model) -> None:
+    with pytest.raises(LimbeckError, match=r"looked for sentence or text\)"):
+        predict(model, [{"title": "a", "body": "b"}], task="sst2")
 
 
 def test_everything_wrong_is_said_together(model, tmp_path) -> None:
