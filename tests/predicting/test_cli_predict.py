@@ -34,6 +34,9 @@ def test_a_pipe_in_a_pipe_out(model) -> None:
     rows = [json.loads(line) for line in ran.stdout.splitlines()]
     assert [row["prediction"] for row in rows] == ["positive", "negative"]
     assert all(0.5 <= row["score"] <= 1 for row in rows)
+    assert typed(model, "-", "--format", "text", "--to", "-", stdin="bad\n").stdout == (
+        '{"text": "bad", "prediction": "negative"}\n'
+    )
     assert "2 rows" in ran.stderr and "rows/s" in ran.stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 
 import numpy as np
 import pyarrow.parquet as parquet
@@ -22,9 +23,11 @@ import image_sets as sets
 import kind_models as kinds
 import tiny_runs as tiny
 from limbeck import LimbeckError, predict
+from limbeck.reporting.records.measured_facts import ClassFacts
 from limbeck.tasks.abstract_type import ROW
 from limbeck.tasks.spans import OFFSETS, SPANS, best_spans
 from limbeck.tasks.task import TASKS
+from synthetic_records import a_run
 
 TEXTS = tiny.sentences(23)
 TAGGED = ["ann saw rome .", "annabelle lee saw the cat .", "who saw lee in rome ?", "the cat"]
@@ -211,6 +214,40 @@ def test_texts_are_generated(folders) -> None:
             ).logits.log_softmax(-1)
         total = sum(logits[0, at, token].item() for at, token in enumerate(made[0, 1:]))
         assert math.isclose(row["score"], math.exp(total), rel_tol=1e-3)
+
+
+def test_a_text_to_text_run_reads_the_prompt_of_its_training(folders, tmp_path) -> None:
+    """Which names the user's own task; and it writes as many tokens as its longest class name has."""
+    run = tmp_path / "run"
+    record = a_run("kd", 1, 80.0)
+    record.recipe |= {
+        "task": "cats", "kind": "text", "text_columns": ["said"], "label_column": "right",
+    }  # fmt: skip
+    long = "the cat and " * 4
+    record.classes = [
+        ClassFacts(name=name, rows=1, recall=0.0, precision=0.0) for name in ("no", long)
+    ]
+    record.save(run)
+    shutil.copytree(folders["text"], run / "student")
+    model = AutoModelForSeq2SeqLM.from_pretrained(folders["text"]).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folders["text"])
+    longest = len(tokenizer(long)["input_ids"])
+    assert longest > 10
+    expected = []
+    for text in TAGGED:
+        ids = tokenizer(f"cats sentence: {text}", return_tensors="pt")
+        made = model.generate(
+            input_ids=ids["input_ids"], attention_mask=ids["attention_mask"],
+            max_new_tokens=longest, do_sample=False,
+        )  # fmt: skip
+        expected.append(tokenizer.decode(made[0], skip_special_tokens=True).strip())
+    rows = [{"id": number, "said": text} for number, text in enumerate(TAGGED)]
+    assert max(len(text.split()) for text in expected) > 10
+    for named in (run, run / "student"):
+        assert [row["prediction"] for row in predict(named, rows)] == expected
+    # Of the checkpoint alone nobody knows the prompt.
+    bare = predict(folders["text"], TAGGED, max_new_tokens=longest)
+    assert [row["prediction"] for row in bare] != expected
 
 
 def test_a_masked_language_model_has_embeddings_alone(folders) -> None:

@@ -10,7 +10,6 @@ import torch
 import transformers as hf
 
 import kind_models as tiny
-from limbeck import predict
 from limbeck.activations import Request
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
@@ -101,16 +100,6 @@ def test_a_trainer_hands_out_plain_logits_unless_asked(tmp_path):
         shapes.append(found.predictions.shape)
         assert np.isfinite(found.metrics["test_loss"])
     assert shapes == [(3, 4, len(tiny.PIECES)), (3, 3)]
-
-
-def test_a_text_to_text_run_predicts_what_it_was_scored_on(place, teachers):
-    """By the prompt of its training, which names the user's own task."""
-    run = teachers["text"].path
-    kept = json.loads((run / "predictions.json").read_text())["dev"]
-    expected = [text for _, text in sorted(zip(kept["index"], kept["prediction"], strict=True))]
-    for model in (run, run / "student"):
-        found = predict(model, place["text"][0] / "dev.jsonl")
-        assert [row["prediction"] for row in found] == expected
 
 
 def test_a_student_of_tokens_cannot_be_scored_on_sentences(teachers):

@@ -22,6 +22,7 @@ from limbeck.plugins import load_plugins
 if TYPE_CHECKING:
     from limbeck.predicting.predict_job import PredictJob
 
+STANDARD_OUTPUT = "-"
 STREAM_FORMATS = ("jsonl", "csv", "tsv")
 _INTERRUPTED = 130  # the shells' code for Ctrl-C
 _PIPE_CLOSED = 141  # what a shell reports of a program that SIGPIPE ends
@@ -49,8 +50,8 @@ def predict(
         Path | None,
         option(
             OUTPUT,
-            "The file to write: .jsonl, .csv, .tsv or .parquet; killed, the same command continues it. Without it "
-            "rows go to standard output.",
+            "The file to write: .jsonl, .csv, .tsv or .parquet; killed, the same command continues it. Without it, "
+            "or by -, rows go to standard output.",
         ),
     ] = None,
     to_format: Annotated[str, option(OUTPUT, "Of standard output: jsonl, csv or tsv.")] = "jsonl",
@@ -84,6 +85,8 @@ def predict(
     if to_format not in STREAM_FORMATS:
         raise LimbeckError(unknown("to-format", to_format, STREAM_FORMATS))
 
+    target = None if to is None or str(to) == STANDARD_OUTPUT else to
+
     from limbeck.data.streams import RowStream, named_files
     from limbeck.files import at_home
     from limbeck.predicting.predict_settings import PredictSettings
@@ -93,13 +96,13 @@ def predict(
         model,
         lambda: RowStream(named_files(files), format),
         PredictSettings(**typed(options)),
-        target=None if to is None else at_home(to),
+        target=None if target is None else at_home(target),
         form=to_format,
         backend=backend,
         task=task,
     )
     console = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
-    if to is not None:
+    if target is not None:
         console.print(str(job.write_file(console)))
     else:
         _write_to_pipe(job, to_format, console)
