@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from families import FAMILIES, Family
+from families import BY_NAME, FAMILIES, Family
 
 from limbeck.activations import ActivationKey, Request, capture, number_of_layers
 
@@ -40,6 +40,19 @@ def test_hidden_states_and_logits_equal_hugging_face(family: Family) -> None:
                 )
             if "logits" in expected:
                 torch.testing.assert_close(trace.logits, expected.logits, rtol=0, atol=0)
+
+
+def test_a_model_that_answers_with_tuples_shows_the_same() -> None:
+    """`return_dict: false` in a configuration makes plain tuples of outputs, where a model still can."""
+    family = BY_NAME["bert"]
+    model, batch = family.build(), family.batch()
+    request = Request.hidden([0, 1]) | Request.of_logits()
+    expected = capture(model, batch, request)
+    model.config.return_dict = False
+    found = capture(model, batch, request)
+    for key in request.items:
+        torch.testing.assert_close(found[key], expected[key], rtol=0, atol=0)
+    torch.testing.assert_close(found.logits, expected.logits, rtol=0, atol=0)
 
 
 @every_family

@@ -200,6 +200,7 @@ ORDER = {"terms": ["cosine"], "order": "progressive"}
         ({"epochs_per_layer": 0}, "above 0"),
         ({"epochs_per_layer": [1, -1]}, "above 0"),
         ({"wait": ["cosine"]}, "'cosine' is under `terms` and under `wait`"),
+        ({"terms": ["soft", "cosine"], "wait": ["soft", "cosine"]}, "'cosine' is under `terms`"),
         ({"share": 1.5}, "less than or equal to 1"),
         ({"order": "random"}, "'progressive' or 'stacked'"),
     ],
