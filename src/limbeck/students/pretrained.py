@@ -30,6 +30,7 @@ from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home
 from limbeck.given import place_of
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
+from limbeck.students.hub_names import refuse_absent
 from limbeck.students.sizes import refuse_impossible
 from limbeck.students.transplanting import fresh_model, head_keys, seeded, transplant
 from limbeck.students.weights import (
@@ -42,24 +43,18 @@ from limbeck.tasks import SENTENCE, kind_of_config
 Head = Literal["optional", "required"]
 """Whether a checkpoint has to hold a trained head."""
 
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-
 
 def resolve_checkpoint(path_or_name: str | Path) -> str:
     """The folder that holds `config.json`, or a Hub name unchanged.
 
     A run folder stands for the model inside it (`RUN` means `RUN/student`). Raises LimbeckError
     when a folder does not exist, has no `config.json` or holds no safetensors, or names weights that
-    would have to be unpickled or lie outside it.
+    would have to be unpickled or lie outside it; and for a Hub name in no cache if the Hub cannot be reached.
     """
     folder = at_home(place_of(path_or_name))
     if not folder.exists():
-        if _HUB_NAME.fullmatch(str(path_or_name)):
-            return str(path_or_name)
-        raise LimbeckError(
-            f"model {str(path_or_name)!r}: no such folder",
-            "give a folder that save_pretrained wrote, a limbeck run folder, or a Hub name",
-        )
+        refuse_absent(path_or_name)
+        return str(path_or_name)
     if folder.is_dir() and not (folder / "config.json").exists():
         student = folder / "student"
         if (student / "config.json").exists():

@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
 from limbeck.given import place_of
+from limbeck.students.hub_names import refuse_absent
 from limbeck.tasks import TEXT_READING, Processor, Reading
 
 
@@ -30,6 +31,8 @@ def read_processor(path_or_name: str | Path, reads: Reading) -> Processor:
     here = folder.exists()
     own = any((folder / name).exists() for name in _OWN_FILES)
     source = student if not own and student.is_dir() else folder if here else path_or_name
+    if not here:
+        refuse_absent(path_or_name, reads.processor)
     try:
         return reads.load(str(source))
     # tokenizers raises a bare Exception for a file that is cut, so nothing narrower catches it.
