@@ -10,6 +10,7 @@ from limbeck.cli.app import app
 from limbeck.cli.run_summary import next_step, show_result
 from limbeck.reporting.records import (
     Best,
+    ClassFacts,
     Examples,
     KeptFacts,
     Latency,
@@ -103,17 +104,68 @@ def test_a_teacher_with_no_correlation_keeps_nothing(tmp_path, capsys):
 
 @pytest.mark.parametrize("method", ["kd", "finetune"])
 def test_the_next_step_is_a_line_that_is_understood(method, tmp_path):
+    record = a_run(method, 1, 81.0, layers=4)
+    assert_understood(next_step(record, tmp_path / "a run"))
+
+
+def assert_understood(line: str) -> None:
     import typer.main
 
-    record = a_run(method, 1, 81.0, layers=4)
-    words = shlex.split(next_step(record, tmp_path / "a run"))
+    words = shlex.split(line)
     command = typer.main.get_command(app).commands[words[1]]
     command.make_context(words[1], words[2:])  # raises for what it does not know
 
 
+def facts(rows: dict[str, int], answers: dict[str, int], right: dict[str, int]) -> list[ClassFacts]:
+    return [
+        ClassFacts(
+            name=name,
+            rows=rows[name],
+            recall=100 * right.get(name, 0) / rows[name],
+            precision=100 * right.get(name, 0) / answers[name] if name in answers else None,
+        )
+        for name in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "advised"),
+    [
+        ({"epochs": 3.0, "lr": 5e-5, "max_steps": None}, "--epochs 6 --lr 0.0001"),
+        ({"epochs": 3.0, "lr": 1e-3, "max_steps": 40}, "--max-steps 80 --lr 0.0005"),
+    ],
+)
+@pytest.mark.parametrize("method", ["kd", "finetune"])
+def test_a_constant_student_is_not_exported(method, settings, advised, tmp_path, capsys):
+    classes = facts({"no": 30, "yes": 70}, {"yes": 100}, {"yes": 70})
+    record = a_run(method, 1, 70.0, teacher=a_teacher(), classes=classes)
+    record.recipe |= settings
+    said = lines(record, tmp_path / "run", capsys)[-1]
+    assert "predicts 'yes' for every dev row" in said and "export" not in said
+    command = next_step(record, tmp_path / "run")
+    assert said.endswith(f"another rate or on more rows: {command}")
+    assert command == (
+        f"limbeck distill {tmp_path}/run/recipe.yaml {advised} --out {tmp_path}/run-longer"
+    )
+    assert_understood(command)
+    record.data = "given:rows@1"
+    assert lines(record, tmp_path / "other", capsys)[-1].endswith("another rate or on more rows")
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        facts({"no": 30, "yes": 70}, {"yes": 99, "no": 1}, {"yes": 70, "no": 1}),
+        facts({"no": 30, "yes": 70}, {"yes": 99}, {"yes": 69}),  # one row as a third class
+        facts({"yes": 70}, {"yes": 70}, {"yes": 70}),
+        [],
+    ],
+)
+def test_a_student_that_tells_rows_apart_is(classes, tmp_path):
+    record = a_run("kd", 1, 70.0, teacher=a_teacher(), classes=classes)
+    assert next_step(record, tmp_path).startswith("limbeck export")
+
+
 def test_no_advice_that_cannot_be_followed(tmp_path):
-    text = a_run("kd", 1, 81.0)
-    text.recipe["kind"] = "text"
-    assert next_step(text, tmp_path) is None
     assert next_step(a_run("finetune", 1, 81.0, layers=1), tmp_path) is None
     assert next_step(a_run("finetune", 1, 81.0, data="given:rows@1"), tmp_path) is None

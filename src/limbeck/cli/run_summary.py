@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from limbeck.cli.console import output, show_scores
+from limbeck.given import PREFIX
 
 if TYPE_CHECKING:
     from limbeck.reporting.records import Latency, Record
     from limbeck.run import Result
 
 _MB = 1e6
+_USUAL_RATE = 1e-4
 
 
 def show_result(result: Result) -> None:
     """Print the final scores by split, what the student came to, and the folder that holds it."""
+    from limbeck.reporting.records.one_answer import one_answer
     from limbeck.reporting.records.rows_said import rows_said
 
     record, path = result.record, result.path
@@ -34,8 +37,20 @@ def show_result(result: Result) -> None:
     _say(f"written to {path}")
     if (path / "report.html").is_file():
         _say(f"report: {path / 'report.html'}")
+    only = one_answer(record)
+    said = [_constant(record, only)] if only is not None else []
     if (step := next_step(record, path)) is not None:
-        _say(f"next: {step}")
+        said.append(step)
+    if said:
+        _say(f"next: {': '.join(said)}")
+
+
+def _constant(record: Record, only: str) -> str:
+    model = "student" if record.kind == "distill" else "model"
+    return (
+        f"the {model} predicts {only!r} for every dev row, which needs no model; train it longer, at "
+        "another rate or on more rows"
+    )
 
 
 def _course(record: Record) -> list[str]:
@@ -118,16 +133,15 @@ def _measured(time: Latency) -> str:
 
 def next_step(record: Record, path: Path) -> str | None:
     """A command that brings this run further; None where there is none to advise."""
+    from limbeck.reporting.records.one_answer import one_answer
+
+    if one_answer(record) is not None:
+        return _trained_differently(record, path)
     run = shlex.quote(str(path))
     if record.kind == "distill":
-        # Classes written as words need a loop around several graphs.
-        return (
-            None
-            if record.recipe.get("kind") == "text"
-            else f"limbeck export {run} --format onnx-int8"
-        )
+        return f"limbeck export {run} --format onnx-int8"
     layers = record.student.layers
-    if layers is None or layers < 2 or record.data.startswith("given:"):
+    if layers is None or layers < 2 or record.data.startswith(PREFIX):
         return None
     words = ["limbeck", "distill", "--method", "kd", "--teacher", str(path)]
     words += ["--layers", str((layers + 1) // 2), "--task", record.task, "--data", record.data]
@@ -138,6 +152,23 @@ def next_step(record: Record, path: Path) -> str | None:
     label = record.recipe.get("label_column")
     words += ["--label-column", label] if label else []
     return shlex.join(words)
+
+
+def _trained_differently(record: Record, path: Path) -> str | None:
+    """The run for twice as long, at a rate on the other side of what students mostly learn at."""
+    recipe = record.recipe
+    if (
+        PREFIX in f"{record.data} {recipe}"
+    ):  # rows or models from Python, which no command line names
+        return None
+    words = ["limbeck", "distill", str(path / "recipe.yaml")]
+    if steps := recipe.get("max_steps"):
+        words += ["--max-steps", str(2 * steps)]
+    else:
+        words += ["--epochs", f"{2 * (recipe.get('epochs') or 3):g}"]
+    rate = recipe.get("lr") or _USUAL_RATE
+    words += ["--lr", f"{rate * (2 if rate <= _USUAL_RATE else 0.5):g}"]
+    return shlex.join([*words, "--out", f"{path}-longer"])
 
 
 def _say(line: str) -> None:

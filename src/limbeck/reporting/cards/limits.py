@@ -5,6 +5,7 @@ from __future__ import annotations
 from limbeck.reporting.cards.card_metadata import own_splits
 from limbeck.reporting.cards.card_settings import CardSettings
 from limbeck.reporting.cards.student_facts import StudentFacts
+from limbeck.reporting.records.one_answer import one_answer
 from limbeck.reporting.tables.run_scores import task_title
 from limbeck.tasks import TASKS
 
@@ -94,6 +95,11 @@ def _classes(student: StudentFacts) -> list[str]:
     ]
     if student.labels and not classes:
         return found
+    if (only := one_answer(student.record)) is not None:
+        return [
+            *found,
+            f"It predicts {only!r} for every dev row: what it reads makes no difference.",
+        ]
     never = [one.name for one in classes if one.precision is None]
     if never:
         found.append(f"It never predicted {', '.join(map(repr, never))} on dev.")
