@@ -63,7 +63,7 @@ def _try(workshop: Workshop, how: Conversion) -> Attempt:
         return Attempt(conversion=how, error=first, seconds=time.perf_counter() - began)
     workshop.inputs, workshop.outputs = session.inputs, session.outputs
     step = workshop.progress.phase(how.name, len(workshop.rows.encoded))
-    measured = measure(session, workshop.rows, workshop.known, step)
+    measured = measure(session, workshop.rows, workshop.reference, step)
     return Attempt(
         conversion=how,
         measured=measured,

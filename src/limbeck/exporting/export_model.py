@@ -19,7 +19,7 @@ from limbeck.exporting.export_folder import (
     refuse_occupied,
 )
 from limbeck.exporting.export_outcome import manifest_of, refused
-from limbeck.exporting.gate import TorchSide, ask_torch
+from limbeck.exporting.gate import TorchReference, torch_reference
 from limbeck.exporting.showing_export import ExportProgress
 from limbeck.exporting.text_to_text_graphs import generation_of
 from limbeck.exporting.workshop import Workshop
@@ -120,8 +120,8 @@ def _shipped(
     """
     generation = _generation(model, rows, settings)
     with ExportProgress(shown=show) as progress, folder_in_work(place) as part:
-        known = _asked(model, rows, settings, progress)
-        workshop = Workshop(model, rows, known, settings, part, progress, generation)
+        reference = _reference(model, rows, settings, progress)
+        workshop = Workshop(model, rows, reference, settings, part, progress, generation)
         tried = try_all(workshop)
         if not tried[-1].passed:
             raise refused(source, rows, settings, tried)
@@ -157,14 +157,16 @@ def _torch_model(model: str) -> PreTrainedModel:
     return load_model(resolve_checkpoint(model), head="required").eval()
 
 
-def _asked(
+def _reference(
     model: PreTrainedModel, rows: GateRows, settings: ExportSettings, progress: ExportProgress
-) -> TorchSide:
+) -> TorchReference:
     """The torch model's own outputs on the gate's rows, its classes checked against theirs."""
     unproven = class_names(rows.task, model, side="model")
     step = progress.phase("torch", len(rows.encoded))
-    known = ask_torch(model, rows, settings.batch_size, step)
+    reference = torch_reference(model, rows, settings.batch_size, step)
     if unproven:
         labels = rows.rows[rows.task.label_column][:]
-        resolve_class_order(rows.task, unproven, known.answers, labels, rows.split, side="model")
-    return known
+        resolve_class_order(
+            rows.task, unproven, reference.compact_outputs, labels, rows.split, side="model"
+        )
+    return reference

@@ -1,6 +1,6 @@
 """The gate: an exported file is scored on the dev rows by its own runtime, beside the torch model.
 
-The torch model runs once over the rows; every file that is tried is then held against what it said.
+The torch model runs once over the rows; every file that is tried is then held against its outputs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
-from limbeck.run.exported_answers import exported_answers
+from limbeck.run.exported_outputs import compact_outputs_of_export
 from limbeck.run.gate_rows import GateRows
 from limbeck.runtimes import GraphSession
 from limbeck.runtimes.export_manifest import GateMeasure, LogitParity
@@ -34,80 +34,82 @@ def _no_step(rows: int) -> None:
 
 
 @dataclass(frozen=True)
-class TorchSide:
-    """What the torch model said of the gate's rows.
+class TorchReference:
+    """The torch model's outputs on the gate's rows, which every file that is tried is held against.
 
     Attributes:
         results: its scores and predictions.
-        answers: what its kind keeps of each row.
+        compact_outputs: what its task type keeps of each row.
         choices: by batch, its likeliest class at each real position; none of a regression.
         logits: by batch, its logits on the first batches.
         batch_size: rows of a batch.
     """
 
     results: Results
-    answers: np.ndarray
+    compact_outputs: np.ndarray
     choices: list[np.ndarray | None]
     logits: list[np.ndarray]
     batch_size: int
 
 
-def ask_torch(
+def torch_reference(
     model: PreTrainedModel, rows: GateRows, batch_size: int = 32, step: Step = _no_step
-) -> TorchSide:
+) -> TorchReference:
     """Run the torch model over the gate's rows, on CPU as the exported one."""
     model.eval().to("cpu")
-    answers, choices, kept, numbers = [], [], [], 0
+    outputs, choices, kept, numbers = [], [], [], 0
     with torch.no_grad():
         for batch in rows.batches(batch_size):
             logits = capture(model, batch, Request.of_logits()).logits
             assert logits is not None
-            answers.append(as_array(rows.task.kind.compact_outputs(model, batch, logits)))
+            outputs.append(as_array(rows.task.kind.compact_outputs(model, batch, logits)))
             found = as_array(logits)
             choices.append(_choices(found, batch))
             if numbers + found.size <= _KEPT_NUMBERS:
                 numbers += found.size
                 kept.append(found)
             step(len(found))
-    return TorchSide(rows.results(answers), join(answers), choices, kept, batch_size)
+    return TorchReference(rows.results(outputs), join(outputs), choices, kept, batch_size)
 
 
 def measure(
     session: GraphSession,
     rows: GateRows,
-    known: TorchSide,
+    reference: TorchReference,
     step: Step = _no_step,
 ) -> GateMeasure:
     """Score an exported model on the gate's rows and compare it with the torch model."""
-    answers, alike, differences = [], [], []
-    for number, batch in enumerate(rows.batches(known.batch_size)):
+    outputs, alike, differences = [], [], []
+    for number, batch in enumerate(rows.batches(reference.batch_size)):
         logits = session.logits(batch)
-        answers.append(exported_answers(rows.task, session, batch, logits))
-        ours, theirs = _choices(logits, batch), known.choices[number]
+        outputs.append(compact_outputs_of_export(rows.task, session, batch, logits))
+        ours, theirs = _choices(logits, batch), reference.choices[number]
         if ours is not None and theirs is not None:
             alike.append(ours == theirs)
-        if number < len(known.logits):
+        if number < len(reference.logits):
             real = _real(batch, logits, written=rows.task.kind.classes_as_text)
-            differences.append(np.abs(logits - known.logits[number])[real])
+            differences.append(np.abs(logits - reference.logits[number])[real])
         step(len(logits))
-    results = rows.results(answers)
+    results = rows.results(outputs)
     return GateMeasure(
         scores=dict(results.scores),
-        torch_scores=dict(known.results.scores),
-        drop=float(known.results.scores["primary"] - results.scores["primary"]),
+        torch_scores=dict(reference.results.scores),
+        drop=float(reference.results.scores["primary"] - results.scores["primary"]),
         agreement=float(np.concatenate(alike).mean()) if alike else None,
-        recall=_recall(rows.task, known.results, results),
-        logits=_parity(differences, known),
+        recall=_recall(rows.task, reference.results, results),
+        logits=_parity(differences, reference),
     )
 
 
-def _parity(differences: list[np.ndarray], known: TorchSide) -> LogitParity | None:
+def _parity(differences: list[np.ndarray], reference: TorchReference) -> LogitParity | None:
     if not differences:
         return None
     flat = np.concatenate([part.reshape(-1) for part in differences])
-    scale = np.concatenate([part.reshape(-1) for part in known.logits[: len(differences)]]).std()
+    scale = np.concatenate(
+        [part.reshape(-1) for part in reference.logits[: len(differences)]]
+    ).std()
     return LogitParity(
-        rows=sum(len(part) for part in known.logits[: len(differences)]),
+        rows=sum(len(part) for part in reference.logits[: len(differences)]),
         largest_difference=float(flat.max()),
         mean_difference=float(flat.mean()),
         scale=float(scale),

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from limbeck.data import Collator
 from limbeck.exporting.conversions import ExportSettings
 from limbeck.exporting.executorch_program import returned_logits, write_executorch
-from limbeck.exporting.gate import TorchSide
+from limbeck.exporting.gate import TorchReference
 from limbeck.exporting.int8 import Feed, half, quantise, without_stale_shapes
 from limbeck.exporting.onnx_graph import MODEL_FILE, model_inputs, write_onnx
 from limbeck.exporting.openvino_model import write_openvino
@@ -42,13 +42,13 @@ class Workshop:
         self,
         model: PreTrainedModel,
         rows: GateRows,
-        known: TorchSide,
+        reference: TorchReference,
         settings: ExportSettings,
         part: Path,
         progress: ExportProgress,
         generation: Generation | None = None,
     ) -> None:
-        self.model, self.rows, self.known = model, rows, known
+        self.model, self.rows, self.reference = model, rows, reference
         self.converted = model
         self.settings, self.part, self.progress = settings, part, progress
         self.generation = generation

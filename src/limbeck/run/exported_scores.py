@@ -8,7 +8,7 @@ from pathlib import Path
 from limbeck.errors import LimbeckError, unknown
 from limbeck.files import at_home
 from limbeck.reporting.records import Numbers
-from limbeck.run.exported_answers import exported_answers
+from limbeck.run.exported_outputs import compact_outputs_of_export
 from limbeck.run.gate_rows import gate_rows
 from limbeck.runtimes import RUNTIMES, OnnxPredictor, exports_of, is_export
 
@@ -77,8 +77,8 @@ def score_export(
             f"{', '.join(wanted)}",
             "name the task that it was exported for",
         )
-    answers = []
+    outputs = []
     for batch in rows.batches(predictor.manifest.gate.batch_size):
         logits = predictor.logits_of(batch)
-        answers.append(exported_answers(rows.task, predictor.session, batch, logits))
-    return dict(rows.results(answers).scores)
+        outputs.append(compact_outputs_of_export(rows.task, predictor.session, batch, logits))
+    return dict(rows.results(outputs).scores)

@@ -35,7 +35,7 @@ class _Writer:
         return torch.from_numpy(self.session.generated(batch, max_new_tokens))
 
 
-def exported_answers(
+def compact_outputs_of_export(
     task: Task, session: GraphSession, batch: Mapping[str, Tensor], logits: np.ndarray
 ) -> np.ndarray:
     """What a task type scores of a batch: of logits, or of text that the exported model writes."""
