@@ -89,7 +89,12 @@ def train_stage(
     if recipe.checkpoint_steps is not None:
         trainer.add_callback(CheckpointEvery(recipe.checkpoint_steps))
     try:
-        with reporting(trainer, recipe.trackers, folder.events_of(stage)):
+        with reporting(
+            trainer,
+            recipe.trackers,
+            folder.events_of(stage),
+            prepared.recipe.model_dump(mode="json"),
+        ):
             trainer.start_or_continue(folder.last_checkpoint(stage))
     finally:
         display.close()

@@ -6,16 +6,18 @@ Part of `limbeck.training`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback
 from transformers.integrations import integration_utils
 
 from limbeck.errors import Problem, unknown
 from limbeck.training.arguments import tensorboard
+from limbeck.training.tracked_recipe import TrackedRecipe
 
 _CALLBACKS = integration_utils.INTEGRATION_TO_CALLBACK
 # Packages that are not called as their tracker.
@@ -48,7 +50,12 @@ def tracker_problems(names: Sequence[str]) -> list[Problem]:
 
 
 @contextmanager
-def reporting(trainer: Trainer, names: Sequence[str], events: Path) -> Iterator[None]:
+def reporting(
+    trainer: Trainer,
+    names: Sequence[str],
+    events: Path,
+    recipe: Mapping[str, Any] | None = None,
+) -> Iterator[None]:
     """Report what is trained inside to the trackers, as a run of its own, however it ends.
 
     transformers leaves W&B's run open for whatever this process trains next, and MLflow's after an error;
@@ -57,10 +64,12 @@ def reporting(trainer: Trainer, names: Sequence[str], events: Path) -> Iterator[
     Args:
         names: trackers that `tracker_problems` finds nothing wrong with.
         events: TensorBoard's folder; the others take their places from environment variables of their own.
+        recipe: what TensorBoard, W&B and MLflow are told of the run, in plain values.
     """
-    callbacks = [
+    callbacks: list[TrainerCallback] = [
         tensorboard(events) if name == "tensorboard" else _CALLBACKS[name]() for name in names
     ]
+    callbacks = [TrackedRecipe(recipe or {}, callbacks), *callbacks] if callbacks else []
     for callback in callbacks:
         trainer.add_callback(callback)
     opened = {name: _is_open(name) for name in names}

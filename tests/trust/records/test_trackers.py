@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from transformers import Trainer, TrainerCallback, TrainingArguments
-from transformers.integrations import integration_utils
+from transformers import (
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+from transformers.integrations import TensorBoardCallback, integration_utils
 from typer.testing import CliRunner
 
 import tiny_runs as tiny
@@ -17,6 +25,7 @@ from limbeck.errors import LimbeckError
 from limbeck.recipe import FirstStage, Recipe
 from limbeck.run import distill
 from limbeck.training import reporting, tracker_problems
+from limbeck.training.tracked_recipe import TrackedRecipe, best_scores, flattened
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +71,58 @@ def test_a_flag_brings_every_term_to_tensorboard(place, tmp_path):
     for term in ("loss", "term/soft", "term/hard"):
         assert seen[f"train/{term}"] == [1, 2, 3]
     assert "eval/accuracy" in seen
+    assert recipe_in(run / "tensorboard") == Recipe.load(str(run / "recipe.yaml")).model_dump(
+        mode="json"
+    )
+
+
+def recipe_in(folder) -> dict:
+    """As TensorBoard shows it: Markdown whose indented lines are code."""
+    read = EventAccumulator(str(folder)).Reload()
+    (event,) = read.Tensors("recipe/text_summary")
+    return yaml.safe_load(textwrap.dedent(event.tensor_proto.string_val[0].decode()))
+
+
+def test_the_epoch_that_is_kept_is_reported_and_not_only_the_last(tmp_path):
+    """By hand: the second epoch's score is the best; speeds are no scores."""
+    writer = Writer()
+    callback = TensorBoardCallback(writer)
+    state = TrainerState(is_world_process_zero=True, best_global_step=20)
+    state.log_history = [
+        {"step": 10, "epoch": 1.0, "eval_accuracy": 70.0},
+        {"step": 20, "epoch": 2.0, "loss": 0.5},
+        {"step": 20, "epoch": 2.0, "eval_accuracy": 90.0, "eval_f1": 88.0, "eval_runtime": 3.0},
+        {"step": 30, "epoch": 3.0, "eval_accuracy": 80.0},
+    ]
+    tracked = TrackedRecipe({"method": "kd"}, [callback])
+    args = TrainingArguments(str(tmp_path), report_to="none")
+    for _ in range(2):
+        tracked.on_step_begin(args, state, TrainerControl())
+    tracked.on_train_end(args, state, TrainerControl())
+    assert writer.texts == [("recipe", "    method: kd")]
+    assert writer.scalars == [("best/accuracy", 90.0, 20), ("best/f1", 88.0, 20)]
+    state.best_global_step = None
+    assert best_scores(state) == {}
+
+
+class Writer:
+    """TensorBoard's, as far as it is written to."""
+
+    def __init__(self) -> None:
+        self.texts, self.scalars = [], []
+
+    def add_text(self, *given) -> None:
+        self.texts.append(given)
+
+    def add_scalar(self, *given) -> None:
+        self.scalars.append(given)
+
+
+def test_a_recipe_as_flat_names():
+    recipe = {"method": "kd", "student": {"layers": [1, 3], "init": None}, "objectives": {}}
+    assert dict(flattened(recipe, "recipe")) == {
+        "recipe.method": "kd", "recipe.student.layers": "[1, 3]", "recipe.objectives": "{}"
+    }  # fmt: skip
 
 
 def test_both_ways_to_ask_for_tensorboard_are_one(place):
