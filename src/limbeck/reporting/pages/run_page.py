@@ -11,7 +11,7 @@ from limbeck.reporting.pages.content import Content
 from limbeck.reporting.pages.filling import fill, write_page
 from limbeck.reporting.pages.latency_section import export_cards
 from limbeck.reporting.records import Record
-from limbeck.reporting.tables import build_table
+from limbeck.reporting.tables import ResultsTable, build_table
 from limbeck.reporting.tables.bench_latency import with_bench
 from limbeck.reporting.tables.teacher_rows import split_teachers
 from limbeck.reporting.tables.text_cells import grid
@@ -30,24 +30,31 @@ def write_report(
     profile: str = "glue",
     baseline: str | None = None,
     exports: Sequence[ExportManifest] = (),
+    table: ResultsTable | None = None,
+    about: Sequence[tuple[str, Sequence[str]]] = (),
 ) -> Path:
     """Write the report of one run or of several and return its path.
 
     `out_path` is a file, or a folder that gets `report.html`. `similarity` maps a label (a student)
     to a matrix of student layers by teacher layers, as `limbeck.reporting.analysis.similarity_matrix` gives.
     `baseline` is the method the others are tested against; None takes `finetune` where it is among
-    several methods. `exports` are those of a run's student. Raises LimbeckError for an unknown
-    profile or baseline, for runs without anything to show, and for a place that cannot be written.
+    several methods. `exports` are those of a run's student. A `table` of the same runs that is made
+    already takes the place of the page's own, with its profile and baseline. `about`: headings with
+    their lines, below the table. Raises LimbeckError for an unknown profile or baseline, for runs
+    without anything to show, and for a place that cannot be written.
     """
     # One bench's times wherever it timed all the runs: cards and table then say the same.
     records, _ = with_bench(records)
     methods = {record.method for record in records}
-    if baseline is None and "finetune" in methods:
+    if table is None and baseline is None and "finetune" in methods:
         _, students = split_teachers(records, profile)
         several = {record.method for record in students}
         baseline = "finetune" if "finetune" in several and len(several) > 1 else None
-    table = build_table(records, profile=profile, baseline=baseline, facts=_FACTS, title="Results")
-    _, students = split_teachers(records, profile)
+    if table is None:
+        table = build_table(
+            records, profile=profile, baseline=baseline, facts=_FACTS, title="Results"
+        )
+    _, students = split_teachers(records, table.profile)
     content = Content(records, students, table)
     sections = content.sections(similarity)
     page = fill(
@@ -57,6 +64,7 @@ def write_report(
         cards=[*content.cards(), *export_cards(exports)],
         table=table,
         grid=grid(table),
+        about=about,
         sections=sections,
         runs=content.runs(),
         recipes=content.recipes(),

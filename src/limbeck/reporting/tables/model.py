@@ -62,6 +62,8 @@ class TableCell:
     unfinished: int = 0
     comparison: Tested | None = None
     """Against the baseline."""
+    printed: str | None = None
+    """What a paper's own table says here, with its decimals."""
 
     @property
     def marker(self) -> Literal["▲", "▼", ""]:
@@ -114,6 +116,12 @@ class ResultsTable:
         """Whether there is more than one column to average, and a row that has them all."""
         several = sum(column.in_average for column in self.columns) > 1
         return several and any(row.average.mean is not None for row in self.rows)
+
+    @property
+    def has_printed(self) -> bool:
+        """Whether a paper's numbers stand beside those of the runs."""
+        cells = (cell for row in self.rows for cell in (*row.cells.values(), row.average))
+        return any(cell.printed is not None for cell in cells)
 
     @property
     def usual_n(self) -> int:

@@ -103,11 +103,13 @@ def comma_separated(table: ResultsTable) -> str:
     """Unrounded numbers, one row a table row; notes have no place in CSV and are left out.
 
     Each score column gives its mean, sd, n, failed and unfinished runs, and with a baseline also
-    the difference to it, the number of pairs and the Holm-corrected p. Empty: not known.
+    the difference to it, the number of pairs and the Holm-corrected p; beside a paper's numbers also
+    `printed`. Empty: not known.
     """
     titles = [(column.title, column.key) for column in table.columns]
     parts = ["mean", "sd", "n", "failed", "unfinished"]
     parts += ["difference", "pairs", "p"] if table.baseline else []
+    parts += ["printed"] if table.has_printed else []
     facts = [name for name in table.facts if name != "layers"]
     header = ["method", "role", "layers"]
     header += [f"{title} {part}" for title, _ in titles for part in parts]
@@ -125,7 +127,8 @@ def comma_separated(table: ResultsTable) -> str:
         cells += [row.average] if table.has_average else []
         values: list[Any] = [row.label, row.role, row.layers]
         for cell in cells:
-            values += _numbers(cell)[: len(parts)]
+            numbers = _numbers(cell)
+            values += [numbers[part] for part in parts]
         for name in facts:
             fact = row.facts.get(name, Fact())
             values += [fact.value, fact.spread] if name == "latency" else [fact.value]
@@ -133,10 +136,19 @@ def comma_separated(table: ResultsTable) -> str:
     return stream.getvalue()
 
 
-def _numbers(cell: TableCell) -> list[Any]:
+def _numbers(cell: TableCell) -> dict[str, Any]:
     compared = cell.comparison
-    against = [compared.difference, compared.pairs, compared.p] if compared else [None] * 3
-    return [cell.mean, cell.deviation, cell.n, cell.failed, cell.unfinished, *against]
+    return {
+        "mean": cell.mean,
+        "sd": cell.deviation,
+        "n": cell.n,
+        "failed": cell.failed,
+        "unfinished": cell.unfinished,
+        "difference": compared.difference if compared else None,
+        "pairs": compared.pairs if compared else None,
+        "p": compared.p if compared else None,
+        "printed": cell.printed,
+    }
 
 
 def _styled(piece: Piece) -> Text:
@@ -147,6 +159,8 @@ def _styled(piece: Piece) -> Text:
         text.append(f" {piece.marker}", style=_MARKER_STYLE[piece.marker])
     if piece.remark:
         text.append(f" ({piece.remark})", style="yellow")
+    if piece.printed:
+        text.append(f" [{piece.printed}]", style="dim cyan")
     return text
 
 
@@ -166,7 +180,8 @@ def _latex_piece(piece: Piece) -> str:
     spread = rf"{{\scriptsize\,$\pm$\,{piece.spread}}}" if piece.spread else ""
     marker = {"▲": r"$^{\uparrow}$", "▼": r"$^{\downarrow}$", "": ""}[piece.marker]
     remark = rf" {{\scriptsize({_in_latex(piece.remark)})}}" if piece.remark else ""
-    return _in_latex(piece.main) + spread + marker + remark
+    printed = rf" {{\scriptsize[{_in_latex(piece.printed)}]}}" if piece.printed else ""
+    return _in_latex(piece.main) + spread + marker + remark + printed
 
 
 _LATEX = {

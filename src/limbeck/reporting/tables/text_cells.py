@@ -30,13 +30,16 @@ class Piece:
     spread: str = ""
     marker: str = ""
     remark: str = ""
+    printed: str = ""
+    """A paper's number of the same cell."""
 
     @property
     def plain(self) -> str:
         """The cell in one line of plain text."""
         spread = f"± {self.spread}" if self.spread else ""
         remark = f"({self.remark})" if self.remark else ""
-        return " ".join(part for part in (self.main, spread, self.marker, remark) if part)
+        printed = f"[{self.printed}]" if self.printed else ""
+        return " ".join(part for part in (self.main, spread, self.marker, remark, printed) if part)
 
 
 @dataclass(frozen=True)
@@ -96,13 +99,13 @@ def score_piece(cell: TableCell, row: Row, usual_n: int) -> Piece:
         remarks.append(f"{cell.failed} failed")
     if cell.unfinished:
         remarks.append(f"{cell.unfinished} unfinished")
-    remark = ", ".join(remarks)
+    remark, printed = ", ".join(remarks), cell.printed or ""
     if cell.mean is None:
         if cell.failed and not cell.unfinished:
-            return Piece("failed")
-        return Piece(NOTHING, remark=remark)
+            return Piece("failed", printed=printed)
+        return Piece(NOTHING, remark=remark, printed=printed)
     spread = "" if cell.deviation is None else f"{cell.deviation:.1f}"
-    return Piece(f"{cell.mean:.1f}", spread, cell.marker, remark)
+    return Piece(f"{cell.mean:.1f}", spread, cell.marker, remark, printed)
 
 
 def fact_piece(name: str, fact: Fact) -> Piece:

@@ -1,0 +1,75 @@
+"""A paper's printed numbers beside those of the runs, cell by cell.
+
+Part of `limbeck.reporting.tables`; nothing of the runs' own numbers changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from limbeck.reporting.tables.model import ResultsTable, Row, TableCell
+
+TEACHER = "teacher"
+"""The row of a paper's teacher."""
+AVERAGE = "average"
+
+Printed = Mapping[str, Mapping[str, float]]
+"""Row label → column title (or `average`) → number."""
+
+
+def beside_printed(
+    table: ResultsTable, printed: Printed, *, decimals: int, source: str
+) -> ResultsTable:
+    """The table with what a paper prints in the same cells, and a note on what that is.
+
+    A paper's average stands only where all of its columns are in the table. Where some are missing
+    it is the weighted mean of the printed numbers of those that are there, and the note says so.
+    """
+    titles = [column.title for column in table.columns]
+    known = {title for row in printed.values() for title in row if title != AVERAGE}
+    whole = known <= set(titles)
+    if not known & set(titles):
+        return table
+    rows = [_row(row, table, printed, decimals, whole) for row in table.rows]
+    said = f"In square brackets: {source}, as printed."
+    if not whole and table.has_average:
+        left_out = ", ".join(sorted(known - set(titles)))
+        said += f" Its averages here are of these columns alone, without {left_out}."
+    return replace(table, rows=tuple(rows), notes=(*table.notes, said))
+
+
+def in_order(table: ResultsTable, labels: Sequence[str]) -> ResultsTable:
+    """The table with its students in the order of the labels, the deepest first; teachers stay on top."""
+    place = {label: number for number, label in enumerate(labels)}
+
+    def key(row: Row) -> tuple[bool, int, int]:
+        student = row.role == "student"
+        # A row that a setting splits is called as its method and the setting.
+        known = [label for label in place if f"{row.label} ".startswith(f"{label} ")]
+        own = place[max(known, key=len)] if known else len(place)
+        return student, -(row.layers or 0), own if student else 0
+
+    return replace(table, rows=tuple(sorted(table.rows, key=key)))
+
+
+def _row(row: Row, table: ResultsTable, printed: Printed, decimals: int, whole: bool) -> Row:
+    own = printed.get(TEACHER if row.role == "teacher" else row.label, {})
+    cells = {
+        column.key: _with(row.cells[column.key], own.get(column.title), decimals)
+        for column in table.columns
+    }
+    average = own.get(AVERAGE) if whole else _mean(own, table)
+    return replace(row, cells=cells, average=_with(row.average, average, decimals))
+
+
+def _mean(own: Mapping[str, float], table: ResultsTable) -> float | None:
+    averaged = [column for column in table.columns if column.in_average]
+    if not averaged or any(column.title not in own for column in averaged):
+        return None
+    total = sum(column.weight for column in averaged)
+    return sum(column.weight * own[column.title] for column in averaged) / total
+
+
+def _with(cell: TableCell, number: float | None, decimals: int) -> TableCell:
+    return cell if number is None else replace(cell, printed=f"{number:.{decimals}f}")

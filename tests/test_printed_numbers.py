@@ -1,0 +1,82 @@
+"""A paper's numbers stand beside those of the runs, in every form of the table, and change none of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from limbeck.reporting.pages import write_report
+from limbeck.reporting.tables import build_table, render
+from limbeck.reporting.tables.printed_numbers import beside_printed, in_order
+from synthetic_records import a_run
+
+PRINTED = {
+    "kd": {"RTE": 68.5, "MRPC": 90.3, "CoLA": 55.8, "average": 80.0},
+    "finetune": {"RTE": 61.7, "MRPC": 90.0, "CoLA": 53.3, "average": 79.0},
+}
+
+
+@pytest.fixture
+def runs():
+    return [
+        a_run(method, seed, score, task=task)
+        for method, score in (("kd", 71.0), ("finetune", 70.0), ("kd soft", 72.0))
+        for task in ("rte", "mrpc")
+        for seed in (1, 2)
+    ]
+
+
+@pytest.fixture
+def table(runs):
+    return beside_printed(build_table(runs), PRINTED, decimals=1, source="Table 9 of a paper")
+
+
+def cells(table, row):
+    return {
+        column.title: next(one for one in table.rows if one.label == row).cells[column.key].printed
+        for column in table.columns
+    }
+
+
+def test_numbers_stand_in_their_cells(runs, table) -> None:
+    assert cells(table, "kd") == {"MRPC": "90.3", "RTE": "68.5"}
+    assert cells(table, "kd soft") == {"MRPC": None, "RTE": None}
+    plain = build_table(runs)
+    assert not plain.has_printed
+    for mine, theirs in zip(table.rows, plain.rows, strict=True):
+        for key, cell in mine.cells.items():
+            assert (cell.mean, cell.n) == (theirs.cells[key].mean, theirs.cells[key].n)
+
+
+def test_an_average_is_the_papers_only_of_all_its_columns(runs, table) -> None:
+    """(68.5 + 90.3) / 2, as CoLA is not in the table; with it left out of the paper too, the paper's own."""
+    averages = {row.label: row.average.printed for row in table.rows}
+    assert averages == {"finetune": "75.8", "kd": "79.4", "kd soft": None}
+    assert table.notes[-1] == (
+        "In square brackets: Table 9 of a paper, as printed. Its averages here are of these columns "
+        "alone, without CoLA."
+    )
+    two = {row: {k: v for k, v in own.items() if k != "CoLA"} for row, own in PRINTED.items()}
+    whole = beside_printed(build_table(runs), two, decimals=2, source="it")
+    assert {row.label: row.average.printed for row in whole.rows}["kd"] == "80.00"
+
+
+def test_every_form_shows_them(runs, table, tmp_path) -> None:
+    assert r"\[68.5\]" in render(table, "markdown")
+    assert r"{\scriptsize[68.5]}" in render(table, "latex")
+    assert "[68.5]" in render(table, "terminal")
+    rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
+    assert {row["method"]: row["RTE printed"] for row in rows} == {
+        "finetune": "61.7", "kd": "68.5", "kd soft": "",
+    }  # fmt: skip
+    page = write_report(runs, tmp_path, table=table, about=[("Cost", ["two minutes & more"])])
+    text = page.read_text(encoding="utf-8")
+    assert "[68.5]" in text
+    assert "two minutes &amp; more" in text
+
+
+def test_rows_have_the_papers_order(table) -> None:
+    ordered = in_order(table, ["kd soft", "kd", "finetune"])
+    assert [row.label for row in ordered.rows] == ["kd soft", "kd", "finetune"]
