@@ -57,7 +57,7 @@ ORDER = [
     {"run"},
     {"exporting", "predicting"},
     {"latency", "pushing"},
-    {"quickstart"},
+    {"quickstart", "study"},
     {"cli"},
     {"__main__"},
 ]

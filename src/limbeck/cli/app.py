@@ -26,6 +26,7 @@ from limbeck.cli.predict_command import predict
 from limbeck.cli.push_command import push
 from limbeck.cli.quickstart_command import quickstart
 from limbeck.cli.quiet import silence_libraries
+from limbeck.cli.study_command import study
 from limbeck.cli.table_command import table
 from limbeck.cli.team_command import team
 from limbeck.cli.train_command import distill, finetune
@@ -104,6 +105,7 @@ app.command(cls=ManyValues)(card)
 app.command(cls=ManyValues)(push)
 app.command(cls=ManyValues)(table)
 app.command(cls=ManyValues)(team)
+app.command(cls=ManyValues)(study)
 app.add_typer(outputs, name="outputs")
 
 

@@ -1,0 +1,147 @@
+"""`limbeck study`: many runs as one experiment, up to a paper's table with its own numbers beside.
+
+Without a study it lists those that ship with limbeck.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from limbeck.cli.console import output, trouble
+from limbeck.cli.options import is_recipe_file, is_setting, parse_settings
+from limbeck.errors import LimbeckError, Problem
+
+OUT = Path("runs/studies")
+
+
+def study(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="STUDY KEY=VALUE",
+            help="A study file or a shipped study's name, then any key of it: seeds=[1,2] settings.epochs=1",
+        ),
+    ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(help="paper (as published), small (files at hand) or pocket (minutes)."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Where all rows come from: hub, pocket, a folder of GLUE's files."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="What teachers are made from: a folder, a Hub name, pocket.")
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The folder of studies: each has its own in it, and all share OUT/runs; the same "
+            "command again goes on where it was stopped."
+        ),
+    ] = OUT,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Processes side by side, each on cores of its own; by default the study's."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it will take, and run nothing.")
+    ] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the studies that ship.")] = False,
+) -> None:
+    """Cross methods, tasks and seeds, choose settings on dev, and make a paper's table of it."""
+    words = arguments or []
+    names = [word for word in words if not is_setting(word) or is_recipe_file(word)]
+    if listed or not names:
+        if words and not listed:
+            raise LimbeckError("no study is named", "name one of `limbeck study --list`, or a file")
+        _list()
+        return
+    if len(names) > 1:
+        raise LimbeckError(f"several studies were named: {', '.join(names)}", "give one of them")
+    given = parse_settings([word for word in words if word not in names])
+    both = [
+        key for key, flag in (("data", data), ("model", model)) if flag is not None and key in given
+    ]
+    if both:
+        raise LimbeckError(
+            [Problem(f"--{key} and {key}=… are both given", "give one") for key in both]
+        )
+    _run(names[0], scale, {"data": data, "model": model, **given}, out, jobs, dry_run=dry_run)
+
+
+def _list() -> None:
+    from limbeck.study.shipped_studies import shipped
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("study", "of", "scales"):
+        table.add_column(heading, no_wrap=heading == "study")
+    for name, one in shipped().items():
+        table.add_row(name, one.paper, ", ".join(one.scales))
+    output().print(table)
+    output().print(
+        "limbeck study NAME --scale pocket; or a file of your own: limbeck study STUDY.yaml"
+    )
+
+
+def _run(
+    name: str, scale: str | None, given: dict, out: Path, jobs: int | None, *, dry_run: bool
+) -> None:
+    from limbeck.cores import cores
+    from limbeck.reporting.tables import terminal
+    from limbeck.study import SharedRuns, StudyPlan, carry_out, estimate, load_study, write_study
+    from limbeck.study.study_plan import runs_folder
+
+    asked = load_study(name, scale=scale, **given)
+    jobs = jobs or min(asked.jobs or 1, cores() or 1)
+    console = trouble()
+    plan = StudyPlan.of(asked)
+    runs = SharedRuns(runs_folder(out), asked.keep_students)
+    console.print(f"{asked.full_name}: {_sizes(plan)}")
+    found = estimate(plan, runs, jobs, say=lambda line: console.print(line, style="dim"))
+    for line in found.lines(jobs):
+        console.print(line, soft_wrap=True)
+    if dry_run:
+        return
+    failed = carry_out(plan, runs, jobs=jobs, seconds=found.seconds, console=console)
+    folder = out / asked.full_name
+    try:
+        table, page = write_study(plan, runs, folder)
+    except LimbeckError as error:
+        raise LimbeckError(
+            [*(problem for one in failed for problem in one.problems), *error.problems]
+        ) from None
+    output().print(terminal(table))
+    output().print(
+        f"table and records in {folder}; page: {page.resolve().as_uri()}", soft_wrap=True
+    )
+    if failed:
+        raise LimbeckError(
+            [
+                Problem(
+                    f"{one.name}: {problem.message}",
+                    problem.fix or "the same command tries it again",
+                )
+                for one in failed
+                for problem in one.problems
+            ]
+        )
+
+
+def _sizes(plan) -> str:  # type: ignore[no-untyped-def]  # importing its type would load torch
+    asked = plan.study
+    tries = max(len(group.tried) for group in plan.groups)
+    parts = [
+        f"{len(asked.methods)} methods",
+        f"{len(asked.tasks)} tasks",
+        f"{len(asked.seeds)} seeds",
+    ]
+    parts += [f"{key} {len(values)} values" for key, values in asked.axes.items()]
+    parts += [f"{tries} settings to choose from on dev"] if tries > 1 else []
+    return ", ".join(parts)

@@ -1,0 +1,31 @@
+"""Many runs as one experiment: methods by tasks by seeds, settings chosen on dev, a paper's table.
+
+`study_file` is what a user writes, `study_plan` what follows from it, `carry_out` does it, and
+`study_output` writes the table and the page.
+"""
+
+from limbeck.study.carry_out import carry_out
+from limbeck.study.shared_runs import Outcome, SharedRuns, StudyRun
+from limbeck.study.shipped_studies import ShippedStudy, shipped
+from limbeck.study.study_estimate import StudyEstimate, estimate
+from limbeck.study.study_fields import SCALES, Study
+from limbeck.study.study_file import load_study
+from limbeck.study.study_output import study_table, write_study
+from limbeck.study.study_plan import StudyPlan
+
+__all__ = [
+    "SCALES",
+    "Outcome",
+    "SharedRuns",
+    "ShippedStudy",
+    "Study",
+    "StudyEstimate",
+    "StudyPlan",
+    "StudyRun",
+    "carry_out",
+    "estimate",
+    "load_study",
+    "shipped",
+    "study_table",
+    "write_study",
+]

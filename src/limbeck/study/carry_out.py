@@ -1,0 +1,189 @@
+"""A study from its first run to its last: what is due is made, what has ended is said, what failed stays visible."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from limbeck.reporting.records import Record
+from limbeck.study.run_workers import OneAfterTheOther, RunMaker, SideBySide
+from limbeck.study.shared_runs import Outcome, SharedRuns, StudyRun
+from limbeck.study.study_estimate import KindOfRun, held_or_none, kind_of, spoken_hours
+from limbeck.study.study_plan import StudyPlan
+
+_POLL_SECONDS = 1.0
+"""How often a run that another process is at is looked for."""
+
+
+def carry_out(
+    plan: StudyPlan,
+    runs: SharedRuns,
+    *,
+    jobs: int = 1,
+    seconds: Mapping[KindOfRun, float] | None = None,
+    console: Console | None = None,
+) -> list[Outcome]:
+    """Make every run that no record holds, and return those that failed, each with its problems.
+
+    A run that failed in an earlier call is tried once more. What another process is making is
+    waited for.
+
+    Args:
+        plan: what is to be made.
+        runs: where it is made.
+        jobs: how many processes; with one, the runs are made in this one.
+        seconds: what a run of each kind takes, for the time left.
+        console: where lines and the bar go; None says nothing.
+    """
+    console = console or Console(quiet=True)
+    with _maker(runs, jobs) as maker:
+        return _Course(plan, runs, maker, jobs, dict(seconds or {}), console).run()
+
+
+@contextmanager
+def _maker(runs: SharedRuns, jobs: int) -> Iterator[RunMaker]:
+    threads = torch.get_num_threads()
+    maker: RunMaker
+    if jobs == 1:
+        # Detailed bars of each run would be torn by the study's own.
+        maker = OneAfterTheOther(runs, show=False)
+    else:
+        maker = SideBySide(runs, jobs)
+    try:
+        yield maker
+    finally:
+        maker.close()
+        torch.set_num_threads(threads)
+
+
+class _Course:
+    """One call's way through a plan."""
+
+    def __init__(
+        self,
+        plan: StudyPlan,
+        runs: SharedRuns,
+        maker: RunMaker,
+        jobs: int,
+        seconds: dict[KindOfRun, float],
+        console: Console,
+    ) -> None:
+        self.plan, self.runs, self.maker, self.jobs = plan, runs, maker, jobs
+        self.seconds, self.console = seconds, console
+        self.failed: dict[str, Outcome] = {}
+        self.at_work: dict[str, float] = {}
+        self.busy: dict[str, float] = {}
+        self.records: dict[str, Record] = {}
+        self.total = plan.count
+        self.bar = Progress(
+            TextColumn("runs"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    def held(self, name: str) -> Record | None:
+        """The record, read from disk once."""
+        if name not in self.records:
+            found = held_or_none(self.runs, name)
+            if found is None:
+                return None
+            self.records[name] = found
+        return self.records[name]
+
+    def ended(self, name: str) -> bool:
+        """Whether nothing more is to be expected of a run."""
+        return name in self.failed or self.held(name) is not None
+
+    def run(self) -> list[Outcome]:
+        """To the end."""
+        bar = self.bar.add_task("", total=self.total)
+        with self.bar:
+            while True:
+                due = self._startable()
+                while due and self.maker.free:
+                    run = due.pop(0)
+                    self.at_work[run.name] = time.monotonic()
+                    self.maker.start(run)
+                ended = self.maker.finished()
+                for run, outcome in ended:
+                    self._take(run, outcome)
+                self.bar.update(bar, completed=self._done(), description=self._time_left())
+                if not ended and not self.at_work:
+                    if not self.busy:
+                        break
+                    time.sleep(_POLL_SECONDS)
+        return list(self.failed.values())
+
+    def _startable(self) -> list[StudyRun]:
+        now = time.monotonic()
+        return [
+            run
+            for run in self.plan.due(self.held, self.ended)
+            if run.name not in self.at_work and now - self.busy.get(run.name, -1e9) >= _POLL_SECONDS
+        ]
+
+    def _take(self, run: StudyRun, outcome: Outcome) -> None:
+        took = time.monotonic() - self.at_work.pop(run.name)
+        if outcome.busy:
+            if run.name not in self.busy:
+                self._say(f"{run.name}: another process is at it")
+            self.busy[run.name] = time.monotonic()
+            return
+        self.busy.pop(run.name, None)
+        if outcome.problems:
+            self.failed[run.name] = outcome
+            self._say(f"{_said(run)}: failed: {outcome.problems[0].message}")
+            return
+        self.seconds[kind_of(run)] = took
+        record = self.held(run.name)
+        score = None if record is None else record.primary_score("dev")
+        number = "no score" if score is None else f"{score:.1f}"
+        self._say(
+            f"[{self._done()}/{self.total}] {_said(run)}: {number}, {took:.0f} s; {self._time_left()}"
+        )
+
+    def _done(self) -> int:
+        return min(self.total, sum(self.held(name) is not None for name in self._names()))
+
+    def _names(self) -> set[str]:
+        names = {run.name for run in self.plan.teachers.values()}
+        for group in self.plan.groups:
+            choice = self.plan.choice(group, self.held, self.ended)
+            choosing = self.plan.choosing if len(group.tried) > 1 else None
+            names |= {run.name for _, runs in group.tried for run in runs[:choosing]}
+            names |= set() if choice is None else {run.name for run in choice.runs}
+        return names
+
+    def _time_left(self) -> str:
+        """Over what is still to be made, as the runs of each kind have taken so far."""
+        if not self.seconds:
+            return ""
+        usual = sum(self.seconds.values()) / len(self.seconds)
+        left = 0.0
+        for run in self.plan.teachers.values():
+            left += 0.0 if self.ended(run.name) else self.seconds.get(kind_of(run), usual)
+        seeds = len(self.plan.study.seeds)
+        for group in self.plan.groups:
+            tries, choosing = len(group.tried), self.plan.choosing
+            wanted = seeds if tries == 1 else tries * choosing + seeds - choosing
+            made = {run.name for _, runs in group.tried for run in runs if self.ended(run.name)}
+            kind = kind_of(group.tried[0][1][0])
+            left += max(0, wanted - len(made)) * self.seconds.get(kind, usual)
+        return f"about {spoken_hours(left / self.jobs)} left"
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _said(run: StudyRun) -> str:
+    settings = run.settings
+    parts = [f"{settings['task']} {run.label}", run.cell, f"seed {settings['seed']}"]
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,144 @@
+"""What one batch of a recipe's rows costs: its models forward and backward, timed.
+
+Part of `limbeck.study`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from datasets import Dataset
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from limbeck.activations import Request, capture
+from limbeck.data import Collator
+from limbeck.errors import LimbeckError
+from limbeck.execution import resolve_precision
+from limbeck.recipe import Recipe
+from limbeck.run.loaded_models import build_models
+from limbeck.run.required_settings import missing
+from limbeck.run.stage_rows import EncodedRows, load_rows
+
+_REPEATS = 3
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """What was measured on one batch of a task, in seconds, and how many rows there are."""
+
+    train: float
+    """Forward, backward and update of the model that learns."""
+    forward: float
+    teacher: float
+    """The teacher's forward pass; 0 without one."""
+    batch: int
+    rows: int
+    dev_rows: int
+    parameters: int
+    device: str
+
+    def seconds(self, recipe: Recipe) -> float:
+        """Of a whole run: its training, and dev scores after every epoch and at the end."""
+        epochs = recipe.epochs + (getattr(recipe.first_stage, "epochs", None) or 0)
+        batches = self.rows / self.batch * epochs
+        if recipe.max_steps is not None:
+            batches = recipe.max_steps * recipe.batch_size * recipe.accumulation / self.batch
+        step = self.train + (self.teacher if recipe.needs_teacher else 0.0)
+        return batches * step + (math.ceil(epochs) + 1) * self.dev_rows / self.batch * self.forward
+
+
+def measure(recipe: Recipe, *, save_as: Path | None = None) -> StepCost:
+    """Time one batch of the recipe's rows through its models.
+
+    `save_as`: a folder that is given the untrained model and its tokenizer. What its terms compute
+    besides is not in it.
+    """
+    problems = missing(recipe)
+    if problems:
+        raise LimbeckError(problems)
+    task, rows = load_rows(recipe)
+    named, student, tokenizer = build_models(recipe, task)
+    if save_as is not None:
+        student.save_pretrained(save_as)
+        tokenizer.save_pretrained(save_as)
+    train, count = rows["train"], min(recipe.batch_size, len(rows["train"]))
+    few = train.select(range(0, len(train), max(1, len(train) // count))).select(range(count))
+    encoded = EncodedRows.of(few, task, tokenizer, recipe.max_length)
+    assert isinstance(encoded.encoded, Dataset)  # so few are encoded at once
+    batch = Collator(tokenizer, kind=task.kind)(list(encoded.encoded))
+    device = _device()
+    inputs = {
+        name: value.to(device)
+        for name, value in batch.items()
+        if isinstance(value, Tensor) and name not in ("labels", "index")
+    }
+    student.to(device)
+    mixed = resolve_precision(recipe.precision) == "bf16"
+    cast = torch.autocast(device.type, torch.bfloat16) if mixed else nullcontext()
+    with torch.random.fork_rng(), cast:
+        train_seconds = _median(lambda: _train_step(student, inputs))
+        forward = _median(lambda: _forward(student, inputs))
+        taught = 0.0
+        if named and recipe.needs_teacher:
+            model = named[0].teacher.model.to(device)
+            taught = _median(lambda: _forward(model, inputs))
+    return StepCost(
+        train_seconds,
+        forward,
+        taught,
+        count,
+        len(train),
+        sum(len(rows[split]) for split in task.dev_splits if split in rows),
+        sum(weight.numel() for weight in student.parameters()),
+        f"{device.type} with {torch.get_num_threads()} thread(s)"
+        if device.type == "cpu"
+        else str(device),
+    )
+
+
+def _train_step(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> None:
+    model.train()
+    logits = capture(model, inputs, Request.of_logits()).logits
+    assert logits is not None  # asked for
+    logits.float().square().mean().backward()
+    with torch.no_grad():  # an update reads and writes every weight and its two moments
+        for weight in model.parameters():
+            if weight.grad is not None:
+                weight.grad.mul_(0.9).addcmul_(weight.grad, weight.grad).mul_(0.0)
+    model.zero_grad(set_to_none=True)
+    _wait()
+
+
+def _forward(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> None:
+    model.eval()
+    with torch.no_grad():
+        capture(model, inputs, Request.of_logits())
+    _wait()
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _device() -> torch.device:
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return found or torch.device("cpu")
+
+
+def _median(work: Callable[[], None]) -> float:
+    work()
+    times = []
+    for _ in range(_REPEATS):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)

@@ -1,0 +1,210 @@
+"""Who makes a study's runs: this process, or several of them, each on cores of its own.
+
+A process that dies takes one run with it, not the study; it is replaced.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import final
+
+from limbeck.cores import cores
+from limbeck.errors import Problem
+from limbeck.study.shared_runs import Outcome, SharedRuns, StudyRun
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class RunMaker(ABC):
+    """Makes runs, as many at a time as `free` says."""
+
+    @property
+    @abstractmethod
+    def free(self) -> int:
+        """How many runs could be started now."""
+
+    @abstractmethod
+    def start(self, run: StudyRun) -> None:
+        """Begin a run; only while something is free."""
+
+    @abstractmethod
+    def finished(self) -> list[tuple[StudyRun, Outcome]]:
+        """What has ended since the last call; waits for one. Empty if nothing was started."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop everything that is at work; it goes on from its checkpoint another time."""
+
+
+@final
+class OneAfterTheOther(RunMaker):
+    """In this process."""
+
+    def __init__(self, runs: SharedRuns, *, show: bool) -> None:
+        self.runs, self.show = runs, show
+        self._done: deque[tuple[StudyRun, Outcome]] = deque()
+
+    @property
+    def free(self) -> int:
+        """One, unless a run has just been made."""
+        return 1 - len(self._done)
+
+    def start(self, run: StudyRun) -> None:
+        """Make it at once."""
+        self._done.append((run, self.runs.carry_out(run, show=self.show)))
+
+    def finished(self) -> list[tuple[StudyRun, Outcome]]:
+        """The run that was made last."""
+        done = list(self._done)
+        self._done.clear()
+        return done
+
+    def close(self) -> None:
+        """Nothing is at work between two calls."""
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    cores: Sequence[int]
+    run: StudyRun | None = None
+
+
+@final
+class SideBySide(RunMaker):
+    """In several processes, each with an equal part of the cores and a thread for each of them."""
+
+    def __init__(self, runs: SharedRuns, jobs: int) -> None:
+        self.runs = runs
+        self._workers = [self._new(part) for part in parts_of_cores(jobs)]
+
+    @property
+    def free(self) -> int:
+        """How many processes wait."""
+        return sum(worker.run is None for worker in self._workers)
+
+    def start(self, run: StudyRun) -> None:
+        """Give it to one that waits."""
+        worker = next(one for one in self._workers if one.run is None)
+        worker.run = run
+        worker.pipe.send(run)
+
+    def finished(self) -> list[tuple[StudyRun, Outcome]]:
+        """What has ended by now, at least one; a process that died has ended its run."""
+        busy = [one for one in self._workers if one.run is not None]
+        if not busy:
+            return []
+        ready = wait([one.pipe for one in busy])
+        return [self._answer_of(one) for one in busy if one.pipe in ready]
+
+    def close(self) -> None:
+        """End all processes."""
+        for worker in self._workers:
+            worker.process.terminate()
+        for worker in self._workers:
+            worker.process.join()
+            worker.pipe.close()
+
+    def _answer_of(self, worker: _Worker) -> tuple[StudyRun, Outcome]:
+        run = worker.run
+        assert run is not None  # it was busy
+        try:
+            outcome = worker.pipe.recv()
+            worker.run = None
+        except (EOFError, OSError):
+            outcome = self._replace(worker, run)
+        return run, outcome
+
+    def _replace(self, worker: _Worker, run: StudyRun) -> Outcome:
+        worker.process.join()
+        worker.pipe.close()
+        code = worker.process.exitcode or 0
+        how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        problem = Problem(
+            f"its process ended {how}",
+            "if memory is short use fewer --jobs or a smaller batch_size; the same command tries it again",
+        )
+        self._workers[self._workers.index(worker)] = self._new(worker.cores)
+        return self.runs.note_failure(run, [problem])
+
+    def _new(self, part: Sequence[int]) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        quiet = logging.getLogger("limbeck").level
+        process = context.Process(
+            target=_work,
+            args=(theirs, self.runs.path, self.runs.keep_students, list(part), quiet),
+            daemon=True,
+        )
+        # A library reads these when it is loaded, which may be before `_work` begins.
+        before = {name: os.environ.get(name) for name in _THREADS}
+        os.environ.update(dict.fromkeys(_THREADS, str(len(part))))
+        try:
+            process.start()
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+        theirs.close()
+        return _Worker(process, ours, part)
+
+
+def parts_of_cores(jobs: int) -> list[list[int]]:
+    """The cores of this process in `jobs` equal parts; those that are left over stay idle.
+
+    With more jobs than cores some share one.
+    """
+    known = (
+        sorted(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else list(range(cores() or 1))
+    )
+    each = max(1, len(known) // jobs)
+    return [
+        [known[(number * each + one) % len(known)] for one in range(each)] for number in range(jobs)
+    ]
+
+
+def use_cores(part: Sequence[int]) -> None:
+    """Keep this process to some cores, with as many threads."""
+    import torch
+
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, part)
+    torch.set_num_threads(len(part))
+
+
+def _work(pipe: Connection, path: object, keep: bool, part: list[int], level: int) -> None:
+    """The life of a worker: runs in, outcomes out, until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    use_cores(part)
+    logging.getLogger("limbeck").setLevel(level)
+    runs = SharedRuns(path, keep)  # type: ignore[arg-type]
+    while True:
+        try:
+            run = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(runs.carry_out(run))
+
+
+def _end_with_parent() -> None:
+    """A run whose study was killed goes on from its checkpoint, and not unseen until its end."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

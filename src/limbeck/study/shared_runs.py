@@ -1,0 +1,227 @@
+"""A folder of runs that studies share: each has one record, is made once and by one process at a time."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import logging
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from limbeck.errors import LimbeckError, Problem
+from limbeck.files import file_name
+from limbeck.recipe import Recipe
+from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.run import distill
+from limbeck.sealing import verified
+from limbeck.teachers.outputs import RememberingTeacher
+from limbeck.teachers.teacher import Teacher
+
+log = logging.getLogger(__name__)
+
+_DIGEST = 5
+_POCKET_ROWS = 25_000
+"""No pocket task has more."""
+_BYTES = 2 * 4
+"""Two poolings in fp32, of each layer."""
+_MOST_REMEMBERED = 2**30
+# What two runs may differ in whose teacher is asked about the same rows in the same way.
+_NOT_THE_TEACHERS = frozenset(
+    {
+        *("method", "family", "summary", "paper", "formula", "settings", "seed", "objectives"),
+        *("epochs", "max_steps", "lr", "batch_size", "accumulation", "patience"),
+        *("warmup", "weight_decay", "lr_schedule", "select_by", "report_to", "tensorboard"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """One run of a study.
+
+    Attributes:
+        name: of its folder; runs of one recipe, and of teachers of one recipe, have one name.
+        method: a shipped method or a recipe file.
+        settings: the recipe keys that are set, without the teacher of a student whose teacher is made here.
+        label: what its row is called.
+        needs: the name of the run that makes its teacher; None if there is none, or it is at hand.
+        role: what the run is for, `teacher` or `student`.
+        cell: of a grid, the settings that it tries, in words.
+    """
+
+    name: str
+    method: str
+    settings: Mapping[str, Any] = field(hash=False)
+    label: str = ""
+    needs: str | None = None
+    role: str = "student"
+    cell: str = ""
+
+    def recipe(self, runs: Path) -> Recipe:
+        """The recipe, the teacher of `runs` named. Raises LimbeckError as `Recipe.load`."""
+        taught = {} if self.needs is None else {"teacher": str(runs / self.needs)}
+        return Recipe.load(self.method, **{**taught, **self.settings})
+
+
+def name_of(recipe: Recipe, needs: str | None) -> str:
+    """A readable name, unique to what the recipe says; `needs` stands for where its teacher lies."""
+    said = recipe.model_dump(mode="json", exclude_defaults=True)
+    if needs is not None:
+        said["teacher"] = needs
+    digest = hashlib.blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=_DIGEST)
+    return file_name(f"{recipe.task}-{recipe.method}-s{recipe.seed}-{digest.hexdigest()}")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one run ended; without problems if it is finished, or `busy` in another process."""
+
+    name: str
+    problems: tuple[Problem, ...] = ()
+    busy: bool = False
+
+
+@dataclass
+class SharedRuns:
+    """The folder, and the teacher of this process that remembers its outputs for the next run."""
+
+    path: Path
+    keep_students: bool = True
+    _teachers: dict[str, Teacher] = field(default_factory=dict)
+
+    def held(self, name: str) -> Record | None:
+        """The record of a run that has finished.
+
+        Raises:
+            LimbeckError: a record that is damaged.
+        """
+        if not (self.path / name / RECORD_NAME).is_file():
+            return None
+        record = Record.load(self.path / name)
+        return record if record.status == "finished" else None
+
+    def failed(self, name: str) -> Record | None:
+        """Of a run that failed the last time, the record with its reason."""
+        note = self._failure(name)
+        return Record.load(note) if note.is_file() else None
+
+    def carry_out(self, run: StudyRun, *, show: bool = False) -> Outcome:
+        """Make the run unless its record is held; whatever ends it is kept and does not end the caller."""
+        with self.claimed(run.name) as ours:
+            if not ours:
+                return Outcome(run.name, busy=True)
+            try:
+                if self.held(run.name) is None:
+                    self._make(run, show=show)
+                self._failure(run.name).unlink(missing_ok=True)
+                self._slim(run)
+            except LimbeckError as error:
+                problems = [one for one in error.problems if one.severity == "error"]
+                return self.note_failure(run, problems)
+            except Exception as error:  # whatever ends one run, the others go on
+                log.debug("%s failed", run.name, exc_info=True)
+                first = (str(error).strip().splitlines() or [""])[0]
+                return self.note_failure(run, [Problem(f"{type(error).__name__}: {first}", "")])
+            finally:
+                gc.collect()  # A trainer and its callbacks hold each other, and the next may be large.
+        return Outcome(run.name)
+
+    def note_failure(self, run: StudyRun, problems: list[Problem]) -> Outcome:
+        """Keep why a run failed where tables find it, also of one that never began."""
+        record = Record(
+            kind="finetune" if run.role == "teacher" else "distill",
+            method=run.label or run.method,
+            task=str(run.settings.get("task")),
+            data=str(run.settings.get("data")),
+            seed=int(run.settings.get("seed", 0)),
+            recipe={},
+        )
+        record.fail("; ".join(problem.message for problem in problems) or "no reason given")
+        record.save(self._failure(run.name))
+        return Outcome(run.name, tuple(problems))
+
+    @contextmanager
+    def claimed(self, name: str) -> Iterator[bool]:
+        """Whether the run is this process's own until the block ends; a killed process holds nothing."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path / f".{name}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def _make(self, run: StudyRun, *, show: bool) -> None:
+        recipe = run.recipe(self.path)
+        live = self._teacher(recipe) if recipe.needs_teacher and recipe.teacher else None
+        distill(recipe, self.path / run.name, show=show, report=False, live_teacher=live)
+
+    def _teacher(self, recipe: Recipe) -> Teacher | None:
+        """One teacher a process, which remembers what it said of rows that the next runs have too."""
+        if recipe.augment is not None or recipe.teacher_dropout or recipe.cache == "never":
+            return None
+        rows = _POCKET_ROWS if recipe.data == "pocket" else recipe.train_rows
+        if rows is None:  # as many as there are: stored outputs on disk are for these
+            return None
+        said = recipe.model_dump(mode="json")
+        said["student"] = {"init": recipe.student.init, "tokenizer": recipe.student.tokenizer}
+        key = repr(sorted((k, v) for k, v in said.items() if k not in _NOT_THE_TEACHERS))
+        if key not in self._teachers:
+            self._teachers.clear()  # another task's outputs are not asked for again
+            teacher = Teacher.load(str(recipe.teacher))
+            config = teacher.model.config
+            layers = getattr(config, "num_hidden_layers", 0) or 0
+            width = getattr(config, "hidden_size", 0) or 0
+            if rows * layers * width * _BYTES > _MOST_REMEMBERED:
+                return None
+            self._teachers[key] = RememberingTeacher(teacher)
+        return self._teachers[key]
+
+    def _slim(self, run: StudyRun) -> None:
+        """A student's weights go once its record is there; a teacher's stay."""
+        if run.role != "teacher" and not self.keep_students:
+            shutil.rmtree(self.path / run.name / "student", ignore_errors=True)
+
+    def _failure(self, name: str) -> Path:
+        return self.path / f"{name}.failed.json"
+
+
+# ---- records that travel ----
+
+
+def portable(run: Path) -> dict[str, Any] | None:
+    """The record of a finished run as plain JSON without this machine's folders; else None."""
+    file = run / RECORD_NAME
+    if not file.is_file():
+        return None
+    # Its checksum is of the run's own record, which names this machine's folders.
+    record = verified(json.loads(file.read_text(encoding="utf-8")), file)
+    if not isinstance(record, dict) or record["status"] != "finished":
+        return None
+    return without_folders(record)
+
+
+def without_folders(value: Any) -> Any:
+    """Plain JSON whose absolute paths keep their last part alone."""
+    if isinstance(value, dict):
+        return {_without_folder(key): without_folders(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_folders(item) for item in value]
+    return Path(value).name if isinstance(value, str) and value.startswith("/") else value
+
+
+def _without_folder(key: str) -> str:
+    """A key that says what is read and from where, `teacher /folder/name`, with the place's name alone."""
+    what, separator, place = key.partition(" /")
+    return f"{what} {Path(place).name}" if separator else key

@@ -1,0 +1,242 @@
+"""What a study will take: runs, hours from a measured training step, disk."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from limbeck.byte_sizes import human_size
+from limbeck.errors import LimbeckError, Problem
+from limbeck.recipe import Recipe
+from limbeck.reporting.records import Record
+from limbeck.study.measured_step import StepCost, measure
+from limbeck.study.run_workers import parts_of_cores
+from limbeck.study.shared_runs import SharedRuns, StudyRun
+from limbeck.study.study_plan import Group, StudyPlan
+
+_FP32 = 4
+_IN_FLIGHT = 8
+"""Copies of a model's weights that a run has on disk at most: two checkpoints, each of the weights and the
+optimiser's two moments, and the student while it is written."""
+
+KindOfRun = tuple[str, str, str]
+"""Role, task and label: runs of one kind take as long, but for their student's size."""
+
+
+@dataclass(frozen=True)
+class StudyEstimate:
+    """What is known before the first run.
+
+    Attributes:
+        runs: of the whole study.
+        held: of them those whose records are there.
+        seconds: of one run by kind, as measured on a step, or as records of such runs say.
+        left: seconds of all that are still to be made, one after the other.
+        disk: bytes: teachers, checkpoints of the runs at work, and students if they are kept.
+        device: where the step was measured; None where nothing is left to be made.
+    """
+
+    runs: int
+    held: int
+    seconds: Mapping[KindOfRun, float]
+    left: float
+    disk: float
+    device: str | None
+
+    def lines(self, jobs: int) -> list[str]:
+        """The same in words."""
+        if self.device is None:
+            return [f"{self.runs} runs, all of them held by records already"]
+        hours = spoken_hours(self.left / jobs)
+        beside = f" by {jobs} processes side by side" if jobs > 1 else ""
+        return [
+            f"{self.runs} runs, {self.held} of them held by records already",
+            f"about {hours}{beside} for the rest, from a measured step on {self.device}",
+            f"about {human_size(self.disk)} of disk for teachers and checkpoints; stored teacher outputs "
+            "beside, where they pay (cache_limit)",
+        ]
+
+
+def spoken_hours(seconds: float) -> str:
+    """`3 min`, `2.4 h`, `12 days`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 72 * 3600 else f"{seconds / 86400:.1f} days"
+
+
+def kind_of(run: StudyRun, recipe_layers: Any = None) -> KindOfRun:
+    """Which runs take about as long as this one."""
+    depth = run.settings.get("student.layers", recipe_layers)
+    label = run.label if depth is None else f"{run.label}|{depth}"
+    return run.role, str(run.settings.get("task")), label
+
+
+def estimate(
+    plan: StudyPlan, runs: SharedRuns, jobs: int = 1, say: Callable[[str], None] = lambda line: None
+) -> StudyEstimate:
+    """Measure a step of each task's teacher and student, and add up.
+
+    Rows are loaded and models built on the way, so that what is missing is known before hours have
+    passed. `say` is told what is being measured.
+
+    Raises:
+        LimbeckError: rows or models that cannot be loaded, all together; too little room on the disk.
+    """
+    seconds: dict[KindOfRun, float] = {}
+    costs: dict[str, StepCost] = {}
+    problems: list[Problem] = []
+    open_tasks = [task for task in plan.study.tasks if _is_open(plan, task, runs)]
+    with (
+        _threads(len(parts_of_cores(jobs)[0])),
+        tempfile.TemporaryDirectory(prefix="limbeck-study-") as place,
+    ):
+        for task in open_tasks:
+            say(f"measuring a step of {task}")
+            try:
+                costs |= _of_task(plan, task, Path(place) / task, runs, seconds)
+            except LimbeckError as error:
+                problems += error.problems
+    if problems:
+        raise LimbeckError(list(dict.fromkeys(problems)))
+    seconds |= observed(plan, runs)
+    left, held = _left(plan, runs, seconds)
+    disk = _disk(plan, runs, costs, jobs)
+    free = _free(runs.path)
+    if disk > free:
+        raise LimbeckError(
+            f"out: {runs.path} has {human_size(free)} free, and the study needs about {human_size(disk)}",
+            "make room, choose another folder with --out, or fewer --jobs",
+        )
+    device = next((cost.device for cost in costs.values()), None)
+    return StudyEstimate(plan.count, held, seconds, left, disk, device)
+
+
+def observed(plan: StudyPlan, runs: SharedRuns) -> dict[KindOfRun, float]:
+    """Mean seconds of the runs whose records are there, by kind."""
+    found: dict[KindOfRun, list[float]] = {}
+    for run in all_runs(plan):
+        record = held_or_none(runs, run.name)
+        if record is not None and record.cost.total_seconds is not None:
+            found.setdefault(kind_of(run), []).append(record.cost.total_seconds)
+    return {kind: statistics.fmean(values) for kind, values in found.items()}
+
+
+def all_runs(plan: StudyPlan) -> list[StudyRun]:
+    """Every run that the plan may ask for, each once."""
+    found = {run.name: run for run in plan.teachers.values()}
+    for group in plan.groups:
+        found |= {run.name: run for _, runs in group.tried for run in runs}
+    return list(found.values())
+
+
+def held_or_none(runs: SharedRuns, name: str) -> Record | None:
+    """The record of a finished run; a damaged one is none, and whoever makes the run says so."""
+    try:
+        return runs.held(name)
+    except LimbeckError:
+        return None
+
+
+def _left(
+    plan: StudyPlan, runs: SharedRuns, seconds: Mapping[KindOfRun, float]
+) -> tuple[float, int]:
+    """Seconds of what no record holds, and how many runs records hold of what the study is made of."""
+    total, held = 0.0, 0
+    for run in plan.teachers.values():
+        there = held_or_none(runs, run.name) is not None
+        held += there
+        total += 0.0 if there else seconds[kind_of(run)]
+    for group in plan.groups:
+        own = group.tried[0][1][0]
+        wanted, there = _needed(group, plan, runs)
+        held += there
+        total += (wanted - there) * seconds.get(kind_of(own), 0.0)
+    return total, held
+
+
+def _is_open(plan: StudyPlan, task: str, runs: SharedRuns) -> bool:
+    """Whether anything of a task is still to be made."""
+    teacher = plan.teachers.get(task)
+    if teacher is not None and held_or_none(runs, teacher.name) is None:
+        return True
+    needed = (_needed(group, plan, runs) for group in plan.groups if group.task == task)
+    return any(there < wanted for wanted, there in needed)
+
+
+def _needed(group: Group, plan: StudyPlan, runs: SharedRuns) -> tuple[int, int]:
+    """How many runs a group is made of, and how many of them are held."""
+    seeds = len(plan.study.seeds)
+    tries = len(group.tried)
+    wanted = seeds if tries == 1 else tries * plan.choosing + seeds - plan.choosing
+    names = {run.name for _, made in group.tried for run in made}
+    there = sum(held_or_none(runs, name) is not None for name in names)
+    return wanted, min(wanted, there)
+
+
+def _of_task(
+    plan: StudyPlan, task: str, place: Path, runs: SharedRuns, seconds: dict[KindOfRun, float]
+) -> dict[str, StepCost]:
+    """Steps of the task's teacher and of one student of each size, with seconds of every kind of run."""
+    costs: dict[str, StepCost] = {}
+    teacher = plan.teachers.get(task)
+    if teacher is not None:
+        recipe = teacher.recipe(runs.path)
+        costs[f"{task} teacher"] = cost = measure(recipe, save_as=place)
+        seconds[kind_of(teacher)] = cost.seconds(recipe)
+    for group in (one for one in plan.groups if one.task == task):
+        run = group.tried[0][1][0]
+        recipe = run.recipe(runs.path)
+        if teacher is not None:  # not made yet: its untrained start is as large
+            recipe = Recipe.load(run.method, **{**run.settings, "teacher": str(place)})
+            if recipe.student.init == "pretrained":
+                student = recipe.student.model_copy(update={"init": str(place)})
+                recipe = recipe.model_copy(update={"student": student})
+        key = (
+            f"{task} {recipe.student.model_dump_json()} {recipe.batch_size} {recipe.needs_teacher}"
+        )
+        if key not in costs:
+            costs[key] = measure(recipe)
+        seconds[kind_of(run)] = costs[key].seconds(recipe)
+    return costs
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """As many as a run will have."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(min(before, count))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _disk(plan: StudyPlan, runs: SharedRuns, costs: Mapping[str, StepCost], jobs: int) -> float:
+    teachers = sum(
+        costs[f"{task} teacher"].parameters * _FP32
+        for task, run in plan.teachers.items()
+        if held_or_none(runs, run.name) is None
+    )
+    largest = max((cost.parameters for cost in costs.values()), default=0) * _FP32
+    kept = (
+        largest * sum(len(group.tried[0][1]) for group in plan.groups)
+        if plan.study.keep_students
+        else 0
+    )
+    return teachers + _IN_FLIGHT * largest * jobs + kept
+
+
+def _free(place: Path) -> int:
+    while not place.exists():
+        place = place.parent
+    return shutil.disk_usage(place).free

@@ -1,0 +1,108 @@
+"""A study's file, or a shipped study, read and checked whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.plain import check_plain, read_text, read_yaml
+from limbeck.recipe.load import merge
+from limbeck.study.shipped_studies import shipped
+from limbeck.study.study_checks import study_problems
+from limbeck.study.study_fields import (
+    MethodSpec,
+    PrintedSpec,
+    SelectSpec,
+    Study,
+    TableSpec,
+    TeacherSpec,
+)
+
+
+def load_study(path_or_name: str | Path, *, scale: str | None = None, **given: Any) -> Study:
+    """A study's file, or a shipped study by its name, at one of its scales.
+
+    Args:
+        path_or_name: a YAML file, or a name that `limbeck study` lists.
+        scale: which part of `scales` is laid over the rest; may be left out where there are none.
+        **given: keys of the study that win over the file; None is not given.
+
+    Raises:
+        LimbeckError: every mistake in it, together.
+    """
+    name, raw = _read(path_or_name)
+    given = {key: check_plain(value, key) for key, value in given.items() if value is not None}
+    scales = raw.pop("scales", None) or {}
+    if not isinstance(scales, Mapping) or not all(isinstance(one, dict) for one in scales.values()):
+        raise LimbeckError(
+            f"study {name}: scales holds no keys for each scale",
+            "write scales: {small: {seeds: [1]}}",
+        )
+    if scale is not None and scale not in scales:
+        raise LimbeckError(unknown(f"scale of study {name}:", scale, list(scales)))
+    if scales and scale is None:
+        raise LimbeckError(
+            f"study {name} has several scales: {', '.join(scales)}",
+            f"choose one: --scale {list(scales)[-1]}",
+        )
+    raw = merge(raw, dict(scales[scale]) if scale else {})
+    for key, value in given.items():
+        part, _, rest = key.partition(".")
+        raw = merge(raw, {part: {rest: value} if rest else value})
+    return _checked({"name": name, "scale": scale, **raw})
+
+
+def _read(path_or_name: str | Path) -> tuple[str, dict[str, Any]]:
+    path = Path(path_or_name)
+    if path.suffix not in (".yaml", ".yml"):
+        known = shipped()
+        if str(path_or_name) not in known:
+            raise LimbeckError(unknown("study", path_or_name, [*known, "or a file STUDY.yaml"]))
+        return str(path_or_name), deepcopy(known[str(path_or_name)].raw)
+    if not path.is_file():
+        raise LimbeckError(
+            f"study: no file {path}",
+            "give an existing YAML file, or a name that `limbeck study` lists",
+        )
+    raw = read_yaml(read_text(path), f"study {path}")
+    if not isinstance(raw, dict):
+        raise LimbeckError(f"study: {path} holds no keys", "write key: value lines")
+    return path.stem, raw
+
+
+def _checked(raw: dict[str, Any]) -> Study:
+    try:
+        study = Study.model_validate(raw)
+    except ValidationError as error:
+        raise LimbeckError([_said(one) for one in error.errors()]) from None
+    problems = study_problems(study)
+    if problems:
+        raise LimbeckError(problems)
+    return study
+
+
+def _said(error: Any) -> Problem:
+    place = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        model: Any = Study
+        for part in error["loc"][:-1]:
+            model = _PARTS.get(str(part), model)
+        return unknown(f"key of a study {place}:", error["loc"][-1], list(model.model_fields))
+    if error["type"] == "missing":
+        return Problem(f"{place}: is missing", f"write it into the study: {error['loc'][-1]}: …")
+    got = repr(error["input"])
+    return Problem(f"{place}: {error['msg']} (got {got:.60})", "fix this value")
+
+
+_PARTS: dict[str, Any] = {
+    "methods": MethodSpec,
+    "teachers": TeacherSpec,
+    "select": SelectSpec,
+    "table": TableSpec,
+    "printed": PrintedSpec,
+}

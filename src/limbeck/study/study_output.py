@@ -1,0 +1,225 @@
+"""What comes out of a study: the paper's table in four forms, one page, and all its records in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from limbeck.reporting.pages import write_report
+from limbeck.reporting.records import Record, write_collection, write_whole
+from limbeck.reporting.tables import ResultsTable, build_table, render
+from limbeck.reporting.tables.measured_columns import duration
+from limbeck.reporting.tables.printed_numbers import beside_printed, in_order
+from limbeck.study.shared_runs import SharedRuns, StudyRun, portable
+from limbeck.study.study_estimate import held_or_none
+from limbeck.study.study_fields import Study
+from limbeck.study.study_plan import Choice, StudyPlan
+
+RECORDS = "records.jsonl.gz"
+PAGE = "study.html"
+FORMS = {"table.md": "markdown", "table.tex": "latex", "table.csv": "csv"}
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """What a study's records say.
+
+    Attributes:
+        records: of the runs in the table, by name; a failed run's among them, each called as its row.
+        raw: the finished ones as they may be sent elsewhere.
+        choices: what was chosen on dev for each method, task and condition.
+        open: how many runs are neither finished nor failed.
+        tried: how many finished runs there are, with those that were not chosen.
+        seconds: what all of them took.
+    """
+
+    records: dict[str, Record]
+    raw: dict[str, dict[str, Any]]
+    choices: tuple[Choice, ...]
+    open: int
+    tried: int
+    seconds: float
+
+
+def gather_results(plan: StudyPlan, runs: SharedRuns) -> StudyResults:
+    """Read what there is of a study, finished or not."""
+    known: dict[str, Record | None] = {}
+
+    def held(name: str) -> Record | None:
+        if name not in known:
+            known[name] = held_or_none(runs, name)
+        return known[name]
+
+    def ended(name: str) -> bool:
+        return held(name) is not None or runs.failed(name) is not None
+
+    records: dict[str, Record] = {}
+    raw: dict[str, dict[str, Any]] = {}
+    choices, missing = [], 0
+    for run in plan.teachers.values():
+        missing += not ended(run.name)
+        _add(run, run.label, runs, records, raw, held)
+    lost = {run.name for run in plan.waiting(held, ended)}
+    for group in plan.groups:
+        choice = plan.choice(group, held, ended)
+        if choice is None:
+            choosing = [r for _, made in group.tried for r in made[: plan.choosing]]
+            missing += sum(not ended(r.name) for r in choosing)
+            if any(r.name in lost for r in choosing):
+                run = group.tried[0][1][0]
+                records[run.name] = _without_teacher(run, group.label)
+            continue
+        choices.append(choice)
+        missing += sum(not ended(run.name) and run.name not in lost for run in choice.runs)
+        for run in _kept(choice, plan.study, held):
+            if run.name in lost:
+                records[run.name] = _without_teacher(run, group.label)
+            else:
+                _add(run, group.label, runs, records, raw, held)
+    tried = [record for record in known.values() if record is not None]
+    seconds = sum(record.cost.total_seconds or 0.0 for record in tried)
+    return StudyResults(records, raw, tuple(choices), missing, len(tried), seconds)
+
+
+def _kept(choice: Choice, study: Study, held: Callable[[str], Record | None]) -> list[StudyRun]:
+    """All seeds' runs, or the one best on dev (of equals the first)."""
+    if study.select.keep == "all":
+        return list(choice.runs)
+    scored = [
+        (score, run)
+        for run in choice.runs
+        if (record := held(run.name)) is not None
+        and (score := record.primary_score("dev")) is not None
+    ]
+    return [max(scored, key=lambda pair: pair[0])[1]] if scored else list(choice.runs)
+
+
+def _add(
+    run: StudyRun,
+    label: str,
+    runs: SharedRuns,
+    records: dict[str, Record],
+    raw: dict[str, dict[str, Any]],
+    held: Callable[[str], Record | None],
+) -> None:
+    # Two rows may share a run, and each has its own record then.
+    name = run.name if run.name not in records else f"{run.name}-{label}"
+    called = run.method if run.role == "teacher" else label
+    record = held(run.name)
+    if record is None:
+        failed = runs.failed(run.name)
+        if failed is not None and run.role != "teacher":
+            records[name] = failed.model_copy(update={"method": label})
+        return
+    source = record.path
+    records[name] = record.model_copy(update={"method": called})
+    records[name]._path = source
+    said = portable(runs.path / run.name)
+    if said is not None:
+        raw[name] = said | {"method": called}
+
+
+def _without_teacher(run: StudyRun, label: str) -> Record:
+    settings = run.settings
+    record = Record(
+        kind="distill",
+        method=label,
+        task=str(settings["task"]),
+        data=str(settings["data"]),
+        seed=int(settings["seed"]),
+    )
+    record.fail(f"its teacher failed ({run.needs})")
+    return record
+
+
+def study_table(plan: StudyPlan, results: StudyResults) -> ResultsTable:
+    """The paper's table: its rows in its order, its scores, its numbers beside ours.
+
+    What `limbeck table` makes of the study's records, with the same profile and baseline, and more.
+    Raises LimbeckError where nothing has been run yet.
+    """
+    study = plan.study
+    labels = list(study.methods)
+    records = list(results.records.values())
+    baseline = study.table.baseline
+    if baseline is not None and all(record.method != baseline for record in records):
+        baseline = None  # none of its runs is there yet
+    table = build_table(
+        records,
+        profile=study.table.profile,
+        baseline=baseline,
+        correction=study.table.correction,
+        facts=study.table.columns,
+        by=[key for key in study.axes if key != "student.layers"],
+        title=study.title,
+    )
+    table = in_order(table, labels)
+    if study.printed is not None:
+        said = study.printed
+        table = beside_printed(table, said.numbers(), decimals=said.decimals, source=said.source)
+    notes = [f"Other than there: {line}" for line in study.differs]
+    if study.select.keep == "best":
+        notes.append(f"Of {len(study.seeds)} runs the one best on dev.")
+    if results.open:
+        notes.append(f"Not finished: {results.open} runs of the study are still to be made.")
+    return replace(table, notes=(*table.notes, *notes))
+
+
+def write_study(plan: StudyPlan, runs: SharedRuns, folder: Path) -> tuple[ResultsTable, Path]:
+    """Write the table's files, the page and the records; the table, and the page's path.
+
+    Raises:
+        LimbeckError: no run has a score yet, or the folder cannot be written.
+    """
+    results = gather_results(plan, runs)
+    table = study_table(plan, results)
+    for name, form in FORMS.items():
+        write_whole(folder / name, render(table, form))
+    write_collection(folder / RECORDS, results.raw)
+    page = write_report(
+        list(results.records.values()),
+        folder / PAGE,
+        title=plan.study.title,
+        table=table,
+        about=_about(plan, results),
+    )
+    return table, page
+
+
+def _about(plan: StudyPlan, results: StudyResults) -> list[tuple[str, list[str]]]:
+    study = plan.study
+    conditions = [f"From {study.paper}."] if study.paper else []
+    conditions += [f"Other than there: {line}" for line in study.differs]
+    conditions += [
+        f"Tasks: {', '.join(study.tasks)}. Seeds: {', '.join(map(str, study.seeds))}.",
+        f"Rows: {study.data}.",
+    ]
+    chosen = [line for choice in results.choices if (line := _chosen(choice))]
+    cost = [
+        f"{results.tried} finished runs, those not chosen included: {duration(results.seconds)}, one after the other."
+    ]
+    failed = [one for one in results.records.values() if one.status == "failed"]
+    if failed:
+        cost.append(f"{len(failed)} failed runs; the table names them.")
+    if results.open:
+        cost.append(f"{results.open} runs are still to be made.")
+    found = [("Conditions", conditions), ("Chosen on dev", chosen), ("Cost", cost)]
+    return [(heading, lines) for heading, lines in found if lines]
+
+
+def _chosen(choice: Choice) -> str:
+    if not choice.scores:
+        return ""
+    group = choice.group
+    where = ", ".join([group.task, *(f"{k}={v}" for k, v in group.condition.items())])
+    tried = "; ".join(
+        f"{_settings(cell)}: {'failed' if score is None else f'{score:.1f}'}"
+        for cell, score in choice.scores
+    )
+    return f"{group.label} on {where}: {_settings(choice.settings)} (primary dev score of {tried})"
+
+
+def _settings(cell: Any) -> str:
+    return " ".join(f"{key}={value}" for key, value in cell.items())

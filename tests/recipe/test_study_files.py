@@ -1,0 +1,121 @@
+"""Studies as files: the shipped ones are whole and short, what is wrong is said all together."""
+
+from __future__ import annotations
+
+import os
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from limbeck.errors import LimbeckError
+from limbeck.study import load_study, shipped
+from limbeck.study.study_plan import StudyPlan
+
+SHIPPED = [(name, scale) for name, one in shipped().items() for scale in one.scales]
+GIVEN = {"small": {"data": "glue", "model": "encoder"}}
+# Texts of the papers, where somebody has them: they are not ours to ship.
+PAPERS = os.environ.get("LIMBECK_PAPERS")
+
+
+@pytest.mark.parametrize(("name", "scale"), SHIPPED)
+def test_shipped_studies_are_whole(name, scale) -> None:
+    study = load_study(name, scale=scale, **GIVEN.get(scale, {}))
+    few = study.model_copy(update={"tasks": study.tasks[:2]})
+    plan = StudyPlan.of(few)
+    cells = 1
+    for values in study.select.grid.values():
+        cells *= len(values)
+    seeds = len(study.seeds)
+    each = seeds if cells == 1 else cells * study.select.seeds + seeds - study.select.seeds
+    assert plan.count == 2 + 2 * len(study.methods) * each
+    assert set(study.methods) | {"teacher"} == set(study.printed.rows)
+
+
+def test_shipped_studies_are_short() -> None:
+    for file in (resources.files("limbeck.study") / "shipped").iterdir():
+        assert len(file.read_text(encoding="utf-8").splitlines()) <= 40, file.name
+
+
+@pytest.mark.skipif(PAPERS is None, reason="LIMBECK_PAPERS names no folder of the papers' texts")
+@pytest.mark.parametrize("name", shipped())
+def test_printed_numbers_stand_in_the_paper(name) -> None:
+    study = load_study(name, scale="pocket")
+    text = (Path(PAPERS) / f"{name.partition('-table')[0]}.txt").read_text(encoding="utf-8")
+    for row in study.printed.rows.values():
+        said = "\t".join(f"{number:.{study.printed.decimals}f}" for number in row)
+        assert f"\t{said}\n" in text
+
+
+def problems_of(path: Path, text: str, **given) -> list[str]:
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(LimbeckError) as caught:
+        load_study(path, **given)
+    assert all(problem.fix for problem in caught.value.problems)
+    return [problem.message for problem in caught.value.problems]
+
+
+def test_what_is_wrong_is_said_together(tmp_path) -> None:
+    found = problems_of(
+        tmp_path / "mine.yaml",
+        """
+title: mine
+tasks: [sst2, sst2]
+seeds: [1]
+methods: {kd: , pkd-skip: {grid: {seed: [1]}}}
+teachers: {settings: {epochs: 1}}
+select: {seeds: 2}
+table: {profile: rial, baseline: dk}
+per_task: {mrpc: {epochs: 1}}
+""",
+    )
+    assert [message.split(":")[0] for message in found] == [
+        "data",
+        "model",
+        "tasks",
+        "unknown task in per_task",
+        "select.seeds",
+        "methods.pkd-skip.grid",
+        "unknown table.profile 'rial'",
+        "unknown table.baseline 'dk'",
+    ]
+
+
+def test_values_of_another_type_are_said_together(tmp_path) -> None:
+    found = problems_of(
+        tmp_path / "mine.yaml", "title: 3\ntasks: []\nmethods: {kd: {gird: {}}}\nseedz: [1]\n"
+    )
+    assert len(found) == 4
+    assert any("gird" in message for message in found)
+    assert any("seedz" in message for message in found)
+
+
+def test_wrong_recipes_name_the_methods_that_have_them(tmp_path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "title: t\ndata: pocket\nmodel: pocket\ntasks: [sst2]\nteachers: {}\n"
+        "methods: {kd: {settings: {epochz: 1}}, kdd: , finetune: }\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(LimbeckError) as caught:
+        StudyPlan.of(load_study(path))
+    messages = [problem.message for problem in caught.value.problems]
+    assert messages[0].startswith("kd on sst2: ")
+    assert "epochz" in messages[0]
+    assert messages[1] == "kdd on sst2: unknown method 'kdd'"
+
+
+def test_the_scale_has_to_be_one_of_the_studys() -> None:
+    for scale, said in ((None, "has several scales"), ("poket", "unknown scale")):
+        with pytest.raises(LimbeckError, match=said):
+            load_study("rail-kd-table-2", scale=scale)
+    with pytest.raises(LimbeckError, match="unknown study"):
+        load_study("rail-kd-table-3")
+
+
+def test_given_keys_win_over_the_file() -> None:
+    given = {"seeds": [7], "settings.batch_size": 8}
+    study = load_study("rail-kd-table-2", scale="pocket", **given)
+    assert study.seeds == [7]
+    assert study.settings["batch_size"] == 8
+    assert study.settings["precision"] == "fp32"

@@ -1,0 +1,298 @@
+"""Whole studies of tiny models: made once, gone on with, chosen on dev, failures kept, one table."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import limbeck.study.run_workers as run_workers
+from limbeck.errors import Problem
+from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.reporting.tables import build_table, collect
+from limbeck.study import (
+    SharedRuns,
+    StudyPlan,
+    carry_out,
+    estimate,
+    load_study,
+    study_table,
+    write_study,
+)
+from limbeck.study.study_output import RECORDS, gather_results
+from limbeck.training import DistillationTrainer
+
+STUDY = """
+title: Tiny
+data: {place}/reviews.csv
+model: {place}/start
+tasks: [reviews]
+seeds: [1, 2]
+settings: {{text_columns: [review], label_column: verdict, epochs: 1, batch_size: 16, max_length: 24, lr: 0.01}}
+teachers: {{settings: {{epochs: 2}}}}
+students: {{student.init: teacher, student.layers: 1}}
+methods: {{plain: {{method: finetune}}, kd: }}
+table: {{baseline: plain}}
+"""
+
+
+def plan_of(place: Path, folder: Path, extra: str = "", **given) -> StudyPlan:
+    path = folder / "tiny.yaml"
+    path.write_text(STUDY.format(place=place) + extra, encoding="utf-8")
+    return StudyPlan.of(load_study(path, **given))
+
+
+@pytest.fixture(scope="module")
+def made(place, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("studies")
+    plan, runs = plan_of(place, folder), SharedRuns(folder / "runs", keep_students=False)
+    assert carry_out(plan, runs) == []
+    table, page = write_study(plan, runs, folder / "tiny")
+    return plan, runs, folder, table, page
+
+
+def test_a_study_is_a_run_for_each_method_task_and_seed(made) -> None:
+    plan, runs, *_ = made
+    records = collect([runs.path])
+    assert sorted((record.method, record.seed) for record in records) == [
+        ("finetune", 1), ("finetune", 1), ("finetune", 2), ("kd", 1), ("kd", 2),
+    ]  # fmt: skip
+    assert plan.count == 5
+    # Only the teacher's weights stay.
+    assert len(list(runs.path.glob("*/student/model.safetensors"))) == 1
+
+
+def test_nothing_is_run_twice_not_even_for_another_study(
+    made, place, tmp_path, no_training
+) -> None:
+    plan, runs, *_ = made
+    assert carry_out(plan, runs) == []
+    other = plan_of(place, tmp_path, "keep_students: false\n", tasks=["reviews"], seeds=[2, 1])
+    known = {run.name for group in plan.groups for _, made in group.tried for run in made}
+    wanted = {run.name for group in other.groups for _, made in group.tried for run in made}
+    # Its teacher has another seed; rows that learn from the same one are the same runs.
+    assert not known & wanted
+    same = plan_of(place, tmp_path, "", methods={"student of it": {"method": "kd"}})
+    (group,) = [one for one in same.groups if one.label == "student of it"]
+    assert {run.name for run in group.tried[0][1]} <= known
+    assert carry_out(same, runs) == []
+
+
+def test_the_table_is_that_of_the_records(made) -> None:
+    _, _, folder, table, page = made
+    records = collect([folder / "tiny" / RECORDS])
+    alone = build_table(records, baseline="plain")
+    mine = {(row.role, row.label): (row.cells, row.average) for row in table.rows}
+    assert mine == {(row.role, row.label): (row.cells, row.average) for row in alone.rows}
+    with (folder / "tiny" / "table.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["method"] for row in rows] == ["teacher", "plain", "kd"]
+    text = page.read_text(encoding="utf-8")
+    assert "Tiny" in text
+    assert "5 finished runs" in text
+
+
+def test_the_estimate_knows_what_is_held(made, tmp_path) -> None:
+    plan, runs, *_ = made
+    found = estimate(plan, runs)
+    assert (found.runs, found.held, found.left) == (5, 5, 0)
+    fresh = estimate(plan, SharedRuns(tmp_path / "elsewhere"))
+    assert (fresh.runs, fresh.held) == (5, 0)
+    assert fresh.left == pytest.approx(
+        sum(
+            seconds * (1 if role == "teacher" else 2)
+            for (role, *_), seconds in fresh.seconds.items()
+        )
+    )
+    assert 0 < fresh.left < 600
+    assert not (tmp_path / "elsewhere").exists()
+
+
+# ---- choosing on dev ----
+
+
+def test_the_choice_is_that_of_dev_alone(place, tmp_path, monkeypatch) -> None:
+    """Of records written by hand the better on dev, though others are better elsewhere."""
+    plan = plan_of(place, tmp_path, "select: {grid: {lr: [0.01, 0.02, 0.03]}}\n")
+    (group,) = [one for one in plan.groups if one.label == "kd"]
+    teacher = plan.teachers["reviews"]
+    dev = {0.01: 70.0, 0.02: 80.0, 0.03: 60.0}
+    held = {teacher.name: scored(50.0, 50.0)}
+    for cell, runs in group.tried:
+        assert plan.choice(group, held.get, held.__contains__) is None
+        held[runs[0].name] = scored(dev[cell["lr"]], 100 - dev[cell["lr"]])
+    choice = plan.choice(group, held.get, held.__contains__)
+    assert choice.settings == {"lr": 0.02}
+    assert [score for _, score in choice.scores] == [70.0, 80.0, 60.0]
+    # Of the other seeds only the chosen one is due.
+    due = [run for run in plan.due(held.get, held.__contains__) if run.label == "kd"]
+    assert due == [choice.runs[1]]
+    assert due[0].settings["lr"] == 0.02
+
+
+def test_a_cell_that_failed_is_not_chosen(place, tmp_path) -> None:
+    plan = plan_of(place, tmp_path, "select: {grid: {lr: [0.01, 0.02]}, seeds: 2}\n")
+    group = plan.groups[1]
+    held = {
+        name: scored(score, 0.0)
+        for (_, runs), scores in zip(group.tried, [(90.0, None), (60.0, 50.0)], strict=True)
+        for name, score in zip([run.name for run in runs], scores, strict=True)
+        if score is not None
+    }
+    ended = {run.name for _, runs in group.tried for run in runs}
+    assert plan.choice(group, held.get, ended.__contains__).settings == {"lr": 0.02}
+
+
+def test_best_of_n_is_one_run_by_dev(made, place, tmp_path) -> None:
+    _, runs, *_ = made
+    plan = plan_of(place, tmp_path, "select: {keep: best}\n")
+    results = gather_results(plan, runs)
+    both = {
+        group.label: max(runs.held(run.name).primary_score("dev") for run in group.tried[0][1])
+        for group in plan.groups
+    }
+    kept = [r for r in results.records.values() if r.student.layers == 1]
+    assert {record.method: record.primary_score("dev") for record in kept} == both
+    assert len(kept) == 2
+
+
+def scored(dev: float, other: float) -> Record:
+    scores = {"dev": {"primary": dev}, "test": {"primary": other}, "imdb": {"primary": other}}
+    return Record(
+        kind="distill", method="kd", task="t", data="d", seed=1, status="finished", scores=scores
+    )
+
+
+# ---- failures ----
+
+
+def test_one_that_fails_stays_visible_and_is_tried_again(place, tmp_path, monkeypatch) -> None:
+    train = DistillationTrainer.start_or_continue
+
+    def fail_with_seed_2(trainer, checkpoint):
+        if "finetune-s2" in trainer.args.output_dir:
+            raise RuntimeError("out of memory\nand more")
+        return train(trainer, checkpoint)
+
+    plan, runs = plan_of(place, tmp_path), SharedRuns(tmp_path / "runs")
+    with monkeypatch.context() as patched:
+        patched.setattr(DistillationTrainer, "start_or_continue", fail_with_seed_2)
+        (failed,) = carry_out(plan, runs)
+    assert failed.problems[0].message == "RuntimeError: out of memory"
+    table = study_table(plan, gather_results(plan, runs))
+    plain = next(row for row in table.rows if row.label == "plain")
+    assert [(cell.n, cell.failed) for cell in plain.cells.values()] == [(1, 1)]
+    assert any("plain on reviews, seed 2: RuntimeError: out of memory" in n for n in table.notes)
+    assert carry_out(plan, runs) == []
+    assert runs.failed(failed.name) is None
+    table = study_table(plan, gather_results(plan, runs))
+    assert all(cell.n == 2 for row in table.rows[1:] for cell in row.cells.values())
+
+
+def test_students_of_a_teacher_that_failed_are_named(place, tmp_path, monkeypatch) -> None:
+    def refuse(trainer, checkpoint):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(DistillationTrainer, "start_or_continue", refuse)
+    plan, runs = plan_of(place, tmp_path), SharedRuns(tmp_path / "runs")
+    (failed,) = carry_out(plan, runs)
+    assert failed.name == plan.teachers["reviews"].name
+    results = gather_results(plan, runs)
+    assert results.open == 0
+    assert {record.error for record in results.records.values()} == {
+        f"its teacher failed ({failed.name})"
+    }
+
+
+# ---- killed and gone on with; side by side ----
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from limbeck.study import SharedRuns, StudyPlan, carry_out, load_study
+
+if __name__ == "__main__":
+    study, runs, jobs = sys.argv[1:]
+    carry_out(StudyPlan.of(load_study(study)), SharedRuns(Path(runs)), jobs=int(jobs))
+"""
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_killed_and_gone_on_with(jobs, place, tmp_path) -> None:
+    """Killed as soon as the teacher has finished and a student has begun: what was done stays."""
+    plan, runs = plan_of(place, tmp_path), SharedRuns(tmp_path / "runs")
+    (tmp_path / "go.py").write_text(SCRIPT, encoding="utf-8")
+    command = [sys.executable, tmp_path / "go.py", tmp_path / "tiny.yaml", runs.path, str(jobs)]
+    students = [run.name for group in plan.groups for _, made in group.tried for run in made]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while not any((runs.path / name / "recipe.yaml").exists() for name in students):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    teacher = runs.path / plan.teachers["reviews"].name / RECORD_NAME
+    before = teacher.read_bytes()
+    stamps = {name: stamp(runs, name) for name in students if runs.held(name) is not None}
+    # Workers end with their parent: a run that one of them was at is free again.
+    while not all_free(runs, students):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert carry_out(plan, runs) == []
+    assert teacher.read_bytes() == before
+    assert {name: stamp(runs, name) for name in stamps} == stamps
+    assert all(runs.held(name) is not None for name in students)
+
+
+def stamp(runs: SharedRuns, name: str) -> int:
+    return (runs.path / name / RECORD_NAME).stat().st_mtime_ns
+
+
+def all_free(runs: SharedRuns, names: list[str]) -> bool:
+    for name in names:
+        with runs.claimed(name) as ours:
+            if not ours:
+                return False
+    return True
+
+
+def test_a_run_that_another_process_makes_is_left_to_it(made) -> None:
+    plan, runs, *_ = made
+    run = plan.groups[0].tried[0][1][0]
+    with runs.claimed(run.name):
+        assert SharedRuns(runs.path).carry_out(run).busy
+
+
+def test_a_process_that_dies_takes_one_run_with_it(made, tmp_path) -> None:
+    plan, *_ = made
+    run = plan.teachers["reviews"]
+    runs = SharedRuns(tmp_path / "runs")
+    maker = run_workers.SideBySide(runs, 1)
+    try:
+        first = maker._workers[0].process
+        maker.start(run)
+        first.kill()
+        ((said, outcome),) = maker.finished()
+        assert said == run
+        assert outcome.problems == (
+            Problem("its process ended by signal SIGKILL", outcome.problems[0].fix),
+        )
+        assert runs.failed(run.name).error == "its process ended by signal SIGKILL"
+        assert maker.free == 1
+        assert maker._workers[0].process.pid != first.pid
+    finally:
+        maker.close()
+
+
+def test_cores_are_shared_out(monkeypatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 5, 7}, raising=False)
+    assert run_workers.parts_of_cores(1) == [[0, 1, 2, 5, 7]]
+    assert run_workers.parts_of_cores(2) == [[0, 1], [2, 5]]
+    assert run_workers.parts_of_cores(7) == [[0], [1], [2], [5], [7], [0], [1]]
