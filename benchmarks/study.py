@@ -1,19 +1,16 @@
-"""The machinery of a comparison of methods: many runs, resumable, cheapest first, one record each.
+"""Comparisons of methods whose records lie in this repository: many runs, resumable, cheapest first.
 
 A study is a list of `Cell`s. Each becomes an ordinary limbeck run; its record is copied into the study's file
 under `benchmarks/records/`, which is what the tables in the docs are made of. A cell whose record lies there is
 not run again, so a study that was stopped goes on where it was, and what there is can always be printed as a
-table. Several processes may work on one study: a cell is claimed by a lock file.
+table. Several processes may work on one study; claims and records are those of `limbeck.study`.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,10 +18,11 @@ from typing import Any
 from filelock import FileLock
 
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import RECORD_NAME, write_collection
+from limbeck.reporting.records import write_collection
 from limbeck.reporting.records.collection import SUFFIX, read_raw
 from limbeck.run import distill
-from limbeck.sealing import verified
+from limbeck.study import SharedRuns
+from limbeck.study.shared_runs import portable
 from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
 
@@ -86,10 +84,10 @@ class Study:
         return name in read_raw(self.records)
 
     def run(self, cells: Iterable[Cell], teacher: Path | None = None) -> None:
-        """Run every cell that has no record yet, cheapest first."""
+        """Run every cell that has no record yet and that no other process is at, cheapest first."""
         for cell in sorted(cells, key=lambda cell: cell.cost):
-            with self._claim(cell) as ours:
-                if ours:
+            with SharedRuns(self.work).claimed(cell.name) as ours:
+                if ours and not self._is_kept(cell.name):
                     self._run_cell(cell, None if teacher is None else self._teacher(teacher))
 
     def _teacher(self, folder: Path) -> Teacher:
@@ -107,56 +105,22 @@ class Study:
 
     def wait_for(self, cells: Iterable[Cell]) -> None:
         """Wait until what other processes hold of these cells is done."""
+        runs = SharedRuns(self.work)
         for cell in cells:
-            while _held(self.work / f"{cell.name}.lock") and not self._is_kept(cell.name):
+            while not self._is_kept(cell.name):
+                with runs.claimed(cell.name) as ours:
+                    if ours:
+                        break
                 time.sleep(1)
 
     def keep(self, run: Path, name: str, label: str | None = None) -> None:
         """Keep the record of a finished run as a cell's, where there is none yet."""
-        if self._is_kept(name) or not (run / RECORD_NAME).exists():
+        if self._is_kept(name):
             return
-        said = json.loads((run / RECORD_NAME).read_text(encoding="utf-8"))
-        # Its checksum is of the run's own record, which names this machine's folders.
-        record = self._portable(verified(said, run / RECORD_NAME))
-        if record["status"] != "finished":  # another process is at it
+        record = portable(run)
+        if record is None:  # another process is at it
             return
         record["method"] = label or record["method"]
         with FileLock(self.work / "records.lock"):  # other processes keep records too
             write_collection(self.records, read_raw(self.records) | {name: record})
         print(f"{name}: {record['scores']['dev']['primary']:.2f}", flush=True)
-
-    def _portable(self, value: Any) -> Any:
-        """The record without this machine's folders: a path keeps its last part alone."""
-        if isinstance(value, dict):
-            return {_without_folder(key): self._portable(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._portable(item) for item in value]
-        return Path(value).name if isinstance(value, str) and value.startswith("/") else value
-
-    @contextmanager
-    def _claim(self, cell: Cell) -> Iterator[bool]:
-        """Whether this process is to run the cell: it has no record, and no living process holds it."""
-        lock = self.work / f"{cell.name}.lock"
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        if self._is_kept(cell.name) or _held(lock):
-            yield False
-            return
-        lock.write_text(str(os.getpid()))
-        try:
-            yield True
-        finally:
-            lock.unlink(missing_ok=True)
-
-
-def _without_folder(key: str) -> str:
-    """A key that says what is read and from where, `teacher /folder/name`, with the place's name alone."""
-    what, separator, place = key.partition(" /")
-    return f"{what} {Path(place).name}" if separator else key
-
-
-def _held(lock: Path) -> bool:
-    try:
-        os.kill(int(lock.read_text()), 0)
-    except (OSError, ValueError):
-        return False
-    return True
