@@ -31,11 +31,11 @@ from limbeck.training import DistillationTrainer
 STUDY = """
 title: Tiny
 data: {place}/reviews.csv
-model: {place}/start
+model: {place}/teacher
 tasks: [reviews]
 seeds: [1, 2]
 settings: {{text_columns: [review], label_column: verdict, epochs: 1, batch_size: 16, max_length: 24, lr: 0.01}}
-teachers: {{settings: {{epochs: 2}}}}
+teachers: {{settings: {{lr: 0.0001}}}}
 students: {{student.init: teacher, student.layers: 1}}
 methods: {{plain: {{method: finetune}}, kd: }}
 table: {{baseline: plain}}
