@@ -137,7 +137,7 @@ def test_out_of_domain_columns_stand_apart():
     assert [c.title for c in table.columns] == ["SST-2", "RTE", "SST-2 → IMDb"]
     assert cell_of(table, "kd", "SST-2 → IMDb").mean == 66.0
     assert row_of(table, "kd").average.mean == 75.0
-    assert len(build_table([run], out_of_domain=False).columns) == 1
+    assert len(build_table([run], out_of_domain="left out").columns) == 1
 
 
 def test_the_same_task_of_other_data_is_another_column():

@@ -22,7 +22,13 @@ from limbeck.reporting.tables.comparability import (
     teacher_notes,
 )
 from limbeck.reporting.tables.measured_columns import DEFAULT_FACTS, check_facts, facts_of
-from limbeck.reporting.tables.model import ResultsTable, Row, TableCell, TableColumn
+from limbeck.reporting.tables.model import (
+    OutOfDomain,
+    ResultsTable,
+    Row,
+    TableCell,
+    TableColumn,
+)
 from limbeck.reporting.tables.run_scores import (
     check_profile,
     columns_of,
@@ -58,7 +64,7 @@ def build_table(
     correction: str = "table",
     facts: Sequence[str] = DEFAULT_FACTS,
     by: Sequence[str] = (),
-    out_of_domain: bool = True,
+    out_of_domain: OutOfDomain = "beside",
     title: str = "",
 ) -> ResultsTable:
     """Methods by tasks: mean and sample standard deviation over seeds, averages, facts, notes.
@@ -168,7 +174,7 @@ def _shown_columns(
     groups: Sequence[_RowGroup],
     teachers: Sequence[TeacherRow],
     profile: str,
-    out_of_domain: bool,
+    out_of_domain: OutOfDomain,
 ) -> tuple[list[TableColumn], list[str]]:
     """Columns with something to say, and notes on finished runs that the profile leaves out."""
     all_columns = columns_of(students, profile, out_of_domain)

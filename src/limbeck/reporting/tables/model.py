@@ -12,6 +12,10 @@ from typing import Literal, NamedTuple
 
 SIGNIFICANT = 0.05
 
+OutOfDomain = Literal["beside", "alone", "left out"]
+"""Whether scores on out-of-domain sets have columns beside the tasks', which alone are averaged, or are
+themselves the table."""
+
 
 @dataclass(frozen=True)
 class TableColumn:

@@ -19,9 +19,11 @@ Printed = Mapping[str, Mapping[str, float]]
 
 
 def beside_printed(
-    table: ResultsTable, printed: Printed, *, decimals: int, source: str
+    table: ResultsTable, printed: Printed, *, decimals: int, source: str, deviations: bool = False
 ) -> ResultsTable:
     """The table with what a paper prints in the same cells, and a note on what that is.
+
+    With `deviations` the paper's numbers are standard deviations, and each says so by its ±.
 
     A paper's average stands only where all of its columns are in the table. Where some are missing
     it is the weighted mean of the printed numbers of those that are there, and the note says so.
@@ -31,9 +33,10 @@ def beside_printed(
     whole = known <= set(titles)
     if not known & set(titles):
         return table
-    rows = [_row(row, table, printed, decimals, whole) for row in table.rows]
+    form = f"{'± ' if deviations else ''}{{:.{decimals}f}}"
+    rows = [_row(row, table, printed, form, whole) for row in table.rows]
     said = f"In square brackets: {source}, as printed."
-    if not whole and table.has_average:
+    if not whole and table.has_average and any(row.average.printed for row in rows):
         left_out = ", ".join(sorted(known - set(titles)))
         said += f" Its averages here are of these columns alone, without {left_out}."
     return replace(table, rows=tuple(rows), notes=(*table.notes, said))
@@ -53,14 +56,14 @@ def in_order(table: ResultsTable, labels: Sequence[str]) -> ResultsTable:
     return replace(table, rows=tuple(sorted(table.rows, key=key)))
 
 
-def _row(row: Row, table: ResultsTable, printed: Printed, decimals: int, whole: bool) -> Row:
+def _row(row: Row, table: ResultsTable, printed: Printed, form: str, whole: bool) -> Row:
     own = printed.get(TEACHER if row.role == "teacher" else row.label, {})
     cells = {
-        column.key: _with(row.cells[column.key], own.get(column.title), decimals)
+        column.key: _with(row.cells[column.key], own.get(column.title), form)
         for column in table.columns
     }
     average = own.get(AVERAGE) if whole else _mean(own, table)
-    return replace(row, cells=cells, average=_with(row.average, average, decimals))
+    return replace(row, cells=cells, average=_with(row.average, average, form))
 
 
 def _mean(own: Mapping[str, float], table: ResultsTable) -> float | None:
@@ -71,5 +74,5 @@ def _mean(own: Mapping[str, float], table: ResultsTable) -> float | None:
     return sum(column.weight * own[column.title] for column in averaged) / total
 
 
-def _with(cell: TableCell, number: float | None, decimals: int) -> TableCell:
-    return cell if number is None else replace(cell, printed=f"{number:.{decimals}f}")
+def _with(cell: TableCell, number: float | None, form: str) -> TableCell:
+    return cell if number is None else replace(cell, printed=form.format(number))

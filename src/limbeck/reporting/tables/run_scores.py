@@ -11,7 +11,7 @@ from pathlib import Path
 
 from limbeck.errors import LimbeckError, unknown
 from limbeck.reporting.records import Numbers, Record
-from limbeck.reporting.tables.model import TableColumn
+from limbeck.reporting.tables.model import OutOfDomain, TableColumn
 from limbeck.tasks import TASKS
 from limbeck.tasks.score_profiles import PROFILES, get_profile, profile_columns
 
@@ -50,8 +50,11 @@ def several_sources(records: Sequence[Record]) -> bool:
     return len({_data_name(record) for record in records}) > 1
 
 
-def columns_of(records: Sequence[Record], profile: str, out_of_domain: bool) -> list[TableColumn]:
+def columns_of(
+    records: Sequence[Record], profile: str, out_of_domain: OutOfDomain
+) -> list[TableColumn]:
     """All columns of these records in GLUE's order, out-of-domain sets after the tasks."""
+    alone = out_of_domain == "alone"
     many = several_sources(records)
     order = {name: number for number, name in enumerate(TASKS)}
     found: dict[tuple[bool, int, str], TableColumn] = {}
@@ -59,13 +62,13 @@ def columns_of(records: Sequence[Record], profile: str, out_of_domain: bool) -> 
         place = place_of(record)
         source = f" ({_data_name(record)})" if many else ""
         number = order.get(record.task, len(order))
-        for title, weight in _weights(profile, record.task).items():
+        for title, weight in ({} if alone else _weights(profile, record.task)).items():
             key = f"{place}|{title}"
             found.setdefault((False, number, key), TableColumn(key, title + source, place, weight))
-        for split in _extra_splits(record) if out_of_domain else ():
+        for split in () if out_of_domain == "left out" else _extra_splits(record.scores):
             key = f"{place}|{split}"
             title = f"{task_title(record.task)} → {task_title(split)}{source}"
-            found.setdefault((True, number, key), TableColumn(key, title, place, weight=0))
+            found.setdefault((True, number, key), TableColumn(key, title, place, int(alone)))
     # Stable: the columns of one task stay in their profile's order.
     return [found[key] for key in sorted(found, key=lambda key: (key[0], key[1], found[key].place))]
 
@@ -77,7 +80,7 @@ def values_of(record: Record, profile: str) -> dict[str, float]:
         f"{place}|{title}": value
         for title, value in _values(profile, record.task, record.scores).items()
     }
-    for split in _extra_splits(record):
+    for split in _extra_splits(record.scores):
         values[f"{place}|{split}"] = record.primary_score(split)
     return {key: value for key, value in values.items() if value is not None}
 
@@ -86,8 +89,9 @@ def teacher_values(record: Record, profile: str) -> dict[str, float]:
     """Column key → the score of the run's teacher; empty where the run has none."""
     if record.teacher is None:
         return {}
-    place = place_of(record)
-    values = _values(profile, record.task, record.teacher.scores)
+    place, scores = place_of(record), record.teacher.scores
+    values = dict(_values(profile, record.task, scores))
+    values |= {split: scores[split].get("primary") for split in _extra_splits(scores)}
     return {f"{place}|{title}": value for title, value in values.items() if value is not None}
 
 
@@ -116,8 +120,8 @@ def _weights(profile: str, task: str) -> Mapping[str, int]:
     return {column.title: column.weight for column in columns}
 
 
-def _extra_splits(record: Record) -> list[str]:
-    return [split for split in record.scores if split not in _PROFILE_SPLITS]
+def _extra_splits(scores: Mapping[str, Numbers]) -> list[str]:
+    return [split for split in scores if split not in _PROFILE_SPLITS]
 
 
 def _data_name(record: Record) -> str:

@@ -28,7 +28,7 @@ def members_table(members: Mapping[str, Record | None], profile: str = TEAM_PROF
     records = [record for record in members.values() if record is not None]
     known = get_profile(profile).columns
     profile = profile if all(record.task in known for record in records) else "glue"
-    columns = columns_of(records, profile, out_of_domain=False)
+    columns = columns_of(records, profile, out_of_domain="left out")
     follows = any(knows(record.task) for record in records)
     caption = f"dev scores of profile {profile}" if follows else "primary dev scores"
     table = Grid(header_style="bold", caption=caption, caption_justify="left")
