@@ -4,48 +4,28 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from tiny_studies import plan_of, scored
 
 import limbeck.study.run_workers as run_workers
 from limbeck.errors import Problem
-from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.reporting.records import RECORD_NAME
 from limbeck.reporting.tables import build_table, collect
 from limbeck.study import (
     SharedRuns,
-    StudyPlan,
     carry_out,
     estimate,
-    load_study,
     study_table,
     write_study,
 )
 from limbeck.study.study_output import RECORDS, gather_results
 from limbeck.training import DistillationTrainer
-
-STUDY = """
-title: Tiny
-data: {place}/reviews.csv
-model: {place}/teacher
-tasks: [reviews]
-seeds: [1, 2]
-settings: {{text_columns: [review], label_column: verdict, epochs: 1, batch_size: 16, max_length: 24, lr: 0.01}}
-teachers: {{settings: {{lr: 0.0001}}}}
-students: {{student.init: teacher, student.layers: 1}}
-methods: {{plain: {{method: finetune}}, kd: }}
-table: {{baseline: plain}}
-"""
-
-
-def plan_of(place: Path, folder: Path, extra: str = "", **given) -> StudyPlan:
-    path = folder / "tiny.yaml"
-    path.write_text(STUDY.format(place=place) + extra, encoding="utf-8")
-    return StudyPlan.of(load_study(path, **given))
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +58,8 @@ def test_nothing_is_run_twice_not_even_for_another_study(
     wanted = {run.name for group in other.groups for _, made in group.tried for run in made}
     # Its teacher has another seed; rows that learn from the same one are the same runs.
     assert not known & wanted
-    same = plan_of(place, tmp_path, "", methods={"student of it": {"method": "kd"}})
+    both = "plain: {method: finetune}, kd: , student of it: {method: kd}"
+    same = plan_of(place, tmp_path, methods=both)
     (group,) = [one for one in same.groups if one.label == "student of it"]
     assert {run.name for run in group.tried[0][1]} <= known
     assert carry_out(same, runs) == []
@@ -162,13 +143,6 @@ def test_best_of_n_is_one_run_by_dev(made, place, tmp_path) -> None:
     assert len(kept) == 2
 
 
-def scored(dev: float, other: float) -> Record:
-    scores = {"dev": {"primary": dev}, "test": {"primary": other}, "imdb": {"primary": other}}
-    return Record(
-        kind="distill", method="kd", task="t", data="d", seed=1, status="finished", scores=scores
-    )
-
-
 # ---- failures ----
 
 
@@ -223,7 +197,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow  # another process loads torch
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_killed_and_gone_on_with(jobs, place, tmp_path) -> None:
     """Killed as soon as the teacher has finished and a student has begun: what was done stays."""
     plan, runs = plan_of(place, tmp_path), SharedRuns(tmp_path / "runs")
@@ -289,6 +264,28 @@ def test_a_process_that_dies_takes_one_run_with_it(made, tmp_path) -> None:
         assert maker._workers[0].process.pid != first.pid
     finally:
         maker.close()
+
+
+@pytest.mark.slow  # two processes load torch
+def test_two_side_by_side_keep_to_cores_of_their_own(made, tmp_path) -> None:
+    plan, elsewhere, *_ = made
+    runs = SharedRuns(tmp_path / "runs", keep_students=False)
+    teacher = plan.teachers["reviews"].name
+    shutil.copytree(elsewhere.path / teacher, runs.path / teacher)
+    parts = run_workers.parts_of_cores(2)
+    maker = run_workers.SideBySide(runs, 2)
+    try:
+        for run in plan.groups[0].tried[0][1]:
+            maker.start(run)
+        assert maker.free == 0
+        ended = list(iter(maker.finished, []))
+        pinned = [sorted(os.sched_getaffinity(one.process.pid)) for one in maker._workers]
+    finally:
+        maker.close()
+    assert pinned == parts
+    assert [outcome.problems for several in ended for _, outcome in several] == [(), ()]
+    found = [runs.held(run.name).hardware["threads"] for several in ended for run, _ in several]
+    assert found == [len(parts[0])] * 2
 
 
 def test_cores_are_shared_out(monkeypatch) -> None:

@@ -13,9 +13,10 @@ from rich.table import Table
 
 from limbeck.cli.console import output, trouble
 from limbeck.cli.options import is_recipe_file, is_setting, parse_settings
-from limbeck.errors import LimbeckError, Problem
+from limbeck.errors import LimbeckError, Problem, unknown
 
 OUT = Path("runs/studies")
+ENGINES = ("local", "ray")
 
 
 def study(
@@ -50,6 +51,16 @@ def study(
             min=1, help="Processes side by side, each on cores of its own; by default the study's."
         ),
     ] = None,
+    engine: Annotated[
+        str, typer.Option(help="local, or ray: the runs are tasks of a Ray cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="With --engine ray: a cluster's HOST:PORT whose machines all see the folder OUT; by default "
+            "RAY_ADDRESS, else one on this machine."
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it will take, and run nothing.")
     ] = False,
@@ -73,7 +84,12 @@ def study(
         raise LimbeckError(
             [Problem(f"--{key} and {key}=… are both given", "give one") for key in both]
         )
-    _run(names[0], scale, {"data": data, "model": model, **given}, out, jobs, dry_run=dry_run)
+    if engine not in ENGINES:
+        raise LimbeckError(unknown("engine", engine, ENGINES))
+    if address is not None and engine != "ray":
+        raise LimbeckError(f"--address {address} without a cluster", "give --engine ray as well")
+    by = {"engine": engine, "address": address}
+    _run(names[0], scale, {"data": data, "model": model, **given}, out, jobs, by, dry_run=dry_run)
 
 
 def _list() -> None:
@@ -91,7 +107,14 @@ def _list() -> None:
 
 
 def _run(
-    name: str, scale: str | None, given: dict, out: Path, jobs: int | None, *, dry_run: bool
+    name: str,
+    scale: str | None,
+    given: dict,
+    out: Path,
+    jobs: int | None,
+    by: dict,
+    *,
+    dry_run: bool,
 ) -> None:
     from limbeck.cores import cores
     from limbeck.reporting.tables import terminal
@@ -101,7 +124,8 @@ def _run(
     asked = load_study(name, scale=scale, **given)
     jobs = jobs or min(asked.jobs or 1, cores() or 1)
     console = trouble()
-    plan = StudyPlan.of(asked)
+    folder = out / asked.full_name
+    plan = StudyPlan.of(asked, folder)
     runs = SharedRuns(runs_folder(out), asked.keep_students)
     console.print(f"{asked.full_name}: {_sizes(plan)}")
     found = estimate(plan, runs, jobs, say=lambda line: console.print(line, style="dim"))
@@ -109,8 +133,7 @@ def _run(
         console.print(line, soft_wrap=True)
     if dry_run:
         return
-    failed = carry_out(plan, runs, jobs=jobs, seconds=found.seconds, console=console)
-    folder = out / asked.full_name
+    failed = carry_out(plan, runs, jobs=jobs, **by, seconds=found.seconds, console=console)
     try:
         table, page = write_study(plan, runs, folder)
     except LimbeckError as error:
@@ -134,9 +157,9 @@ def _run(
         )
 
 
-def _sizes(plan) -> str:  # type: ignore[no-untyped-def]  # importing its type would load torch
+def _sizes(plan) -> str:  # importing its type would load torch
     asked = plan.study
-    tries = max(len(group.tried) for group in plan.groups)
+    tries = max(group.tries for group in plan.groups)
     parts = [
         f"{len(asked.methods)} methods",
         f"{len(asked.tasks)} tasks",

@@ -7,9 +7,7 @@ that dies is started again, and its shard is made again.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ import pyarrow as pa
 
 from limbeck.errors import LimbeckError, Problem
 from limbeck.run.label_plan import LabelPlan
+from limbeck.run.ray_session import ray_session
 from limbeck.run.teachers_named import LabellerSource
 from limbeck.teachers.outputs import ShardRecord, StoreFiles
 from limbeck.teachers.outputs.columns import OutputLayout
@@ -44,7 +43,10 @@ def make_by_ray(
     Raises:
         LimbeckError: Ray is not installed, or what an actor said.
     """
-    with _ray() as ray:
+    with ray_session() as ray:
+        import ray.data
+
+        ray.data.DataContext.get_current().enable_progress_bars = False
         resources = ray.cluster_resources()
         gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 1))
         made = ray.data.from_arrow([_as_table(part) for part in parts]).map_batches(
@@ -134,30 +136,3 @@ def _made(content: str) -> MadeShard:
         raise LimbeckError([Problem(*problem) for problem in found[_WRONG]])
     record = ShardRecord.model_validate(found["record"])
     return MadeShard(record, OutputLayout.read(found["columns"]), found["costs"])
-
-
-@contextmanager
-def _ray() -> Iterator[Any]:
-    """Ray, connected to the cluster it knows of (`RAY_ADDRESS`) or started on this machine and stopped at the end."""
-    try:
-        import ray
-        import ray.data
-        import ray.exceptions
-    except ImportError as error:
-        raise LimbeckError(
-            f"engine ray: {error}", "pip install 'limbeck[ray]', or leave --engine out"
-        ) from None
-    ours = not ray.is_initialized()
-    if ours:
-        ray.init(
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            configure_logging=False,
-        )
-    ray.data.DataContext.get_current().enable_progress_bars = False
-    try:
-        yield ray
-    finally:
-        if ours:
-            ray.shutdown()

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from limbeck.reporting.records import Record
+from limbeck.study.ray_workers import OnRay
 from limbeck.study.run_workers import OneAfterTheOther, RunMaker, SideBySide
 from limbeck.study.shared_runs import Outcome, SharedRuns, StudyRun
 from limbeck.study.study_estimate import KindOfRun, held_or_none, kind_of, spoken_hours
@@ -25,6 +26,8 @@ def carry_out(
     runs: SharedRuns,
     *,
     jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
     seconds: Mapping[KindOfRun, float] | None = None,
     console: Console | None = None,
 ) -> list[Outcome]:
@@ -37,19 +40,23 @@ def carry_out(
         plan: what is to be made.
         runs: where it is made.
         jobs: how many processes; with one, the runs are made in this one.
+        engine: local, or ray: processes of a Ray cluster.
+        address: of the cluster; by default the one that RAY_ADDRESS names, else one on this machine.
         seconds: what a run of each kind takes, for the time left.
         console: where lines and the bar go; None says nothing.
     """
     console = console or Console(quiet=True)
-    with _maker(runs, jobs) as maker:
+    with _maker(runs, jobs, engine, address) as maker:
         return _Course(plan, runs, maker, jobs, dict(seconds or {}), console).run()
 
 
 @contextmanager
-def _maker(runs: SharedRuns, jobs: int) -> Iterator[RunMaker]:
+def _maker(runs: SharedRuns, jobs: int, engine: str, address: str | None) -> Iterator[RunMaker]:
     threads = torch.get_num_threads()
     maker: RunMaker
-    if jobs == 1:
+    if engine == "ray":
+        maker = OnRay(runs, jobs, address)
+    elif jobs == 1:
         # Detailed bars of each run would be torn by the study's own.
         maker = OneAfterTheOther(runs, show=False)
     else:
@@ -124,6 +131,7 @@ class _Course:
 
     def _startable(self) -> list[StudyRun]:
         now = time.monotonic()
+        self.plan.advance(self.held, self.ended, self.jobs)
         return [
             run
             for run in self.plan.due(self.held, self.ended)
@@ -157,7 +165,7 @@ class _Course:
         names = {run.name for run in self.plan.teachers.values()}
         for group in self.plan.groups:
             choice = self.plan.choice(group, self.held, self.ended)
-            choosing = self.plan.choosing if len(group.tried) > 1 else None
+            choosing = self.plan.choosing if group.chooses else None
             names |= {run.name for _, runs in group.tried for run in runs[:choosing]}
             names |= set() if choice is None else {run.name for run in choice.runs}
         return names
@@ -170,12 +178,10 @@ class _Course:
         left = 0.0
         for run in self.plan.teachers.values():
             left += 0.0 if self.ended(run.name) else self.seconds.get(kind_of(run), usual)
-        seeds = len(self.plan.study.seeds)
         for group in self.plan.groups:
-            tries, choosing = len(group.tried), self.plan.choosing
-            wanted = seeds if tries == 1 else tries * choosing + seeds - choosing
+            wanted = group.wanted(self.plan.choosing)
             made = {run.name for _, runs in group.tried for run in runs if self.ended(run.name)}
-            kind = kind_of(group.tried[0][1][0])
+            kind = kind_of(group.sample)
             left += max(0, wanted - len(made)) * self.seconds.get(kind, usual)
         return f"about {spoken_hours(left / self.jobs)} left"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from datasets import Dataset
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
@@ -80,7 +80,7 @@ def measure(recipe: Recipe, *, save_as: Path | None = None) -> StepCost:
         for name, value in batch.items()
         if isinstance(value, Tensor) and name not in ("labels", "index")
     }
-    student.to(device)
+    nn.Module.to(student, device)
     mixed = resolve_precision(recipe.precision) == "bf16"
     cast = torch.autocast(device.type, torch.bfloat16) if mixed else nullcontext()
     with torch.random.fork_rng(), cast:
@@ -88,7 +88,8 @@ def measure(recipe: Recipe, *, save_as: Path | None = None) -> StepCost:
         forward = _median(lambda: _forward(student, inputs))
         taught = 0.0
         if named and recipe.needs_teacher:
-            model = named[0].teacher.model.to(device)
+            model = named[0].teacher.model
+            nn.Module.to(model, device)
             taught = _median(lambda: _forward(model, inputs))
     return StepCost(
         train_seconds,

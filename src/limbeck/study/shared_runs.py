@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,9 @@ from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
 
 log = logging.getLogger(__name__)
+
+Held = Callable[[str], Record | None]
+"""A run's name → the record of it, if it has finished."""
 
 _DIGEST = 5
 _POCKET_ROWS = 25_000
@@ -51,7 +54,8 @@ class StudyRun:
         method: a shipped method or a recipe file.
         settings: the recipe keys that are set, without the teacher of a student whose teacher is made here.
         label: what its row is called.
-        needs: the name of the run that makes its teacher; None if there is none, or it is at hand.
+        needs: the names of the runs that make its teachers; none if there are none, or they are at hand.
+        team: whether it learns from several teachers, be there only one.
         role: what the run is for, `teacher` or `student`.
         cell: of a grid, the settings that it tries, in words.
     """
@@ -60,21 +64,44 @@ class StudyRun:
     method: str
     settings: Mapping[str, Any] = field(hash=False)
     label: str = ""
-    needs: str | None = None
+    needs: tuple[str, ...] = ()
+    team: bool = False
     role: str = "student"
     cell: str = ""
 
     def recipe(self, runs: Path) -> Recipe:
-        """The recipe, the teacher of `runs` named. Raises LimbeckError as `Recipe.load`."""
-        taught = {} if self.needs is None else {"teacher": str(runs / self.needs)}
-        return Recipe.load(self.method, **{**taught, **self.settings})
+        """The recipe, its teachers in `runs` named. Raises LimbeckError as `Recipe.load`."""
+        return self.recipe_with([str(runs / name) for name in self.needs])
+
+    def recipe_with(self, teachers: Sequence[str]) -> Recipe:
+        """The recipe with teachers that lie elsewhere. Raises LimbeckError as `Recipe.load`."""
+        return Recipe.load(self.method, **{**taught_by(teachers, self.team), **self.settings})
+
+    def may_begin(self, held: Held) -> bool:
+        """Whether its teachers are there."""
+        return all(held(name) is not None for name in self.needs)
+
+    def lost(self, held: Held, ended: Callable[[str], bool]) -> list[str]:
+        """Its teachers that have failed: it cannot be made."""
+        return [name for name in self.needs if held(name) is None and ended(name)]
 
 
-def name_of(recipe: Recipe, needs: str | None) -> str:
-    """A readable name, unique to what the recipe says; `needs` stands for where its teacher lies."""
+def taught_by(teachers: Sequence[str], team: bool) -> dict[str, Any]:
+    """The recipe's key that names the teachers."""
+    if not teachers:
+        return {}
+    return {"teachers": list(teachers)} if team else {"teacher": teachers[0]}
+
+
+def name_of(recipe: Recipe, needs: Sequence[str], role: str, team: bool = False) -> str:
+    """A readable name, unique to what the recipe says; `needs` stands for where its teachers lie.
+
+    A student without a teacher is no teacher, be their recipes the same: its weights are not kept.
+    """
     said = recipe.model_dump(mode="json", exclude_defaults=True)
-    if needs is not None:
-        said["teacher"] = needs
+    said |= taught_by(needs, team)
+    if role == "student" and not needs:
+        said["role"] = role
     digest = hashlib.blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=_DIGEST)
     return file_name(f"{recipe.task}-{recipe.method}-s{recipe.seed}-{digest.hexdigest()}")
 
@@ -141,7 +168,7 @@ class SharedRuns:
             task=str(run.settings.get("task")),
             data=str(run.settings.get("data")),
             seed=int(run.settings.get("seed", 0)),
-            recipe={},
+            recipe=nested(run.settings),
         )
         record.fail("; ".join(problem.message for problem in problems) or "no reason given")
         record.save(self._failure(run.name))
@@ -195,6 +222,20 @@ class SharedRuns:
 
     def _failure(self, name: str) -> Path:
         return self.path / f"{name}.failed.json"
+
+
+def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Recipe keys with dots, `student.layers`, as a recipe has them: of runs whose recipe never came to be."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        *outer, last = key.split(".")
+        place = found
+        for part in outer:
+            inner = place.get(part)
+            place[part] = dict(inner) if isinstance(inner, Mapping) else {}
+            place = place[part]
+        place[last] = value
+    return found
 
 
 # ---- records that travel ----

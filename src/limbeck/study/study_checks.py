@@ -6,7 +6,9 @@ from limbeck.errors import Problem, unknown
 from limbeck.reporting.tables.against import CORRECTIONS
 from limbeck.reporting.tables.measured_columns import FACTS
 from limbeck.reporting.tables.printed_numbers import AVERAGE, TEACHER
-from limbeck.study.study_fields import Study
+from limbeck.reporting.tables.run_scores import task_title
+from limbeck.study.study_fields import MODEL, Study, is_range
+from limbeck.tasks import TASKS
 from limbeck.tasks.score_profiles import PROFILES
 
 
@@ -19,24 +21,25 @@ def study_problems(study: Study) -> list[Problem]:
                 "data: the study names none", "give it: --data FOLDER (GLUE's files), hub or pocket"
             )
         )
-    at = study.teachers is not None and study.teachers.at is not None
-    made = study.teachers is not None and not at
-    if made and study.model is None and "student.init" not in study.teachers.settings:  # type: ignore[union-attr]
+    at = None if study.teachers is None else study.teachers.at
+    if study.model is None and _takes_model(study):
         found.append(
             Problem(
-                "model: teachers are made from none",
+                "model: teachers or students are made from it, and none is named",
                 "give it: --model FOLDER, a Hub name or pocket",
             )
         )
-    if at and "{task}" not in str(study.teachers.at) and len(study.tasks) > 1:  # type: ignore[union-attr]
+    if at is not None and "{task}" not in at and len(study.tasks) > 1:
         found.append(
             Problem(
-                f"teachers.at: {study.teachers.at!r} is one place for {len(study.tasks)} tasks",
+                f"teachers.at: {at!r} is one place for {len(study.tasks)} tasks",
                 "write {task} where its name stands",
             )
-        )  # type: ignore[union-attr]
-    for key, values in (("tasks", study.tasks), ("seeds", study.seeds)):
-        twice = sorted({str(one) for one in values if values.count(one) > 1})
+        )
+    found += _team_problems(study, labels)
+    listed: dict[str, list[str]] = {"tasks": study.tasks, "seeds": [*map(str, study.seeds)]}
+    for key, values in listed.items():
+        twice = sorted({one for one in values if values.count(one) > 1})
         if twice:
             found.append(
                 Problem(f"{key}: {', '.join(twice)} stands there twice", "leave one of them out")
@@ -59,20 +62,77 @@ def study_problems(study: Study) -> list[Problem]:
                 "choose on fewer",
             )
         )
+    return found + _tried_problems(study, labels) + _table_problems(study, labels)
+
+
+def _takes_model(study: Study) -> bool:
+    """Whether a run starts from the study's `model`."""
+    if study.students.get("student.init") == MODEL:
+        return True
+    spec = study.teachers
+    if spec is None or spec.at is not None:
+        return False
+    members = [one or {} for one in spec.team.values()] or [{}]
+    return not all("student.init" in {**spec.settings, **one} for one in members)
+
+
+def _team_problems(study: Study, labels: list[str]) -> list[Problem]:
+    """Of a team of teachers, and of methods that name members of it."""
+    team = [] if study.teachers is None else list(study.teachers.team)
+    found = [
+        Problem(f"teachers.team: a member is called {one} as a method is", "call it otherwise")
+        for one in team
+        if one in (TEACHER, *labels)
+    ]
+    if team and study.teachers is not None and study.teachers.at is not None:
+        found.append(Problem("teachers: at and team are both given", "leave one of them out"))
+    for label in labels:
+        for one in study.method_of(label).teachers or ():
+            if one not in team:
+                found.append(unknown(f"teacher in methods.{label}.teachers:", one, team))
+    return found
+
+
+def _tried_problems(study: Study, labels: list[str]) -> list[Problem]:
+    """Of grids, axes and the search."""
+    found, search = [], study.select.search
     for place, grid in (
         ("select.grid", study.select.grid),
+        ("select.search", {} if search is None else search.space),
         *((f"methods.{one}.grid", study.method_of(one).grid or {}) for one in labels),
         ("axes", study.axes),
     ):
-        for key in grid:
-            if key in ("seed", "task", "method", "data", "teacher"):
-                found.append(
-                    Problem(
-                        f"{place}: {key} has its own place in a study",
-                        "take it out; see tasks, seeds, methods, data and teachers",
-                    )
+        found += [
+            Problem(
+                f"{place}: {key} has its own place in a study",
+                "take it out; see tasks, seeds, methods, data and teachers",
+            )
+            for key in grid
+            if key in ("seed", "task", "method", "data", "teacher")
+        ]
+    if search is None:
+        return found
+    if study.select.grid:
+        found.append(Problem("select: a grid and a search are both given", "leave one of them out"))
+    if not search.space:
+        found.append(
+            Problem(
+                f"select.search: {search.trials} trials of nothing",
+                "give ranges: lr: [1e-5, 5e-5]",
+            )
+        )
+    for key, values in search.space.items():
+        if is_range(values) and not values[0] < values[1]:
+            found.append(
+                Problem(f"select.search.{key}: {values} is no range", "give the smaller end first")
+            )
+        if any(isinstance(one, list | dict) for one in values):
+            found.append(
+                Problem(
+                    f"select.search.{key}: a value of {values} is a list or a mapping",
+                    "search numbers, words and truth values; grids take the others",
                 )
-    found += _table_problems(study, labels)
+            )
     return found
 
 
@@ -89,30 +149,46 @@ def _table_problems(study: Study, labels: list[str]) -> list[Problem]:
         for one in study.table.columns
         if one not in FACTS
     ]
-    if study.printed is not None:
-        count = len(study.printed.columns)
-        for row, values in study.printed.rows.items():
-            if row != "teacher" and row not in labels:
-                found.append(unknown("row in printed.rows:", row, ["teacher", *labels]))
-            if len(values) != count:
-                found.append(
-                    Problem(
-                        f"printed.rows.{row}: {len(values)} numbers for {count} columns",
-                        f"give one for each of {', '.join(study.printed.columns)}",
-                    )
+    return found + _printed_problems(study, labels)
+
+
+def _printed_problems(study: Study, labels: list[str]) -> list[Problem]:
+    """Rows and columns of the paper's table that the study's own will not have."""
+    if study.printed is None:
+        return []
+    found = []
+    count = len(study.printed.columns)
+    team = [] if study.teachers is None else list(study.teachers.team)
+    rows = [TEACHER, *team, *labels]
+    for row, values in study.printed.rows.items():
+        if row not in rows:
+            found.append(unknown("row in printed.rows:", row, rows))
+        if len(values) != count:
+            found.append(
+                Problem(
+                    f"printed.rows.{row}: {len(values)} numbers for {count} columns",
+                    f"give one for each of {', '.join(study.printed.columns)}",
                 )
-        known = (
-            {
-                column.title
-                for columns in PROFILES[study.table.profile].columns.values()
-                for column in columns
-            }
-            if study.table.profile in PROFILES
-            else set()
-        )
+            )
+    if study.table.profile in PROFILES:
+        known = _titles(study)
         found += [
-            unknown("column in printed.columns:", one, sorted(known | {AVERAGE}))
-            for one in study.printed.columns
-            if known and one not in known | {AVERAGE}
+            unknown("column in printed.columns:", one, known)
+            for one in (*study.printed.columns, *study.printed.average_of)
+            if one not in known
         ]
     return found
+
+
+def _titles(study: Study) -> list[str]:
+    """Of the columns that a table of any tasks may have."""
+    tasks = PROFILES[study.table.profile].columns
+    own = {column.title for columns in tasks.values() for column in columns}
+    other = {
+        f"{TASKS[task].title} → {task_title(beyond)}"
+        for task in tasks
+        if (beyond := TASKS[task].out_of_domain) is not None
+    }
+    shown = study.table.out_of_domain
+    found = other if shown == "alone" else own if shown == "left out" else own | other
+    return [*sorted(found), AVERAGE]

@@ -15,12 +15,12 @@ import torch
 
 from limbeck.byte_sizes import human_size
 from limbeck.errors import LimbeckError, Problem
-from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.study.measured_step import StepCost, measure
 from limbeck.study.run_workers import parts_of_cores
 from limbeck.study.shared_runs import SharedRuns, StudyRun
-from limbeck.study.study_plan import Group, StudyPlan
+from limbeck.study.study_groups import Group
+from limbeck.study.study_plan import StudyPlan
 
 _FP32 = 4
 _IN_FLIGHT = 8
@@ -153,11 +153,11 @@ def _left(
     """Seconds of what no record holds, and how many runs records hold of what the study is made of."""
     total, held = 0.0, 0
     for run in plan.teachers.values():
-        there = held_or_none(runs, run.name) is not None
-        held += there
-        total += 0.0 if there else seconds[kind_of(run)]
+        is_there = held_or_none(runs, run.name) is not None
+        held += is_there
+        total += 0.0 if is_there else seconds[kind_of(run)]
     for group in plan.groups:
-        own = group.tried[0][1][0]
+        own = group.sample
         wanted, there = _needed(group, plan, runs)
         held += there
         total += (wanted - there) * seconds.get(kind_of(own), 0.0)
@@ -166,8 +166,7 @@ def _left(
 
 def _is_open(plan: StudyPlan, task: str, runs: SharedRuns) -> bool:
     """Whether anything of a task is still to be made."""
-    teacher = plan.teachers.get(task)
-    if teacher is not None and held_or_none(runs, teacher.name) is None:
+    if any(held_or_none(runs, run.name) is None for run in plan.teachers_of(task)):
         return True
     needed = (_needed(group, plan, runs) for group in plan.groups if group.task == task)
     return any(there < wanted for wanted, there in needed)
@@ -175,9 +174,7 @@ def _is_open(plan: StudyPlan, task: str, runs: SharedRuns) -> bool:
 
 def _needed(group: Group, plan: StudyPlan, runs: SharedRuns) -> tuple[int, int]:
     """How many runs a group is made of, and how many of them are held."""
-    seeds = len(plan.study.seeds)
-    tries = len(group.tried)
-    wanted = seeds if tries == 1 else tries * plan.choosing + seeds - plan.choosing
+    wanted = group.wanted(plan.choosing)
     names = {run.name for _, made in group.tried for run in made}
     there = sum(held_or_none(runs, name) is not None for name in names)
     return wanted, min(wanted, there)
@@ -188,18 +185,19 @@ def _of_task(
 ) -> dict[str, StepCost]:
     """Steps of the task's teacher and of one student of each size, with seconds of every kind of run."""
     costs: dict[str, StepCost] = {}
-    teacher = plan.teachers.get(task)
-    if teacher is not None:
+    made: dict[str, str] = {}
+    for number, teacher in enumerate(plan.teachers_of(task)):
         recipe = teacher.recipe(runs.path)
-        costs[f"{task} teacher"] = cost = measure(recipe, save_as=place)
+        made[teacher.name] = str(place / str(number))
+        costs[teacher.name] = cost = measure(recipe, save_as=place / str(number))
         seconds[kind_of(teacher)] = cost.seconds(recipe)
     for group in (one for one in plan.groups if one.task == task):
-        run = group.tried[0][1][0]
+        run = group.sample
         recipe = run.recipe(runs.path)
-        if teacher is not None:  # not made yet: its untrained start is as large
-            recipe = Recipe.load(run.method, **{**run.settings, "teacher": str(place)})
+        if run.needs:  # not made yet: its untrained start is as large
+            recipe = run.recipe_with([made[name] for name in run.needs])
             if recipe.student.init == "pretrained":
-                student = recipe.student.model_copy(update={"init": str(place)})
+                student = recipe.student.model_copy(update={"init": made[run.needs[0]]})
                 recipe = recipe.model_copy(update={"student": student})
         key = (
             f"{task} {recipe.student.model_dump_json()} {recipe.batch_size} {recipe.needs_teacher}"
@@ -223,13 +221,13 @@ def _threads(count: int) -> Iterator[None]:
 
 def _disk(plan: StudyPlan, runs: SharedRuns, costs: Mapping[str, StepCost], jobs: int) -> float:
     teachers = sum(
-        costs[f"{task} teacher"].parameters * _FP32
-        for task, run in plan.teachers.items()
+        costs[run.name].parameters * _FP32
+        for run in plan.teachers.values()
         if held_or_none(runs, run.name) is None
     )
     largest = max((cost.parameters for cost in costs.values()), default=0) * _FP32
     kept = (
-        largest * sum(len(group.tried[0][1]) for group in plan.groups)
+        largest * sum(group.wanted(plan.choosing) for group in plan.groups)
         if plan.study.keep_students
         else 0
     )

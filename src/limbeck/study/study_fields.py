@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from limbeck.files import file_name
 from limbeck.reporting.tables import DEFAULT_FACTS
+from limbeck.reporting.tables.model import OutOfDomain
 from limbeck.settings import Count, Seed, Settings
 
 SCALES = ("paper", "small", "pocket")
@@ -15,6 +16,10 @@ SCALES = ("paper", "small", "pocket")
 
 Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
 """Recipe key → the values that are tried."""
+
+
+MODEL = "{model}"
+"""As a student's `student.init`: what the teachers are made from."""
 
 
 class MethodSpec(Settings):
@@ -29,6 +34,9 @@ class MethodSpec(Settings):
     grid: Grid | None = Field(
         None, description="the values tried for this method, in place of select.grid"
     )
+    teachers: Annotated[list[str], Field(min_length=1)] | None = Field(
+        None, description="members of teachers.team that it learns from; all, if left out"
+    )
 
 
 class TeacherSpec(Settings):
@@ -38,12 +46,44 @@ class TeacherSpec(Settings):
     settings: dict[str, Any] = Field(
         default_factory=dict, description="recipe keys of the run that makes it"
     )
+    team: dict[str, dict[str, Any] | None] = Field(
+        default_factory=dict,
+        description="several teachers of each task: a member's name → recipe keys of its run alone",
+    )
+
+
+class SearchSpec(Settings):
+    """A search in place of a grid: `{lr: [1e-5, 5e-5], trials: 20}`.
+
+    Of two numbers all between them are tried, whole ones where both are whole, others on a logarithmic
+    scale where the first is above 0; of any other list its values.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Annotated[list[Any], Field(min_length=2)]] = Field(init=False)
+
+    trials: Count = Field(
+        description="how many cells are tried, for each method, task and condition"
+    )
+
+    @property
+    def space(self) -> dict[str, list[Any]]:
+        """Recipe key → its range, or its values."""
+        return dict(self.__pydantic_extra__)
+
+
+def is_range(values: list[Any]) -> bool:
+    """Whether a search takes all between two numbers, and not the values of a list."""
+    return len(values) == 2 and all(type(one) in (int, float) for one in values)
 
 
 class SelectSpec(Settings):
     """What is chosen on dev, for each method, task and condition by itself."""
 
     grid: Grid = Field(default_factory=dict, description="recipe key → values that are tried")
+    search: SearchSpec | None = Field(
+        None, description="ranges that are searched in place of a grid, by Optuna"
+    )
     seeds: Count = Field(1, description="how many of the study's seeds the choice is made on")
     keep: Literal["all", "best"] = Field(
         "all", description="all seeds' runs for the table, or the one best on dev"
@@ -61,6 +101,9 @@ class TableSpec(Settings):
     columns: list[str] = Field(
         default_factory=lambda: [*DEFAULT_FACTS], description="measured columns beside the scores"
     )
+    out_of_domain: OutOfDomain = Field(
+        "beside", description="whether scores on out-of-domain sets have columns"
+    )
 
 
 class PrintedSpec(Settings):
@@ -68,15 +111,26 @@ class PrintedSpec(Settings):
 
     source: str = Field(description="where it stands, and of which models")
     decimals: int = Field(1, ge=0, le=3, description="digits after the point")
-    columns: list[str] = Field(description="titles as the profile has them, and `average`")
-    rows: dict[str, list[float | int]] = Field(
-        description="row → numbers; `teacher` is the teacher's"
+    columns: list[str] = Field(description="titles as the table has them, and `average`")
+    what: Literal["mean", "deviation"] = Field(
+        "mean", description="whether scores are printed, or their standard deviations over seeds"
+    )
+    average_of: list[str] = Field(
+        default_factory=list,
+        description="titles of columns that the paper averages and does not print",
+    )
+    rows: dict[str, list[float | int | None]] = Field(
+        description="row → numbers, null where the paper has none; `teacher` is the teacher's"
     )
 
     def numbers(self) -> dict[str, dict[str, float]]:
-        """Row → column → number."""
+        """Row → column → number, without those that the paper has not."""
         return {
-            row: dict(zip(self.columns, map(float, values), strict=True))
+            row: {
+                column: float(value)
+                for column, value in zip(self.columns, values, strict=True)
+                if value is not None
+            }
             for row, values in self.rows.items()
         }
 

@@ -17,6 +17,7 @@ from limbeck.study.study_checks import study_problems
 from limbeck.study.study_fields import (
     MethodSpec,
     PrintedSpec,
+    SearchSpec,
     SelectSpec,
     Study,
     TableSpec,
@@ -103,6 +104,7 @@ _PARTS: dict[str, Any] = {
     "methods": MethodSpec,
     "teachers": TeacherSpec,
     "select": SelectSpec,
+    "search": SearchSpec,
     "table": TableSpec,
     "printed": PrintedSpec,
 }

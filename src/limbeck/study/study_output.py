@@ -12,10 +12,12 @@ from limbeck.reporting.records import Record, write_collection, write_whole
 from limbeck.reporting.tables import ResultsTable, build_table, render
 from limbeck.reporting.tables.measured_columns import duration
 from limbeck.reporting.tables.printed_numbers import beside_printed, in_order
-from limbeck.study.shared_runs import SharedRuns, StudyRun, portable
+from limbeck.study.plan_builder import TEACHER_LABEL
+from limbeck.study.shared_runs import Held, SharedRuns, StudyRun, nested, portable
 from limbeck.study.study_estimate import held_or_none
 from limbeck.study.study_fields import Study
-from limbeck.study.study_plan import Choice, StudyPlan
+from limbeck.study.study_groups import Choice
+from limbeck.study.study_plan import StudyPlan
 
 RECORDS = "records.jsonl.gz"
 PAGE = "study.html"
@@ -65,19 +67,23 @@ def gather_results(plan: StudyPlan, runs: SharedRuns) -> StudyResults:
     for group in plan.groups:
         choice = plan.choice(group, held, ended)
         if choice is None:
+            run = group.sample
+            if run.lost(held, ended):
+                records[run.name] = _without_teacher(run, group.label, held)
+                continue
             choosing = [r for _, made in group.tried for r in made[: plan.choosing]]
             missing += sum(not ended(r.name) for r in choosing)
-            if any(r.name in lost for r in choosing):
-                run = group.tried[0][1][0]
-                records[run.name] = _without_teacher(run, group.label)
+            missing += plan.choosing * (group.tries - len(group.tried))
+            missing += len(plan.study.seeds) - plan.choosing
             continue
         choices.append(choice)
         missing += sum(not ended(run.name) and run.name not in lost for run in choice.runs)
         for run in _kept(choice, plan.study, held):
             if run.name in lost:
-                records[run.name] = _without_teacher(run, group.label)
+                records[run.name] = _without_teacher(run, group.label, held)
             else:
                 _add(run, group.label, runs, records, raw, held)
+    _give_sizes(records)
     tried = [record for record in known.values() if record is not None]
     seconds = sum(record.cost.total_seconds or 0.0 for record in tried)
     return StudyResults(records, raw, tuple(choices), missing, len(tried), seconds)
@@ -106,7 +112,7 @@ def _add(
 ) -> None:
     # Two rows may share a run, and each has its own record then.
     name = run.name if run.name not in records else f"{run.name}-{label}"
-    called = run.method if run.role == "teacher" else label
+    called = run.method if run.label == TEACHER_LABEL else label
     record = held(run.name)
     if record is None:
         failed = runs.failed(run.name)
@@ -121,7 +127,18 @@ def _add(
         raw[name] = said | {"method": called}
 
 
-def _without_teacher(run: StudyRun, label: str) -> Record:
+def _give_sizes(records: dict[str, Record]) -> None:
+    """A run that failed stands in the row of those that did not: of students as deep as theirs."""
+    ended = [record for record in records.values() if record.status == "finished"]
+    for name, record in records.items():
+        if record.status != "failed" or (record.recipe.get("student") or {}).get("layers"):
+            continue
+        alike = [one.student for one in ended if one.method == record.method]
+        if len({student.layers for student in alike}) == 1:
+            records[name] = record.model_copy(update={"student": alike[0]})
+
+
+def _without_teacher(run: StudyRun, label: str, held: Held) -> Record:
     settings = run.settings
     record = Record(
         kind="distill",
@@ -129,8 +146,10 @@ def _without_teacher(run: StudyRun, label: str) -> Record:
         task=str(settings["task"]),
         data=str(settings["data"]),
         seed=int(settings["seed"]),
+        recipe=nested(settings),
     )
-    record.fail(f"its teacher failed ({run.needs})")
+    lost = [name for name in run.needs if held(name) is None]
+    record.fail(f"its teacher failed ({', '.join(lost)})")
     return record
 
 
@@ -141,7 +160,8 @@ def study_table(plan: StudyPlan, results: StudyResults) -> ResultsTable:
     Raises LimbeckError where nothing has been run yet.
     """
     study = plan.study
-    labels = list(study.methods)
+    members = [] if study.teachers is None else list(study.teachers.team)
+    labels = [*members, *study.methods]
     records = list(results.records.values())
     baseline = study.table.baseline
     if baseline is not None and all(record.method != baseline for record in records):
@@ -152,13 +172,21 @@ def study_table(plan: StudyPlan, results: StudyResults) -> ResultsTable:
         baseline=baseline,
         correction=study.table.correction,
         facts=study.table.columns,
+        out_of_domain=study.table.out_of_domain,
         by=[key for key in study.axes if key != "student.layers"],
         title=study.title,
     )
     table = in_order(table, labels)
     if study.printed is not None:
         said = study.printed
-        table = beside_printed(table, said.numbers(), decimals=said.decimals, source=said.source)
+        table = beside_printed(
+            table,
+            said.numbers(),
+            decimals=said.decimals,
+            source=said.source,
+            deviations=said.what == "deviation",
+            average_of=said.average_of,
+        )
     notes = [f"Other than there: {line}" for line in study.differs]
     if study.select.keep == "best":
         notes.append(f"Of {len(study.seeds)} runs the one best on dev.")

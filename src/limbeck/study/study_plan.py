@@ -5,60 +5,16 @@ Everything follows from records, so that a study that was killed goes on where i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
-from limbeck.study.shared_runs import StudyRun, name_of
-from limbeck.study.study_fields import Grid, Study
-
-TEACHER_LABEL = "teacher"
-_TASK = "{task}"
-_OF_TEACHERS = "teachers."
-
-Held = Callable[[str], Record | None]
-"""A run's name → the record of it, if it has finished."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """One method on one task under one condition: what is chosen for, and then run with every seed.
-
-    Attributes:
-        label: what its row is called.
-        task: whose rows.
-        condition: the values of the study's axes.
-        tried: of each cell of the grid its settings and its runs, one for each seed of the study.
-    """
-
-    label: str
-    task: str
-    condition: Mapping[str, Any]
-    tried: tuple[tuple[Mapping[str, Any], tuple[StudyRun, ...]], ...]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What was chosen for a group.
-
-    Attributes:
-        group: for whom.
-        settings: the chosen cell of the grid.
-        runs: its runs, one for each seed.
-        scores: of each cell the mean primary dev score; None where no run of it has finished.
-    """
-
-    group: Group
-    settings: Mapping[str, Any]
-    runs: tuple[StudyRun, ...]
-    scores: tuple[tuple[Mapping[str, Any], float | None], ...]
+from limbeck.study.plan_builder import PlanBuilder
+from limbeck.study.shared_runs import Held, StudyRun
+from limbeck.study.study_fields import Study
+from limbeck.study.study_groups import Cell, Choice, Group, Tried, Verdict
 
 
 @dataclass(frozen=True)
@@ -67,16 +23,27 @@ class StudyPlan:
 
     study: Study
     teachers: Mapping[str, StudyRun]
+    """By task, or by task and member of its team, `sst2 T10`."""
     groups: tuple[Group, ...]
 
     @classmethod
-    def of(cls, study: Study) -> StudyPlan:
+    def of(cls, study: Study, folder: Path | None = None) -> StudyPlan:
         """Build every run of the study.
+
+        Args:
+            study: what is asked for.
+            folder: where its searches are kept; without one they are forgotten with the process.
 
         Raises:
             LimbeckError: what is wrong with any of their recipes, each problem once.
         """
-        return _Builder(study).plan()
+        builder = PlanBuilder(study, folder)
+        teachers, groups = builder.teachers_and_groups()
+        return cls(study, teachers, groups)
+
+    def teachers_of(self, task: str) -> list[StudyRun]:
+        """The runs that make a task's teachers."""
+        return [run for run in self.teachers.values() if run.settings["task"] == task]
 
     @cached_property
     def choosing(self) -> int:
@@ -89,10 +56,12 @@ class StudyPlan:
         found = {run.name for run in self.teachers.values()}
         extra = 0
         for group in self.groups:
-            tries = len(group.tried)
-            for _, runs in group.tried:
-                found |= {run.name for run in runs[: self.choosing if tries > 1 else None]}
-            extra += len(self.study.seeds) - self.choosing if tries > 1 else 0
+            known = set()
+            if group.search is None:
+                deciding = self.choosing if group.chooses else None
+                known = {run.name for _, runs in group.grid for run in runs[:deciding]}
+            found |= known
+            extra += group.wanted(self.choosing) - len(known)
         return len(found) + extra
 
     def choice(self, group: Group, held: Held, ended: Callable[[str], bool]) -> Choice | None:
@@ -101,23 +70,50 @@ class StudyPlan:
         By the mean of the primary dev score over the seeds that decide; a cell with a run that
         failed is not chosen where another has all of them. The first of equals.
         """
-        if len(group.tried) == 1:
-            settings, runs = group.tried[0]
+        tried = group.tried
+        if not group.chooses:
+            settings, runs = tried[0]
             return Choice(group, settings, runs, ())
-        scores: list[tuple[Mapping[str, Any], float | None]] = []
+        if len(tried) < group.tries:
+            return None
+        scores: list[tuple[Cell, float | None]] = []
         ranks = []
-        for settings, runs in group.tried:
-            deciding = runs[: self.choosing]
-            if not all(ended(run.name) for run in deciding):
+        for settings, runs in tried:
+            values = self._deciding_scores(runs, held, ended)
+            if values is None:
                 return None
-            records = [record for run in deciding if (record := held(run.name)) is not None]
-            values = [value for one in records if (value := one.primary_score("dev")) is not None]
             mean = fmean(values) if values else None
             scores.append((settings, mean))
-            ranks.append((len(values) == len(deciding), float("-inf") if mean is None else mean))
+            ranks.append((len(values) == self.choosing, float("-inf") if mean is None else mean))
         best = max(range(len(ranks)), key=lambda number: ranks[number])
-        settings, runs = group.tried[best]
+        settings, runs = tried[best]
         return Choice(group, settings, runs, tuple(scores))
+
+    def _deciding_scores(
+        self, runs: Sequence[StudyRun], held: Held, ended: Callable[[str], bool]
+    ) -> list[float] | None:
+        """Of the seeds that decide those that have a score; None until all of them have ended."""
+        deciding = runs[: self.choosing]
+        if not all(ended(run.name) for run in deciding):
+            return None
+        records = [record for run in deciding if (record := held(run.name)) is not None]
+        return [value for one in records if (value := one.primary_score("dev")) is not None]
+
+    def advance(self, held: Held, ended: Callable[[str], bool], room: int) -> None:
+        """Let every search ask for what it tries next, so that `room` of its cells are open.
+
+        A search whose teacher is not there yet waits.
+        """
+
+        def verdict(one: Tried) -> Verdict | None:
+            values = self._deciding_scores(one[1], held, ended)
+            if values is None:
+                return None
+            return Verdict(fmean(values) if len(values) == self.choosing else None)
+
+        for group in self.groups:
+            if group.search is not None and group.sample.may_begin(held):
+                group.search.advance(verdict, room)
 
     def due(self, held: Held, ended: Callable[[str], bool]) -> list[StudyRun]:
         """Runs that can be made now: no record holds them, nothing they need is missing.
@@ -128,8 +124,7 @@ class StudyPlan:
         found: dict[str, tuple[int, int, StudyRun]] = {}
 
         def want(run: StudyRun, rank: int, seed: int) -> None:
-            ready = run.needs is None or held(run.needs) is not None
-            if ready and not ended(run.name):
+            if run.may_begin(held) and not ended(run.name):
                 found.setdefault(run.name, (rank, seed, run))
 
         for run in self.teachers.values():
@@ -137,9 +132,9 @@ class StudyPlan:
         for group in self.groups:
             choice = self.choice(group, held, ended)
             if choice is None:
-                for number in range(self.choosing):
-                    for _, runs in group.tried:
-                        want(runs[number], 1, number)
+                for _, runs in group.tried:
+                    for number, run in enumerate(runs[: self.choosing]):
+                        want(run, 1, number)
             else:
                 for number, run in enumerate(choice.runs):
                     want(run, 2, number)
@@ -147,139 +142,15 @@ class StudyPlan:
 
     def waiting(self, held: Held, ended: Callable[[str], bool]) -> list[StudyRun]:
         """Runs whose teacher has failed: they cannot be made."""
-        lost = []
+        lost: list[StudyRun] = []
         for group in self.groups:
+            if not group.sample.lost(held, ended):
+                continue
             choice = self.choice(group, held, ended)
-            for _, runs in group.tried if choice is None else ((choice.settings, choice.runs),):
-                lost += [
-                    run
-                    for run in runs
-                    if run.needs is not None and held(run.needs) is None and ended(run.needs)
-                ]
+            asked = group.tried or group.grid[:1]
+            for _, runs in asked if choice is None else ((choice.settings, choice.runs),):
+                lost += runs
         return list({run.name: run for run in lost if not ended(run.name)}.values())
-
-
-class _Builder:
-    """Makes a plan; recipes that differ in their seed alone are checked once."""
-
-    def __init__(self, study: Study) -> None:
-        self.study = study
-        self.wrong: dict[Problem, list[str]] = {}
-        self.asked: set[str] = set()
-
-    def plan(self) -> StudyPlan:
-        teachers = self._teachers()
-        groups = []
-        for task in self.study.tasks:
-            for condition in _cells(self.study.axes):
-                for label in self.study.methods:
-                    groups.append(self._group(label, task, condition, teachers.get(task)))
-        if self.wrong:
-            raise LimbeckError(
-                [
-                    problem
-                    if len(places) == len(self.asked) > 1
-                    else Problem(f"{', '.join(places)}: {problem.message}", problem.fix)
-                    for problem, places in self.wrong.items()
-                ]
-            )
-        return StudyPlan(self.study, teachers, tuple(groups))
-
-    def _teachers(self) -> dict[str, StudyRun]:
-        spec = self.study.teachers
-        if spec is None or spec.at is not None:
-            return {}
-        made = {}
-        for task in self.study.tasks:
-            model = {} if self.study.model is None else {"student.init": self.study.model}
-            settings = {"seed": self.study.seeds[0], **self._shared(task), **model, **spec.settings}
-            settings |= {
-                k.removeprefix(_OF_TEACHERS): v
-                for k, v in self._own(task).items()
-                if k.startswith(_OF_TEACHERS)
-            }
-            for run in self._runs(
-                "finetune", settings, [settings["seed"]], None, TEACHER_LABEL, f"teacher of {task}"
-            ):
-                made[task] = run
-        return made
-
-    def _group(
-        self, label: str, task: str, condition: Mapping[str, Any], teacher: StudyRun | None
-    ) -> Group:
-        study, spec = self.study, self.study.method_of(label)
-        method = spec.method or label
-        own = {k: v for k, v in self._own(task).items() if not k.startswith(_OF_TEACHERS)}
-        settings = {**self._shared(task), **study.students, **own, **condition, **spec.settings}
-        at = None if study.teachers is None or study.teachers.at is None else study.teachers.at
-        if at is not None:
-            settings["teacher"] = at.replace(_TASK, task)
-        grid = spec.grid if spec.grid is not None else study.select.grid
-        needs = None if teacher is None else teacher.name
-        tried = tuple(
-            (
-                cell,
-                tuple(
-                    self._runs(
-                        method,
-                        {**settings, **cell},
-                        study.seeds,
-                        needs,
-                        label,
-                        f"{label} on {task}",
-                        " ".join(f"{key}={value}" for key, value in cell.items()),
-                    )
-                ),
-            )
-            for cell in _cells(grid)
-        )
-        return Group(label, task, condition, tried)
-
-    def _runs(
-        self,
-        method: str,
-        settings: Mapping[str, Any],
-        seeds: list[int],
-        needs: str | None,
-        label: str,
-        place: str,
-        cell: str = "",
-    ) -> list[StudyRun]:
-        self.asked.add(place)
-        taught = {} if needs is None else {"teacher": needs}
-        try:
-            first = Recipe.load(method, **{**taught, **settings, "seed": seeds[0]})
-        except LimbeckError as error:
-            for problem in error.problems:
-                places = self.wrong.setdefault(problem, [])
-                if place not in places:
-                    places.append(place)
-            return []
-        # Also one that learns from no teacher has it: its record says how much of its score is kept.
-        role = "teacher" if label == TEACHER_LABEL and needs is None else "student"
-        return [
-            StudyRun(
-                name_of(first.model_copy(update={"seed": seed}), needs),
-                method,
-                {**settings, "seed": seed},
-                label,
-                needs,
-                role,
-                cell,
-            )
-            for seed in seeds
-        ]
-
-    def _shared(self, task: str) -> dict[str, Any]:
-        return {**self.study.settings, "data": self.study.data, "task": task}
-
-    def _own(self, task: str) -> dict[str, Any]:
-        return self.study.per_task.get(task, {})
-
-
-def _cells(grid: Grid) -> list[dict[str, Any]]:
-    """Every combination of one value of each key, the first key slowest; one empty cell of no keys."""
-    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
 def runs_folder(out: Path) -> Path:

@@ -5,7 +5,7 @@ Part of `limbeck.reporting.tables`; nothing of the runs' own numbers changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from limbeck.reporting.tables.model import ResultsTable, Row, TableCell
@@ -19,17 +19,25 @@ Printed = Mapping[str, Mapping[str, float]]
 
 
 def beside_printed(
-    table: ResultsTable, printed: Printed, *, decimals: int, source: str, deviations: bool = False
+    table: ResultsTable,
+    printed: Printed,
+    *,
+    decimals: int,
+    source: str,
+    deviations: bool = False,
+    average_of: Collection[str] = (),
 ) -> ResultsTable:
     """The table with what a paper prints in the same cells, and a note on what that is.
 
-    With `deviations` the paper's numbers are standard deviations, and each says so by its ±.
+    With `deviations` the paper's numbers are standard deviations, and each says so by its ±. `average_of`:
+    columns that the paper's average is of and that it does not print.
 
     A paper's average stands only where all of its columns are in the table. Where some are missing
     it is the weighted mean of the printed numbers of those that are there, and the note says so.
     """
     titles = [column.title for column in table.columns]
-    known = {title for row in printed.values() for title in row if title != AVERAGE}
+    own = {title for row in printed.values() for title in row if title != AVERAGE}
+    known = own | set(average_of)
     whole = known <= set(titles)
     if not known & set(titles):
         return table

@@ -1,0 +1,48 @@
+"""Ray, connected to a cluster or started on this machine for as long as it is needed. Part of `limbeck.run`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from limbeck.errors import LimbeckError
+
+
+@contextmanager
+def ray_session(address: str | None = None) -> Iterator[Any]:
+    """The module `ray`, connected, and stopped at the end if it was not connected before.
+
+    `address`: a cluster's; by default the one that `RAY_ADDRESS` names, else one started on this machine.
+
+    Raises:
+        LimbeckError: Ray is not installed, or there is no such cluster.
+    """
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise LimbeckError(
+            f"engine ray: {error}", "pip install 'limbeck[ray]', or leave --engine out"
+        ) from None
+    ours = not ray.is_initialized()
+    if ours:
+        try:
+            ray.init(
+                address=address,
+                include_dashboard=None if address else False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                configure_logging=False,
+            )
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise LimbeckError(
+                f"engine ray: {reason}", "name a cluster that runs: --address HOST:PORT, or none"
+            ) from error
+    try:
+        yield ray
+    finally:
+        if ours:
+            ray.shutdown()

@@ -1,0 +1,192 @@
+"""All runs that a study may ask for, their recipes checked. Part of `limbeck.study`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from limbeck.errors import LimbeckError, Problem
+from limbeck.recipe import Recipe
+from limbeck.recipe.load import read_raw
+from limbeck.study.dev_search import DevSearch, SearchStorage, needs_optuna
+from limbeck.study.shared_runs import StudyRun, name_of, taught_by
+from limbeck.study.study_fields import MODEL, MethodSpec, Study
+from limbeck.study.study_groups import Cell, Group, cells_of
+
+TEACHER_LABEL = "teacher"
+_TASK = "{task}"
+_OF_TEACHERS = "teachers."
+
+
+class PlanBuilder:
+    """Makes a plan; recipes that differ in their seed alone are checked once."""
+
+    def __init__(self, study: Study, folder: Path | None) -> None:
+        self.study, self.storage = study, SearchStorage(folder)
+        self.wrong: dict[Problem, list[str]] = {}
+        self.asked: set[str] = set()
+        self.made: dict[str, StudyRun] = {}
+        self.team = [] if study.teachers is None else list(study.teachers.team)
+
+    def teachers_and_groups(self) -> tuple[dict[str, StudyRun], tuple[Group, ...]]:
+        """By task its teacher, and all groups. Raises LimbeckError with every problem of their recipes."""
+        if self.study.select.search is not None:
+            needs_optuna()
+        self.made = self._teachers()
+        groups = []
+        for task in self.study.tasks:
+            for condition in cells_of(self.study.axes):
+                for label in self.study.methods:
+                    groups.append(self._group(label, task, condition))
+        if self.wrong:
+            raise LimbeckError(
+                [
+                    problem
+                    if len(places) == len(self.asked) > 1
+                    else Problem(f"{', '.join(places)}: {problem.message}", problem.fix)
+                    for problem, places in self.wrong.items()
+                ]
+            )
+        return self.made, tuple(groups)
+
+    def _teachers(self) -> dict[str, StudyRun]:
+        spec = self.study.teachers
+        if spec is None or spec.at is not None:
+            return {}
+        made = {}
+        for task in self.study.tasks:
+            model = {} if self.study.model is None else {"student.init": self.study.model}
+            settings = {"seed": self.study.seeds[0], **self._shared(task), **model, **spec.settings}
+            settings |= {
+                k.removeprefix(_OF_TEACHERS): v
+                for k, v in self._own(task).items()
+                if k.startswith(_OF_TEACHERS)
+            }
+            for member, own in (spec.team or {TEACHER_LABEL: None}).items():
+                place = f"{member} of {task}"
+                said = {**settings, **(own or {})}
+                for run in self._runs("finetune", said, [said["seed"]], None, member, place):
+                    made[f"{task} {member}" if spec.team else task] = run
+        return made
+
+    def _needs(self, spec: MethodSpec, method: str, task: str) -> _Teachers:
+        """What a method learns from, of what is made for the task."""
+        if not self.team:
+            one = self.made.get(task)
+            return _Teachers(() if one is None else (one.name,))
+        team = _has_team(method)
+        named = spec.teachers or (self.team if team else [])
+        names = [self.made[f"{task} {one}"].name for one in named if f"{task} {one}" in self.made]
+        return _Teachers(tuple(names), team)
+
+    def _group(self, label: str, task: str, condition: Mapping[str, Any]) -> Group:
+        study, spec = self.study, self.study.method_of(label)
+        method = spec.method or label
+        own = {k: v for k, v in self._own(task).items() if not k.startswith(_OF_TEACHERS)}
+        settings = {**self._shared(task), **study.students, **own, **condition, **spec.settings}
+        at = None if study.teachers is None or study.teachers.at is None else study.teachers.at
+        if settings.get("student.init") == MODEL:
+            settings["student.init"] = study.model
+        if at is not None:
+            settings["teacher"] = at.replace(_TASK, task)
+        taught = self._needs(spec, method, task)
+
+        def runs_of(cell: Cell) -> tuple[StudyRun, ...]:
+            return tuple(
+                self._runs(
+                    method,
+                    {**settings, **cell},
+                    study.seeds,
+                    taught,
+                    label,
+                    f"{label} on {task}",
+                    " ".join(f"{key}={value}" for key, value in cell.items()),
+                )
+            )
+
+        search = study.select.search if spec.grid is None else None
+        if search is None:
+            grid = spec.grid if spec.grid is not None else study.select.grid
+            return Group(
+                label, task, condition, tuple((cell, runs_of(cell)) for cell in cells_of(grid))
+            )
+        most = max(map(len, search.space.values()))
+        known = tuple(
+            (cell, runs_of(cell))
+            for number in range(most)
+            for cell in [{key: own[min(number, len(own) - 1)] for key, own in search.space.items()}]
+        )
+        if not all(runs for _, runs in known):  # what is wrong is noted
+            return Group(label, task, condition, known)
+        of = f"{known[0][1][0].name} of {study.select.seeds}"
+        searched = DevSearch(self.storage, search, of, runs_of)
+        return Group(label, task, condition, known, searched)
+
+    def _runs(
+        self,
+        method: str,
+        settings: Mapping[str, Any],
+        seeds: list[int],
+        taught: _Teachers | None,
+        label: str,
+        place: str,
+        cell: str = "",
+    ) -> list[StudyRun]:
+        """One run for each seed; `taught` is None of a run that makes a teacher."""
+        self.asked.add(place)
+        needs, team = taught or _Teachers(())
+        role = "teacher" if taught is None else "student"
+        try:
+            first = Recipe.load(method, **{**taught_by(needs, team), **settings, "seed": seeds[0]})
+            if self.team and taught is not None and not team:
+                _check_one_teacher(first, needs, self.team)
+        except LimbeckError as error:
+            for problem in error.problems:
+                places = self.wrong.setdefault(problem, [])
+                if place not in places:
+                    places.append(place)
+            return []
+        return [
+            StudyRun(
+                name_of(first.model_copy(update={"seed": seed}), needs, role, team),
+                method,
+                {**settings, "seed": seed},
+                label,
+                needs,
+                team,
+                role,
+                cell,
+            )
+            for seed in seeds
+        ]
+
+    def _shared(self, task: str) -> dict[str, Any]:
+        return {**self.study.settings, "data": self.study.data, "task": task}
+
+    def _own(self, task: str) -> dict[str, Any]:
+        return self.study.per_task.get(task, {})
+
+
+class _Teachers(NamedTuple):
+    """The runs that make a run's teachers, and whether it learns from several."""
+
+    needs: tuple[str, ...]
+    team: bool = False
+
+
+def _check_one_teacher(recipe: Recipe, needs: Sequence[str], team: Sequence[str]) -> None:
+    """Raises LimbeckError where a method that learns from one teacher names none of a team, or several."""
+    if len(needs) > 1 or (not needs and recipe.needs_teacher):
+        raise LimbeckError(
+            f"{recipe.method} learns from one teacher, and {len(needs) or 'none'} of the team is named",
+            f"name one of {', '.join(team)}: teachers: [{team[0]}]",
+        )
+
+
+def _has_team(method: str) -> bool:
+    """Whether a method learns from several teachers; one that cannot be read is said with its recipe."""
+    try:
+        return "team" in read_raw(method, {})
+    except LimbeckError:
+        return False

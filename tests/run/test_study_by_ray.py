@@ -1,0 +1,89 @@
+"""A study's runs on a local Ray cluster of two workers, one of which is killed at its work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tiny_studies import plan_of
+
+import limbeck
+from limbeck.cli.study_command import study
+from limbeck.errors import LimbeckError
+from limbeck.study import SharedRuns, carry_out
+from limbeck.study.ray_workers import OnRay
+
+
+def test_an_address_needs_its_engine() -> None:
+    with pytest.raises(LimbeckError, match="without a cluster"):
+        study(["rail-kd-table-2"], address="here:6379")
+    with pytest.raises(LimbeckError, match="unknown engine 'spark'"):
+        study(["rail-kd-table-2"], engine="spark")
+
+
+@pytest.fixture
+def found_by_workers(monkeypatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setenv("PYTHONPATH", str(Path(limbeck.__file__).parents[1]))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Ray and its libraries
+def test_a_worker_that_is_killed_is_replaced(
+    place, tmp_path, found_by_workers, monkeypatch
+) -> None:
+    import ray
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    plan, runs = (
+        plan_of(place, tmp_path, "keep_students: false\n"),
+        SharedRuns(tmp_path / "runs", False),
+    )
+    students = [run.name for group in plan.groups for _, made in group.tried for run in made]
+    killed: list[int] = []
+
+    def kill_one() -> None:
+        """The first worker that holds the lock of a student's run."""
+        deadline = time.monotonic() + 300
+        while not killed and time.monotonic() < deadline:
+            for name in students:
+                if (runs.path / name / "recipe.yaml").exists():
+                    killed.extend(holders(runs.path / f".{name}.lock")[:1])
+            for process in killed:
+                os.kill(process, signal.SIGKILL)
+            time.sleep(0.01)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    try:
+        assert carry_out(plan, runs, jobs=2, engine="ray") == []
+    finally:
+        killer.join()
+        ray.shutdown()
+    assert killed
+    assert all(runs.held(name) is not None for name in students)
+
+
+def holders(lock: Path) -> list[int]:
+    """The processes that have a file open, but for this one."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and int(process.name) != os.getpid():
+            try:
+                opened = [one.readlink() for one in (process / "fd").iterdir()]
+            except OSError:  # it has ended, or is not ours
+                continue
+            if lock.absolute() in opened:
+                found.append(int(process.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_that_does_not_answer_is_named(tmp_path, found_by_workers) -> None:
+    with pytest.raises(LimbeckError, match="engine ray"):
+        OnRay(SharedRuns(tmp_path), 1, "127.0.0.1:1")

@@ -1,0 +1,78 @@
+"""Studies with several teachers of each task: who learns from whom, and a table of it."""
+
+from __future__ import annotations
+
+import pytest
+from tiny_studies import plan_of
+
+from limbeck.errors import LimbeckError
+from limbeck.study import SharedRuns, carry_out, estimate, write_study
+
+TEAM = {"team": {"two": {"student.layers": 2}, "all": None}, "settings": {"lr": 0.0001}}
+METHODS = """
+  alone: {method: finetune, settings: {student.init: "{model}"}},
+  by two: {method: kd-soft, teachers: [two]},
+  SKD: {method: skd-uniform},
+  SKD of one: {method: skd-uniform, teachers: [all]}
+"""
+
+
+def planned(place, folder, methods=METHODS):
+    given = {"teachers": TEAM, "table.baseline": "SKD", "seeds": [1]}
+    return plan_of(place, folder, methods=methods, **given)
+
+
+def test_methods_learn_from_the_members_they_name(place, tmp_path) -> None:
+    plan = planned(place, tmp_path)
+    made = {run.label: run.name for run in plan.teachers.values()}
+    assert list(made) == ["two", "all"]
+    runs = {group.label: group.sample for group in plan.groups}
+    assert {label: run.needs for label, run in runs.items()} == {
+        "alone": (),
+        "by two": (made["two"],),
+        "SKD": (made["two"], made["all"]),
+        "SKD of one": (made["all"],),
+    }
+    place_of = {name: str(tmp_path / name) for name in made.values()}
+    assert runs["by two"].recipe(tmp_path).teacher == place_of[made["two"]]
+    assert runs["SKD"].recipe(tmp_path).teachers == list(place_of.values())
+    assert runs["SKD of one"].recipe(tmp_path).teachers == [place_of[made["all"]]]
+
+
+def test_a_run_waits_for_all_its_teachers(place, tmp_path) -> None:
+    plan = planned(place, tmp_path)
+    two, everyone = plan.teachers.values()
+    runs = {group.label: group.sample for group in plan.groups}
+
+    def due(*there):
+        held = {run.name: object() for run in there}
+        return {run.label for run in plan.due(held.get, held.__contains__)}
+
+    assert due() == {"two", "all", "alone"}
+    assert due(two) == {"all", "alone", "by two"}
+    assert due(two, everyone) == {"alone", "by two", "SKD", "SKD of one"}
+    assert runs["SKD"].lost({}.get, {two.name}.__contains__) == [two.name]
+
+
+def test_what_is_wrong_with_a_team_is_said_together(place, tmp_path) -> None:
+    wrong = "SKD: {method: skd-uniform, teachers: [three]}, all: {method: finetune}"
+    with pytest.raises(LimbeckError) as caught:
+        planned(place, tmp_path, methods=wrong)
+    assert [problem.message for problem in caught.value.problems] == [
+        "teachers.team: a member is called all as a method is",
+        "unknown teacher in methods.SKD.teachers: 'three'",
+    ]
+    with pytest.raises(LimbeckError, match="SKD on reviews: kd-soft learns from one teacher"):
+        planned(place, tmp_path, methods="SKD: {method: kd-soft}")
+
+
+@pytest.mark.slow
+def test_a_table_has_a_row_of_each_member_and_method(place, tmp_path) -> None:
+    plan, runs = planned(place, tmp_path), SharedRuns(tmp_path / "runs", keep_students=False)
+    assert estimate(plan, runs).runs == 6
+    assert carry_out(plan, runs) == []
+    table, _ = write_study(plan, runs, tmp_path / "out")
+    assert {row.label for row in table.rows} >= set(plan.study.methods)
+    scores = {row.label: next(iter(row.cells.values())).mean for row in table.rows}
+    assert None not in scores.values()
+    assert {run.role for run in plan.teachers.values()} == {"teacher"}
