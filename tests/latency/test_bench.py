@@ -12,6 +12,7 @@ import onnx
 import pytest
 import torch
 from onnx import TensorProto, helper
+from rich.console import Console
 from transformers import BertConfig
 
 import tiny_runs as tiny
@@ -20,6 +21,7 @@ from limbeck.latency import BenchSettings, bench, bench_worker, benching, load_b
 from limbeck.latency.bench_plots import pareto
 from limbeck.latency.bench_records import keep_in_records
 from limbeck.latency.bench_report import BenchCondition, BenchReport, Measurement
+from limbeck.latency.bench_table import as_markdown, as_tables
 from limbeck.latency.contenders import Contender, contenders
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables import build_table
@@ -124,6 +126,7 @@ def test_every_round_begins_with_another_model(monkeypatch, tmp_path):
     assert [one.p95 for one in found] == [1.0] * 3
     assert [one.rows_per_second for one in found] == [2000.0] * 3
     assert [(one.memory_mib, one.mapped_mib, one.process_mib) for one in found] == [(1, 2, 4)] * 3
+    assert [one.cold_ms for one in found] == [1000.0] * 3
     assert [(one.cpu_p50, one.waited) for one in found] == [(0.25, 0.75)] * 3
     assert any("for up to 75 % of their time" in note for note in benching._notes(found))
 
@@ -162,6 +165,22 @@ def test_the_worker_runs_torch_models(tmp_path, monkeypatch):
     assert "nothing.npz" in failed["error"]
 
 
+@pytest.mark.slow
+def test_a_compiled_model_is_timed_beside_the_eager_one(tmp_path):
+    """Compiling falls into the passes that do not count, for every length, and is said."""
+    path = str(tiny.save(tiny.bert(2), tmp_path / "model"))
+    settings = BenchSettings(lengths=(4, 8), backends=("torch", "compiled"), passes=10, warm_up=3)
+    report = bench([path], settings)
+    found = {(one.backend, one.condition.length): one for one in report.measurements}
+    assert found.keys() == {(name, length) for name in ("torch", "compiled") for length in (4, 8)}
+    for one in report.measurements:
+        assert one.error == "" and one.passes == 10
+        assert one.disk_mib > 0 and one.load_seconds > 0
+    first = found["compiled", 4]
+    assert first.cold_ms > 20 * first.p50
+    assert first.cold_ms > found["torch", 4].cold_ms
+
+
 def test_what_is_wrong_is_said_at_once(tmp_path):
     with pytest.raises(LimbeckError) as wrong:
         BenchSettings(lengths=(0,), threads=(4096,), passes=1).check()
@@ -194,6 +213,29 @@ def test_scores_of_different_rows_are_not_drawn_together(tmp_path):
     assert any("different rows" in note for note in notes)
     report = BenchReport(identity="x", when="now", passes=2, measurements=found, notes=notes)
     assert list(benching.draw_plots(report)) == ["latency.svg"]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_a_table_fits_its_terminal_and_says_what_it_leaves_out(width):
+    condition = BenchCondition(batch=1, length=128, threads=1)
+    found = [
+        Measurement(
+            model="teacher", backend=backend, form=form, condition=condition, load_seconds=0.3,
+            cold_ms=12345.6, memory_mib=93.0, mapped_mib=87.0, disk_mib=66.4, score=74.8,
+        ).with_times([31.2, 35.0], [31.0, 31.0])
+        for backend, form in (("torch", "fp32"), ("onnxruntime", "int8 dynamic, per channel, 7-bit weights"))
+    ]  # fmt: skip
+    report = BenchReport(identity="x", when="now", passes=2, measurements=found)
+    console = Console(width=width, file=io.StringIO())
+    (table,), left_out = as_tables(report, console)
+    console.print(table)
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width and not any("…" in line for line in lines)
+    for word in ("teacher", "onnxruntime", "p50 ms", "disk MiB", "score"):
+        assert any(word in line for line in lines), word
+    assert (left_out == ()) == (width == 200)
+    assert not any(column in "".join(lines) for column in left_out)
+    assert "cold ms" in as_markdown(report) and "12346" in as_markdown(report)
 
 
 def test_percentiles_by_hand():

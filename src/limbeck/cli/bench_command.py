@@ -59,8 +59,12 @@ def bench(
         warm_up=warm_up,
     )
     report = run_bench(models, settings, out=out, show=True)
-    for table in as_tables(report):
+    tables, left_out = as_tables(report, output())
+    for table in tables:
         output().print(table)
+    if left_out:
+        said = f"Not shown at this width: {', '.join(left_out)}; all columns are in {out / 'bench.md'}."
+        output().print(said, markup=False, soft_wrap=True)
     for line in notes_of(report):
         output().print(line, markup=False, soft_wrap=True)
     output().print(f"written to {out}", markup=False, soft_wrap=True)

@@ -52,6 +52,8 @@ class Measurement(BaseModel):
     passes: int = 0
     rows_per_second: float | None = None
     load_seconds: float | None = None
+    cold_ms: float | None = None
+    """The first pass under this condition: what is compiled, and weights that are read for the first time."""
     memory_mib: float | None = None
     """What the process took beyond the imported libraries, files it mapped left out: weights that were
     copied, and buffers."""

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rich.console import Console
 from rich.table import Table
 
-from limbeck.latency.bench_report import BenchReport, Measurement
+from limbeck.latency.bench_report import BenchCondition, BenchReport, Measurement
 from limbeck.reporting.tables.measured_columns import milliseconds
 
 _HEADINGS = (
-    "model", "backend", "form", "p50 ms", "p90", "p95", "CPU ms", "× first", "rows/s", "load s", "memory MiB",
-    "mapped MiB", "disk MiB", "score",
+    "model", "backend", "form", "p50 ms", "p90", "p95", "CPU ms", "× first", "rows/s", "load s", "cold ms",
+    "memory MiB", "mapped MiB", "disk MiB", "score",
 )  # fmt: skip
 _WORDS = 3
 """Columns of text; the others are numbers."""
+_FORM = 14
+"""Characters a line that a form is given at least."""
+_DISPENSABLE = ("p90", "mapped MiB", "CPU ms", "cold ms", "load s", "rows/s", "p95", "memory MiB")
+"""What a narrow terminal does without, the first one first."""
 
 
 def as_markdown(report: BenchReport) -> str:
@@ -28,17 +35,39 @@ def as_markdown(report: BenchReport) -> str:
     return "# Bench\n\n" + "\n\n".join(parts) + f"\n\n{said}\n"
 
 
-def as_tables(report: BenchReport) -> list[Table]:
-    """The same for a terminal."""
-    found = []
-    for condition in report.conditions:
-        table = Table(title=condition.words, title_justify="left")
-        for place, heading in enumerate(_HEADINGS):
-            table.add_column(heading, justify="left" if place < _WORDS else "right")
-        for row in _rows(report.under(condition)):
-            table.add_row(*row)
-        found.append(table)
-    return found
+def as_tables(report: BenchReport, console: Console) -> tuple[list[Table], tuple[str, ...]]:
+    """The same for a terminal, and the columns that it is too narrow for."""
+    for number in range(len(_DISPENSABLE) + 1):
+        left_out = _DISPENSABLE[:number]
+        found = [_table(report, condition, left_out) for condition in report.conditions]
+        if all(_width(table) <= console.width for table in found):
+            break
+    return found, left_out
+
+
+def _width(table: Table) -> int:
+    """Characters that it needs for every cell to be whole; a form may take several lines."""
+    needed = 1
+    for column in table.columns:
+        cells = [str(column.header), *map(str, column.cells)]
+        most = max(map(len, cells))
+        needed += 3 + (most if column.no_wrap else min(most, _FORM))
+    return needed
+
+
+def _table(report: BenchReport, condition: BenchCondition, left_out: Sequence[str]) -> Table:
+    table = Table(title=condition.words, title_justify="left")
+    shown = [place for place, heading in enumerate(_HEADINGS) if heading not in left_out]
+    for place in shown:
+        table.add_column(
+            _HEADINGS[place],
+            justify="left" if place < _WORDS else "right",
+            # A form is several words, and may take several lines.
+            no_wrap=_HEADINGS[place] != "form",
+        )
+    for row in _rows(report.under(condition)):
+        table.add_row(*(row[place] for place in shown))
+    return table
 
 
 def _said(report: BenchReport) -> list[str]:
@@ -64,7 +93,9 @@ def _rows(found: list[Measurement]) -> list[list[str]]:
     for one in found:
         names = [one.model, one.backend, one.form]
         if one.p50 is None:
-            rows.append([*names, one.error[:40] or "–", *[""] * (len(_HEADINGS) - _WORDS - 1)])
+            rows.append(
+                [*names, "failed" if one.error else "–", *[""] * (len(_HEADINGS) - _WORDS - 1)]
+            )
             continue
         rows.append(
             [
@@ -74,6 +105,7 @@ def _rows(found: list[Measurement]) -> list[list[str]]:
                 "–" if not first else f"{first / one.p50:.2f}",
                 _number(one.rows_per_second, 0 if (one.rows_per_second or 0) >= 100 else 1),
                 _number(one.load_seconds, 2),
+                _ms(one.cold_ms),
                 _number(one.memory_mib, 0),
                 _number(one.mapped_mib, 0),
                 _number(one.disk_mib, 1),

@@ -70,9 +70,14 @@ def time_in_turns(
         found = []
         for condition in dict.fromkeys(turn.condition.words for turn in turns):
             here = [turn for turn in turns if turn.condition.words == condition]
-            times, memory = _rounds(here, processes, errors, passes, warm_up, step, passes_a_turn)
+            times, cold, memory = _rounds(
+                here, processes, errors, passes, warm_up, step, passes_a_turn
+            )
             found += [
-                _measurement(turn, times[turn.who.name], opened, memory, errors) for turn in here
+                _measurement(
+                    turn, times[turn.who.name], cold.get(turn.who.name), opened, memory, errors
+                )
+                for turn in here
             ]
         return found
     finally:
@@ -88,8 +93,10 @@ def _rounds(
     warm_up: int,
     step: Callable[[int], None],
     passes_a_turn: int,
-) -> tuple[dict[str, list[Timed]], dict[str, Held]]:
+) -> tuple[dict[str, list[Timed]], dict[str, float], dict[str, Held]]:
+    """Times of the passes that count, of the very first pass, and what is held after the last."""
     times: dict[str, list[Timed]] = {turn.who.name: [] for turn in turns}
+    cold: dict[str, float] = {}
     memory: dict[str, Held] = {}
     rounds = rounds_of(passes, passes_a_turn)
     for number in range(-1, rounds):  # the one before the first warms up
@@ -106,9 +113,10 @@ def _rounds(
                 errors[name] = _reason(error)
                 continue
             memory[name] = {name: said[name] for name in _MEMORY}
+            cold.setdefault(name, said["ms"][0])
             if number >= 0:
                 times[name] += list(zip(said["ms"], said["cpu_ms"], strict=True))[1:]
-    return {name: found[:passes] for name, found in times.items()}, memory
+    return {name: found[:passes] for name, found in times.items()}, cold, memory
 
 
 def rounds_of(passes: int, passes_a_turn: int = PASSES_A_TURN) -> int:
@@ -119,6 +127,7 @@ def rounds_of(passes: int, passes_a_turn: int = PASSES_A_TURN) -> int:
 def _measurement(
     turn: Turn,
     times: Sequence[Timed],
+    cold: float | None,
     opened: Mapping[str, Mapping[str, float | None]],
     memory: Mapping[str, Held],
     errors: Mapping[str, str],
@@ -132,6 +141,7 @@ def _measurement(
         form=who.form,
         condition=turn.condition,
         load_seconds=begun.get("load_seconds"),
+        cold_ms=cold,
         memory_mib=None if after is None or before is None else (after - before) / _MIB,
         mapped_mib=_mib(held.get("mapped_bytes")),
         process_mib=_mib(held.get("private_bytes")),
