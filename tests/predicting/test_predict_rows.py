@@ -185,6 +185,33 @@ def test_a_list_of_files_names_is_no_list_of_texts(model, tmp_path) -> None:
     assert "in a list" in str(refused.value)
 
 
+@pytest.mark.parametrize("to", ["jsonl", "csv", "tsv", "parquet"])
+def test_odd_names_and_texts_of_rows_in_memory(model, tmp_path, to) -> None:
+    out = tmp_path / f"out.{to}"
+    predict(model, [{"text": "good", 5: "five"}], to=out)
+    with pytest.raises(LimbeckError, match="half of a surrogate pair"):
+        predict(model, [{"text": "good", "note": "\ud800"}], to=tmp_path / f"other.{to}")
+    if to == "parquet":
+        assert parquet.read_table(out)["5"].to_pylist() == ["five"]
+    else:
+        assert "5" in out.read_text() and "five" in out.read_text()
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "message"),
+    [
+        (None, {}, "data: found NoneType"),
+        (5, {}, "data: found int"),
+        ([("good", "bad")], {}, "row 1: found tuple, expected a text or a dictionary"),
+        (["good"], {"batch_size": "8"}, "batch_size '8'"),
+        (["good"], {"chunk_rows": 0}, "chunk_rows 0"),
+    ],
+)
+def test_what_is_no_data_and_no_number_is_named(model, data, settings, message) -> None:
+    with pytest.raises(LimbeckError, match=message):
+        predict(model, data, **settings)
+
+
 def test_rows_in_memory(model) -> None:
     texts = tiny.sentences(4)
     expected = [row["prediction"] for row in predict(model, texts)]

@@ -78,6 +78,11 @@ def _stream(data: Any, kind: str | None) -> RowStream:
     elif type(data).__name__ == "DataFrame":
         # By way of Arrow, which tells a gap from the number NaN.
         data = pa.Table.from_pandas(data, preserve_index=False).to_pylist()
+    elif not isinstance(data, Iterable):
+        raise LimbeckError(
+            f"data: found {type(data).__name__}, expected files or rows",
+            "give a file's name, a list of texts or of dictionaries, a Dataset or a DataFrame",
+        )
     return RowStream.of_objects("data", data)
 
 

@@ -81,8 +81,8 @@ class PredictSettings:
             found.append(unknown("precision", self.precision, PRECISIONS))
         for name in ("batch_size", "max_length", "max_new_tokens", "chunk_rows"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                found.append(Problem(f"{name} {value}", "give a whole number of at least 1"))
+            if value is not None and not (isinstance(value, int) and value >= 1):
+                found.append(Problem(f"{name} {value!r}", "give a whole number of at least 1"))
         return found
 
     def problems_with(self, facts: AboutModel, target: Path | None, to_csv: bool) -> list[Problem]:

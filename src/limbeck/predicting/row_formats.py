@@ -60,7 +60,21 @@ def clash(names: Iterable[str]) -> LimbeckError:
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """An object a line."""
-    return b"".join(json_text(dict(row)).encode() + b"\n" for row in rows)
+    return _utf8("".join(json_text(dict(row)) + "\n" for row in rows))
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise _half_a_character() from None
+
+
+def _half_a_character() -> LimbeckError:
+    return LimbeckError(
+        "a column's text holds half of a surrogate pair, which UTF-8 cannot hold",
+        "write whole characters, or leave the column out with --keep",
+    )
 
 
 def json_text(value: Any) -> str:
@@ -149,7 +163,7 @@ class CsvForm:
 
     def _written(self, lines: Iterable[Sequence[str]]) -> bytes:
         as_line = _tab_line if self._tabs else _comma_line
-        return "".join(map(as_line, lines)).encode()
+        return _utf8("".join(map(as_line, lines)))
 
 
 def _tab_line(cells: Sequence[str]) -> str:
@@ -211,6 +225,8 @@ def _arrays(rows: list[dict[str, Any]]) -> dict[str, pa.Array]:
 def _array(values: list[Any]) -> pa.Array:
     try:
         found = pa.array(values)
+    except UnicodeEncodeError:
+        raise _half_a_character() from None
     except (pa.ArrowException, OverflowError):
         return as_text(values)
     return as_text(values) if _has_empty_struct(found.type) else found

@@ -38,7 +38,7 @@ class GivenSource(RowSource):
     def _row(self, row: Any) -> dict[str, Any]:
         self._number += 1
         if isinstance(row, Mapping):
-            return dict(row)
+            return {str(name): value for name, value in row.items()}
         if row is None or isinstance(row, str):
             return {TEXT_COLUMN: row}
         raise LimbeckError(
