@@ -293,6 +293,19 @@ def test_what_cannot_be_read_is_named(model, tmp_path, name, content, message) -
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_the_file_without_the_columns_is_named(model, tmp_path) -> None:
+    paths = {name: tmp_path / f"{name}.csv" for name in ("text", "body", "sentence")}
+    for name, path in paths.items():
+        path.write_text(f"id,{name}\n1,good\n")
+    with pytest.raises(LimbeckError, match=r"body.csv: no column holds the texts"):
+        predict(model, [paths["text"], paths["body"]])
+    with pytest.raises(LimbeckError, match=r"text.csv: its columns are not those of .*sentence"):
+        predict(model, [paths["text"], paths["sentence"]])
+    (tmp_path / "cat.png").write_bytes(b"")
+    with pytest.raises(LimbeckError, match=r"holds images, and .* reads texts"):
+        predict(model, tmp_path / "cat.png")
+
+
 def test_every_column_that_is_looked_for_is_named_once(model) -> None:
     with pytest.raises(LimbeckError, match=r"looked for sentence or text\)"):
         predict(model, [{"title": "a", "body": "b"}], task="sst2")

@@ -58,19 +58,32 @@ def text_columns(
             return names
     only = {tuple(columns) for columns in filled.values()}
     if len(only) == 1 and len(one := only.pop()) == 1 and width[0] == 1:
-        _check_separator(next(iter(filled)), one[0])
+        _check_single(facts, next(iter(filled)), one[0])
         return one
-    source, columns = next(
-        (source, columns)
+    raise _not_found(facts, filled, known, width)
+
+
+def _not_found(
+    facts: AboutModel, filled: Heads, known: Sequence[tuple[str, ...]], width: tuple[int, int]
+) -> LimbeckError:
+    """No source has the columns, or all have some, but not the same ones."""
+    lacking = [
+        source
         for source, columns in filled.items()
-        if not any(set(names) <= set(columns) for names in known) or len(filled) > 1
-    )
-    _check_header(source, columns)
+        if not any(set(names) <= set(columns) for names in known)
+    ]
+    source = lacking[0] if lacking else next(iter(filled))
+    _check_header(source, filled[source])
     wanted = " or ".join("+".join(names) for names in known)
-    raise LimbeckError(
-        f"{source}: no column holds the {facts.kind.reads.noun}s (looked for {wanted})",
+    what = f"no column holds the {facts.kind.reads.noun}s (looked for {wanted})"
+    if not lacking:
+        what = (
+            f"its columns are not those of {', '.join([*filled][1:])} (looked for {wanted} in all)"
+        )
+    return LimbeckError(
+        f"{source}: {what}",
         f"name {'it' if width == (1, 1) else 'them'} with --text-columns; "
-        f"columns that are there: {', '.join(columns)}",
+        f"columns that are there: {', '.join(filled[source])}",
     )
 
 
@@ -85,8 +98,13 @@ def _check_header(source: str, columns: Sequence[str]) -> None:
         )
 
 
-def _check_separator(source: str, column: str) -> None:
-    """Raise LimbeckError for a header that looks like several columns in one."""
+def _check_single(facts: AboutModel, source: str, column: str) -> None:
+    """Raise LimbeckError for images that are no model's text, and for a header like several columns in one."""
+    if column == IMAGE_COLUMN and facts.kind.name != "image":
+        raise LimbeckError(
+            f"{source} holds images, and {facts.name} reads {facts.kind.reads.noun}s",
+            "name files of rows, or a model of images",
+        )
     found = next((sign for sign in _SEPARATORS if sign in column), None)
     if found is not None:
         raise LimbeckError(
