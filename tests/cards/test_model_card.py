@@ -258,6 +258,19 @@ def test_names_without_places(place, name):
     assert public_name(place) == name
 
 
+def test_a_recipe_says_what_is_not_usual_and_means_the_same(made):
+    (shown,) = re.findall(r"```yaml\n(.*?)```", card_of(made).text, flags=re.DOTALL)
+    found = yaml.safe_load(shown)
+    assert found["student"] == {"layers": 2} and "optimizer" not in found
+    whole = Recipe.recorded(Record.load(made).recipe, str(made)).model_dump(mode="json")
+    usual = {key: whole[key] for key in ("teacher", "data", "cache", "plugins", "report_to")}
+    said = Recipe.model_validate({**found, **usual}).model_dump(mode="json")
+    own = {"family", "summary", "paper", "formula", "log_steps", "save_steps", "workers"}
+    assert {k: v for k, v in said.items() if k not in own} == {
+        k: v for k, v in whole.items() if k not in own
+    }
+
+
 def test_a_recipe_without_paths():
     given = {"teacher": "/a/b", "list": ["x/y.csv", 3], "text": "plain words", "lr": 1e-4}
     assert without_paths({"formula": "a/b"}) == {"formula": "a/b"}  # of the method's, no path

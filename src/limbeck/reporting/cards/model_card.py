@@ -200,7 +200,7 @@ def _recipe(record: Record) -> str | None:
         if not field.is_required()
     }
     shown = {
-        key: value
+        key: _beyond(value, defaults.get(key))
         for key, value in record.recipe.items()
         if key not in (*_PRIVATE, *HEADER[1:])
         and value is not None
@@ -210,5 +210,16 @@ def _recipe(record: Record) -> str | None:
 
 
 def _same(value: Any, default: Any) -> bool:
-    plain = default.model_dump(mode="json") if hasattr(default, "model_dump") else default
-    return value == plain
+    return value == _plain(default)
+
+
+def _beyond(value: Any, default: Any) -> Any:
+    """Of a group of settings those that are not its defaults."""
+    usual = _plain(default)
+    if not (isinstance(value, dict) and isinstance(usual, dict)):
+        return value
+    return {key: own for key, own in value.items() if key not in usual or own != usual[key]}
+
+
+def _plain(default: Any) -> Any:
+    return default.model_dump(mode="json") if hasattr(default, "model_dump") else default
