@@ -46,6 +46,7 @@ def _lines(manifest: ExportManifest) -> list[str]:
     recall = sorted(manifest.measured.recall.items(), key=lambda one: one[1][1] - one[1][0])
     losing = [(name, *both) for name, both in recall[:_SHOWN] if both[1] < both[0]]
     found = [f"recall of {name}: {before:.1f} → {after:.1f}" for name, before, after in losing]
+    found += _constant(manifest)
     logits = manifest.measured.logits
     if logits is not None:
         found.append(
@@ -53,6 +54,18 @@ def _lines(manifest: ExportManifest) -> list[str]:
             f"(standard deviation {logits.scale:.2g})"
         )
     return found
+
+
+def _constant(manifest: ExportManifest) -> list[str]:
+    """Of a model that predicts one class of every row, what its score at the gate is worth."""
+    recall = manifest.measured.recall
+    known = sorted((before, name) for name, (before, _) in recall.items())
+    if len(known) < 2 or known[-1][0] < 100 or known[-2][0] > 0:
+        return []
+    return [
+        f"note: in torch too the model predicts {known[-1][1]!r} for every row, so that both agree shows "
+        "little: train it longer, at another rate or on more rows, and export it then"
+    ]
 
 
 def say(line: str) -> None:

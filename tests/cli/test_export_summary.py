@@ -1,0 +1,39 @@
+"""What `limbeck export` prints at its end."""
+
+from __future__ import annotations
+
+import pytest
+
+from limbeck.cli.export_summary import show_export
+from limbeck.runtimes import ExportManifest
+from limbeck.runtimes.export_manifest import Attempt, Conversion, GateMeasure, GateRowsFacts
+
+
+def said(recall: dict[str, list[float]], capsys) -> str:
+    measured = GateMeasure(
+        scores={"primary": 70.0}, torch_scores={"primary": 70.5}, drop=0.5, agreement=0.99,
+        recall=recall,
+    )  # fmt: skip
+    how = Conversion(name="int8 dynamic, per tensor")
+    show_export(
+        ExportManifest(
+            format="onnx-int8", file="model.onnx", kind="sentence", architecture="Bert",
+            source="runs/small", conversion=how, measured=measured, max_drop=0.5,
+            gate=GateRowsFacts(task="t", data="d", split="dev", rows=100, fingerprint="f"),
+            tried=[Attempt(conversion=how, measured=measured, passed=True, bytes=10**6)],
+        )
+    )  # fmt: skip
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_constant_model_at_the_gate_is_said(capsys):
+    assert "predicts 'yes' for every row" in said({"no": [0.0, 0.0], "yes": [100.0, 100.0]}, capsys)
+
+
+@pytest.mark.parametrize(
+    "recall", [{}, {"no": [5.0, 0.0], "yes": [100.0, 100.0]}, {"yes": [100.0, 100.0]}]
+)
+def test_others_are_shown_without_it(recall, capsys):
+    found = said(recall, capsys)
+    assert "for every row" not in found and "shipped" in found
+    assert ("recall of no: 5.0 → 0.0" in found) == ("no" in recall)
