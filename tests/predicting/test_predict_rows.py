@@ -106,6 +106,21 @@ def test_a_column_that_comes_late_is_in_the_csv_too(model, tmp_path) -> None:
     )
 
 
+def test_the_first_row_may_be_empty(model, tmp_path, monkeypatch) -> None:
+    lines = '{}\n{}\n{"text": "good"}\n'
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+    expected = [
+        {"prediction": None},
+        {"prediction": None},
+        {"text": "good", "prediction": "positive"},
+    ]
+    assert predict(model, "-", format="jsonl").rows == expected
+    (tmp_path / "in.jsonl").write_text("{}\n" * 200 + lines)
+    assert predict(model, tmp_path / "in.jsonl").rows[-3:] == expected
+    (tmp_path / "in.jsonl").write_text("{}\n")
+    assert predict(model, tmp_path / "in.jsonl").rows == [{"prediction": None}]
+
+
 def test_plain_text_has_a_row_a_line_blank_ones_too(model, tmp_path) -> None:
     (tmp_path / "in.txt").write_bytes("good film\r\n\nbad\n".encode("utf-8-sig"))
     found = predict(model, tmp_path / "in.txt")

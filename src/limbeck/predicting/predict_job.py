@@ -159,7 +159,7 @@ class PredictJob:
         if problems:
             raise LimbeckError(problems)
         reads.check(model.processor)
-        names = " + ".join(map(repr, self.columns))
+        names = " + ".join(map(repr, self.columns)) or "no column"
         console.print(
             f"{self.facts.name} ({self.facts.kind.name}, {self.facts.backend}) reads {names} and gives "
             f"{', '.join(settings.output)}"

@@ -52,6 +52,8 @@ def text_columns(
             raise LimbeckError(problems)
         return tuple(named)
     filled = {source: columns for source, columns in heads.items() if columns}
+    if not filled:
+        return ()
     known = _known(facts, width, embeds_only=embeds_only)
     for names in known:
         if all(set(names) <= set(columns) for columns in filled.values()):

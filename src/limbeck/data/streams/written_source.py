@@ -64,6 +64,8 @@ class WrittenSource(RowSource):
         rows = _json(path, self._text) if kind == "jsonl" else _lines(self.name, self._text)
         # Lines of JSON may leave columns out; whoever writes to a pipe may wait for an answer to its first line.
         first = list(islice(rows, 1 if self.once else _LOOKED_AT))
+        while first and not any(first) and (row := next(rows, None)) is not None:
+            first.append(row)
         self.columns = tuple(dict.fromkeys(name for row in first for name in row))
         self._rows = chain(first, rows)
 
