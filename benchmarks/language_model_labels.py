@@ -5,7 +5,8 @@
 A two-layer GPT-2 with an encoder's tokenizer and word embeddings is taught "text → answer" on training rows; no
 pretrained language model is needed, and it has never seen a class's number. What is measured is the labeller: the
 accuracy of the store on the dev rows, one class for all being 50.9, and rows a second with keys and values used again
-and without. Writes `benchmarks/records/language_model_labels.json`.
+and without. Writes
+`benchmarks/records/language_model_labels.json` (`--record FILE`: another).
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ def main() -> None:
     parser.add_argument("--encoder", required=True)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--record", type=Path, default=RECORD)
     given = parser.parse_args()
     task, splits = load_task("sst2", given.data)
     bound = bind_prompt(PROMPT, task.labels, task.text_columns)
@@ -146,7 +148,7 @@ def main() -> None:
                 found[f"rows_per_second_{name}_{way}"] = speed(made, rows, reuse=reuse)
     about = {"rows": given.rows, "dev_rows": len(dev), "results": found}
     about |= {"versions": versions(), "hardware": hardware()}
-    write_whole(RECORD, json.dumps(about, indent=1) + "\n")
+    write_whole(given.record, json.dumps(about, indent=1) + "\n")
     for name, value in found.items():
         Console().print(f"{name}: {value:.1f}")
 

@@ -5,9 +5,10 @@ A teacher is fine-tuned on some rows and labels others, which the students learn
 sure of it) or divided by ten (wrong, and unsure). Students of three layers learn from the stored outputs by
 kd-soft, with `min_confidence`, and by LLKD's weights; all else is the same.
 
-    python benchmarks/noisy_teachers.py --model DIR --data GLUE [--rows 2000] [--seeds 1] [--work DIR]
+    python benchmarks/noisy_teachers.py --model DIR --data GLUE [--rows 2000] [--seeds 1] [--work DIR] [--record FILE]
 
-Writes `benchmarks/records/noisy_teachers.json`; runs that are there are not made again.
+Writes `benchmarks/records/noisy_teachers.json`, which `noisy_labels_table.py` prints; runs that are there are not
+made again, so that more seeds can be added later with the same `--work`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rich.table import Table
 
 import limbeck
 from limbeck.data import load_task
+from limbeck.files import write_whole
 from limbeck.preflight import ask_teacher
 from limbeck.reporting.records import hardware, versions
 from limbeck.students import read_tokenizer
@@ -51,7 +53,7 @@ def main() -> None:
     files = {name: as_lines(task, part) for name, part in (("t", taught), ("s", rows))}
     dev = as_lines(task, splits["dev"])
     shared = {"task": "sst2", "epochs": given.epochs, "batch_size": 32, "max_length": LENGTH}
-    shared["lr"] = 2e-4
+    shared |= {"lr": 2e-4, "precision": "bf16"}
     teacher = limbeck.distill(
         "finetune",
         out=given.work / "teacher",
@@ -103,7 +105,7 @@ def keep(given: argparse.Namespace, teacher: dict[str, Any], found: list[dict[st
         "versions": versions(),
         "hardware": hardware(),
     }
-    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write_whole(given.record, json.dumps(record, indent=1) + "\n")
 
 
 def arguments() -> argparse.Namespace:
@@ -111,6 +113,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, required=True, help="a pretrained encoder")
     parser.add_argument("--data", type=Path, required=True, help="a folder in GLUE's layout")
     parser.add_argument("--work", type=Path, default=Path("noisy_teachers"))
+    parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--epochs", type=float, default=2)
     parser.add_argument("--seeds", type=int, default=1)

@@ -1,0 +1,119 @@
+"""The records of `noisy_teachers.py` and `language_model_labels.py` as the tables of the results page.
+
+    python benchmarks/noisy_labels_table.py           # print those that have a record
+    python benchmarks/noisy_labels_table.py --write   # put them in place of those in docs/results.md
+
+A mark says that a way of using confidence is significantly better (▲) or worse (▼) than none on outputs with the same
+mistakes: paired t-tests over the students' seeds, Holm-corrected over the table, p < 0.05.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from language_model_labels import RECORD as LANGUAGE_MODEL
+from limbeck.evaluation.compare import holm, paired, paired_t_test, summary
+from noisy_teachers import METHODS, NOISE
+from noisy_teachers import RECORD as NOISY
+from shipping_table import replaced
+
+PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+_PLAIN = next(iter(METHODS))
+_LEVEL = 0.05
+
+Cell = tuple[str, float, str]
+"""A method, and its outputs' share of mistakes and how sure they are."""
+
+
+def noisy_lines(record: dict[str, Any]) -> list[str]:
+    """Dev accuracy of every method at every noise, the share of examples that counted behind it."""
+    found: dict[Cell, dict[int, dict[str, Any]]] = {}
+    for run in record["runs"]:
+        key = (run["method"], run["noise"], run["how"])
+        found.setdefault(key, {})[run["seed"]] = run
+    noises = [noise for noise in sorted(NOISE) if any(key[1:] == noise for key in found)]
+    marks = _marks({cell: _dev(runs) for cell, runs in found.items()})
+    rows = [
+        (method, *(_said(found.get((method, *noise)), marks, (method, *noise)) for noise in noises))
+        for method in METHODS
+    ]
+    return _table(("learns by", *(_heading(*noise) for noise in noises)), rows)
+
+
+def language_model_lines(record: dict[str, Any]) -> list[str]:
+    """Rows a second, with keys and values of a prompt used again and without."""
+    results = record["results"]
+    rows = []
+    for name, said in (("short", "template alone"), ("with_two_examples", "two examples")):
+        reused, plain = (results[f"rows_per_second_{name}_{way}"] for way in ("reused", "plain"))
+        rows.append((said, f"{reused:.0f}", f"{plain:.0f}", f"{reused / plain:.1f}"))
+    return _table(("prompt", "rows/s", "each prompt with each answer", "ratio"), rows)
+
+
+def tables() -> list[list[str]]:
+    """Those that have a record."""
+    printed = ((NOISY, noisy_lines), (LANGUAGE_MODEL, language_model_lines))
+    return [
+        lines(json.loads(path.read_text(encoding="utf-8")))
+        for path, lines in printed
+        if path.is_file()
+    ]
+
+
+def _dev(runs: dict[int, dict[str, Any]]) -> dict[int, float]:
+    return {seed: run["dev"] for seed, run in runs.items()}
+
+
+def _marks(scores: dict[Cell, dict[int, float]]) -> dict[Cell, str]:
+    """Of the methods that use confidence, against the plain one on the same outputs."""
+    tested = {}
+    for (method, *noise), own in scores.items():
+        compared = paired_t_test(*paired(own, scores.get((_PLAIN, *noise), {})))
+        if method != _PLAIN and compared is not None and compared.p is not None:
+            tested[method, *noise] = compared
+    corrected = holm({cell: compared.p for cell, compared in tested.items()})
+    return {
+        cell: " ▲" if tested[cell].difference > 0 else " ▼"
+        for cell, p in corrected.items()
+        if p < _LEVEL
+    }
+
+
+def _said(runs: dict[int, dict[str, Any]] | None, marks: dict[Cell, str], cell: Cell) -> str:
+    if not runs:
+        return "–"
+    average, deviation = summary(list(_dev(runs).values()))
+    score = f"{average:.1f}" + ("" if deviation is None else f" ± {deviation:.1f}")
+    counted = [run["counted"] for run in runs.values() if run["counted"] is not None]
+    return score + marks.get(cell, "") + (f" ({mean(counted):.0%})" if counted else "")
+
+
+def _heading(share: float, how: str) -> str:
+    return f"{share:.0%} wrong, {how}" if share else "as they are"
+
+
+def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    marks = (":---", *["---:"] * (len(headings) - 1))
+    return ["| " + " | ".join(row) + " |" for row in (headings, marks, *rows)]
+
+
+def main() -> None:
+    """Print the tables, or put them into the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true")
+    if parser.parse_args().write:
+        page = PAGE.read_text(encoding="utf-8")
+        for table in tables():
+            page = replaced(page, table)
+        PAGE.write_text(page, encoding="utf-8")
+    else:
+        for table in tables():
+            print("\n".join([*table, ""]))
+
+
+if __name__ == "__main__":
+    main()
