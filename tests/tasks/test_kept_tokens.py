@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import kind_models as tiny
+import tiny_runs
 from limbeck.activations import Request
 from limbeck.errors import LimbeckError
 from limbeck.functional.partial_logits import KeptTokens
@@ -137,3 +140,22 @@ def test_who_wants_all_logits_gets_all():
 def test_what_cannot_be_kept_is_refused(run, changes, words):
     with pytest.raises(LimbeckError, match=words):
         run("refused", **changes)
+
+
+@pytest.mark.parametrize("tokens", ["top3", "sample6"])
+def test_a_run_from_stored_tokens_that_was_killed_goes_on(run, tokens, tmp_path, monkeypatch):
+    changes = {"cache": "always", "epochs": 2, "checkpoint_steps": 2}
+    whole = run("whole", tokens, **changes)
+    module = import_module("limbeck.run.train")
+    original = module.DistillationTrainer
+
+    def killed(*args, callbacks=(), **kwargs):
+        return original(*args, callbacks=[*callbacks, tiny_runs.Kill("step_begin", 7)], **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "DistillationTrainer", killed)
+        with pytest.raises(tiny_runs.KilledError):
+            run("killed", tokens, **changes)
+    again = run("killed", tokens, **changes)
+    for name, value in weights(whole).items():
+        assert torch.equal(value, weights(again)[name]), name

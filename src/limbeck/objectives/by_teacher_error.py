@@ -42,7 +42,7 @@ class ErrorWeighted(Objective):
 
     def __init__(self, settings: ErrorWeightedSpec, shape: Shape, setting: str) -> None:
         super().__init__(settings, shape, setting)
-        if not shape.kind.has_classes:
+        if not shape.kind.classes_of_examples:
             raise LimbeckError(
                 f"{setting}: error_weighted weighs teachers by one label an example, and "
                 f"{shape.kind.name} has none",

@@ -171,7 +171,7 @@ class PseudoLabel(OfClasses):
 
 def need_classes(shape: Shape, setting: str, what: str) -> None:
     """Raise LimbeckError for a task without classes of whole examples."""
-    if not shape.kind.has_classes:
+    if not shape.kind.classes_of_examples:
         raise LimbeckError(
             f"{setting}: {what} compares the classes of whole examples, and {shape.kind.name} has none",
             "use soft_cross_entropy or soft_kl",

@@ -205,8 +205,9 @@ def example_weights(
             f"unlabelled_weight: every example of task type {shape.kind.name} has a label",
             "leave it out",
         )
-    if asked and (not shape.kind.has_classes or shape.student.labels < 2):
-        what = "a regression" if shape.kind.has_classes else f"a task of kind {shape.kind.name}"
+    classes = shape.kind.classes_of_examples
+    if asked and (not classes or shape.student.labels < 2):
+        what = "a regression" if classes else f"a task of kind {shape.kind.name}"
         raise LimbeckError(
             f"{', '.join(asked)}: confidence is that in the class of an example, and {what} has none",
             "leave it out",

@@ -73,7 +73,8 @@ class SoftSpec(TermSettings):
     )
 
     standardize: bool = Field(
-        False, description="z-scores of both sides' logits first, by example (Sun et al. 2024)"
+        False,
+        description="z-scores of both sides' logits first, by example, over a vocabulary by token (Sun et al. 2024)",
     )
 
     tokens: str | None = Field(
@@ -131,8 +132,9 @@ class SoftLabel(Objective):
             settings.scale_by_t2,
             settings.regression == "tempered",
         )
-        is_regression = shape.kind.has_classes and shape.student.labels == 1
-        if settings.standardize and (is_regression or not shape.kind.has_classes):
+        is_regression = shape.kind.classes_of_examples and shape.student.labels == 1
+        scored = shape.kind.classes_of_examples or shape.kind.over_vocabulary
+        if settings.standardize and (is_regression or not scored):
             raise LimbeckError(
                 f"{setting}.standardize: z-scores are taken over the classes of an example, and there are none",
                 "leave it out",
@@ -179,6 +181,8 @@ class SoftLabel(Objective):
     def remarks(self) -> list[Problem]:
         """A warning where z-scores say nothing but who is ahead."""
         if not self.settings.standardize or self.shape.student.labels != 2:
+            return []
+        if self.shape.kind.over_vocabulary:
             return []
         return [
             Problem(

@@ -101,6 +101,11 @@ class TaskType(ABC):
     """Columns of an encoded split that only `results` reads: they never reach a batch."""
 
     @property
+    def classes_of_examples(self) -> bool:
+        """Whether logits are one row (B, C) for each example, over its classes (or one number)."""
+        return self.has_classes and not self.classes_as_text
+
+    @property
     def resampled(self) -> str:
         """What of an example is another in every epoch of training, in words; "" for nothing."""
         return ""
