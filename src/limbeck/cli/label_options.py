@@ -39,7 +39,7 @@ class RowsToLabel:
         str | None,
         _option(
             ROWS,
-            "The labels of a file of your own; read for a prompt's examples_per_class alone.",
+            "The labels of a file of your own; read for a prompt's examples_per_class, and by a text-to-text teacher.",
         ),
     ] = None
 
@@ -68,7 +68,7 @@ class StoreToWrite:
         _option(
             STORE,
             "logits, probabilities, hidden:LAYER\\[:cls|mean|last], attention|scores|query|key|value:LAYER; "
-            "layer -1 is the last, :float32 keeps all digits. "
+            "layer -1 is the last, :float32 keeps all digits. Of a text-to-text teacher logits:topK or logits:sampleN. "
             "\\[default: logits and probabilities]",
         ),
     ] = None

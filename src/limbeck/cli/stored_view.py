@@ -84,6 +84,9 @@ def store_facts(manifest: StoreManifest, place: str) -> dict[str, str]:
         "read from": ", ".join(of.source),
         "text columns": ", ".join(of.columns) + (", stored" if manifest.text else ""),
         "classes": ", ".join(manifest.classes),
+        "kept of the vocabulary": ""
+        if manifest.tokens is None
+        else f"{manifest.tokens.kept} of {manifest.tokens.vocabulary:,} tokens",
         "columns": "\n".join(columns),
         "size": f"{human_size(manifest.bytes)} in {_counted(len(manifest.shards), 'shard')}",
         "cost": ", ".join(costs),

@@ -36,12 +36,14 @@ class TextRows:
         source: where they are from.
         names: what the user calls the columns, which is what is written.
         blank: rows that say nothing, which were left out.
+        without_target: rows without the text that a decoder is to write, left out where there has to be one.
     """
 
     columns: Mapping[str, pa.ChunkedArray]
     source: tuple[str, ...]
     names: tuple[str, ...]
     blank: int = 0
+    without_target: int = 0
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))

@@ -17,6 +17,7 @@ from limbeck.run.label_store import ENGINES, LabelWork, fill
 from limbeck.run.plain_labels import check_columns, check_target, write_plain_labels
 from limbeck.run.prompted_rows import prompt_for
 from limbeck.run.speaking_teachers import check_speaking, endpoint_labeller, speaks
+from limbeck.run.target_rows_asked import target_rows, writes_targets
 from limbeck.run.teachers_named import PRECISIONS, LabellerSource, named
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.language_models import BoundPrompt, EndpointSettings, Prompt
@@ -52,18 +53,19 @@ def label(
         teacher: a model's folder or Hub name, a run folder, several of them, or objects that follow
             `limbeck.teachers.labelling.Labeller`.
         data: rows, of all splits: `hub`, `pocket`, a folder in GLUE's layout, a file or a folder of files of your own;
-            labels are not looked at.
+            labels are not looked at, but by a text-to-text teacher, whose decoder reads them.
         out: the store, a folder or any URL that fsspec knows; needed unless `to` is given, beside which it lies then.
         to: also write a plain table (.csv, .jsonl or .parquet) of text, label and confidence, a row for every row read.
         task: a known task, whose columns and classes they are.
         unlabelled: more files of rows.
         text_columns: the columns that hold text.
-        label_column: the labels of a file of your own; read for a prompt's `examples_per_class` alone.
+        label_column: the labels of a file of your own; read for a prompt's `examples_per_class` and by a text-to-text
+            teacher alone.
         prompt: what a language model is asked, or the YAML file of that; without it a causal model and an endpoint get
             the default prompt.
         endpoint: an OpenAI-compatible server and how to ask it, instead of a teacher.
-        outputs: words of `limbeck.run.output_words`, such as `logits`, `probabilities`, `hidden:LAYER[:POOL]`; what a
-            labeller of its own gives.
+        outputs: words of `limbeck.run.output_words`, such as `logits`, `probabilities`, `hidden:LAYER[:POOL]`; of a
+            text-to-text teacher `logits:topK` or `logits:sampleN`; what a labeller of its own gives.
         with_text: store the texts too.
         shard_rows: rows of a shard; by default as many as make 64 MiB, at most 4096.
         batch_size: rows of a pass.
@@ -79,19 +81,27 @@ def label(
     """
     _check(out, to, engine, precision, workers, data, unlabelled)
     place = str(out if out is not None else f"{to}.store")
-    rows = _rows(data, unlabelled, task, text_columns, max_rows)
+    teachers = named(teacher)
+    written_task = None
+    if prompt is None and endpoint is None and writes_targets(teachers, outputs):
+        written_task, rows = target_rows(
+            teachers, data, task=task, text_columns=text_columns, label_column=label_column,
+            unlabelled=unlabelled, to=to, max_rows=max_rows,
+        )  # fmt: skip
+    else:
+        rows = _rows(data, unlabelled, task, text_columns, max_rows)
     if to is not None:
         check_columns(rows.names)
-    teachers = named(teacher)
     check_speaking(teachers, prompt, endpoint, engine, max_length, precision)
     bound = None
     if prompt is not None or endpoint is not None or speaks(teachers):
         bound = prompt_for(
             prompt, rows, task=task, data=data, text_columns=text_columns, label_column=label_column
         )
-    elif label_column is not None:
+    elif label_column is not None and written_task is None:
         raise LimbeckError(
-            "label_column: labels are read for the examples of a language model's prompt alone",
+            "label_column: labels are read for the examples of a language model's prompt, and by a text-to-text "
+            "teacher, alone",
             "leave it out, or give a prompt with examples_per_class",
         )
     console = Console(
@@ -106,6 +116,7 @@ def label(
             precision=precision,
             batch_size=batch_size,
             prompt=bound,
+            written_task=written_task,
         )
         work = _work(source, rows, outputs, with_text, StoreFiles(place), engine, workers)
         fill(work, shard_rows, console)

@@ -11,8 +11,13 @@ import numpy as np
 
 from limbeck.data.text_rows import TextRows
 from limbeck.errors import LimbeckError, unknown
-from limbeck.teachers.labelling import HasLayers, Labeller
-from limbeck.teachers.outputs import RowsIdentity, StoreManifest, TeacherIdentity
+from limbeck.teachers.labelling import HasLayers, KeepsTokens, Labeller
+from limbeck.teachers.outputs import (
+    RowsIdentity,
+    StoreManifest,
+    TeacherIdentity,
+    TokensIdentity,
+)
 from limbeck.teachers.outputs.columns import LOGITS
 from limbeck.teachers.outputs.entry_key import digest_of_ids
 from limbeck.teachers.outputs.parquet_shards import RESERVED
@@ -65,6 +70,7 @@ class LabelPlan:
 
     def manifest(self, labeller: Labeller, shard_rows: int) -> StoreManifest:
         """What the store is to be."""
+        kept = labeller.kept_tokens if isinstance(labeller, KeepsTokens) else None
         return StoreManifest(
             complete=False,
             kind=labeller.kind,
@@ -80,12 +86,14 @@ class LabelPlan:
                 fingerprint=digest_of_ids(self.ids),
                 source=self.rows.source,
                 columns=self.rows.names,
+                target=kept is not None,
             ),
             # Not the size of batches: outputs follow from it by rounding alone, and whoever runs out of memory
             # continues with smaller ones.
             settings={"outputs": [*self.outputs], "rows of a shard": shard_rows},
             text=self.with_text,
             labelled=any(name in _DECIDING for name in self.outputs),
+            tokens=kept and TokensIdentity(kept=kept[0], vocabulary=kept[1]),
             made_with={name: metadata.version(name) for name in _LIBRARIES},
         )
 

@@ -137,7 +137,11 @@ def _say(work: LabelWork, estimate: LabelEstimate, stored: int, console: Console
     left = len(plan) - stored
     whole = estimate.bytes * left
     again = len(plan.rows) - len(plan)
-    beside = {"more have the same texts": again, "say nothing": plan.rows.blank}
+    beside = {
+        "more have the same texts": again,
+        "say nothing": plan.rows.blank,
+        "have no label": plan.rows.without_target,
+    }
     left_out = ", ".join(f"{count:,} {why}" for why, count in beside.items() if count)
     rows = f"{len(plan):,} rows" + (f" ({left_out})" if left_out else "")
     console.print(f"teacher: {work.labeller.name} · {rows} · outputs: {', '.join(plan.outputs)}")

@@ -117,10 +117,8 @@ class ModelLabeller:
     def fingerprint(self) -> dict[str, Any]:
         """Digests of the model and of its tokenizer, the length limit and the precision."""
         if self._fingerprint is None:
-            model = hashlib.blake2b(digest_size=16)
-            add_model(model, self._teacher.model)
             self._fingerprint = {
-                "model": model.hexdigest(),
+                "model": digest_of_model(self._teacher.model),
                 "tokenizer": digest_of_tokenizer(self._tokenizer),
                 "max_length": self.max_length,
                 "precision": self.precision,
@@ -129,7 +127,7 @@ class ModelLabeller:
 
     def score(self, rows: Sequence[Row]) -> Scores:
         """One pass: logits and probabilities in float32 (B, C), layers in float16 unless float32 is asked for."""
-        trace, masks = self._pass(rows)
+        trace = self._pass(rows)
         found: dict[str, np.ndarray] = {}
         if trace.logits is not None:
             logits = trace.logits.float().cpu()
@@ -138,13 +136,10 @@ class ModelLabeller:
             if self._asked.probabilities:
                 found[PROBABILITIES] = logits.softmax(-1).numpy()
         layers = Request(self._asked.request.items)
-        for column in OutputLayout.of(
-            Trace(values=trace.values, masks=masks), Ask(layers, self._asked.exact)
-        ).columns:
-            found[column.name] = _stored(column, column.of(trace), masks)
-        return found
+        seen = Trace(values=trace.values, masks=trace.masks)
+        return found | values_of(seen, OutputLayout.of(seen, Ask(layers, self._asked.exact)))
 
-    def _pass(self, rows: Sequence[Row]) -> tuple[Trace, dict[str, Tensor]]:
+    def _pass(self, rows: Sequence[Row]) -> Trace:
         columns = tuple(rows[0])
         task = Task(self.name, self.name, columns, self.classes, (), "", kind=self._type)
         texts: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in columns}
@@ -155,8 +150,13 @@ class ModelLabeller:
         values = zip(*(encoded[name] for name in names), strict=True)
         batch = self._collate([dict(zip(names, row, strict=True)) for row in values])
         moved = {name: value.to(self._teacher.device) for name, value in batch.items()}
-        trace = ask(self._teacher, moved, self._asked.request, self.precision)
-        return trace, {name: mask.cpu() for name, mask in trace.masks.items()}
+        return ask(self._teacher, moved, self._asked.request, self.precision)
+
+
+def values_of(trace: Trace, layout: OutputLayout) -> dict[str, np.ndarray]:
+    """By column what a batch's trace holds, as it is stored."""
+    masks = {name: mask.cpu() for name, mask in trace.masks.items()}
+    return {column.name: _stored(column, column.of(trace), masks) for column in layout.columns}
 
 
 def _stored(column: OutputColumn, value: Tensor, masks: dict[str, Tensor]) -> np.ndarray:
@@ -168,6 +168,13 @@ def _stored(column: OutputColumn, value: Tensor, masks: dict[str, Tensor]) -> np
     for row, own in enumerate(places(masks)):
         found[row] = cast[row][column.among_padding(own)].numpy()
     return found
+
+
+def digest_of_model(model: PreTrainedModel) -> str:
+    """What its outputs follow from: weights and configuration."""
+    digest = hashlib.blake2b(digest_size=16)
+    add_model(digest, model)
+    return digest.hexdigest()
 
 
 def digest_of_tokenizer(tokenizer: Processor) -> str:

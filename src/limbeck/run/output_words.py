@@ -29,7 +29,7 @@ _WHATS: dict[str, What] = {
 _LAYERED = re.compile(rf"({'|'.join(_WHATS)}):(-?\d+)(?::({_POOLS}))?(:{FLOAT32})?")
 CHOICES = (
     "logits, probabilities, hidden:LAYER[:cls|mean|last], and attention, scores, query, key, value:LAYER; "
-    f"layers in float16, or in float32 with :{FLOAT32} behind them"
+    f"layers in float16, or in float32 with :{FLOAT32} behind them; of a text-to-text model logits:topK, logits:sampleN"
 )
 """What may be asked of a model, as messages list it."""
 

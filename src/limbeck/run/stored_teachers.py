@@ -16,12 +16,14 @@ from datasets import Dataset
 from limbeck import preflight
 from limbeck.data.outputs_file import QUANTITIES, FileOutputs, read_outputs_file
 from limbeck.data.tables import SUFFIXES
+from limbeck.data.target_rows import keys_of
 from limbeck.data.unlabelled import ids_of
 from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home, checksum, checksum_of_text
+from limbeck.files import at_home, checksum
 from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import ALONE, Named
 from limbeck.run.stage_rows import EncodedRows
+from limbeck.run.stored_targets import about_store, of_targets, token_problems
 from limbeck.tasks import Processor, Task
 from limbeck.tasks.no_labels import labelled_rows
 from limbeck.teachers import short_names
@@ -51,6 +53,7 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
             problems += error.problems
     for teacher in teachers:
         problems += _term_problems(recipe, teacher.outputs)
+        problems += token_problems(recipe, teacher.outputs, tokenizer)
     if problems:
         raise LimbeckError(list(dict.fromkeys(problems)))
     names = [ALONE] if recipe.team is None else short_names(places)
@@ -74,6 +77,13 @@ def open_outputs(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
 
 
 def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
+    if task.kind.classes_as_text:
+        raise LimbeckError(
+            f"outputs: {place} is a file, and {task.name} is of kind {task.kind.name}: its teacher has logits over a "
+            "vocabulary at every token of a target",
+            "name the store that `limbeck label --outputs logits:top64` of a text-to-text teacher makes, or read the "
+            "task as kind sentence",
+        )
     path = at_home(place)
     order = recipe.output_classes or [str(name) for name in recipe.classes or ()]
     # As the user's own file calls them.
@@ -93,7 +103,6 @@ def _rows_of(found: FileOutputs, columns: np.ndarray, ids: np.ndarray) -> np.nda
 
 def _of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     store = open_store(place)
-    manifest = store.manifest
     if store.kind != task.kind.name:
         raise LimbeckError(
             f"outputs: {place} is of task type {store.kind}, and {task.name} is {task.kind.name}",
@@ -105,6 +114,8 @@ def _of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
             f"{', '.join(store.classes)}",
             "leave it out",
         )
+    if task.kind.classes_as_text:
+        return of_targets(place, store, task, int(recipe.cache_limit * _GIB))
     stored = [column.name for column in store.columns]
     what = next((name for name in QUANTITIES if name in stored), None)
     if what is None:
@@ -115,14 +126,7 @@ def _of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     classes = store.classes or tuple(recipe.output_classes or ())
     # What a regression's model gives is a number, whatever its output is called.
     columns = _columns(place, "score" if task.regression else what, classes, task)
-    about = {
-        "teacher": manifest.teacher.name,
-        "fingerprint": manifest.teacher.fingerprint,
-        "rows": manifest.rows.fingerprint,
-        "classes": [*classes],
-        "settings": manifest.settings,
-        "content": checksum_of_text(" ".join(shard.checksum for shard in manifest.shards)),
-    }
+    about = about_store(store) | {"classes": [*classes]}
     read = partial(_taken, store, what, columns)
     layers = StoredLayers.of(store, int(recipe.cache_limit * _GIB))
     return GivenOutputs(place, what, task.labels, np.unique(store.row_ids), read, about, layers)
@@ -206,7 +210,7 @@ def with_outputs(recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Name
     stored = [one.teacher for one in named if isinstance(one.teacher, StoredTeacher)]
     if not stored:
         return rows
-    ids = ids_of(task, rows)
+    ids = keys_of(task, rows)
     known = [teacher.outputs.known(ids) for teacher in stored]
     if recipe.missing_outputs == "error":
         problems = [
@@ -238,7 +242,7 @@ def bound_to(one: Named, rows: EncodedRows) -> Named:
     """
     assert isinstance(one.teacher, StoredTeacher)
     index = rows.raw["index"][:]
-    return replace(one, teacher=one.teacher.on_rows(index, ids_of(rows.task, rows.raw)))
+    return replace(one, teacher=one.teacher.on_rows(index, keys_of(rows.task, rows.raw)))
 
 
 # ---- what is said of them ----
@@ -247,7 +251,9 @@ def bound_to(one: Named, rows: EncodedRows) -> Named:
 def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Problem]:
     """Outputs that fit the training rows' own labels much better with the classes in another order."""
     stored = [one for one in named if isinstance(one.teacher, StoredTeacher)]
-    if not stored or task.regression or task.label_column not in rows.column_names:
+    if not stored or task.regression or task.kind.classes_as_text:
+        return []
+    if task.label_column not in rows.column_names:
         return []
     labels = np.asarray(rows.with_format("numpy")[task.label_column][:])
     labelled = np.flatnonzero(labelled_rows(labels))
@@ -269,8 +275,13 @@ def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Pr
 
 
 def stored_scores(one: Named, task: Task, rows: Dataset) -> dict[str, float | None]:
-    """Scores of stored outputs on a split, 0 to 100; {} where they do not know all its rows, or it has no labels."""
+    """Scores of stored outputs on a split, 0 to 100; {} where they do not know all its rows, or it has no labels.
+
+    Nor are there any of a text-to-text teacher, of whom nobody stored what it would write by itself.
+    """
     assert isinstance(one.teacher, StoredTeacher)
+    if task.kind.classes_as_text:
+        return {}
     ids = ids_of(task, rows)
     if task.label_column not in rows.column_names or not one.teacher.outputs.known(ids).all():
         return {}

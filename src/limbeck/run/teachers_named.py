@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run.model_labeller import ModelLabeller
 from limbeck.run.runs_meant import members_at
 from limbeck.run.stage_passes import device
+from limbeck.run.target_labeller import TargetLabeller, kept_word
 from limbeck.students import load_model, read_processor
-from limbeck.tasks import TASKS, TEXT_READING
+from limbeck.tasks import TASKS, TEXT, TEXT_READING
 from limbeck.teachers import short_names
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.language_models import BoundPrompt, load_causal_labeller
@@ -36,6 +38,7 @@ class LabellerSource:
         precision: fp32 or bf16.
         batch_size: rows of a pass.
         prompt: what language models are asked; without it a model that is no causal one is asked as it was trained.
+        written_task: the name with which the prompts of a text-to-text model begin, where rows have targets.
     """
 
     teachers: tuple[str | Labeller, ...]
@@ -45,6 +48,7 @@ class LabellerSource:
     precision: str = "fp32"
     batch_size: int | None = None
     prompt: BoundPrompt | None = None
+    written_task: str | None = None
 
     def load(self) -> Labeller:
         """The labeller, on the device of this process.
@@ -78,19 +82,28 @@ class LabellerSource:
                 precision=self.precision,  # type: ignore[arg-type]  # checked before
                 **({} if self.batch_size is None else {"batch_size": self.batch_size}),
             )
+        own_length = _MAX_LENGTH if recipe is None else recipe.max_length
+        shared: dict[str, Any] = {
+            "name": short_names([path])[0],
+            "max_length": self.max_length or own_length,
+            "precision": self.precision,
+            **({} if self.batch_size is None else {"batch_size": self.batch_size}),
+        }
+        if self.written_task is not None:
+            keep = kept_word(self.outputs, shared["name"])
+            model = load_model(path, head="required", auto=TEXT.auto)
+            processor = read_processor(path, TEXT_READING)
+            written = TargetLabeller(model, processor, task=self.written_task, keep=keep, **shared)
+            return written.to(device())
         known = TASKS.get(self.task) if self.task is not None else None
         answers = not self.outputs or bool({LOGITS, PROBABILITIES} & {*self.outputs})
         model = load_model(path, head="required" if answers else "optional")
-        own_length = _MAX_LENGTH if recipe is None else recipe.max_length
         labeller = ModelLabeller(
             model,
             read_processor(path, TEXT_READING),
-            name=short_names([path])[0],
             outputs=self.outputs,
-            max_length=self.max_length or own_length,
-            precision=self.precision,
             classes=known.labels if known is not None and known.kind.has_classes else (),
-            **({} if self.batch_size is None else {"batch_size": self.batch_size}),
+            **shared,
         )
         return labeller.to(device())
 

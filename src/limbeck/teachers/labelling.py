@@ -69,6 +69,19 @@ class HasLayers(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsTokens(Protocol):
+    """A text-to-text labeller: it gives part of a vocabulary's logits at every token of a row's target.
+
+    The last of a row's columns is the target.
+    """
+
+    @property
+    def kept_tokens(self) -> tuple[str, int]:
+        """What is kept, as `top64@2` (`limbeck.functional.partial_logits`), and the vocabulary's size."""
+        ...
+
+
 class RowsMissingError(LimbeckError):
     """Some rows have no outputs, and others have.
 

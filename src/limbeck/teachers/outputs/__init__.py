@@ -20,6 +20,7 @@ from limbeck.teachers.outputs.store_manifest import (
     ShardRecord,
     StoreManifest,
     TeacherIdentity,
+    TokensIdentity,
 )
 from limbeck.teachers.outputs.store_writer import StoreWriter
 from limbeck.teachers.outputs.storing import StoringQuestion, stored_if_it_pays
@@ -44,6 +45,7 @@ __all__ = [
     "StoredEntry",
     "StoringQuestion",
     "TeacherIdentity",
+    "TokensIdentity",
     "UnstorableError",
     "add_model",
     "add_rows",

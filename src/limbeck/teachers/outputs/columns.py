@@ -208,10 +208,13 @@ def column_of_values(name: str, values: Any) -> OutputColumn:
     """The column that holds a labeller's output of some rows: (B, …), or an object array of arrays per token.
 
     Raises:
-        LimbeckError: values that are neither float16 nor float32, or arrays of different rank.
+        LimbeckError: values that are neither float16 nor float32 (nor int32, of tokens kept of a vocabulary), or
+            arrays of different rank.
     """
     ragged = values.dtype == object
     one = values[0] if ragged else values
+    if name in (IDS, VALUES, REST):
+        return OutputColumn(name, ("decoder", *one.shape[1:]), str(one.dtype), None)  # type: ignore[arg-type]  # as `_columns_of` has them
     if str(one.dtype) not in ("float16", "float32") or not (ragged or values.ndim):
         raise LimbeckError(
             f"output {name!r}: values of type {one.dtype}, expected float16 or float32 for each row",

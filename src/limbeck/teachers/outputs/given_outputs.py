@@ -13,6 +13,7 @@ import numpy as np
 
 from limbeck.errors import LimbeckError
 from limbeck.teachers.outputs.stored_layers import StoredLayers
+from limbeck.teachers.outputs.stored_tokens import StoredTokens
 
 # As `limbeck.functional` floors what stands before a logarithm.
 _SMALLEST_PROBABILITY = 1e-12
@@ -30,6 +31,7 @@ class GivenOutputs:
         read: stored values of some of these rows (n, C), in the order of the data's classes.
         about: what a record keeps of it: fingerprints, the teacher's name.
         layers: what is stored of the teacher's layers; None where they are not known at all.
+        tokens: of a text-to-text teacher, what is stored of its logits over a vocabulary; nothing is to `read` then.
     """
 
     place: str
@@ -39,6 +41,7 @@ class GivenOutputs:
     read: Callable[[np.ndarray], np.ndarray]
     about: dict[str, Any]
     layers: StoredLayers | None = None
+    tokens: StoredTokens | None = None
 
     def known(self, ids: np.ndarray) -> np.ndarray:
         """Which rows it knows, boolean (n,)."""
@@ -50,13 +53,17 @@ class GivenOutputs:
         Raises:
             LimbeckError: rows that it does not know, with their number.
         """
+        self.check_known(ids)
+        return as_logits(self.what, self.read(ids))
+
+    def check_known(self, ids: np.ndarray) -> None:
+        """Raise LimbeckError for rows that it does not know, with their number."""
         absent = len(np.unique(ids[~self.known(ids)]))
         if absent:
             raise LimbeckError(
                 f"outputs: {self.place} knows nothing of {absent} of {len(np.unique(ids))} rows",
                 "label these rows too (`limbeck label`), or leave them out: missing_outputs=drop",
             )
-        return as_logits(self.what, self.read(ids))
 
 
 def as_logits(what: str, values: np.ndarray) -> np.ndarray:

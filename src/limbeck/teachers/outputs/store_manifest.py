@@ -58,12 +58,17 @@ class TeacherIdentity(_Written):
 
 
 class RowsIdentity(_Written):
-    """Which rows: how many different ones, a digest of their ids in order, where they were read, their text columns."""
+    """Which rows: how many different ones, a digest of their ids in order, where they were read, their text columns.
+
+    `target`: the last of these is what a decoder was to write, which is in the rows' ids too
+    (`limbeck.data.target_rows`).
+    """
 
     count: int = Field(ge=0)
     fingerprint: str
     source: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    target: bool = False
 
 
 class TokensIdentity(_Written):

@@ -208,6 +208,8 @@ def _identity(manifest: StoreManifest) -> dict[str, Any]:
         "text": content["text"],
         # Rows are known by what they say, whatever their columns are called.
         "text columns": content["rows"]["columns"] if manifest.text else [],
+        "targets": content["rows"]["target"],
+        "tokens": content["tokens"],
         "rows": [content["rows"]["count"], content["rows"]["fingerprint"]],
     }
     teacher = {f"teacher {name}": value for name, value in manifest.teacher.fingerprint.items()}

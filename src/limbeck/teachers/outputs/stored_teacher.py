@@ -6,7 +6,7 @@ the shape of the layers that are stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, Self
@@ -24,6 +24,7 @@ from limbeck.objectives import ModelShape
 from limbeck.teachers.outputs.columns import INDEX
 from limbeck.teachers.outputs.given_outputs import GivenOutputs
 from limbeck.teachers.outputs.mapped_outputs import MappedOutputs
+from limbeck.teachers.outputs.stored_tokens import STACKS, StoredTokens
 from limbeck.teachers.teacher import Teacher
 from limbeck.transfer import on_host, send
 
@@ -92,7 +93,10 @@ class StoredTeacher(Teacher):
             LimbeckError: rows of which it knows nothing.
         """
         other = copy(self)
-        other._logits = torch.from_numpy(self.outputs.logits(ids))
+        if self.outputs.tokens is None:
+            other._logits = torch.from_numpy(self.outputs.logits(ids))
+        else:
+            self.outputs.check_known(ids)
         other._place = {number: place for place, number in enumerate(index)}
         other._ids, other._mapped = ids, None
         return other
@@ -117,6 +121,8 @@ class StoredTeacher(Teacher):
     def __call__(self, inputs: StepInputs | Mapping[str, Tensor], request: Request) -> Trace:
         """Logits (B, C) of the batch's examples and the layers that are asked for, float32, where the batch is.
 
+        Of a text-to-text teacher what was kept of its logits over the vocabulary, at every token of the targets.
+
         Raises:
             LimbeckError: layers that are not stored; transformed inputs; an example without outputs.
         """
@@ -136,8 +142,27 @@ class StoredTeacher(Teacher):
             )
         places, device = [self._place[number] for number in numbers], batch[INDEX].device
         trace = self._layers(Request(request.items), places, batch)
+        if self.outputs.tokens is not None:
+            return self._tokens(self.outputs.tokens, request, places, batch)
         trace.logits = send(self._logits[places], device)
         return trace
+
+    def _tokens(
+        self, tokens: StoredTokens, request: Request, places: list[int], batch: Mapping[str, Tensor]
+    ) -> Trace:
+        """What was kept of a vocabulary's logits; first of all it is mapped into memory."""
+        if request.tokens != tokens.kept:
+            raise LimbeckError(
+                f"outputs: {self.outputs.place} keeps {tokens.kept} of its vocabulary, and "
+                f"{request.tokens or 'all logits'} is asked for",
+                "ask for what is kept: objectives.NAME.tokens",
+            )
+        if self._mapped is None:
+            self._mapped = tokens.of_rows(self._ids)
+        masks = partial(_masks, STACKS, on_host(batch))
+        found = self._mapped.trace(request, torch.tensor(places), masks)
+        assert found.partial is not None  # a store of tokens holds nothing else
+        return Trace(masks=_masks(STACKS, batch), partial=found.partial.on(batch[INDEX].device))
 
     def _layers(self, request: Request, places: list[int], batch: Mapping[str, Tensor]) -> Trace:
         """What is asked for of some rows; first of all the store's layers are mapped into memory."""
@@ -153,19 +178,17 @@ class StoredTeacher(Teacher):
             )
         if self._mapped is None:
             self._mapped = layers.of_rows(self._ids)
-        masks = partial(_masks, layers.shape, on_host(batch))
+        masks = partial(_masks, layers.shape.stacks, on_host(batch))
         found = self._mapped.trace(request, torch.tensor(places), masks)
         device = batch[INDEX].device
         return Trace(
             # Sent as narrow as they are stored.
             values={seen: send(value, device).float() for seen, value in found.values.items()},
-            masks=_masks(layers.shape, batch),
+            masks=_masks(layers.shape.stacks, batch),
         )
 
 
-def _masks(shape: ModelShape, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _masks(stacks: Collection[str], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Which tokens of a batch are real, by stack, as the student's tokenizer made them."""
-    found = {
-        name: text_mask(batch, decoder=name == "decoder") for name in shape.stacks or ("main",)
-    }
+    found = {name: text_mask(batch, decoder=name == "decoder") for name in stacks or ("main",)}
     return {name: mask for name, mask in found.items() if mask is not None}
