@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -70,15 +71,16 @@ def _dev(runs: dict[int, dict[str, Any]]) -> dict[int, float]:
 
 def _marks(scores: dict[Cell, dict[int, float]]) -> dict[Cell, str]:
     """Of the methods that use confidence, against the plain one on the same outputs."""
-    tested = {}
-    for (method, *noise), own in scores.items():
-        compared = paired_t_test(*paired(own, scores.get((_PLAIN, *noise), {})))
+    chances: dict[Cell, float] = {}
+    differences: dict[Cell, float] = {}
+    for (method, noise, how), own in scores.items():
+        compared = paired_t_test(*paired(own, scores.get((_PLAIN, noise, how), {})))
         if method != _PLAIN and compared is not None and compared.p is not None:
-            tested[method, *noise] = compared
-    corrected = holm({cell: compared.p for cell, compared in tested.items()})
+            chances[method, noise, how] = compared.p
+            differences[method, noise, how] = compared.difference
     return {
-        cell: " ▲" if tested[cell].difference > 0 else " ▼"
-        for cell, p in corrected.items()
+        cell: " ▲" if differences[cell] > 0 else " ▼"
+        for cell, p in holm(chances).items()
         if p < _LEVEL
     }
 
@@ -96,7 +98,7 @@ def _heading(share: float, how: str) -> str:
     return f"{share:.0%} wrong, {how}" if share else "as they are"
 
 
-def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     marks = (":---", *["---:"] * (len(headings) - 1))
     return ["| " + " | ".join(row) + " |" for row in (headings, marks, *rows)]
 

@@ -13,6 +13,7 @@ import numpy as np
 from limbeck.errors import LimbeckError, Problem
 from limbeck.files import checksum_of_text
 from limbeck.functional.partial_logits import KeptTokens
+from limbeck.objectives.predictions import SoftSpec
 from limbeck.recipe import Recipe
 from limbeck.run.model_labeller import digest_of_tokenizer
 from limbeck.tasks import Processor, Task
@@ -97,11 +98,11 @@ def token_problems(
         if stage.recipe.outputs is None:
             continue
         for name, term in stage.recipe.objectives.items():
-            asked = getattr(term, "kept", None)
+            asked = term.kept if isinstance(term, SoftSpec) else None
             if not (term.needs_teacher and term.reads_logits) or asked == kept:
                 continue
             setting = f"{stage.setting}objectives.{name}"
-            if not hasattr(term, "tokens"):
+            if not isinstance(term, SoftSpec):
                 yield Problem(
                     f"{setting}: {term.compare} reads all logits, and {place} keeps {kept} of them",
                     "use soft_kl or soft_cross_entropy, or give the teacher's model: --teacher",
@@ -109,7 +110,7 @@ def token_problems(
                 continue
             yield Problem(
                 f"{setting}: it looks at {asked or 'all logits'} of the vocabulary, and {place} keeps {kept}",
-                _as_kept(setting, kept, float(term.temperature)),
+                _as_kept(setting, kept, term.temperature),
             )
 
 
