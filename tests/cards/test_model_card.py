@@ -147,6 +147,22 @@ def test_exports_and_bench_enter_the_card(run):
     assert "| this model | onnxruntime | fp32 | 1 | 32 | 1 | 1.50 |" in text
 
 
+def test_what_a_bench_says_of_itself_enters_the_card(run):
+    """Weights that are mapped are memory too; times of a busy machine come with a warning."""
+    add_bench(run)
+    record = Record.load(run)
+    record.bench.waited = 0.05
+    record.bench.rows[0].memory_mib, record.bench.rows[0].mapped_mib = 6.0, 80.4
+    record.save(run)
+    refresh(run)
+    text = section(card_of(run).text, "Size and latency")
+    assert re.search(r"\| teacher \| torch .* 86 \|", text) and "busy" not in text
+    record.bench.waited = 0.76
+    record.save(run)
+    refresh(run)
+    assert "waited for a core for up to 76 %" in section(card_of(run).text, "Size and latency")
+
+
 def test_a_report_is_written_again_where_there_was_one(run):
     refresh(run)
     assert not (run / "report.html").exists()

@@ -66,6 +66,9 @@ def _facts(report: BenchReport, run: Contender, who: Sequence[Contender]) -> Ben
         identity=report.identity,
         when=report.when,
         processor=report.machine.get("processor"),
+        waited=max(
+            (one.waited for one in report.measurements if one.waited is not None), default=None
+        ),
         rows=[
             _row(one, *roles[one.model, one.backend, one.form], dev=rows)
             for one in report.measurements
@@ -95,6 +98,7 @@ def _row(
         p95=one.p95,
         rows_per_second=one.rows_per_second,
         memory_mib=one.memory_mib,
+        mapped_mib=one.mapped_mib,
         disk_mib=one.disk_mib,
         score=one.score if who.rows is not None and who.rows == dev else None,
     )

@@ -138,6 +138,8 @@ def _torch(path: Path, threads: int, *, compiled: bool = False) -> Callable[[], 
     known = getattr(transformers, names[0], None)
     if known is None:  # one of limbeck's own networks
         from limbeck.students import load_model
+    if compiled:
+        import torch._dynamo  # by the first call of torch.compile otherwise, seconds of the load
     torch.set_num_threads(threads)
 
     def opened() -> Pass:

@@ -21,11 +21,10 @@ from limbeck.latency.bench_table import as_markdown
 from limbeck.latency.contenders import Contender, contenders
 from limbeck.latency.turns import Turn, rounds_of, time_in_turns, too_many_threads
 from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.reporting.records.measured_facts import BUSY
 from limbeck.run.run_report import refresh
 
 _LIBRARIES = ("onnxruntime", "openvino")
-# Above this share of waiting a clock measures the machine's other work.
-_WAITED = 0.1
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ def _notes(found: Sequence[Measurement]) -> list[str]:
     if unknown and rows:
         notes.append(f"No score is known of {', '.join(unknown)}.")
     waited = max((one.waited or 0.0 for one in found), default=0.0)
-    if waited > _WAITED:
+    if waited > BUSY:
         notes.append(
             f"The machine was busy: passes waited for a core for up to {100 * waited:.0f} % of their time. "
             "Times by the clock say little; CPU ms does. Measure again when nothing else runs."

@@ -133,7 +133,10 @@ def latency_table(record: Record) -> Cells | None:
                     milliseconds(row.p50)[0],
                     "–" if row.p95 is None else milliseconds(row.p95)[0],
                     "–" if row.rows_per_second is None else f"{row.rows_per_second:.0f}",
-                    "–" if row.memory_mib is None else f"{row.memory_mib:.0f}",
+                    # Weights may be read in place or copied: together they are what it needs.
+                    "–"
+                    if row.memory_mib is None
+                    else f"{row.memory_mib + (row.mapped_mib or 0):.0f}",
                 ]
             )
         return cells

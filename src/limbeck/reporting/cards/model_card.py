@@ -176,7 +176,7 @@ def _latency_note(record: Record) -> str:
     if bench is not None and bench.rows:
         return (
             f"Timed in turns by one bench ({bench.identity}, {bench.when}) on {bench.processor}. "
-            "Latencies of other benches or machines are not comparable with these."
+            f"Latencies of other benches or machines are not comparable with these.{bench.caution}"
         )
     where = record.hardware.get("processor")
     return (

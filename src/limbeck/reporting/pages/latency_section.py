@@ -32,6 +32,7 @@ def bench_section(runs: Sequence[Record]) -> Section:
             title = f"batch {batch}, {tokens} tokens, {threads} thread{plural}"
             drawings.append(plots.dots(title, [*rows.values()], x_label="ms of a pass (p50)"))
         lead = f"Timed in turns by one bench ({bench.identity}, {bench.when}) on {bench.processor}."
+        lead += bench.caution
     return Section("latency", "Latency", lead, drawings)
 
 

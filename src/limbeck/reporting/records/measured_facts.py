@@ -71,6 +71,10 @@ class ClassFacts(RecordPart):
     teacher_recall: float | None = None
 
 
+BUSY = 0.1
+"""Above this share of waiting a clock measures the machine's other work."""
+
+
 class BenchRow(RecordPart):
     """One line of a bench: a model on a backend under a condition; times are milliseconds of a pass."""
 
@@ -87,6 +91,9 @@ class BenchRow(RecordPart):
     p95: float | None = None
     rows_per_second: float | None = None
     memory_mib: float | None = None
+    """Beyond the imported libraries, without files that are mapped."""
+    mapped_mib: float | None = None
+    """Pages of the model's files in memory."""
     disk_mib: float | None = None
     score: float | None = None
     """Primary dev score, where it was measured on the run's dev rows."""
@@ -98,4 +105,16 @@ class BenchFacts(RecordPart):
     identity: str
     when: str
     processor: str | None = None
+    waited: float | None = None
+    """The largest share of its time, 0 to 1, for which a model's passes waited for a core."""
     rows: list[BenchRow] = Field(default_factory=list)
+
+    @property
+    def caution(self) -> str:
+        """A sentence where something else ran meanwhile; else nothing."""
+        if self.waited is None or self.waited <= BUSY:
+            return ""
+        return (
+            f" The machine was busy: passes waited for a core for up to {100 * self.waited:.0f} % of their "
+            "time, so the times say little."
+        )
