@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import pipeline
@@ -81,6 +82,16 @@ def write_rows(data: Path, count: int, folder: Path) -> Path:
     return path
 
 
+def table(record: dict[str, Any]) -> list[str]:
+    """The record as the docs print it."""
+    heading = ["| by | rows/s | × the pipeline | same labels |", "| --- | ---: | ---: | ---: |"]
+    return heading + [
+        f"| {name} | {one['rows_per_second']:.0f} | {one['times_the_pipeline']:.1f} | "
+        f"{one['same_labels']:,} of {record['rows']:,} |"
+        for name, one in record["ways"].items()
+    ]
+
+
 def main() -> None:
     """Measure in turns, print a line each, write the record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -99,7 +110,7 @@ def main() -> None:
             for name, way in ways.items():
                 took, labels[name] = way(rows)
                 seconds[name].append(took)
-    record = {
+    record: dict[str, Any] = {
         "rows": args.rows,
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
@@ -121,11 +132,7 @@ def main() -> None:
         },
     }
     write_whole(RECORD, json.dumps(record, indent=1) + "\n")
-    for name, one in record["ways"].items():
-        print(
-            f"{name:24} {one['rows_per_second']:8.0f} rows/s  {one['times_the_pipeline']:5.2f} ×  "
-            f"{one['same_labels']} of {args.rows} labels the same"
-        )
+    print("\n".join(table(record)))
 
 
 if __name__ == "__main__":

@@ -17,23 +17,32 @@ from limbeck.latency import BenchReport, Measurement
 from shipping import TASKS, read_record
 
 ROOT = Path(__file__).parents[1]
+FORMS = {"torch": "torch", "onnx": "ONNX Runtime", "int8": "ONNX Runtime, int8"}
+"""What a model runs on, in the order of the tables."""
 NAMES = {"mrpc": "MRPC", "stsb": "STS-B", "sst2": "SST-2"}
 SHOWN = "kd"
 """The README's student."""
 _HEADINGS = ("task", "model", "runs on", "CPU ms", "× teacher in torch", "MiB", "score")
-_FRONT = ("task", "× teacher's speed", "% of its size", "score in int8", "score in torch")
+_FRONT = (
+    "task",
+    "× teacher's speed",
+    "% of its size",
+    "score in int8",
+    "score in torch",
+    "teacher's score",
+)
 
 
 def lines(record: dict[str, Any]) -> list[str]:
     """The results page's table: every model on everything it runs on."""
     rows = []
-    for task in _tasks(record):
-        found = _first_condition(record[task])
+    for task in tasks_of(record):
+        found = first_condition(record[task])
         teacher = found[f"{task}-teacher", "torch"]
         rows += [
             (
                 NAMES[task],
-                _model(one.model, task),
+                model_name(one.model, task),
                 _runtime(one),
                 _three(one.cpu_p50),
                 f"{(teacher.cpu_p50 or 0) / (one.cpu_p50 or 1):.1f}",
@@ -48,8 +57,8 @@ def lines(record: dict[str, Any]) -> list[str]:
 def front(record: dict[str, Any]) -> list[str]:
     """The README's table: the 3-layer student in int8 beside the teacher in torch, a row a task."""
     rows = []
-    for task in _tasks(record):
-        found = _first_condition(record[task])
+    for task in tasks_of(record):
+        found = first_condition(record[task])
         teacher, own = (found[f"{task}-{name}", "torch"] for name in ("teacher", f"{SHOWN}-3l"))
         small = found[own.model, "int8"]
         rows.append(
@@ -59,6 +68,7 @@ def front(record: dict[str, Any]) -> list[str]:
                 f"{100 * small.disk_mib / teacher.disk_mib:.0f}",
                 f"{small.score:.1f}",
                 f"{own.score:.1f}",
+                f"{teacher.score:.1f}",
             )
         )
     return _table(_FRONT, 1, rows)
@@ -77,11 +87,12 @@ def replaced(text: str, table: Sequence[str]) -> str:
     return "\n".join([*page[:start], *table, *page[end:]]) + "\n"
 
 
-def _tasks(record: dict[str, Any]) -> list[str]:
+def tasks_of(record: dict[str, Any]) -> list[str]:
+    """Those that are recorded, in the benchmark's order."""
     return [task for task in TASKS if task in record]
 
 
-def _first_condition(found: dict[str, Any]) -> dict[tuple[str, str], Measurement]:
+def first_condition(found: dict[str, Any]) -> dict[tuple[str, str], Measurement]:
     """(model, `torch`, `onnx` or `int8`) → what was measured under the first condition."""
     report = BenchReport.model_validate(found["bench"])
     return {
@@ -96,10 +107,11 @@ def _form(one: Measurement) -> str:
 
 
 def _runtime(one: Measurement) -> str:
-    return {"torch": "torch", "onnx": "ONNX Runtime", "int8": "ONNX Runtime, int8"}[_form(one)]
+    return FORMS[_form(one)]
 
 
-def _model(name: str, task: str) -> str:
+def model_name(name: str, task: str) -> str:
+    """A run's name as the tables say it."""
     plain = name.removeprefix(f"{task}-")
     return plain if plain == "teacher" else f"`{plain.removesuffix('-3l')}`, 3 layers"
 

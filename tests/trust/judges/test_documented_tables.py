@@ -149,8 +149,28 @@ def test_the_tables_of_shipping(monkeypatch):
         f"{100 * small['disk_mib'] / teacher['disk_mib']:.0f}",
         f"{small['score']:.1f}",
         f"{student['score']:.1f}",
+        f"{teacher['score']:.1f}",
     ]
     assert f"| MRPC | {' | '.join(numbers)} |" in README
+
+
+def test_what_is_said_of_shipping():
+    """Each sentence under the results page's table, of every task."""
+    record = json.loads((RECORDS / "shipping.json").read_text(encoding="utf-8"))
+    small = [one for task in record.values() for one in task["bars"]]
+    assert len(small) == 6
+    for one in small:
+        assert one["faster"] > 8
+        assert round(100 * one["share_of_size"]) == 19
+        assert one["points_lost"] < 0.5
+        assert one["faster"] / one["faster_by_the_clock"] == pytest.approx(1, abs=0.01)
+    sst2 = {
+        (one["model"], one["backend"], one["form"][:4]): one["score"]
+        for one in record["sst2"]["bench"]["measurements"]
+    }
+    teacher = sst2["sst2-teacher", "torch", "fp32"]
+    for method in ("kd", "rail-kd-l"):
+        assert sst2[f"sst2-{method}-3l", "onnxruntime", "int8"] / teacher >= 0.98
 
 
 def test_the_record_of_shipping_reads_as_it_was_written(monkeypatch):
@@ -159,3 +179,18 @@ def test_the_record_of_shipping_reads_as_it_was_written(monkeypatch):
     record = shipping.read_record()
     assert json.loads(shipping.written(record)) == record
     assert shipping.rounded({"a": [1.234567, 12]}) == {"a": [1.2346, 12]}
+
+
+def test_the_table_of_predictions(monkeypatch):
+    """The page prints the record, whose ratios are of the seconds in it."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    speed = importlib.import_module("predict_speed")
+    record = json.loads(speed.RECORD.read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "predict.md").read_text(encoding="utf-8")
+    assert "\n".join(speed.table(record)) in page
+    ways = record["ways"]
+    seconds = [ways[name]["seconds"] for name in (speed.PIPELINE, speed.TORCH)]
+    turns = sorted(theirs / ours for theirs, ours in zip(*seconds, strict=True))
+    middle = f"{turns[len(turns) // 2]:.1f}"
+    rate = f"{record['rows'] / sorted(seconds[1])[len(turns) // 2]:.0f}"
+    assert f"| {speed.TORCH} | {rate} | {middle} |" in page
