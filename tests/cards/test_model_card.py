@@ -107,9 +107,12 @@ def test_a_card_says_what_was_measured(made):
     assert f"It keeps {100 * kept.share:.1f} % of the teacher's primary score" in text
     assert f"interval {100 * kept.low:.1f} to {100 * kept.high:.1f} %" in text
     for one in record.classes:
-        delta = one.recall - one.teacher_recall
         row = next(line for line in section(text, "By class").splitlines() if one.name in line)
-        assert f" {one.recall:.1f} " in row and row.endswith(f"{delta:+.1f} |")
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        recall, theirs, delta = cells[5:8]
+        assert (recall, theirs) == (f"{one.recall:.1f}", f"{one.teacher_recall:.1f}")
+        signed = float(delta.replace("−", "-"))
+        assert signed == pytest.approx(one.recall - one.teacher_recall, abs=0.06)
     assert "distilled by `kd` from `teacher`" in text
     assert "the spread over seeds is not known" in text
     said = section(text, "Limits")

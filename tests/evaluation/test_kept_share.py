@@ -1,4 +1,4 @@
-"""The share of a teacher's score that is kept, its interval over rows, and recall by class."""
+"""The share of a teacher's score that is kept, and its interval over rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from seqeval.metrics import f1_score as entity_f1
 from sklearn import metrics
 
-from limbeck.evaluation.kept_share import class_facts, kept_share
+from limbeck.evaluation.kept_share import kept_share
 from limbeck.tasks import TASKS, get_task_type
 from limbeck.tasks.squad import token_f1
 
@@ -127,19 +127,3 @@ def test_spans_and_masked_tokens():
     assert ratio(mlm, "accuracy", [3, 1], [4, 4]) == pytest.approx(50.0)
     assert mlm.kind.row_parts(mlm, "perplexity", [3], [4]) is None
     assert get_task_type("image").row_parts(TASKS["sst2"], "top5", [0], [0]) is None
-
-
-# ---- by class ----
-
-
-def test_recall_by_class_by_hand():
-    task = TASKS["mnli"]
-    student = {"label": [0, 0, 0, 1], "prediction": [0, 0, 1, 1]}
-    teacher = {"label": [0, 0, 0, 1], "prediction": [0, 0, 0, 0]}
-    first, second = class_facts(task, student, teacher)
-    assert (first.name, first.rows, first.precision) == ("entailment", 3, 100.0)
-    assert first.recall == pytest.approx(200 / 3) and first.teacher_recall == 100.0
-    assert (second.recall, second.precision, second.teacher_recall) == (100.0, 50.0, 0.0)
-    never = {"label": [0, 1], "prediction": [0, 0]}
-    assert class_facts(task, never)[1].precision is None
-    assert class_facts(TASKS["stsb"], never) == []

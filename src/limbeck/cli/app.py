@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from limbeck.cli.bench_command import bench
 from limbeck.cli.card_command import card
+from limbeck.cli.compare_command import compare
 from limbeck.cli.console import show_notes, show_problems, show_stopped
 from limbeck.cli.evaluate_command import evaluate
 from limbeck.cli.export_command import export
@@ -104,6 +105,7 @@ app.command(cls=ManyValues)(bench)
 app.command(cls=ManyValues)(card)
 app.command(cls=ManyValues)(push)
 app.command(cls=ManyValues)(table)
+app.command(cls=ManyValues)(compare)
 app.command(cls=ManyValues)(team)
 app.command(cls=ManyValues)(study)
 app.add_typer(outputs, name="outputs")

@@ -32,6 +32,12 @@ def card(
     license: Annotated[
         str | None, typer.Option(help="The Hub's identifier of a licence: apache-2.0")
     ] = None,
+    examples: Annotated[
+        bool | None,
+        typer.Option(
+            help="Show the dev rows on which student and teacher disagree most, with their texts; default: no."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Another file than RUN/student/README.md.")
     ] = None,
@@ -45,6 +51,7 @@ def card(
         base_model=base_model or [],
         language=language or [],
         license=license,
+        examples=examples,
     )
     written = write_card(run, settings, out=out)
     output().print(f"written to {written}", markup=False, soft_wrap=True)

@@ -5,11 +5,14 @@ It calls `limbeck.run.evaluation`.
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from limbeck.cli.classification_view import show_classification, show_row_tests
 from limbeck.cli.console import show_scores
 from limbeck.cli.option_groups import takes_groups, typed
 from limbeck.cli.scored_options import Plugins, ScoredRows
@@ -35,16 +38,35 @@ def evaluate(
             "that holds one); default: what the folder is for."
         ),
     ] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            help="A run folder, a checkpoint's folder or Hub name to hold the predictions against on the same rows; "
+            "default: what a run recorded of its own teacher."
+        ),
+    ] = None,
+    texts: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether examples of disagreement are shown with their texts; default: as the run's keep_texts."
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print everything as JSON, and nothing else.")
+    ] = False,
     plugin: Plugins = None,
 ) -> None:
     """Score a run's student (and record it), on its own task or out of its domain; or any checkpoint."""
     load_plugins(plugin or ())
 
-    from limbeck.run import evaluate as run_evaluation
+    from limbeck.run import evaluation_of
 
-    scores = run_evaluation(
-        run,
-        **typed(rows),
-        backend=backend,
-    )
-    show_scores(scores)
+    found = evaluation_of(run, **typed(rows), backend=backend, teacher=teacher, texts=texts)
+    if as_json:
+        sys.stdout.write(json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
+        return
+    show_scores(found.scores)
+    if found.classification is not None:
+        show_classification(found.classification)
+    if found.row_tests is not None:
+        show_row_tests(found.row_tests, "student", "teacher")

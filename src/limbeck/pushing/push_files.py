@@ -85,7 +85,9 @@ def _card(folder: Path, repo: str) -> PushFile:
 
 
 def _record(record: Record) -> PushFile:
-    """The record with names in place of paths, sealed again."""
+    """The record with names in place of paths and no text of any row, sealed again."""
+    bare = {name: found.without_texts() for name, found in record.classification.items()}
+    record = record.model_copy(update={"classification": bare})
     plain = finite(record.model_dump(mode="python", by_alias=True))
     for part in ("recipe", "data", "stages", "team", "outputs", "teacher"):
         plain[part] = without_paths(plain[part])

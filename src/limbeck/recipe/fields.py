@@ -279,6 +279,11 @@ class RecipeFields(Settings):
         None, description="also checkpoint every N steps; always at the end of an epoch"
     )
     log_steps: Count = Field(10, description="steps between two logged values of the terms")
+    keep_texts: bool = Field(
+        True,
+        description="keep the texts of the dev examples on which student and teacher disagree most in the run's "
+        "record and report; off for private data (model cards and what is pushed hold none either way)",
+    )
     report_to: Names = Field(
         default_factory=list,
         description="experiment trackers that get every logged value: tensorboard (in OUT/tensorboard), "

@@ -1,7 +1,7 @@
 """Whole runs: from a recipe to a shipped student, its record and its report."""
 
 from limbeck.run.distill import distill
-from limbeck.run.evaluation import evaluate
+from limbeck.run.evaluation import evaluate, evaluation_of
 from limbeck.run.grid import Member, train_grid
 from limbeck.run.label import label
 from limbeck.run.model_labeller import ModelLabeller
@@ -15,6 +15,7 @@ __all__ = [
     "TeamLook",
     "distill",
     "evaluate",
+    "evaluation_of",
     "label",
     "look_at_team",
     "train_grid",

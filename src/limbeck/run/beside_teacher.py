@@ -1,22 +1,35 @@
-"""A finished student's predictions beside its teacher's: the share kept, recall by class. Part of `limbeck.run`."""
+"""A finished student's predictions beside its teacher's, on every split that is scored. Part of `limbeck.run`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from limbeck.errors import LimbeckError
-from limbeck.evaluation.kept_share import class_facts, kept_share
-from limbeck.manifest import Manifest
-from limbeck.plain import read_json
-from limbeck.preflight import recorded_scores
-from limbeck.reporting.records import ClassFacts, KeptFacts, Numbers
-from limbeck.run.prepared import Prepared
+from datasets import Dataset
 
-Predictions = Mapping[str, Mapping[str, Sequence[Any]]]
+from limbeck.evaluation.classification import task_classification
+from limbeck.evaluation.kept_share import kept_share
+from limbeck.evaluation.row_tests import row_tests
+from limbeck.preflight import recorded_scores
+from limbeck.reporting.records import ClassificationScores, KeptFacts, Numbers, RowTests
+from limbeck.run.kept_predictions import kept_predictions
+from limbeck.run.prepared import Prepared
+from limbeck.tasks import Task
+
+ByRow = Mapping[str, Sequence[Any]]
+"""Predictions of one split, as a task type keeps them."""
+Predictions = Mapping[str, ByRow]
 """Split → predictions by row."""
 
-_NAME = "predictions.json"
+
+@dataclass(frozen=True)
+class BesideTeacher:
+    """What the predictions of student and teacher come to; by split, but for the share kept."""
+
+    kept: KeptFacts | None = None
+    classification: dict[str, ClassificationScores] = field(default_factory=dict)
+    row_tests: dict[str, RowTests] = field(default_factory=dict)
 
 
 def beside_teacher(
@@ -25,39 +38,55 @@ def beside_teacher(
     predictions: Predictions,
     teacher_scores: Mapping[str, Numbers],
     measured: Predictions,
-) -> tuple[KeptFacts | None, list[ClassFacts]]:
-    """The share of the teacher's primary score on the split that selects, and each class's recall.
+) -> BesideTeacher:
+    """The share of the teacher's primary score on the split that selects; counts and tests on all splits.
 
     `measured`: the teacher's own predictions on splits that it was run on for this; of others its
     run may have kept them.
     """
     task = prepared.task
+    found = BesideTeacher()
+    taught = {
+        split: _teachers(prepared, split, student, measured)
+        for split, student in predictions.items()
+        if teacher_scores.get(split)
+    }
+    for split, student in predictions.items():
+        teacher = taught.get(split)
+        texts = kept_texts(task, prepared.dev[split].raw) if prepared.recipe.keep_texts else None
+        classes = task_classification(task, student, teacher, texts)
+        if classes is not None:
+            found.classification[split] = classes
+        if teacher is not None:
+            found.row_tests[split] = row_tests(task, student, teacher)
     split = task.dev_splits[0]
-    student = predictions[split]
     own = scores.get(split, {}).get("primary")
     theirs = teacher_scores.get(split, {}).get("primary")
-    if theirs is None:
-        return None, class_facts(task, student)
-    teacher = measured.get(split) or _kept_by_its_run(prepared, split)
-    if teacher is not None and list(teacher["label"]) != list(student["label"]):
-        teacher = None
-    kept = None if own is None else kept_share(task, student, teacher, (own, theirs))
-    return kept, class_facts(task, student, teacher)
+    if own is None or theirs is None:
+        return found
+    kept = kept_share(task, predictions[split], taught.get(split), (own, theirs))
+    return BesideTeacher(kept, found.classification, found.row_tests)
 
 
-def _kept_by_its_run(prepared: Prepared, split: str) -> Mapping[str, Sequence[Any]] | None:
+def kept_texts(task: Task, rows: Dataset) -> dict[str, Sequence[Any]] | None:
+    """The text columns of rows; None where an example is no text."""
+    if not task.kind.has_classes or not task.kind.reads.in_columns:
+        return None
+    return {name: rows[name] for name in task.text_columns}
+
+
+def _teachers(
+    prepared: Prepared, split: str, student: ByRow, measured: Predictions
+) -> ByRow | None:
+    """The teacher's predictions on a split, measured or kept by its run; None unless of the very same rows."""
+    found = measured.get(split) or _kept_by_its_run(prepared, split)
+    return found if found is not None and list(found["label"]) == list(student["label"]) else None
+
+
+def _kept_by_its_run(prepared: Prepared, split: str) -> ByRow | None:
     """What the run that made the teacher predicted on the very same rows, undamaged."""
     path = prepared.named[prepared.reference].path
     found = recorded_scores(path, prepared.task, {split: prepared.fingerprints[split]})
     if found is None or split not in found[0]:
         return None
-    folder = found[1].parent
-    manifest = Manifest.read(folder)
-    if manifest is None or manifest.damaged(folder, _NAME):
-        return None
-    try:
-        kept = read_json((folder / _NAME).read_bytes(), _NAME)[split]
-        same = len(kept["prediction"]) == len(kept["label"])
-    except (OSError, LimbeckError, KeyError, TypeError):
-        return None
-    return kept if same else None
+    return kept_predictions(found[1].parent, split)

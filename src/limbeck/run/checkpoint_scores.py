@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from datasets import Dataset
 from transformers import PreTrainedModel
 
 from limbeck import preflight
 from limbeck.data import Collator, Labelling, encode, load_task
 from limbeck.errors import LimbeckError
-from limbeck.reporting.records import Numbers
 from limbeck.run.class_checks import class_names, resolve_class_order
 from limbeck.run.known_classes import names_at
 from limbeck.run.model_predictions import compact_outputs_of
-from limbeck.run.scored_split import split_to_score
+from limbeck.run.scored_split import Scored, split_to_score
 from limbeck.students import load_model, read_config, read_processor
-from limbeck.tasks import SENTENCE, TASKS, TaskType, kind_of_config
+from limbeck.tasks import SENTENCE, TASKS, Results, Task, TaskType, kind_of_config
 
 # A model without a limit, or one of thousands of tokens, is measured on texts this long.
 LONGEST = 512
@@ -30,8 +30,8 @@ def score_checkpoint(
     *,
     text_columns: Sequence[str] | None = None,
     label_column: str | None = None,
-) -> Numbers:
-    """Scores, 0 to 100, of a fine-tuned model by its own tokenizer, on a task's rows or a user's own.
+) -> Scored:
+    """A fine-tuned model's predictions by its own tokenizer, on a task's rows or a user's own.
 
     Raises:
         LimbeckError: no such checkpoint, no task named, rows or classes that do not fit the model.
@@ -53,14 +53,32 @@ def score_checkpoint(
         for_training=False,
     )
     chosen = split_to_score(target, rows, split)
+    return Scored(
+        target, chosen, rows[chosen], checkpoint_results(path, target, rows[chosen], chosen)
+    )
+
+
+def checkpoint_results(
+    path: str,
+    target: Task,
+    rows: Dataset,
+    split: str,
+    *,
+    side: str = "model",
+    max_length: int | None = None,
+) -> Results:
+    """Scores and predictions of a fine-tuned model on rows of a split, cut to `max_length` tokens.
+
+    Raises:
+        LimbeckError: no such checkpoint, or classes that do not fit the rows.
+    """
     model = load_model(path, head="required", auto=target.kind.auto)
-    unproven = class_names(target, model, side="model")
+    unproven = class_names(target, model, side=side)
     tokenizer = read_processor(path, target.kind.reads)
-    encoded, _ = encode(rows[chosen], target, tokenizer, longest_of(model))
+    encoded, _ = encode(rows, target, tokenizer, max_length or longest_of(model))
     outputs = compact_outputs_of(model, encoded, Collator(tokenizer, kind=target.kind))
-    labels = rows[chosen][target.label_column][:]
-    resolve_class_order(target, unproven, outputs, labels, chosen, side="model")
-    return dict(target.kind.results(target, outputs, encoded, rows[chosen], tokenizer).scores)
+    resolve_class_order(target, unproven, outputs, rows[target.label_column][:], split, side=side)
+    return target.kind.results(target, outputs, encoded, rows, tokenizer)
 
 
 def wanted_kind(kind: TaskType, task: str | None) -> str | None:

@@ -19,15 +19,17 @@ from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Numbers, Record
 from limbeck.run.checkpoint_scores import score_checkpoint
 from limbeck.run.class_checks import class_names, resolve_class_order
+from limbeck.run.evaluated import Evaluation, evaluation_against
 from limbeck.run.exported_scores import score_export
-from limbeck.run.known_classes import labelling_of, names_at
+from limbeck.run.kept_predictions import kept_predictions
 from limbeck.run.model_predictions import compact_outputs_of
+from limbeck.run.own_task import own_task, student_labelling
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.run_report import refresh
-from limbeck.run.scored_split import split_to_score
+from limbeck.run.scored_split import Scored, split_to_score
 from limbeck.runtimes import is_export
 from limbeck.students import load_model
-from limbeck.tasks import TASKS, Task, as_kind, get_task, project
+from limbeck.tasks import Task, project
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +47,7 @@ def evaluate(
     """Scores, 0 to 100, of a run's student, which the run's record keeps too, or of any checkpoint.
 
     What the run measured itself stays. Scores on other rows stand beside it, under a key with the
-    data's name and the rows' fingerprint.
+    data's name and the rows' fingerprint. `evaluation_of` gives more than the scores.
 
     Args:
         run: a finished run's folder, or a checkpoint's folder or Hub name.
@@ -62,8 +64,50 @@ def evaluate(
     Raises:
         LimbeckError: no finished run there, classes that do not correspond, or nothing exported.
     """
+    return evaluation_of(
+        run,
+        task,
+        data,
+        split=split,
+        text_columns=text_columns,
+        label_column=label_column,
+        backend=backend,
+    ).scores
+
+
+def evaluation_of(
+    run: str | Path,
+    task: str | None = None,
+    data: str | None = None,
+    *,
+    split: str | None = None,
+    text_columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+    backend: str | None = None,
+    teacher: str | None = None,
+    texts: bool | None = None,
+) -> Evaluation:
+    """As `evaluate`, with all that predictions of classes come to.
+
+    Args:
+        run: as the following ones, `evaluate`'s.
+        task: likewise.
+        data: likewise.
+        split: likewise.
+        text_columns: likewise.
+        label_column: likewise.
+        backend: likewise.
+        teacher: a run folder, a checkpoint's folder or Hub name to hold the predictions against, on the same
+            rows. Without it, a run's own rows have what the run itself recorded of its teacher.
+        texts: whether the examples of disagreement hold their texts; by default as the run's recipe says.
+
+    Raises:
+        LimbeckError: as `evaluate`; or a teacher without these classes.
+    """
+    columns = text_columns, label_column
+    folder = RunFolder(Path(run))
     if (backend or "torch") != "torch" or is_export(run):
-        return score_export(
+        scored = score_export(
             str(run),
             backend,
             task,
@@ -72,16 +116,54 @@ def evaluate(
             text_columns=text_columns,
             label_column=label_column,
         )
-    folder = RunFolder(Path(run))
+        return evaluation_against(scored, scored.split, teacher, texts=texts is not False)
     if not (folder.path / RECORD_NAME).is_file():
-        return score_checkpoint(
+        scored = score_checkpoint(
             str(run), task, data, split, text_columns=text_columns, label_column=label_column
         )
+        return evaluation_against(scored, scored.split, teacher, texts=texts is not False)
     record = _finished(folder)
     recipe = Recipe.recorded(record.recipe, str(folder.path))
-    source = _own_task(_with_rows_named(recipe, data), folder)
+    recipe = _with_rows_named(recipe, data)
     own = task is None or task == recipe.task
-    columns = text_columns, label_column
+    scored = _of_student(recipe, folder, task, data, columns, split, own=own)
+    fingerprint = rows_fingerprint(scored.task, scored.rows)
+    place = Path(data or recipe.data)
+    other = not (own and data in (None, recipe.data))
+    wanted = _name(scored.task, scored.split, own=own)
+    name = _name_in(record, wanted, fingerprint, place, other=other)
+    found = evaluation_against(
+        scored,
+        name,
+        teacher,
+        texts=recipe.keep_texts if texts is None else texts,
+        max_length=recipe.max_length,
+    )
+    if teacher is None and _as_recorded(record, folder, found, scored):
+        recorded = record.classification[name]
+        found = replace(
+            found,
+            classification=recorded.without_texts() if texts is False else recorded,
+            row_tests=record.row_tests.get(name),
+        )
+    # A teacher that is named here need not be the run's own, of which alone the record speaks.
+    kept = found if teacher is None else replace(found, classification=None, row_tests=None)
+    _keep(record, folder, kept, fingerprint)
+    return found
+
+
+def _of_student(
+    recipe: Recipe,
+    folder: RunFolder,
+    task: str | None,
+    data: str | None,
+    columns: tuple[Sequence[str] | None, str | None],
+    split: str | None,
+    *,
+    own: bool,
+) -> Scored:
+    """The predictions of a run's student."""
+    source = own_task(recipe, folder)
     target, rows = _rows(recipe, folder, task, data, columns, own=own)
     chosen = split_to_score(target, rows, split)
     tokenizer = target.kind.reads.load(str(folder.student))
@@ -94,12 +176,20 @@ def evaluate(
     labels = rows[chosen][target.label_column][:]
     resolve_class_order(target, unproven, outputs, labels, chosen, side="student")
     results = target.kind.results(target, outputs, encoded, rows[chosen], tokenizer)
-    fingerprint = rows_fingerprint(target, rows[chosen])
-    name = _name(target, chosen, own=own)
-    scores: Numbers = dict(results.scores)
-    place = Path(data or recipe.data)
-    _keep(record, folder, name, scores, fingerprint, place, other=own and not of_run)
-    return scores
+    if not own:  # translated classes come without probabilities
+        results.predictions.pop("probabilities", None)
+    return Scored(target, chosen, rows[chosen], results)
+
+
+def _as_recorded(record: Record, folder: RunFolder, found: Evaluation, scored: Scored) -> bool:
+    """Whether the run recorded these very predictions, its teacher's beside them."""
+    if found.split not in record.classification:
+        return False
+    kept = kept_predictions(folder.path, found.split)
+    mine = scored.results.predictions
+    return kept is not None and all(
+        list(kept[part]) == list(mine[part]) for part in ("prediction", "label")
+    )
 
 
 def _rows(
@@ -119,7 +209,7 @@ def _rows(
         text_columns=texts or (recipe.text_columns if own else None),
         label_column=label or (recipe.label_column if own else None),
         kind=recipe.kind if own or recipe.kind == "text" else None,
-        labelling=_labelling(recipe, folder) if own else Labelling(),
+        labelling=student_labelling(recipe, folder) if own else Labelling(),
         # The split that the run drew from a single file of its own is sampled again the same way.
         for_training=own and data is None,
         max_rows=recipe.max_rows,
@@ -133,30 +223,33 @@ def _finished(folder: RunFolder) -> Record:
     return record
 
 
-def _keep(
-    record: Record,
-    folder: RunFolder,
-    name: str,
-    scores: Numbers,
-    fingerprint: str,
-    place: Path,
-    *,
-    other: bool,
-) -> None:
-    """Scores enter the run's record, beside what it measured itself; `other`: of rows that are not its own.
+def _name_in(record: Record, name: str, fingerprint: str, place: Path, *, other: bool) -> str:
+    """What the record calls these rows: the split's name is that of the run's own.
 
-    `place`: their file or folder.
+    `place`: their file or folder. `other`: they are not said to be the run's.
     """
     known = record.examples.fingerprints.get(name)
     # Rows of the run's own that an earlier version scored cannot be distinguished from others.
     if (other or name in record.scores) and known != fingerprint:
         name = f"{name} of {place.name} #{fingerprint[:8]}"
         log.warning("scored on other rows than the run's, or not known to be its: see %r", name)
+    return name
+
+
+def _keep(record: Record, folder: RunFolder, found: Evaluation, fingerprint: str) -> None:
+    """What was found enters the run's record, beside what it measured itself."""
+    name = found.split
     if name not in record.scores:
-        record.scores = record.scores | {name: scores}
+        record.scores = record.scores | {name: found.scores}
         record.examples.fingerprints[name] = fingerprint
-        record.save(folder.path)
-        refresh(folder.path)
+    elif name in record.classification or found.classification is None:
+        return
+    if found.classification is not None:
+        record.classification = record.classification | {name: found.classification}
+    if found.row_tests is not None:
+        record.row_tests = record.row_tests | {name: found.row_tests}
+    record.save(folder.path)
+    refresh(folder.path)
 
 
 def _with_rows_named(recipe: Recipe, data: str | Path | None) -> Recipe:
@@ -164,26 +257,6 @@ def _with_rows_named(recipe: Recipe, data: str | Path | None) -> Recipe:
     if data is None or not is_reference(recipe.data):
         return recipe
     return recipe.model_copy(update={"data": str(data)})
-
-
-def _labelling(recipe: Recipe, folder: RunFolder) -> Labelling:
-    """Classes in the order of the student's head, whatever became of its teacher."""
-    return replace(labelling_of(recipe), teacher=names_at(folder.student))
-
-
-def _own_task(recipe: Recipe, folder: RunFolder) -> Task:
-    if recipe.task not in TASKS or recipe.text_columns or recipe.label_column:
-        task, _ = load_task(
-            recipe.task,
-            recipe.data,
-            text_columns=recipe.text_columns,
-            label_column=recipe.label_column,
-            kind=recipe.kind,
-            labelling=_labelling(recipe, folder),
-            max_rows=recipe.max_rows,
-        )
-        return task
-    return as_kind(get_task(str(recipe.task)), recipe.kind)
 
 
 def _name(target: Task, split: str, *, own: bool) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from limbeck.errors import LimbeckError, unknown
 from limbeck.files import at_home
-from limbeck.reporting.records import Numbers
 from limbeck.run.exported_outputs import compact_outputs_of_export
 from limbeck.run.gate_rows import gate_rows
+from limbeck.run.scored_split import Scored
 from limbeck.runtimes import RUNTIMES, OnnxPredictor, exports_of, is_export
 
 
@@ -45,8 +45,8 @@ def score_export(
     text_columns: Sequence[str] | None = None,
     label_column: str | None = None,
     threads: int | None = None,
-) -> Numbers:
-    """Scores, 0 to 100, of an exported model on the rows it was measured on, or on others.
+) -> Scored:
+    """An exported model's predictions on the rows it was measured on, or on others.
 
     Args:
         path: an exported folder, or a run that holds one.
@@ -81,4 +81,4 @@ def score_export(
     for batch in rows.batches(predictor.manifest.gate.batch_size):
         logits = predictor.logits_of(batch)
         outputs.append(compact_outputs_of_export(rows.task, predictor.session, batch, logits))
-    return dict(rows.results(outputs).scores)
+    return Scored(rows.task, rows.split, rows.rows, rows.results(outputs))

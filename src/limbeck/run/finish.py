@@ -32,9 +32,9 @@ def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) ->
     measured: Kept = {}
     with parts.part("evaluation"):
         scores = reference_scores(prepared, measured)
-        record.kept, record.classes = beside_teacher(
-            prepared, record.scores, predictions, scores, measured
-        )
+        found = beside_teacher(prepared, record.scores, predictions, scores, measured)
+        record.kept, record.classification = found.kept, found.classification
+        record.row_tests = found.row_tests
     with parts.part("measuring"):
         record.student, record.teacher = model_facts(prepared, scores)
         record.stages = [stage_facts(part, prepared) for part in spent]

@@ -19,7 +19,8 @@ def promote(record: Record, folder: RunFolder) -> None:
     chosen = RunFolder(Path(record.team.chosen))
     theirs = Record.load(chosen.path)
     for part in (
-        "epochs", "stages", "best", "last", "scores", "kept", "classes", "student", "teacher"
+        "epochs", "stages", "best", "last", "scores", "kept", "classification",
+        "row_tests", "student", "teacher",
     ):  # fmt: skip
         setattr(record, part, getattr(theirs, part))
     # What this run read, which is more than the chosen one did.

@@ -22,6 +22,7 @@ from limbeck.recipe import Recipe, Stage
 from limbeck.reporting.cards import CARD_NAME, is_ours
 from limbeck.reporting.cards.card_settings import SETTINGS_NAME
 from limbeck.reporting.records import RECORD_NAME, Record, write_whole
+from limbeck.run.kept_predictions import PREDICTIONS_NAME
 from limbeck.run.lock import HOLDER, LOCK, held
 from limbeck.runtimes import EXPORTS, exports_of, remove_export
 from limbeck.tasks import TASKS
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 _NAMES = (
     "recipe.yaml",
     RECORD_NAME,
-    "predictions.json",
+    PREDICTIONS_NAME,
     "report.html",
     SETTINGS_NAME,
     "student.part/**/*",
@@ -66,7 +67,7 @@ class RunFolder:
     @property
     def predictions(self) -> Path:
         """The student's predictions on the evaluation splits."""
-        return self.path / "predictions.json"
+        return self.path / PREDICTIONS_NAME
 
     @property
     def checkpoints(self) -> Path:

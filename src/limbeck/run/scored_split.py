@@ -1,13 +1,24 @@
-"""Which split of loaded rows is to be scored. Part of `limbeck.run`."""
+"""Which split of loaded rows is scored, and what came of it. Part of `limbeck.run`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from datasets import Dataset
 
 from limbeck.errors import LimbeckError, unknown
-from limbeck.tasks import Task
+from limbeck.tasks import Results, Task
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A split of a task's rows, as loaded, with a model's scores and predictions."""
+
+    task: Task
+    split: str
+    rows: Dataset
+    results: Results
 
 
 def split_to_score(task: Task, rows: Mapping[str, Dataset], split: str | None) -> str:

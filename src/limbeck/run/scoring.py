@@ -15,7 +15,7 @@ from limbeck.errors import LimbeckError
 from limbeck.preflight import ask_teacher, recorded_scores
 from limbeck.reporting.records import Numbers, OutputsFacts
 from limbeck.run.prepared import Prepared
-from limbeck.run.stored_teachers import stored_scores
+from limbeck.run.stored_teachers import stored_results
 from limbeck.tasks import Processor
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 
@@ -46,12 +46,18 @@ def teacher_scores(
     wanted = [split for split in prepared.fingerprints if splits is None or split in splits]
     missing = [split for split in wanted if split not in known]
     if one.stored:
-        own = {
-            split: stored_scores(one, prepared.task, prepared.splits[split]) for split in missing
-        }
-        return {**known, **{split: scores for split, scores in own.items() if scores}}
-    found = scores_of(prepared, one.path, lambda: (one.teacher.model, one.tokenizer), missing, keep)
-    return {split: known[split] if split in known else found[split] for split in wanted}
+        found: dict[str, Numbers] = {}
+        for split in missing:
+            results = stored_results(one, prepared.task, prepared.splits[split])
+            if results is not None:
+                found[split] = dict(results.scores)
+                if keep is not None:
+                    keep[split] = results.predictions
+        return {**known, **found}
+    measured = scores_of(
+        prepared, one.path, lambda: (one.teacher.model, one.tokenizer), missing, keep
+    )
+    return {split: known[split] if split in known else measured[split] for split in wanted}
 
 
 def outputs_facts(prepared: Prepared) -> list[OutputsFacts]:

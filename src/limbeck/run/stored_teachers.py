@@ -24,7 +24,8 @@ from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import ALONE, Named
 from limbeck.run.stage_rows import EncodedRows
 from limbeck.run.stored_targets import about_store, of_targets, token_problems
-from limbeck.tasks import Processor, Task
+from limbeck.tasks import Processor, Results, Task
+from limbeck.tasks.classes import class_results
 from limbeck.tasks.no_labels import labelled_rows
 from limbeck.teachers import short_names
 from limbeck.teachers.outputs import OutputStore, open_store
@@ -274,16 +275,17 @@ def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Pr
     return problems
 
 
-def stored_scores(one: Named, task: Task, rows: Dataset) -> dict[str, float | None]:
-    """Scores of stored outputs on a split, 0 to 100; {} where they do not know all its rows, or it has no labels.
+def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
+    """Scores and predictions of stored outputs on a split; None where they do not know all its rows, or it has
+    no labels.
 
     Nor are there any of a text-to-text teacher, of whom nobody stored what it would write by itself.
     """
     assert isinstance(one.teacher, StoredTeacher)
     if task.kind.classes_as_text:
-        return {}
+        return None
     ids = ids_of(task, rows)
     if task.label_column not in rows.column_names or not one.teacher.outputs.known(ids).all():
-        return {}
-    labels = np.asarray(rows[task.label_column][:])
-    return dict(task.scores(one.teacher.outputs.logits(ids), labels))
+        return None
+    logits = one.teacher.outputs.logits(ids)
+    return class_results(task, logits, rows[task.label_column][:], rows["index"][:])

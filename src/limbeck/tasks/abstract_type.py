@@ -67,8 +67,8 @@ class TaskLike(Labelled, Protocol):
 class Results:
     """A split's scores, and by example what was predicted and what was right.
 
-    `predictions` holds three lists of equal length, `index`, `prediction` and `label`; JSON can keep
-    them.
+    `predictions` holds lists of equal length, `index`, `prediction` and `label`, and of classes that a
+    head decides `probabilities`; JSON can keep them.
     """
 
     scores: dict[str, float]

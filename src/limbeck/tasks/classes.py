@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
+from scipy.special import softmax
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -25,6 +26,9 @@ from limbeck.tasks.abstract_type import (
 )
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.soft_rule import SoftRule
+
+# Written as text they are ten times as many bytes.
+_MOST_PROBABILITIES = 5_000_000
 
 
 class Classes(TaskType):
@@ -82,15 +86,8 @@ class Classes(TaskType):
         rows: Dataset,
         tokenizer: Processor,
     ) -> Results:
-        """The task's own metrics; class ids or numbers by example."""
-        labels = np.asarray(encoded["labels"][:])
-        given = outputs.reshape(-1) if task.regression else outputs.argmax(axis=1)
-        kept = {
-            "index": encoded["index"][:],
-            "prediction": given.tolist(),
-            "label": labels.tolist(),
-        }
-        return Results(dict(task.scores(outputs, labels)), kept)
+        """The task's own metrics; class ids with probabilities, or numbers, by example."""
+        return class_results(task, outputs, encoded["labels"][:], encoded["index"][:])
 
     def row_parts(
         self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
@@ -110,6 +107,26 @@ class Classes(TaskType):
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
         """The majority class; a constant has no correlation with anything."""
         return constant_class(task, np.asarray(labels))
+
+
+def class_results(
+    task: TaskLike, outputs: np.ndarray, labels: Labels, index: Sequence[int]
+) -> Results:
+    """Scores and predictions of logits (n, C), or numbers (n, 1), of rows with these labels.
+
+    Probabilities stand beside class ids with six decimals, as long as they are few enough for a file of JSON.
+    """
+    right = np.asarray(labels)
+    given = outputs.reshape(-1) if task.regression else outputs.argmax(axis=1)
+    kept: dict[str, list[Any]] = {
+        "index": list(index),
+        "prediction": given.tolist(),
+        "label": right.tolist(),
+    }
+    scores = dict(task.scores(outputs, right))
+    if not task.regression and outputs.size <= _MOST_PROBABILITIES:
+        kept["probabilities"] = softmax(outputs.astype(np.float64), axis=1).round(6).tolist()
+    return Results(scores, kept)
 
 
 def constant_class(task: TaskLike, labels: np.ndarray) -> tuple[float, str]:

@@ -3,7 +3,6 @@
 Everything here is computed from checkpoints and predictions.
 """
 
-from limbeck.reporting.analysis.calibration import Bin, Calibration, calibration_of
 from limbeck.reporting.analysis.diversity import Diversity, class_diversity, number_diversity
 from limbeck.reporting.analysis.similarity_matrix import (
     Measure,
@@ -14,12 +13,9 @@ from limbeck.reporting.analysis.similarity_matrix import (
 from limbeck.reporting.analysis.team_overview import TeamOverview, team_of
 
 __all__ = [
-    "Bin",
-    "Calibration",
     "Diversity",
     "Measure",
     "TeamOverview",
-    "calibration_of",
     "class_diversity",
     "layer_similarity",
     "linear_cka",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import log_softmax
 
-from limbeck.reporting.analysis.prediction_shapes import class_outputs, number_outputs
+from limbeck.evaluation.prediction_shapes import class_outputs, number_outputs
 from limbeck.tasks import metrics
 
 Score = Callable[[np.ndarray, np.ndarray], float]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import log_softmax
 
-from limbeck.reporting.analysis.calibration import Calibration, calibration_of
+from limbeck.evaluation.calibration import Calibration, calibration_of
 from limbeck.reporting.analysis.diversity import Diversity, Score, class_diversity, number_diversity
 
 

@@ -29,6 +29,8 @@ class CardSettings(BaseModel):
     """Run folders, or folders of runs, whose scores give the spread."""
     baseline: str | None = None
     """The method among them that others are tested against."""
+    examples: bool | None = None
+    """Whether rows on which student and teacher disagree are shown, with their texts where the run keeps them."""
 
     def within(self, kept: CardSettings) -> CardSettings:
         """What was kept, and in its place whatever is said here."""

@@ -81,19 +81,6 @@ def _metric(record: Record, metric: str) -> str:
     return "mean of " + " and ".join(_WORDS.get(name, name) for name in task.primary.split("+"))
 
 
-def class_table(record: Record) -> Cells:
-    """Recall and precision by class, and the recall that was lost or won against the teacher."""
-    taught = any(one.teacher_recall is not None for one in record.classes)
-    heading = ["class", "dev rows", "recall", "precision"]
-    cells = [[*heading, *(["teacher's recall", "difference"] if taught else [])]]
-    for one in record.classes:
-        row = [one.name, f"{one.rows:,}", _number(one.recall), _number(one.precision)]
-        if taught and one.teacher_recall is not None and one.recall is not None:
-            row += [_number(one.teacher_recall), f"{one.recall - one.teacher_recall:+.1f}"]
-        cells.append(row + ["–"] * (len(cells[0]) - len(row)))
-    return cells
-
-
 def size_table(student: StudentFacts) -> Cells:
     """Teacher and student: layers, width, parameters, FLOPs, bytes."""
     record = student.record

@@ -18,7 +18,8 @@ def limits(student: StudentFacts, settings: CardSettings, languages: list[str] |
     record = student.record
     said = [_scored(student), _domain(student), _rows(student, languages), *_length(student)]
     said += _classes(student) + _conditions(student)
-    said.append("Bias, calibration and adversarial input were not examined.")
+    known = [one for one in record.classification.values() if one.student.reliability]
+    said.append(f"Bias{'' if known else ', calibration'} and adversarial input were not examined.")
     if settings.license is None:
         said.append("No licence is stated: those of the base model and of the training data apply.")
     if student.own_architecture:

@@ -25,6 +25,7 @@ from limbeck.reporting.cards.spread import spread_of
 from limbeck.reporting.cards.student_facts import StudentFacts
 from limbeck.reporting.cards.usage import usage
 from limbeck.reporting.records import Record
+from limbeck.reporting.tables import class_scores
 from limbeck.reporting.tables.run_scores import task_title
 from limbeck.runtimes import exports_of_student
 
@@ -120,7 +121,7 @@ def _content(
         "gate_rows": f"{exports[0].gate.rows:,} {exports[0].gate.split}" if exports else "",
         "scores": tables.as_markdown(tables.score_table(record, own_splits(student)), 2),
         "score_notes": _score_notes(student, settings.seeds),
-        "classes": tables.as_markdown(tables.class_table(record)) if record.classes else None,
+        **_classes(record, examples=bool(settings.examples)),
         "spread": spread_of(student, settings.seeds, settings.baseline),
         "sizes": tables.as_markdown(tables.size_table(student)),
         "latency": None if timed is None else tables.as_markdown(timed, wide),
@@ -129,6 +130,33 @@ def _content(
         "training": tables.as_markdown(tables.training_table(student), 2),
         "recipe": _recipe(record),
         "limits": limits(student, settings, languages(settings, source)),
+    }
+
+
+def _classes(record: Record, *, examples: bool) -> dict[str, Any]:
+    """Of the first split: all classes together, each of them, and on demand the examples of disagreement."""
+    split, found = next(iter(record.classification.items()), ("", None))
+    if found is None:
+        return {"classes": None, "together": None, "class_notes": [], "examples": None}
+    tests = record.row_tests.get(split)
+    agreement = class_scores.agreement_words(found)
+    return {
+        "together": tables.as_markdown(class_scores.whole_cells(found)),
+        "classes": tables.as_markdown(class_scores.class_cells(found)),
+        "class_notes": [
+            *([f"{agreement[0].upper()}{agreement[1:]}."] if agreement is not None else []),
+            *(
+                f"{words[0].upper()}{words[1:]}."
+                for words in (
+                    class_scores.row_test_words(tests, "student", "teacher")
+                    if tests is not None
+                    else []
+                )
+            ),
+        ],
+        "examples": tables.as_markdown(class_scores.disagreement_cells(found.disagreements), 5)
+        if examples and found.disagreements
+        else None,
     }
 
 

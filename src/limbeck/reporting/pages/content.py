@@ -12,6 +12,7 @@ import numpy as np
 
 from limbeck.plain import write_yaml
 from limbeck.reporting.pages import gather, plots
+from limbeck.reporting.pages.classification_section import classification_sections
 from limbeck.reporting.pages.latency_section import bench_section
 from limbeck.reporting.pages.sections import Section, legend_entry
 from limbeck.reporting.pages.teachers_section import team_section
@@ -65,11 +66,12 @@ class Content:
             self.term_section(),
             similarity_section(similarity or {}),
             self.draw_section(),
+            *classification_sections(self.finished),
             team_section(self.finished),
             bench_section(self.finished),
             self.cost_section(),
         ]
-        return [section for section in candidates if section.drawings]
+        return [section for section in candidates if section.drawings or section.tables]
 
     def cards(self) -> list[dict[str, str]]:
         """The teacher and each student depth at a glance: size, work and time, no ranking."""

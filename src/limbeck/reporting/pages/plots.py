@@ -193,8 +193,9 @@ def value_cells(
     low: float,
     high: float,
     text: Callable[[float], str] = short,
+    written: np.ndarray | None = None,
 ) -> None:
-    """A cell for each value of a matrix, coloured from `low` to `high`, the value written in.
+    """A cell for each value of a matrix, coloured from `low` to `high`, the value written in, or `written`'s.
 
     Rows and columns are at 1, 2, …; what is not finite is left without colour.
     """
@@ -215,7 +216,7 @@ def value_cells(
         axes.text(
             column + 1,
             row + 1,
-            text(value),
+            text(value if written is None else float(written[row, column])),
             ha="center",
             va="center",
             fontsize=7.5,

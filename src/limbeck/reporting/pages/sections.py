@@ -9,8 +9,17 @@ from limbeck.reporting.pages.svg import COLOURS, series_dash, series_marker
 
 
 @dataclass(frozen=True)
+class SectionTable:
+    """A titled table: headings, then rows; which columns (from 0) hold words and not numbers."""
+
+    title: str
+    cells: list[list[str]]
+    words: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True)
 class Section:
-    """A heading, a sentence on how to read it, its drawings, and the legend they share."""
+    """A heading, a sentence on how to read it, its tables, drawings with the legend they share, and notes."""
 
     key: str
     title: str
@@ -18,6 +27,8 @@ class Section:
     drawings: list[str]
     legend: list[dict[str, Any]] = field(default_factory=list)
     layout: Literal["", "wide", "small"] = ""
+    tables: list[SectionTable] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def legend_entry(name: str, style: int, patch: bool = False) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from limbeck.reporting.analysis import TeamOverview
+from limbeck.reporting.pages.class_plots import reliability
 from limbeck.reporting.pages.content import Section
 from limbeck.reporting.pages.filling import fill, write_page
-from limbeck.reporting.pages.team_plots import additions, pair_map, reliability
+from limbeck.reporting.pages.team_plots import additions, pair_map
 from limbeck.reporting.records import ModelFacts
 from limbeck.reporting.tables.team_table import ENSEMBLE, team_headings, team_notes, team_rows
 
@@ -109,7 +110,7 @@ def _reliability(team: TeamOverview) -> Section:
     everyone = dict(team.calibrations)
     if team.ensemble is not None and len(everyone) > 1:
         everyone[ENSEMBLE] = team.ensemble
-    drawings = [reliability(name, found) for name, found in everyone.items()]
+    drawings = [reliability(name, found.bins, found.error) for name, found in everyone.items()]
     lead = (
         "Bars: the share of right predictions among those made with a confidence in that range; the "
         "fuller the range, the darker. Marks: the mean confidence. A bar that ends below its mark "

@@ -1,4 +1,4 @@
-"""The drawings of a team: who differs from whom, what each adds, how sure each is.
+"""The drawings of a team: who differs from whom, what each adds.
 
 Part of `limbeck.reporting.pages`, beside `plots`.
 """
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from limbeck.reporting.analysis import Calibration
 from limbeck.reporting.pages.plots import short, value_cells
 from limbeck.reporting.pages.svg import INK, MUTED, Panel, series_colour
 
@@ -73,46 +72,6 @@ def additions(names: Sequence[str], adds: np.ndarray, *, x_label: str) -> str:
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.margins(x=0.18)
         axes.set_xlabel(x_label)
-    return panel.svg
-
-
-def reliability(title: str, found: Calibration) -> str:
-    """Accuracy by confidence, over bins; the fuller a bin, the darker its bar."""
-    full = [part for part in found.bins if part.count]
-    said = "; ".join(
-        f"{part.confidence:.0%} sure, {part.accuracy:.0%} right ({part.count})" for part in full
-    )
-    panel = Panel(title, f"{title}. Accuracy by confidence: {said}.", 3.0, 2.7)
-    with panel as axes:
-        most = max(part.count for part in full)
-        for part in full:
-            axes.bar(
-                (part.low + part.high) / 2,
-                part.accuracy,
-                width=0.92 * (part.high - part.low),
-                color=series_colour(0),
-                alpha=0.2 + 0.8 * (part.count / most) ** 0.5,
-            )
-            axes.plot(
-                [part.confidence - 0.02, part.confidence + 0.02],
-                [part.confidence] * 2,
-                color=series_colour(1),
-                linewidth=2.2,
-                solid_capstyle="butt",
-            )
-        # The largest of C probabilities is at least 1 / C, so bins below are always empty.
-        lowest = min(part.low for part in full)
-        axes.plot([lowest, 1], [lowest, 1], color=MUTED, linestyle=(0, (4, 3)), linewidth=1)
-        axes.set_xlim(lowest, 1)
-        axes.set_ylim(0, 1)
-        axes.annotate(
-            f"error {100 * found.error:.1f} %",
-            (0.04, 0.92),
-            xycoords="axes fraction",
-            color=INK,
-            fontsize=8.5,
-        )
-        axes.set(xlabel="confidence", ylabel="accuracy")
     return panel.svg
 
 

@@ -1,6 +1,17 @@
 """One JSON record a run: the last thing a training run writes and the first that tables read."""
 
 from limbeck.files import write_whole
+from limbeck.reporting.records.classification_facts import (
+    ClassFacts,
+    ClassificationScores,
+    CoverageFacts,
+    DifferenceFacts,
+    Disagreement,
+    McNemarFacts,
+    ModelScores,
+    ReliabilityPoint,
+    RowTests,
+)
 from limbeck.reporting.records.collection import is_collection, read_collection, write_collection
 from limbeck.reporting.records.course_facts import (
     Best,
@@ -14,7 +25,6 @@ from limbeck.reporting.records.machine import hardware, versions
 from limbeck.reporting.records.measured_facts import (
     BenchFacts,
     BenchRow,
-    ClassFacts,
     KeptFacts,
     Latency,
     ModelFacts,
@@ -35,16 +45,24 @@ __all__ = [
     "BenchRow",
     "Best",
     "ClassFacts",
+    "ClassificationScores",
     "Cost",
+    "CoverageFacts",
+    "DifferenceFacts",
+    "Disagreement",
     "Epoch",
     "Examples",
     "Execution",
     "KeptFacts",
     "Latency",
+    "McNemarFacts",
     "ModelFacts",
+    "ModelScores",
     "Numbers",
     "OutputsFacts",
     "Record",
+    "ReliabilityPoint",
+    "RowTests",
     "StageFacts",
     "TeacherFacts",
     "TeamFacts",

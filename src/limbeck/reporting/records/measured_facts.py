@@ -1,4 +1,4 @@
-"""What was measured of a run's models: size, speed, scores of classes, the share kept, benches.
+"""What was measured of a run's models: size, speed, the share kept, benches.
 
 Part of `limbeck.reporting.records`.
 """
@@ -58,17 +58,6 @@ class KeptFacts(RecordPart):
     """Dev rows that were sampled again."""
     paired: bool = True
     """Whether both sides' predictions were sampled together; else the teacher's score counts as exact."""
-
-
-class ClassFacts(RecordPart):
-    """One class among the dev rows; recall and precision 0 to 100."""
-
-    name: str
-    rows: int
-    recall: float | None = None
-    precision: float | None = None
-    """None where the class was never predicted."""
-    teacher_recall: float | None = None
 
 
 BUSY = 0.1

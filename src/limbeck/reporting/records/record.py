@@ -17,6 +17,11 @@ from pydantic import AfterValidator, Field, ValidationError
 from limbeck.errors import LimbeckError
 from limbeck.files import write_whole
 from limbeck.plain import read_json, regular
+from limbeck.reporting.records.classification_facts import (
+    ClassFacts,
+    ClassificationScores,
+    RowTests,
+)
 from limbeck.reporting.records.course_facts import (
     Best,
     Cost,
@@ -25,7 +30,7 @@ from limbeck.reporting.records.course_facts import (
     Execution,
     StageFacts,
 )
-from limbeck.reporting.records.measured_facts import BenchFacts, ClassFacts, KeptFacts, ModelFacts
+from limbeck.reporting.records.measured_facts import BenchFacts, KeptFacts, ModelFacts
 from limbeck.reporting.records.record_part import Numbers, RecordPart, finite
 from limbeck.reporting.records.recorded_recipe import readable_recipe
 from limbeck.reporting.records.teacher_facts import OutputsFacts, TeacherFacts, TeamFacts
@@ -65,8 +70,10 @@ class Record(RecordPart):
     """Split or out-of-domain task → metric → score."""
     kept: KeptFacts | None = None
     """None without a teacher, or of a task type whose score cannot be sampled again."""
-    classes: list[ClassFacts] = Field(default_factory=list)
-    """Of a classifier."""
+    classification: dict[str, ClassificationScores] = Field(default_factory=dict)
+    """Of a classifier, by the same names as `scores`."""
+    row_tests: dict[str, RowTests] = Field(default_factory=dict)
+    """Student less teacher over the same rows, by the same names."""
     student: ModelFacts = Field(default_factory=ModelFacts)
     teacher: TeacherFacts | None = None
     layer_similarity: list[list[float | None]] | None = None
@@ -87,6 +94,12 @@ class Record(RecordPart):
         """Mark the run as failed and keep the reason."""
         self.status = "failed"
         self.error = error if isinstance(error, str) else str(error).strip() or type(error).__name__
+
+    @property
+    def classes(self) -> list[ClassFacts]:
+        """Of a classifier each class of the first split that was scored."""
+        first = next(iter(self.classification.values()), None)
+        return [] if first is None else first.classes
 
     def primary_score(self, split: str = "dev") -> float | None:
         """The split's primary score, or None when there is none."""

@@ -12,7 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from limbeck.reporting.analysis import Calibration, TeamOverview
+from limbeck.evaluation.calibration import Calibration
+from limbeck.reporting.analysis import TeamOverview
 from limbeck.reporting.records import ModelFacts
 from limbeck.reporting.tables.measured_columns import magnitude
 

@@ -6,12 +6,13 @@ labels are its probabilities, so one that is too sure teaches little more than t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import log_softmax
 
-from limbeck.reporting.analysis.prediction_shapes import class_outputs
+from limbeck.evaluation.prediction_shapes import class_outputs
 
 BINS = 15
 """Bins of confidence, as Guo et al. (2017) have them."""
@@ -60,27 +61,41 @@ def calibration_of(logits: np.ndarray, labels: np.ndarray, *, bins: int = BINS) 
     probabilities = np.exp(log_probabilities)
     confidence = probabilities.max(axis=1)
     right = (logits.argmax(axis=1) == labels).astype(float)
-    found = _bins(confidence, right, bins)
-    errors = [part.count * abs(part.accuracy - part.confidence) for part in found if part.count]
+    found = reliability(confidence, right, bins)
     one_hot = np.eye(logits.shape[1])[labels]
     return Calibration(
-        error=sum(errors) / len(labels),
+        error=calibration_error(found),
         brier=float(np.square(probabilities - one_hot).sum(axis=1).mean()),
         likelihood=float(-log_probabilities[np.arange(len(labels)), labels].mean()),
         confidence=float(confidence.mean()),
         accuracy=float(right.mean()),
-        bins=tuple(found),
+        bins=found,
     )
 
 
-def _bins(confidence: np.ndarray, right: np.ndarray, count: int) -> list[Bin]:
-    edges = np.linspace(0, 1, count + 1)
+def reliability(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> tuple[Bin, ...]:
+    """The points of a reliability curve (Naeini et al. 2015; Guo et al. 2017, §2).
+
+    Args:
+        confidence: the predictions' own probabilities (n,), 0 to 1.
+        right: whether each is right (n,).
+        bins: how many equally wide bins [0, 1] is cut into; each is closed above.
+    """
+    edges = np.linspace(0, 1, bins + 1)
     # Closed above: an example predicted with probability 1 belongs to the last bin.
-    place = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, count - 1)
+    place = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
     found = []
-    for number in range(count):
+    for number in range(bins):
         inside = place == number
         size = int(inside.sum())
         means = (confidence[inside].mean(), right[inside].mean()) if size else (np.nan, np.nan)
-        found.append(Bin(edges[number], edges[number + 1], size, *map(float, means)))
-    return found
+        low, high = float(edges[number]), float(edges[number + 1])
+        found.append(Bin(low, high, size, *map(float, means)))
+    return tuple(found)
+
+
+def calibration_error(bins: Sequence[Bin]) -> float:
+    """Expected calibration error, 0 to 1: Σ |B|/n · |accuracy(B) − confidence(B)| (Guo et al. 2017, Eq. 3)."""
+    full = [part for part in bins if part.count]
+    gaps = sum(part.count * abs(part.accuracy - part.confidence) for part in full)
+    return gaps / sum(part.count for part in full)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss
 
-from limbeck.reporting.analysis import calibration_of
+from limbeck.evaluation.calibration import calibration_of
 
 
 def random_answers(classes: int, count: int = 200) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,6 @@
 """Models' predictions in the shapes that the analyses count with.
 
-Part of `limbeck.reporting.analysis`.
+Part of `limbeck.evaluation`; read by `limbeck.reporting.analysis` too.
 """
 
 from __future__ import annotations

@@ -1,0 +1,67 @@
+"""How the command line shows what predictions of classes come to. Part of `limbeck.cli`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from limbeck.cli.console import output
+
+if TYPE_CHECKING:
+    from limbeck.reporting.records import ClassificationScores, RowTests
+
+# More do not fit a screen.
+_MOST_CLASSES = 40
+_MOST_EXAMPLES = 5
+
+
+def show_classification(found: ClassificationScores) -> None:
+    """Print all classes together, each class, the confusion matrix and the worst disagreements."""
+    from limbeck.reporting.tables import class_scores as cells
+
+    _show(cells.whole_cells(found))
+    by_class = cells.class_cells(found)
+    _show(by_class[: _MOST_CLASSES + 1])
+    if len(by_class) > _MOST_CLASSES + 1:
+        _say(f"{len(by_class) - 1 - _MOST_CLASSES} more classes: --json shows them")
+    matrix = cells.confusion_cells(found, found.student)
+    if matrix is not None:
+        _show(matrix)
+    for line in cells.tie_words(found):
+        _say(line)
+    agreement = cells.agreement_words(found)
+    if agreement is not None:
+        _say(agreement)
+    if found.disagreements:
+        _say("they disagree most on:")
+        _show(cells.disagreement_cells(found.disagreements[:_MOST_EXAMPLES]))
+
+
+def show_row_tests(tests: RowTests, first: str, second: str) -> None:
+    """Print what tests over rows say of two models."""
+    from limbeck.reporting.tables.class_scores import row_test_words
+
+    for line in row_test_words(tests, first, second):
+        _say(line)
+
+
+def _show(cells: list[list[str]]) -> None:
+    heading, *rows = cells
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    for at, name in enumerate(heading):
+        words = at == 0 or (name in ("label", "student", "teacher", "text") and "label" in heading)
+        table.add_column(
+            Text(name),
+            justify="left" if words else "right",
+            overflow="fold" if words else "ellipsis",
+        )
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    output().print(table)
+
+
+def _say(line: str) -> None:
+    output().print(line, markup=False, soft_wrap=True)

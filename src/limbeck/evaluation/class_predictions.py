@@ -1,0 +1,60 @@
+"""Predictions of classes as arrays, whatever a task type keeps them as. Part of `limbeck.evaluation`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from limbeck.tasks import Task
+
+Predictions = Mapping[str, Sequence[Any]]
+"""`prediction`, `label` and perhaps `probabilities` by row, as `Results.predictions` holds them."""
+
+
+@dataclass(frozen=True)
+class ClassPredictions:
+    """One model's predictions of n rows.
+
+    Attributes:
+        ids: class ids (n,); C, the number of classes, where a prediction names none.
+        probabilities: of all classes (n, C), where they are known.
+    """
+
+    ids: np.ndarray
+    probabilities: np.ndarray | None = None
+
+    @property
+    def confidence(self) -> np.ndarray | None:
+        """Each prediction's own probability (n,)."""
+        if self.probabilities is None:
+            return None
+        return self.probabilities[np.arange(len(self.ids)), self.ids]
+
+
+def has_class_scores(task: Task) -> bool:
+    """Whether rows, or words, of the task have classes that can be counted one by one."""
+    return bool(task.labels) and (task.kind.has_classes or task.kind.name == "tokens")
+
+
+def class_labels(task: Task, predictions: Predictions) -> np.ndarray:
+    """The right class ids (n,), of a tagger one a word."""
+    return _ids(task, predictions["label"])
+
+
+def class_predictions(task: Task, predictions: Predictions) -> ClassPredictions:
+    """A model's predictions, of a tagger one a word."""
+    known = predictions.get("probabilities")
+    found = None if known is None else np.asarray(known, dtype=np.float64)
+    return ClassPredictions(_ids(task, predictions["prediction"]), found)
+
+
+def _ids(task: Task, values: Sequence[Any]) -> np.ndarray:
+    flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    known = {name: number for number, name in enumerate(task.labels)}
+    none = len(task.labels)
+    return np.array(
+        [known.get(item, none) if isinstance(item, str) else item for item in flat], dtype=np.int64
+    )

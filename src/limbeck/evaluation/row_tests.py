@@ -1,0 +1,87 @@
+"""Is one model better than another, or were the rows kind to it? Tests over the rows that both predicted.
+
+Part of `limbeck.evaluation`. They say how far the choice of rows explains a difference between these two
+models; what another seed would give is the matter of `limbeck.evaluation.compare`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+from limbeck.evaluation.class_predictions import (
+    Predictions,
+    class_labels,
+    class_predictions,
+    has_class_scores,
+)
+from limbeck.evaluation.resampled_scores import LEVEL, SAMPLES, bootstrap, primary_of_samples
+from limbeck.reporting.records import DifferenceFacts, McNemarFacts, RowTests
+from limbeck.tasks import Task
+
+SEED = 0
+
+
+def row_tests(task: Task, first: Predictions, second: Predictions) -> RowTests:
+    """McNemar's exact test, and a paired bootstrap of the difference of the primary score.
+
+    Args:
+        task: whose classes and primary score are meant.
+        first: a model's predictions.
+        second: another's of the same rows, in the same order.
+
+    Raises:
+        ValueError: the labels are not the same ones.
+    """
+    if list(first["label"]) != list(second["label"]):
+        raise ValueError("the two models were not scored on the same rows")
+    return RowTests(
+        rows=len(first["label"]),
+        difference=bootstrap_difference(task, first, second),
+        mcnemar=_of_classes(task, first, second),
+    )
+
+
+def mcnemar(first_right: np.ndarray, second_right: np.ndarray) -> McNemarFacts:
+    """McNemar's exact test of two models' hits (n,) on the same rows, two-sided.
+
+    If neither is better, a row that one of them alone has right is either's with probability ½ (McNemar 1947);
+    the p-value is the binomial's own, no approximation. Without such rows it is 1.
+    """
+    only_first = int((first_right & ~second_right).sum())
+    only_second = int((second_right & ~first_right).sum())
+    either = only_first + only_second
+    p = float(stats.binomtest(only_first, either, 0.5).pvalue) if either else 1.0
+    return McNemarFacts(only_first=only_first, only_second=only_second, p=p)
+
+
+def bootstrap_difference(
+    task: Task, first: Predictions, second: Predictions
+) -> DifferenceFacts | None:
+    """First less second by the primary score, points, with a percentile interval: both are scored on the same
+    rows, sampled with replacement. None of fewer than two rows, or a primary score that is no sum over rows."""
+    rows = len(first["label"])
+    scores = [primary_of_samples(task, side) for side in (first, second)]
+    if rows < 2 or scores[0] is None or scores[1] is None:
+        return None
+    one, other = scores[0], scores[1]
+    interval = bootstrap(lambda chosen: one(chosen) - other(chosen), rows, seed=SEED)
+    if interval is None:
+        return None
+    everyone = np.arange(rows)[None]
+    return DifferenceFacts(
+        difference=float((one(everyone) - other(everyone))[0]),
+        low=interval[0],
+        high=interval[1],
+        level=LEVEL,
+        samples=SAMPLES,
+        seed=SEED,
+    )
+
+
+def _of_classes(task: Task, first: Predictions, second: Predictions) -> McNemarFacts | None:
+    # Words of one sentence are not independent of each other, so a tagger has no such test.
+    if not has_class_scores(task) or not task.kind.has_classes:
+        return None
+    right = class_labels(task, first)
+    return mcnemar(*(class_predictions(task, side).ids == right for side in (first, second)))

@@ -1,0 +1,139 @@
+"""What a split's predictions of classes come to, of a student and of its teacher; and tests between them by row.
+
+Part of `limbeck.reporting.records`. Scores are percentages (0 to 100), probabilities 0 to 1.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from limbeck.reporting.records.record_part import RecordPart
+
+
+class ClassFacts(RecordPart):
+    """One class among the rows of a split; recall, precision and F1 0 to 100."""
+
+    name: str
+    rows: int
+    recall: float | None = None
+    precision: float | None = None
+    """None where the class was never predicted."""
+    f1: float | None = None
+    teacher_recall: float | None = None
+    teacher_precision: float | None = None
+    teacher_f1: float | None = None
+
+
+class ReliabilityPoint(RecordPart):
+    """The rows predicted with a probability in (low, high]: how sure, and how often right."""
+
+    low: float
+    high: float
+    rows: int
+    confidence: float | None = None
+    """Mean probability of these predictions, 0 to 1; None where there are none."""
+    accuracy: float | None = None
+    """0 to 1."""
+
+
+class CoverageFacts(RecordPart):
+    """The accuracy of the most confident predictions alone."""
+
+    coverage: float
+    """The share of all rows, 0 to 1."""
+    rows: int
+    """At least that share, in whole rows."""
+    accuracy: float
+    """0 to 100. Of rows with equal confidence of which only some count, each counts in part."""
+    confidence: float
+    """The lowest that counts, 0 to 1: a threshold for the same coverage."""
+    tied: int = 0
+    """Rows of that lowest confidence, where only some of them count."""
+
+
+class ModelScores(RecordPart):
+    """One model's predictions against the labels."""
+
+    accuracy: float
+    macro_f1: float
+    """Mean F1 of the classes that have rows."""
+    confusion: list[list[int]] | None = None
+    """Rows by label (outer) and prediction (inner), in the order of the classes; a last column counts
+    predictions that name no class. None of more than 50 classes."""
+    calibration_error: float | None = None
+    """Expected calibration error, 0 to 100 (Naeini et al. 2015; Guo et al. 2017, Eq. 3), over the bins of
+    `reliability`. None where no probabilities are known."""
+    reliability: list[ReliabilityPoint] = Field(default_factory=list)
+    coverage: list[CoverageFacts] = Field(default_factory=list)
+
+
+class Disagreement(RecordPart):
+    """A row that student and teacher predict differently."""
+
+    index: int
+    """The row's number in the split, from 0."""
+    label: str
+    student: str
+    teacher: str
+    student_probability: float | None = None
+    """Of the student's own prediction, 0 to 1."""
+    teacher_probability: float | None = None
+    distance: float | None = None
+    """Total variation distance of both distributions over the classes, 0 to 1."""
+    text: dict[str, str] | None = None
+    """By column, the beginning; None where texts are not kept."""
+
+
+class ClassificationScores(RecordPart):
+    """A split's predictions of classes, by one model or by two."""
+
+    rows: int
+    """Labelled rows; of a tagger, words."""
+    names: list[str] = Field(default_factory=list)
+    """All classes in the order of their ids, which is that of `confusion`."""
+    student: ModelScores
+    teacher: ModelScores | None = None
+    classes: list[ClassFacts] = Field(default_factory=list)
+    """Those that have rows."""
+    agreement: float | None = None
+    """Rows that both predict alike, 0 to 100, right or wrong."""
+    disagreements: list[Disagreement] = Field(default_factory=list)
+    """Those with the largest distance first; without probabilities those of which the student is surest,
+    and without any in the order of the rows."""
+
+    def without_texts(self) -> ClassificationScores:
+        """The same, with no text of any row."""
+        bare = [one.model_copy(update={"text": None}) for one in self.disagreements]
+        return self.model_copy(update={"disagreements": bare})
+
+
+class DifferenceFacts(RecordPart):
+    """The difference of a primary score, one model less the other, with a paired bootstrap over rows."""
+
+    difference: float
+    """Points."""
+    low: float
+    high: float
+    level: float = 0.95
+    """Confidence of the interval, 0 to 1."""
+    samples: int = 0
+    seed: int = 0
+
+
+class McNemarFacts(RecordPart):
+    """McNemar's exact test: of the rows that one model alone has right, are they one model's more often?"""
+
+    only_first: int
+    only_second: int
+    p: float
+    """Two-sided."""
+
+
+class RowTests(RecordPart):
+    """One model against another over the same rows: how far chance in the rows explains their difference."""
+
+    rows: int
+    difference: DifferenceFacts | None = None
+    """None of a primary score that is no sum over rows."""
+    mcnemar: McNemarFacts | None = None
+    """None where predictions are not of classes."""

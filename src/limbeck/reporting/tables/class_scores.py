@@ -1,0 +1,169 @@
+"""Predictions of classes in cells and sentences, the same in a terminal, on a page and in a card.
+
+Part of `limbeck.reporting.tables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from limbeck.reporting.records import (
+    ClassificationScores,
+    Disagreement,
+    ModelScores,
+    RowTests,
+)
+from limbeck.reporting.tables.text_cells import one_line
+
+Cells = list[list[str]]
+"""Headings, then rows."""
+
+SIGNIFICANT = 0.05
+# Of classes; a terminal's or a page's matrix of more cannot be read.
+MOST_SHOWN = 12
+
+
+def whole_cells(found: ClassificationScores) -> Cells:
+    """The scores of all classes together, of the student and of the teacher, with the difference."""
+    models = [found.student, *([found.teacher] if found.teacher is not None else [])]
+    names = ["student"] if found.teacher is None else ["student", "teacher", "difference"]
+    lines = [
+        ("accuracy", [model.accuracy for model in models]),
+        ("macro F1", [model.macro_f1 for model in models]),
+        ("expected calibration error", [model.calibration_error for model in models]),
+    ]
+    for at, covered in enumerate(found.student.coverage):
+        name = f"accuracy of the surest {100 * covered.coverage:.0f} %"
+        values = [
+            model.coverage[at].accuracy if at < len(model.coverage) else None for model in models
+        ]
+        lines.append((name, values))
+    return [
+        ["", *names],
+        *([name, *_compared(values)] for name, values in lines if any(map(_known, values))),
+    ]
+
+
+def _known(value: float | None) -> bool:
+    return value is not None
+
+
+def class_cells(found: ClassificationScores) -> Cells:
+    """Precision, recall and F1 of each class that has rows; beside the teacher's with the difference."""
+    taught = found.teacher is not None
+    heading = ["class", "rows"]
+    for score in ("precision", "recall", "F1"):
+        heading += [score, "teacher's", "difference"] if taught else [score]
+    cells = [heading]
+    for one in found.classes:
+        row = [one.name, f"{one.rows:,}"]
+        for own, theirs in (
+            (one.precision, one.teacher_precision),
+            (one.recall, one.teacher_recall),
+            (one.f1, one.teacher_f1),
+        ):
+            row += _compared([own, theirs] if taught else [own])
+        cells.append(row)
+    return cells
+
+
+def confusion_cells(found: ClassificationScores, model: ModelScores) -> Cells | None:
+    """Rows by label (down) and prediction (across); None of more classes than can be read."""
+    matrix = model.confusion
+    if matrix is None or len(matrix) > MOST_SHOWN:
+        return None
+    rows = [
+        [name, *(f"{count:,}" for count in row)]
+        for name, row in zip(found.names, matrix, strict=True)
+    ]
+    return [["label ↓ predicted →", *predicted_names(found, model)], *rows]
+
+
+def predicted_names(found: ClassificationScores, model: ModelScores) -> list[str]:
+    """What the columns of a model's confusion matrix are called."""
+    columns = len((model.confusion or [[]])[0])
+    return [*found.names, *(["no class"] if columns > len(found.names) else [])]
+
+
+def disagreement_cells(found: Sequence[Disagreement]) -> Cells:
+    """A row of each: label, both predictions with their probabilities, and the text where it is kept."""
+    told = any(one.text is not None for one in found)
+    cells = [["row", "label", "student", "teacher", *(["text"] if told else [])]]
+    for one in found:
+        text = [] if one.text is None else [one_line(" | ".join(one.text.values()))]
+        cells.append(
+            [
+                str(one.index),
+                one.label,
+                _sure(one.student, one.student_probability),
+                _sure(one.teacher, one.teacher_probability),
+                *text,
+            ]
+        )
+    return cells
+
+
+def agreement_words(found: ClassificationScores) -> str | None:
+    """The share of rows that both predict alike; None without a teacher."""
+    if found.agreement is None:
+        return None
+    return f"student and teacher agree on {found.agreement:.1f} % of {found.rows:,} rows"
+
+
+def tie_words(found: ClassificationScores) -> list[str]:
+    """Of which models equal confidence had to be divided where only some rows count."""
+    said = []
+    for name, model in (("student", found.student), ("teacher", found.teacher)):
+        for part in model.coverage if model is not None else ():
+            if part.tied:
+                said.append(
+                    f"{name}, surest {100 * part.coverage:.0f} %: {part.tied:,} rows have the lowest confidence that "
+                    f"counts ({part.confidence:.4f}); each counts in part"
+                )
+    return said
+
+
+def row_test_words(tests: RowTests, first: str, second: str) -> list[str]:
+    """A sentence for each test over rows, which names the test."""
+    said = []
+    if tests.difference is not None:
+        found = tests.difference
+        said.append(
+            f"{first} less {second}: {_signed(found.difference, 2)} points of the primary score, "
+            f"{100 * found.level:.0f} % interval {_signed(found.low, 2)} to {_signed(found.high, 2)} (paired bootstrap "
+            f"over {tests.rows:,} rows, {found.samples:,} samples)"
+        )
+    if tests.mcnemar is not None:
+        exact = tests.mcnemar
+        verdict = (
+            "significantly different" if exact.p < SIGNIFICANT else "not significantly different"
+        )
+        said.append(
+            f"{exact.only_first:,} rows only {first} has right, {exact.only_second:,} only {second}: {verdict} by "
+            f"McNemar's exact test ({p_words(exact.p)})"
+        )
+    return said
+
+
+def p_words(p: float) -> str:
+    """A p-value in two digits, of a tiny one its bound."""
+    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
+
+
+def _compared(values: Sequence[float | None]) -> list[str]:
+    """The numbers, and of two their difference."""
+    cells = ["–" if value is None else f"{value:.1f}" for value in values]
+    if len(values) < 2:
+        return cells
+    own, theirs = values
+    return [*cells, "–" if own is None or theirs is None else _signed(own - theirs)]
+
+
+def _signed(value: float, digits: int = 1) -> str:
+    text = f"{value:+.{digits}f}"
+    # A difference that rounds to nothing has no sign.
+    return (text[1:] if float(text) == 0 else text).replace("-", "−")
+
+
+def _sure(name: str, probability: float | None) -> str:
+    return name if probability is None else f"{name} ({probability:.2f})"
