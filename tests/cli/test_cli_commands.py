@@ -60,7 +60,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
     )
     recipe.Recipe = SimpleNamespace(load=noting("load", "the recipe"))
     run.distill = noting("distill", result)
-    run.evaluate = noting("evaluate", {"accuracy": 61.0, "f1": None})
+    scored = SimpleNamespace(
+        scores={"accuracy": 61.0, "f1": None}, classification=None, row_tests=None
+    )
+    run.evaluation_of = noting("evaluate", scored)
     quickstart.quickstart = noting("quickstart", None)
     for module in (recipe, run, quickstart):
         monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -180,6 +183,7 @@ def test_evaluate_prints_each_score(calls: list) -> None:
     ended = invoke(*line.split(), "--text-columns", "a", "b")
     assert ended.exit_code == 0, ended.output
     settings = {"text_columns": ["a", "b"], "label_column": "y", "backend": None}
+    settings |= {"teacher": None, "texts": None}
     assert calls == [("evaluate", (Path("runs/it"),), {"task": "scitail", "data": "D", **settings})]
     assert "accuracy 61.0  f1 –" in ended.output
 
@@ -203,7 +207,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         raise error
 
     module = ModuleType("limbeck.run")
-    module.evaluate = call
+    module.evaluation_of = call
     monkeypatch.setitem(sys.modules, "limbeck.run", module)
 
 
@@ -251,11 +255,11 @@ def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_library_messages_become_notes(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("limbeck.run")
 
-    def evaluate(*_: object, **__: object) -> dict[str, float]:
+    def evaluation_of(*_: object, **__: object) -> SimpleNamespace:
         logging.getLogger("limbeck.students").warning("kept %d layers", 3)
-        return {}
+        return SimpleNamespace(scores={}, classification=None, row_tests=None)
 
-    module.evaluate = evaluate
+    module.evaluation_of = evaluation_of
     monkeypatch.setitem(sys.modules, "limbeck.run", module)
     ended = invoke("evaluate", "x")
     assert ended.stderr == "note: kept 3 layers\n"

@@ -59,7 +59,7 @@ def test_names_that_all_differ_are_paired_in_a_note(place, tmp_path, capsys):
 
 def test_a_checkpoint_that_is_scored_says_so_too(place, caplog):
     with caplog.at_level(logging.WARNING, logger="limbeck"):
-        scores = score_checkpoint(str(place / "teacher"), "sst2", str(place))
+        scores = score_checkpoint(str(place / "teacher"), "sst2", str(place)).results.scores
     assert scores["accuracy"] > 50
     assert "cat, dog against negative, positive" in caplog.text
 
