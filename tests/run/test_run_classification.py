@@ -195,3 +195,11 @@ def test_cards_and_pushed_files_hold_no_texts_unless_asked(run):
 
 def content(file) -> bytes:
     return file.content if isinstance(file.content, bytes) else file.content.read_bytes()
+
+
+def test_a_record_of_an_earlier_version_has_its_classes():
+    older = {"name": "negative", "rows": 3, "recall": 50.0, "teacher_recall": 75.0}
+    record = Record(kind="distill", method="kd", task="t", data="d", seed=1, classes=[older])
+    (one,) = record.classes
+    assert (one.name, one.recall, one.teacher_recall, one.f1) == ("negative", 50.0, 75.0, None)
+    assert record.model_dump()["classes"] == [older]

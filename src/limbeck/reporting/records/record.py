@@ -99,7 +99,11 @@ class Record(RecordPart):
     def classes(self) -> list[ClassFacts]:
         """Of a classifier each class of the first split that was scored."""
         first = next(iter(self.classification.values()), None)
-        return [] if first is None else first.classes
+        if first is not None:
+            return first.classes
+        # A record of an earlier version has them alone.
+        older = (self.model_extra or {}).get("classes") or []
+        return [ClassFacts.model_validate(one) for one in older]
 
     def primary_score(self, split: str = "dev") -> float | None:
         """The split's primary score, or None when there is none."""
