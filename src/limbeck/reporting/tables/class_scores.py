@@ -27,7 +27,7 @@ def whole_cells(found: ClassificationScores) -> Cells:
     """The scores of all classes together, of the student and of the teacher, with the difference."""
     models = [found.student, *([found.teacher] if found.teacher is not None else [])]
     names = ["student"] if found.teacher is None else ["student", "teacher", "difference"]
-    lines = [
+    lines: list[tuple[str, list[float | None]]] = [
         ("accuracy", [model.accuracy for model in models]),
         ("macro F1", [model.macro_f1 for model in models]),
         ("expected calibration error", [model.calibration_error for model in models]),
@@ -40,12 +40,12 @@ def whole_cells(found: ClassificationScores) -> Cells:
         lines.append((name, values))
     return [
         ["", *names],
-        *([name, *_compared(values)] for name, values in lines if any(map(_known, values))),
+        *(
+            [name, *_compared(values)]
+            for name, values in lines
+            if any(v is not None for v in values)
+        ),
     ]
-
-
-def _known(value: float | None) -> bool:
-    return value is not None
 
 
 def class_cells(found: ClassificationScores) -> Cells:
