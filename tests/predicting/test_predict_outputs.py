@@ -23,7 +23,7 @@ import image_sets as sets
 import kind_models as kinds
 import tiny_runs as tiny
 from limbeck import LimbeckError, predict
-from limbeck.reporting.records.measured_facts import ClassFacts
+from limbeck.reporting.records import ClassFacts, ClassificationScores, ModelScores
 from limbeck.tasks.abstract_type import ROW
 from limbeck.tasks.spans import OFFSETS, SPANS, best_spans
 from limbeck.tasks.task import TASKS
@@ -224,9 +224,11 @@ def test_a_text_to_text_run_reads_the_prompt_of_its_training(folders, tmp_path) 
         "task": "cats", "kind": "text", "text_columns": ["said"], "label_column": "right",
     }  # fmt: skip
     long = "the cat and " * 4
-    record.classes = [
-        ClassFacts(name=name, rows=1, recall=0.0, precision=0.0) for name in ("no", long)
-    ]
+    record.classification["dev"] = ClassificationScores(
+        rows=2,
+        student=ModelScores(accuracy=0.0, macro_f1=0.0),
+        classes=[ClassFacts(name=name, rows=1) for name in ("no", long)],
+    )
     record.save(run)
     shutil.copytree(folders["text"], run / "student")
     model = AutoModelForSeq2SeqLM.from_pretrained(folders["text"]).eval()
