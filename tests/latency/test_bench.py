@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 
 import numpy as np
@@ -23,7 +24,8 @@ from limbeck.latency.bench_records import keep_in_records
 from limbeck.latency.bench_report import BenchCondition, BenchReport, Measurement
 from limbeck.latency.bench_table import as_markdown, as_tables
 from limbeck.latency.contenders import Contender, contenders
-from limbeck.reporting.records import Record
+from limbeck.reporting.pages.latency_section import bench_section
+from limbeck.reporting.records import BenchFacts, BenchRow, Record
 from limbeck.reporting.tables import build_table
 from limbeck.runtimes.export_manifest import (
     Conversion,
@@ -236,6 +238,30 @@ def test_a_table_fits_its_terminal_and_says_what_it_leaves_out(width):
     assert (left_out == ()) == (width == 200)
     assert not any(column in "".join(lines) for column in left_out)
     assert "cold ms" in as_markdown(report) and "12346" in as_markdown(report)
+
+
+def test_a_pages_drawing_is_wider_than_its_labels():
+    """A form of many words has a line of its own; what is read aloud stays in one."""
+    record = a_run("kd", 1, 70.0)
+    shared = {
+        "model": "student",
+        "backend": "onnxruntime",
+        "batch_size": 1,
+        "tokens": 32,
+        "threads": 1,
+    }
+    record.bench = BenchFacts(
+        identity="x", when="now", waited=0.5,
+        rows=[BenchRow(role="export", form=form, p50=at + 1.0, **shared)
+              for at, form in enumerate(("fp32, fused", "int8 dynamic, per tensor"))],
+    )  # fmt: skip
+    section = bench_section([record])
+    (drawing,) = section.drawings
+    width = float(re.search(r'viewBox="0 0 ([\d.]+)', drawing)[1])
+    ticks = [float(x) for x in re.findall(r'<text[^>]* x="([\d.]+)"[^>]*>[\d.]+<', drawing)]
+    assert len(ticks) > 1 and min(ticks) < width / 2
+    assert "student · onnxruntime · int8 dynamic, per tensor 2.0" in drawing
+    assert "waited for a core for up to 50 %" in section.lead
 
 
 def test_percentiles_by_hand():

@@ -25,7 +25,8 @@ def bench_section(runs: Sequence[Record]) -> Section:
             assert run.bench is not None
             for row in run.bench.rows:
                 found = conditions.setdefault((row.batch_size, row.tokens, row.threads), {})
-                name = f"{row.model} · {row.backend} · {row.form}"
+                # On two lines: a form is long, and labels take their width from the drawing.
+                name = f"{row.model} · {row.backend}\n{row.form}"
                 found.setdefault(name, (name, _STYLES[row.role], [row.p50]))
         for (batch, tokens, threads), rows in conditions.items():
             plural = "s" if threads > 1 else ""

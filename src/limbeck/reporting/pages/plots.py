@@ -113,11 +113,12 @@ def dots(
     The axis of x covers at least `least_span`.
     """
     said = "; ".join(
-        f"{name} {', '.join(f'{value:.1f}' for value in values) or 'none'}"
+        f"{name.replace(chr(10), ' · ')} {', '.join(f'{value:.1f}' for value in values) or 'none'}"
         for name, _, values in groups
     )
     beside = f"; {reference[0]} {reference[1]:.1f}" if reference else ""
-    height = 1.05 + 0.3 * len(groups)
+    lines = max((name.count("\n") + 1 for name, _, _ in groups), default=1)
+    height = 1.05 + (0.15 + 0.15 * lines) * len(groups)
     panel = Panel(title, f"{title}. {x_label} of each run: {said}{beside}.", 4.2, height, grid="x")
     with panel as axes:
         for row, (_, style, values) in enumerate(groups):
