@@ -25,6 +25,7 @@ from limbeck.study import (
     write_study,
 )
 from limbeck.study.study_output import RECORDS, gather_results
+from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.training import DistillationTrainer
 
 
@@ -93,6 +94,26 @@ def test_the_estimate_knows_what_is_held(made, tmp_path) -> None:
     )
     assert 0 < fresh.left < 600
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_teacher_is_asked_once_about_rows_that_runs_share(
+    made, place, tmp_path, monkeypatch
+) -> None:
+    _, elsewhere, *_ = made
+    given = {"students.train_rows": 40, "table.baseline": "kd"}
+    plan = plan_of(place, tmp_path, methods="kd: ", **given)
+    runs = SharedRuns(tmp_path / "runs", keep_students=False)
+    teacher = plan.teachers["reviews"].name
+    shutil.copytree(elsewhere.path / teacher, runs.path / teacher)
+    learn, learned = RememberingTeacher._learn, []
+
+    def count(self, rows, trace):
+        learned.extend(rows)
+        learn(self, rows, trace)
+
+    monkeypatch.setattr(RememberingTeacher, "_learn", count)
+    assert carry_out(plan, runs) == []
+    assert len(learned) == len(set(learned)) == 40
 
 
 # ---- choosing on dev ----

@@ -154,9 +154,8 @@ class _Course:
         record = self.held(run.name)
         score = None if record is None else record.primary_score("dev")
         number = "no score" if score is None else f"{score:.1f}"
-        self._say(
-            f"[{self._done()}/{self.total}] {_said(run)}: {number}, {took:.0f} s; {self._time_left()}"
-        )
+        left = f"; {self._time_left()}" if self._done() < self.total else ""
+        self._say(f"[{self._done()}/{self.total}] {_said(run)}: {number}, {took:.0f} s{left}")
 
     def _done(self) -> int:
         return min(self.total, sum(self.held(name) is not None for name in self._names()))

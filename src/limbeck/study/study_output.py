@@ -187,7 +187,7 @@ def study_table(plan: StudyPlan, results: StudyResults) -> ResultsTable:
             deviations=said.what == "deviation",
             average_of=said.average_of,
         )
-    notes = [f"Other than there: {line}" for line in study.differs]
+    notes = [f"Differs from the paper: {line}." for line in study.differs]
     if study.select.keep == "best":
         notes.append(f"Of {len(study.seeds)} runs the one best on dev.")
     if results.open:
@@ -219,7 +219,6 @@ def write_study(plan: StudyPlan, runs: SharedRuns, folder: Path) -> tuple[Result
 def _about(plan: StudyPlan, results: StudyResults) -> list[tuple[str, list[str]]]:
     study = plan.study
     conditions = [f"From {study.paper}."] if study.paper else []
-    conditions += [f"Other than there: {line}" for line in study.differs]
     conditions += [
         f"Tasks: {', '.join(study.tasks)}. Seeds: {', '.join(map(str, study.seeds))}.",
         f"Rows: {study.data}.",
@@ -233,7 +232,7 @@ def _about(plan: StudyPlan, results: StudyResults) -> list[tuple[str, list[str]]
         cost.append(f"{len(failed)} failed runs; the table names them.")
     if results.open:
         cost.append(f"{results.open} runs are still to be made.")
-    found = [("Conditions", conditions), ("Chosen on dev", chosen), ("Cost", cost)]
+    found = [("Conditions", conditions), ("Chosen on dev", chosen), ("Runs", cost)]
     return [(heading, lines) for heading, lines in found if lines]
 
 
