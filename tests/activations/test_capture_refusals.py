@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers as hf
 from families import BY_NAME, FAMILIES, Family
 from torch import nn
 
@@ -86,6 +87,24 @@ def test_every_missing_layer_is_named_with_those_that_exist() -> None:
         capture(family.build(), family.batch(), request)
     assert len(caught.value.problems) == 3
     assert "layers for 'probabilities': 1 to 3" in str(caught.value)
+
+
+def test_layers_without_attention_are_told_from_those_that_have() -> None:
+    """Of a hybrid model, whose first and third layer are convolutions."""
+    torch.manual_seed(0)
+    config = hf.Lfm2Config(
+        vocab_size=32, hidden_size=16, intermediate_size=32, num_hidden_layers=3,
+        num_attention_heads=2, num_key_value_heads=2, layer_types=["conv", "full_attention", "conv"],
+    )  # fmt: skip
+    model = hf.Lfm2ForCausalLM(config).eval()
+    batch = {"input_ids": torch.tensor([[2, 3, 4]]), "attention_mask": torch.ones(1, 3).long()}
+    trace = capture(model, batch, Request.attention([2]))
+    probabilities = trace[ActivationKey("probabilities", 2)]
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones(1, 2, 3))
+    for layer in (1, 3):
+        with pytest.raises(LimbeckError, match=rf"layer {layer} of \S+ has no attention") as caught:
+            capture(model, batch, Request.attention([layer]))
+        assert "layers that have: 2" in str(caught.value)
 
 
 def test_missing_stack() -> None:
