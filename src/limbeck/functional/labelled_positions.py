@@ -5,7 +5,7 @@ logits only the positions that count are copied, and how many those are is read 
 losses of spans wait for nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,9 @@ from torch import Tensor
 from limbeck.functional.absent_labels import NO_LABEL, has_label, mean_of_labelled
 from limbeck.functional.checks import require_positive, require_same_shape
 from limbeck.functional.reductions import TokenMask, at_least_float32
+
+# Of each row of student's and teacher's logits, at a temperature.
+_Distance = Callable[[Tensor, Tensor, float | int], Tensor]
 
 
 def token_cross_entropy(
@@ -44,10 +47,9 @@ def token_soft_cross_entropy(
     Raises:
         LimbeckError: the shapes differ, or the temperature is not above 0.
     """
-    require_one_vocabulary(student_logits.shape, teacher_logits.shape)
-    valid = mask.bool()
-    each = _cross_entropies(student_logits[valid], teacher_logits[valid], temperature)
-    return mean_by_example(each * temperature**2 if scale_by_t2 else each, valid)
+    return _of_tokens(
+        _cross_entropies, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
+    )
 
 
 def token_soft_kl(
@@ -63,10 +65,9 @@ def token_soft_kl(
     Raises:
         LimbeckError: the shapes differ, or the temperature is not above 0.
     """
-    require_one_vocabulary(student_logits.shape, teacher_logits.shape)
-    valid = mask.bool()
-    each = _divergences(student_logits[valid], teacher_logits[valid], temperature)
-    return mean_by_example(each * temperature**2 if scale_by_t2 else each, valid)
+    return _of_tokens(
+        _divergences, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
+    )
 
 
 def span_cross_entropy(
@@ -103,10 +104,9 @@ def span_soft_cross_entropy(
     Raises:
         LimbeckError: the shapes differ, or the temperature is not above 0.
     """
-    require_one_vocabulary(student_logits.shape, teacher_logits.shape)
-    ours, theirs = _among(student_logits, mask), _among(teacher_logits, mask)
-    sides = [_cross_entropies(ours[..., i], theirs[..., i], temperature) for i in (0, 1)]
-    return _mean_of_sides(sides, mask, temperature**2 if scale_by_t2 else 1.0)
+    return _of_sides(
+        _cross_entropies, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
+    )
 
 
 def span_soft_kl(
@@ -122,16 +122,51 @@ def span_soft_kl(
     Raises:
         LimbeckError: the shapes differ, or the temperature is not above 0.
     """
-    require_one_vocabulary(student_logits.shape, teacher_logits.shape)
-    ours, theirs = _among(student_logits, mask), _among(teacher_logits, mask)
-    sides = [_divergences(ours[..., i], theirs[..., i], temperature) for i in (0, 1)]
-    return _mean_of_sides(sides, mask, temperature**2 if scale_by_t2 else 1.0)
+    return _of_sides(
+        _divergences, student_logits, teacher_logits, mask, temperature, scale_by_t2=scale_by_t2
+    )
 
 
 def require_one_vocabulary(student: Sequence[int], teacher: Sequence[int]) -> None:
     """Raise LimbeckError unless both sides' logits have one shape."""
     fix = "give both models one label set, or one vocabulary"
     require_same_shape("soft label", student, teacher, fix)
+
+
+def _of_tokens(
+    distance: _Distance,
+    student_logits: Float[Tensor, "batch tokens classes"],
+    teacher_logits: Float[Tensor, "batch tokens classes"],
+    mask: TokenMask,
+    temperature: float | int,
+    *,
+    scale_by_t2: bool,
+) -> Float[Tensor, ""]:
+    """A distance of two distributions at each token of the mask: an example's mean, then the batch's."""
+    require_one_vocabulary(student_logits.shape, teacher_logits.shape)
+    valid = mask.bool()
+    each = distance(student_logits[valid], teacher_logits[valid], temperature)
+    return mean_by_example(each * temperature**2 if scale_by_t2 else each, valid)
+
+
+def _of_sides(
+    distance: _Distance,
+    student_logits: Float[Tensor, "batch tokens 2"],
+    teacher_logits: Float[Tensor, "batch tokens 2"],
+    mask: TokenMask,
+    temperature: float | int,
+    *,
+    scale_by_t2: bool,
+) -> Float[Tensor, ""]:
+    """A distance of two distributions over the mask's tokens: the mean over start, end and batch.
+
+    An example without a candidate contributes 0.
+    """
+    require_one_vocabulary(student_logits.shape, teacher_logits.shape)
+    ours, theirs = _among(student_logits, mask), _among(teacher_logits, mask)
+    sides = [distance(ours[..., side], theirs[..., side], temperature) for side in (0, 1)]
+    each = torch.stack(sides).masked_fill(~mask.bool().any(1), 0)
+    return (each * temperature**2 if scale_by_t2 else each).mean()
 
 
 def _cross_entropies(
@@ -173,14 +208,6 @@ def _among(
 ) -> Float[Tensor, "batch tokens 2"]:
     """The logits with −inf where no span may begin or end."""
     return at_least_float32(logits).masked_fill(~mask.bool().unsqueeze(-1), -torch.inf)
-
-
-def _mean_of_sides(
-    sides: list[Float[Tensor, " batch"]], mask: TokenMask, scale: float | int
-) -> Float[Tensor, ""]:
-    """The mean over start, end and batch; an example without a candidate contributes 0."""
-    each = torch.stack(sides).masked_fill(~mask.bool().any(1), 0)
-    return (each * scale).mean()
 
 
 def mean_by_example(

@@ -93,23 +93,14 @@ def label(
     if to is not None:
         check_columns(rows.names)
     check_speaking(teachers, prompt, endpoint, engine, max_length, precision)
+    asked = prompt is not None or endpoint is not None or speaks(teachers)
     bound = None
-    if prompt is not None or endpoint is not None or speaks(teachers):
-        bound = prompt_for(
-            prompt, rows, task=task, data=data, text_columns=text_columns, label_column=label_column
-        )
-    elif label_column is not None and written_task is None:
-        raise LimbeckError(
-            "label_column: labels are read for the examples of a language model's prompt, and by a text-to-text "
-            "teacher, alone",
-            "leave it out, or give a prompt with examples_per_class",
-        )
-    console = Console(
-        stderr=True, quiet=not show, markup=False, emoji=False, highlight=False, soft_wrap=True
-    )
-    with _served(teachers, endpoint, bound) as teachers:
+    if asked or written_task is None:
+        bound = _prompt(prompt, rows, task, data, text_columns, label_column, asked=asked)
+    console = _console(show)
+    with _served(teachers, endpoint, bound) as labellers:
         source = LabellerSource(
-            teachers,
+            labellers,
             task=task,
             outputs=tuple(outputs) if outputs else None,
             max_length=max_length,
@@ -121,6 +112,41 @@ def label(
         work = _work(source, rows, outputs, with_text, StoreFiles(place), engine, workers)
         fill(work, shard_rows, console)
         _say_truncated(work.labeller, console)
+    return _finished(place, rows, to, console)
+
+
+def _prompt(
+    prompt: str | Path | Prompt | None,
+    rows: TextRows,
+    task: str | None,
+    data: str | Path | None,
+    text_columns: Sequence[str],
+    label_column: str | None,
+    *,
+    asked: bool,
+) -> BoundPrompt | None:
+    """What a language model is asked about the rows; None where none is."""
+    if asked:
+        return prompt_for(
+            prompt, rows, task=task, data=data, text_columns=text_columns, label_column=label_column
+        )
+    if label_column is not None:
+        raise LimbeckError(
+            "label_column: labels are read for the examples of a language model's prompt, and by a text-to-text "
+            "teacher, alone",
+            "leave it out, or give a prompt with examples_per_class",
+        )
+    return None
+
+
+def _console(show: bool) -> Console:
+    return Console(
+        stderr=True, quiet=not show, markup=False, emoji=False, highlight=False, soft_wrap=True
+    )
+
+
+def _finished(place: str, rows: TextRows, to: str | Path | None, console: Console) -> OutputStore:
+    """The store, opened, and the plain table beside it where one is asked for."""
     store = open_store(place)
     if to is not None:
         write_plain_labels(Path(to), store, rows)
