@@ -14,7 +14,9 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 # No drawing uses these near-blacks for themselves.
 INK, MUTED, RULE, PAPER = "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04"
@@ -81,7 +83,7 @@ class Panel:
     def __enter__(self) -> Axes:
         self._context = mpl.rc_context(_STYLE)
         self._context.__enter__()
-        self._figure = Figure(figsize=self.size, layout="constrained")
+        self._figure = Figure(figsize=self.size)
         axes = self._figure.add_subplot()
         axes.set_title(self.title)
         axes.grid(visible=False)
@@ -98,6 +100,9 @@ class Panel:
 
 
 def _inline(figure: Figure, alt: str) -> str:
+    FigureCanvasSVG(figure)  # so that texts are as wide to the layout as they are drawn
+    # A figure that keeps its layout engine is drawn once more in vain, to lay it out.
+    ConstrainedLayoutEngine().execute(figure)
     stream = io.StringIO()
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     text = stream.getvalue()
