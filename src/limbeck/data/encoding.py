@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from datasets import Dataset, Value
 from datasets.fingerprint import Hasher
 
@@ -39,8 +40,16 @@ def encode(
     """
     _check(dataset, task, tokenizer, max_length)
 
-    def tokenize(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        return task.kind.encode(task, tokenizer, max_length, rows)
+    label = Value("float32" if task.regression else "int64")
+
+    def tokenize(rows: dict[str, list[Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = dict(task.kind.encode(task, tokenizer, max_length, rows))
+        if task.kind.constant and "labels" in found:
+            labels = np.asarray(found["labels"])
+            # What does not fit is left to Arrow's own cast below, which refuses it.
+            if np.can_cast(labels.dtype, label.dtype, "same_kind"):
+                found["labels"] = labels.astype(label.dtype)
+        return found
 
     how = (task.name, task.kind.name, task.text_columns, task.labels)
     recipe = (dataset._fingerprint, how, task.kind.reads.describe(tokenizer), max_length)
@@ -56,9 +65,8 @@ def encode(
         encoded = encoded.remove_columns(CUT)
         if ROW in encoded.column_names:
             encoded = encoded.add_column("index", list(range(len(encoded))))
-        if task.kind.constant and "labels" in encoded.column_names:
-            kind = Value("float32" if task.regression else "int64")
-            encoded = encoded.cast_column("labels", kind)
+        if task.kind.constant and encoded.features.get("labels", label) != label:
+            encoded = encoded.cast_column("labels", label)
     return encoded, truncated
 
 
