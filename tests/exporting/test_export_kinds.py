@@ -31,12 +31,17 @@ AUTO = {
     "image": AutoModelForImageClassification,
 }
 
+# Each is another graph to trace; a masked language model's is a classification of tokens like any other.
+on_every_kind = pytest.mark.parametrize(
+    "kind", [*KINDS, pytest.param("masked", marks=pytest.mark.slow)]
+)
+
 
 def torch_model(places, kind: str):
     return AUTO[kind].from_pretrained(places[kind][0]).eval()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@on_every_kind
 def test_onnx_runtime_returns_what_torch_returns(kind, places, exported):
     """On other batch sizes and lengths than the graph was traced with."""
     folder = exported[kind].path
@@ -71,7 +76,7 @@ def test_onnx_runtime_returns_what_torch_returns(kind, places, exported):
             np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@on_every_kind
 def test_the_folder_is_whole(kind, exported):
     result = exported[kind]
     onnx.checker.check_model(str(result.path / "model.onnx"))
@@ -147,6 +152,7 @@ def test_the_snippet_says_what_torch_says_of_a_span(places, exported):
     assert said_alone(exported["spans"].path, question, context) == [expected]
 
 
+@pytest.mark.slow
 def test_the_snippet_says_what_torch_says_of_a_mask(places, exported):
     text = "ann saw [MASK] in rome ."
     tokenizer = AutoTokenizer.from_pretrained(places["masked"][0])

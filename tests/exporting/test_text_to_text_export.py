@@ -40,7 +40,7 @@ def test_answers_are_those_of_transformers(exported):
     with pytest.raises(LimbeckError, match="call generate"):
         predictor.logits(firsts, seconds)
     with pytest.raises(LimbeckError, match="call logits"):
-        OnnxPredictor.load(exported["masked"].path).generate(firsts)
+        OnnxPredictor.load(exported["sentence"].path).generate(firsts)
 
 
 def test_logits_are_those_of_torch(exported):

@@ -251,6 +251,7 @@ def test_rows_of_other_kinds_are_refused(more, tmp_path):
     assert "augment: task" in said and "kind tokens" in said
 
 
+@pytest.mark.slow
 def test_several_teachers_teach_copies_too(more, place, tmp_path, watch_training):
     """SKD with augmentation: stored teacher outputs as live ones; rows held out are neither copied nor trained on."""
     tiny.save(tiny.knowing_teacher(6), place / "deep")

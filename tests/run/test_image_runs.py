@@ -108,7 +108,14 @@ def test_another_size_is_read_if_asked_for(place):
 # Views
 
 
-@pytest.mark.parametrize("kills", [[("step_begin", 5)], [("epoch_end", 8), ("save", 12)]], ids=str)
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param([("step_begin", 5)], marks=pytest.mark.slow),
+        [("epoch_end", 8), ("save", 12)],
+    ],
+    ids=str,
+)
 def test_killed_and_continued_it_ends_as_unbroken(net, unbroken, tmp_path, monkeypatch, kills):
     given = augmented(net)
     for kill in kills:
@@ -180,7 +187,14 @@ def test_a_remembering_teacher_is_refused_for_views(net, tmp_path):
 # ViT
 
 
-@pytest.mark.parametrize("method", ["pkd-skip", "rail-kd-l", "tinybert", "minilmv2"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "pkd-skip",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("rail-kd-l", "tinybert")),
+        "minilmv2",
+    ],
+)
 def test_methods_that_look_inside_work_on_vit(vit, tmp_path, method):
     changes = {"teacher": str(vit.path), "student.init": "teacher", "student.layers": 2}
     if method in ("tinybert", "minilmv2"):
@@ -324,7 +338,9 @@ def test_the_papers_rates_for_text_are_not_those_of_nets(method):
     assert Recipe.load(method, data="digits", lr=0.1, **{"student.init": "resnet-8"}).lr == 0.1
 
 
-@pytest.mark.parametrize("method", ["skd-uniform", "wkd-teacher-rank", "takd"])
+@pytest.mark.parametrize(
+    "method", ["skd-uniform", pytest.param("wkd-teacher-rank", marks=pytest.mark.slow), "takd"]
+)
 def test_a_net_and_a_vit_teach_another_net(net, vit, place, method):
     teachers = [str(net.path), str(vit.path)]
     given = recipe(method, teachers=teachers, epochs=1, **{"student.init": "resnet-8"})

@@ -47,7 +47,11 @@ def losses(run) -> list[dict[str, float]]:
 
 @pytest.mark.parametrize(
     ("method", "changes"),
-    [("rail-kd-l", {}), ("pkd", PKD), ("l-ild", {})],
+    [
+        ("rail-kd-l", {}),
+        pytest.param("pkd", PKD, marks=pytest.mark.slow),
+        pytest.param("l-ild", {}, marks=pytest.mark.slow),
+    ],
 )
 def test_a_store_of_layers_teaches_as_the_live_teacher(
     recipe, store, tmp_path, monkeypatch, method, changes

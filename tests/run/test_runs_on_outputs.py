@@ -148,10 +148,10 @@ def test_examples_that_count_are_logged_and_recorded(from_outputs, outputs, plac
     ("method", "more"),
     [
         ("wkd-uniform", {}),
-        ("mt-bert", {}),
-        ("skd-uniform", {}),
-        ("wkd-teacher-rank", {}),
-        ("wkd-student-rank", {"team.student_epochs": 1}),
+        pytest.param("mt-bert", {}, marks=pytest.mark.slow),
+        pytest.param("skd-uniform", {}, marks=pytest.mark.slow),
+        pytest.param("wkd-teacher-rank", {}, marks=pytest.mark.slow),
+        pytest.param("wkd-student-rank", {"team.student_epochs": 1}, marks=pytest.mark.slow),
         ("skd-adaptive", {"team.holdout": 8, "team.block": 2}),
     ],
 )

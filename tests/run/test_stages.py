@@ -153,8 +153,12 @@ def start(monkeypatch):
             [{1: ("step_begin", 2)}, {1: ("step_begin", 7)}],
         ),  # the first before anything was saved
         (None, [{1: ("train_end", 8)}, {2: ("step_begin", 1)}]),  # between the stages
-        (3, [{1: ("step_begin", 5)}, {2: ("step_begin", 4)}, {2: ("epoch_end", 7)}]),
-        (None, [{2: ("save", 7)}]),
+        pytest.param(
+            3,
+            [{1: ("step_begin", 5)}, {2: ("step_begin", 4)}, {2: ("epoch_end", 7)}],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(None, [{2: ("save", 7)}], marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -198,8 +198,12 @@ def test_a_folder_of_runs_names_them_all(several, recipe, tmp_path):
     ("method", "changes"),
     [
         ("skd-uniform", {"objectives.rail": RAIL, "checkpoint_steps": 3}),
-        ("skd-adaptive", {"team.holdout": 6, "team.block": 2, "checkpoint_steps": 3}),
-        ("mt-bert", {"checkpoint_steps": 3}),
+        pytest.param(
+            "skd-adaptive",
+            {"team.holdout": 6, "team.block": 2, "checkpoint_steps": 3},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("mt-bert", {"checkpoint_steps": 3}, marks=pytest.mark.slow),
     ],
     ids=["skd with layers", "adaptive", "mt-bert"],
 )
@@ -318,6 +322,7 @@ def test_the_students_own_teacher_teaches_its_first_stage(several, tmp_path, wat
     assert depths[: 2 * STEPS] == [4] * STEPS + [6] * STEPS
 
 
+@pytest.mark.slow
 def test_the_best_of_three_distributions_is_taken(several, tmp_path):
     """All three are runs of their own; the chosen one's student is shipped, at the cost of all."""
     result = train(several("skd-best-of", epochs=1, **{"team.student_epochs": 1}), tmp_path / "run")
@@ -395,7 +400,13 @@ def test_first_one_fixed_teacher_then_draws(several, teachers, tmp_path, asked):
 # ---- stored teacher outputs ----
 
 
-@pytest.mark.parametrize("method", ["skd-uniform", "wkd-uniform", "mt-bert"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "skd-uniform",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("wkd-uniform", "mt-bert")),
+    ],
+)
 def test_stored_answers_teach_alike(several, tmp_path, monkeypatch, asked, method):
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "store"))
     live = train(several(method, cache="never", epochs=1), tmp_path / "live")
