@@ -16,9 +16,9 @@ from limbeck.run import distill, evaluate
 
 @pytest.fixture
 def finished(places, tmp_path) -> Path:
-    """A run whose rate is too small to move a weight: the graph of its student has been traced already."""
+    """A run of one step, whose rate is 0 as it is warmed up: the graph of its student has been traced already."""
     model, data, settings = places["sentence"]
-    shape = {"epochs": 1, "batch_size": 8, "max_length": 24, "lr": 1e-50}
+    shape = {"max_steps": 1, "warmup": 0.5, "batch_size": 8, "max_length": 24}
     recipe = Recipe.load("finetune", data=data, **settings, **shape, **{"student.init": model})
     return distill(recipe, out=tmp_path / "run", report=False).path
 

@@ -13,7 +13,7 @@ from limbeck.latency import load_bench
 
 def test_the_command_times_what_it_is_given_as_it_is_asked_to(tmp_path: Path) -> None:
     model, out = exported(tmp_path, "quick", 90.0, 1), tmp_path / "out"
-    asked = ["--lengths", "4", "--batch-sizes", "2", "--passes", "3", "--warm-up", "1"]
+    asked = ["--lengths", "4", "--batch-sizes", "2", "--passes", "5", "--warm-up", "1"]
     ended = CliRunner().invoke(app, ["bench", model, *asked, "--out", str(out)])
     assert ended.exit_code == 0, ended.output
     assert f"written to {out}" in ended.stdout
