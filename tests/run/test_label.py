@@ -352,6 +352,13 @@ def test_what_is_wrong_is_said_before_any_work(texts, tmp_path, settings, said):
     assert stops.seen == [] and not (tmp_path / "store" / "manifest.json").exists()
 
 
+def test_a_table_of_labels_needs_outputs_that_decide(teacher, texts, tmp_path):
+    """Said before any row is labelled."""
+    with pytest.raises(LimbeckError, match="hidden-main-1-mean come to no label"):
+        limbeck.label(teacher, texts, outputs=["hidden:1:mean"], to=tmp_path / "labels.csv")
+    assert not [*tmp_path.glob("labels*")]
+
+
 @pytest.mark.parametrize(
     ("word", "said"),
     [

@@ -16,6 +16,7 @@ from limbeck.data import load_task
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, label
+from limbeck.run.counted_rows import warn_of_none_counted
 
 CLASSES = ("negative", "positive")
 
@@ -188,7 +189,9 @@ def test_rows_without_outputs_are_an_error_with_their_number_or_left_out(
     texts = load_task("reviews", place / "reviews.csv", **own)[1]["train"]["sentence"][:]
     missing = sum(text not in kept for text in texts)
     assert missing > 0
-    with pytest.raises(LimbeckError, match=f"nothing of {missing} of {len(texts)} training rows"):
+    with pytest.raises(
+        LimbeckError, match=f"nothing of {missing} of {len(texts)} training rows, .* '"
+    ):
         train(recipe, tmp_path / "run")
     run = train(recipe.model_copy(update={"missing_outputs": "drop"}), tmp_path / "run")
     assert run.record.examples.without_outputs == missing
@@ -215,6 +218,11 @@ def wrong_labels(path: Path) -> Path:
         ({"student.init": "teacher"}, "stored outputs have no layers"),
         ({"mixup.alpha": 1}, "cannot serve|stored"),
         ({"teacher_dropout": True}, "stored outputs have none"),
+        ({"teacher": "one"}, "nobody reads the teacher"),
+        (
+            {"min_confidence": 1.0},
+            r"leaves none of 54 training rows: the surest .*one\.jsonl is 0\.",
+        ),
         ({"method": "finetune"}, "no term of finetune learns from a teacher"),
     ],
 )
@@ -235,9 +243,17 @@ def test_other_classes_and_another_order_than_the_labels_are_errors(
     with pytest.raises(LimbeckError, match=words):
         train(from_outputs("kd-soft", outputs=[str(other)]), tmp_path / "run")
     turned = wrong_labels(tmp_path / "turned.jsonl")
-    words = "(?s)its classes are in another order than the data's.*class names of these outputs"
+    words = r"(?s)turned\.jsonl: its classes are in another order than the data's.*names of these outputs"
     with pytest.raises(LimbeckError, match=words):
         train(from_outputs("kd-soft", outputs=[str(turned)]), tmp_path / "run")
+
+
+def test_a_run_in_which_nothing_counted_says_so(caplog):
+    """Of a live teacher nobody knows it beforehand."""
+    for counted in (0.0, 0.1, None):
+        warn_of_none_counted([{"train": {"loss": 0.1, "counted": counted}}])
+    (said,) = caplog.messages
+    assert said.startswith("no example counted")
 
 
 def test_outputs_that_do_not_exist_are_not_called_a_store(from_outputs, tmp_path, no_training):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -334,3 +335,8 @@ def test_a_weight_of_unlabelled_rows_reaches_training_and_needs_such_rows(rows, 
     assert epoch.train["counted"] == pytest.approx(24 / 48)
     with pytest.raises(LimbeckError, match=r"unlabelled_weight: 0\.5, and all training rows have"):
         prepare(recipe(rows, place, unlabelled=[], unlabelled_weight=0.5))
+    shutil.copytree(rows / "own", tmp_path / "none")
+    write(tmp_path / "none" / "train.csv", TEXTS[:24])
+    data = {"data": str(tmp_path / "none"), "unlabelled_weight": 0}
+    with pytest.raises(LimbeckError, match="no training row has a label, so that none would count"):
+        prepare(recipe(rows, place, "kd-soft", **data))

@@ -78,6 +78,8 @@ def read_outputs_file(
     else:
         names, rows = _lists(table, what, classes, order)
         values = _numbers(table, what, rows, len(names))
+    if classes and what != "score":
+        _check_named(table.path, what, names, classes)
     _check(table.path, what, values)
     return FileOutputs(what, names, *_each_once(table.path, ids, values.astype(np.float32)))
 
@@ -176,6 +178,19 @@ def _row_of_numbers(row: Any, *, typed: bool) -> Iterator[float | None]:
         else:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             yield float(cast(float, value)) if number else None
+
+
+def _check_named(path: Path, what: What, names: Sequence[str], classes: Sequence[str]) -> None:
+    """Raise LimbeckError where a class of the data has no column: its numbers would look wrong for it."""
+    absent = [name for name in classes if name not in names]
+    if absent and set(names) <= set(
+        classes
+    ):  # other names are said where they are held against the data's
+        raise LimbeckError(
+            f"{path}: {what} of {', '.join(names)}, and the data's classes are {', '.join(classes)}: there are none of "
+            f"{', '.join(absent)}",
+            f"name a column {what}.{absent[0]}, or its number in each row's mapping",
+        )
 
 
 def _check(path: Path, what: What, values: np.ndarray) -> None:

@@ -171,8 +171,9 @@ def _columns(
     if names is None:
         wanted = " or ".join(", ".join(map(repr, names)) for names in known)
         raise LimbeckError(
-            f"unlabelled: {path} has no text column{'s' if len(known[0]) > 1 else ''} {wanted}",
-            f"columns that are there: {', '.join(table.columns)}; name them as the task's are",
+            f"{path} has no text column{'s' if len(known[0]) > 1 else ''} {wanted}",
+            f"columns that are there: {', '.join(table.columns)}; name those that hold the text "
+            "(--text-columns), as in all files of a task",
         )
     found = []
     for name in names:

@@ -63,6 +63,14 @@ def _outputs(recipe: RecipeFields) -> list[Problem]:
                 "give them as teachers, or take another method of several (skd-uniform, wkd-uniform, mt-bert)",
             )
         )
+    if recipe.teacher is not None and not recipe.student.from_teacher:
+        problems.append(
+            Problem(
+                "teacher, outputs: the outputs teach, and the student starts from student.init, so that nobody reads "
+                "the teacher",
+                "leave one of them out; or start from the teacher's layers: leave student.init out (--student)",
+            )
+        )
     if recipe.teacher_dropout:
         problems.append(
             Problem("teacher_dropout: stored outputs have none", "leave it out, or give the model")

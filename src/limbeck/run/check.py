@@ -9,6 +9,7 @@ from limbeck import preflight
 from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.stage_checks import label_terms
+from limbeck.run.counted_rows import confidence_problems
 from limbeck.run.named_teachers import learns_from_its_teacher
 from limbeck.run.prepared import Prepared
 from limbeck.run.stage_inputs import StageInputs
@@ -49,6 +50,7 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> None:
             if not one.stored
         }
         problems += order_problems(prepared.task, prepared.splits["train"], prepared.named)
+        problems += confidence_problems(prepared)
         problems += input_problems(
             prepared.named, prepared.tokens, logits_only=_logits_only(recipe)
         )

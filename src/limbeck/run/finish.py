@@ -6,6 +6,7 @@ from limbeck.agreement import is_first, wait_for_all
 from limbeck.reporting.records import Best, Epoch, Record
 from limbeck.run.beginning import save
 from limbeck.run.beside_teacher import beside_teacher
+from limbeck.run.counted_rows import warn_of_none_counted
 from limbeck.run.measurements import add_draws, cost, model_facts, stage_facts
 from limbeck.run.promotion import promote
 from limbeck.run.run_folder import RunFolder
@@ -27,6 +28,7 @@ def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) ->
     best = choose(trainer.progress.epochs, key=lambda entry: entry["dev"][recipe.select_by])
     record.best = Best(epoch=best["epoch"], primary=best["dev"]["primary"])
     last = trainer.progress.epochs[-1]
+    warn_of_none_counted(trainer.progress.epochs)
     record.last = Best(epoch=last["epoch"], primary=last["dev"].get("primary"))
     record.scores, predictions = predict(prepared, trainer, folder)
     measured: Kept = {}

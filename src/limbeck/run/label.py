@@ -110,6 +110,11 @@ def label(
             written_task=written_task,
         )
         work = _work(source, rows, outputs, with_text, StoreFiles(place), engine, workers)
+        if to is not None and not work.plan.decides:
+            raise LimbeckError(
+                f"to: {', '.join(work.plan.outputs)} come to no label, and {to} is a table of labels",
+                "add --outputs probabilities, or leave --to out",
+            )
         fill(work, shard_rows, console)
         _say_truncated(work.labeller, console)
     return _finished(place, rows, to, console)
@@ -186,7 +191,7 @@ def _work(
         outputs_asked(labeller, None if of_models else outputs, rows.names if with_text else ()),
         source.batch_size or labeller.batch_size,
         with_text,
-        source.task,
+        source.task or source.written_task,
     )
     return LabelWork(files, plan, labeller, source, engine, workers)
 

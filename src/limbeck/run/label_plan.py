@@ -55,6 +55,11 @@ class LabelPlan:
         return len(self.rows.first)
 
     @property
+    def decides(self) -> bool:
+        """Whether the outputs come to a class or a number."""
+        return any(name in _DECIDING for name in self.outputs)
+
+    @property
     def text_names(self) -> tuple[str, ...]:
         """What the text columns of the store are called; () where it holds none."""
         return self.rows.names if self.with_text else ()
@@ -92,7 +97,7 @@ class LabelPlan:
             # continues with smaller ones.
             settings={"outputs": [*self.outputs], "rows of a shard": shard_rows},
             text=self.with_text,
-            labelled=any(name in _DECIDING for name in self.outputs),
+            labelled=self.decides,
             tokens=kept and TokensIdentity(kept=kept[0], vocabulary=kept[1]),
             made_with={name: metadata.version(name) for name in _LIBRARIES},
         )

@@ -5,6 +5,7 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -217,7 +218,7 @@ def with_outputs(recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Name
         problems = [
             Problem(
                 f"outputs: {teacher.outputs.place} knows nothing of {int((~found).sum())} of {len(rows)} "
-                "training rows",
+                f"training rows, the first of them {_said(task, rows, int(found.argmin()))}",
                 "label these rows too (`limbeck label`), or leave them out: missing_outputs=drop",
             )
             for teacher, found in zip(stored, known, strict=True)
@@ -233,6 +234,14 @@ def with_outputs(recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Name
             "check that texts and text columns are those that were labelled",
         )
     return rows if len(kept) == len(rows) else rows.select(kept)
+
+
+def _said(task: Task, rows: Dataset, place: int) -> str:
+    """What a row says, shortened."""
+    row = rows[place]
+    return " | ".join(
+        repr(textwrap.shorten(row[name], 60, placeholder=" …")) for name in task.text_columns
+    )
 
 
 def bound_to(one: Named, rows: EncodedRows) -> Named:
@@ -269,7 +278,7 @@ def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Pr
         problems += preflight.check_class_order(
             task,
             given,
-            side=one.setting,
+            side=f"outputs: {one.teacher.outputs.place}",
             fix="put the class names of these outputs in their order, or label with the right teacher",
         )
     return problems

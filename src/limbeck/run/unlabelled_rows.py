@@ -106,6 +106,17 @@ def _problems(
                 "leave it out, or take a method with soft labels or layers: limbeck distill --method kd",
             )
         ]
+    if (
+        not some
+        and recipe.unlabelled_weight == 0
+        and all(term.weighs_examples for _, term, _ in terms)
+    ):
+        return [
+            Problem(
+                "unlabelled_weight: 0, and no training row has a label, so that none would count",
+                "raise it, or leave it out",
+            )
+        ]
     if not some:
         return [
             Problem(
