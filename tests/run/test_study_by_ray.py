@@ -15,7 +15,6 @@ import limbeck
 from limbeck.cli.study_command import study
 from limbeck.errors import LimbeckError
 from limbeck.study import SharedRuns, carry_out
-from limbeck.study.ray_workers import OnRay
 
 
 def test_an_address_needs_its_engine() -> None:
@@ -83,10 +82,3 @@ def holders(lock: Path) -> list[int]:
             if lock.absolute() in opened:
                 found.append(int(process.name))
     return found
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_a_cluster_that_does_not_answer_is_named(tmp_path, found_by_workers) -> None:
-    with pytest.raises(LimbeckError, match="engine ray"):
-        OnRay(SharedRuns(tmp_path), 1, "127.0.0.1:1")

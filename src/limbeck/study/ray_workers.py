@@ -63,7 +63,7 @@ class OnRay(RunMaker):
         try:
             found: Outcome = self._ray.get(one)
         except self._ray.exceptions.RayError as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
             problem = Problem(
                 f"engine ray: {reason}",
                 "if memory is short use fewer --jobs or a smaller batch_size; the same command tries it again",
