@@ -142,6 +142,22 @@ def test_layer_relations_against_loops():
     assert layer_relation_mse(student, teacher, MASK).item() == pytest.approx(angles, rel=1e-5)
 
 
+def test_layer_relations_over_all_against_loops():
+    """As the release counts: over all pairs and triples of 4 layers, of all 11 real tokens."""
+    student, teacher = pair(4, 5, 4, 3)
+    pairs, angles = 0.0, 0.0
+    for b, n in MASK.nonzero().tolist():
+        sides = student[b, n].tolist(), teacher[b, n].tolist()
+        pairs += sum(pairs_by_loops(*sides))
+        by_place = [dict(enumerate(side)) for side in sides]
+        angles += sum(angles_by_loops(*by_place, reach=9))
+    both = {"mean_over": "all"}
+    found = layer_relation_kl(student, teacher, MASK, **both).item()
+    assert found == pytest.approx(pairs / (11 * 4 * 4), rel=1e-5)
+    found = layer_relation_mse(student, teacher, MASK, **both).item()
+    assert found == pytest.approx(angles / (11 * 4 * 4 * 4), rel=1e-5)
+
+
 @pytest.mark.parametrize("loss", [word_relation_kl, word_relation_mse])
 def test_a_single_token_has_no_relations(loss):
     student, teacher = pair(2, 3, 4)
