@@ -54,6 +54,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
         teacher=None,
         examples=Examples(),
         outputs=[],
+        classes=[],
     )
     result = SimpleNamespace(
         scores={"dev": {"accuracy": 70.125}}, path=Path("runs/it"), record=epochs
