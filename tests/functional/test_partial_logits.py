@@ -99,6 +99,18 @@ def test_a_sample_follows_from_the_number_of_the_example_alone():
     assert not torch.equal(among.ids[1], rule.of(TEACHER, [3, 18, 4]).ids[1])
 
 
+@pytest.mark.parametrize("sure", range(3))
+def test_a_sample_of_one_certain_token_is_that_token(sure):
+    """The first and the last among them."""
+    logits = torch.zeros(1, 1, 3)
+    logits[..., sure] = 200.0
+    kept = KeptTokens("sample", 4).of(logits, [0])
+    counts = torch.zeros(3).index_add(
+        0, kept.ids[0, 0].clamp(min=0).long(), kept.values[0, 0].float()
+    )
+    assert counts.argmax() == sure and counts[sure] == counts.sum() > 0
+
+
 def test_an_impossible_token_is_a_finite_number_without_probability():
     teacher = TEACHER.clone()
     teacher[..., 3:] = float("-inf")
@@ -119,4 +131,5 @@ def test_what_cannot_be_is_said():
     for word in ("top", "best5", "top0", "top5@0", "sample3@x"):
         with pytest.raises(LimbeckError, match="sampleN"):
             KeptTokens.parse(word)
+    assert KeptTokens.parse("top3@0.5") == KeptTokens("top", 3, 0.5)
     assert str(KeptTokens.parse("top64@2")) == "top64@2" and KeptTokens.parse("sample8").count == 8
