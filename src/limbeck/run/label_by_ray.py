@@ -44,12 +44,12 @@ def make_by_ray(
         LimbeckError: Ray is not installed, or what an actor said.
     """
     with ray_session() as ray:
-        import ray.data
+        from ray import data as ray_data
 
-        ray.data.DataContext.get_current().enable_progress_bars = False
+        ray_data.DataContext.get_current().enable_progress_bars = False
         resources = ray.cluster_resources()
         gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 1))
-        made = ray.data.from_arrow([_as_table(part) for part in parts]).map_batches(
+        made = ray_data.from_arrow([_as_table(part) for part in parts]).map_batches(
             _Maker,
             fn_constructor_kwargs={
                 "url": files.url,
@@ -60,7 +60,7 @@ def make_by_ray(
             },
             batch_size=1,
             batch_format="pyarrow",
-            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers or gpus or cpus),
+            compute=ray_data.ActorPoolStrategy(min_size=1, max_size=workers or gpus or cpus),
             num_cpus=1,
             num_gpus=1 if gpus else 0,
         )
