@@ -142,6 +142,38 @@ def test_layer_relations_against_loops():
     assert layer_relation_mse(student, teacher, MASK).item() == pytest.approx(angles, rel=1e-5)
 
 
+def angle_of(side: list[list[float]], i: int, j: int, k: int) -> float:
+    """cos(h_j − h_i, h_k − h_i); 0 where one of them is the centre itself."""
+    to_j, to_k = ([x - y for x, y in zip(side[n], side[i], strict=True)] for n in (j, k))
+    return cosine(to_j, to_k) if any(to_j) and any(to_k) else 0.0
+
+
+def test_word_relations_over_all_against_loops():
+    """As the release counts: all places of every real token's window, the ends standing for what is beyond."""
+    student, teacher = pair(4, 5, 3)
+    total = 0.0
+    for b, i in MASK.nonzero().tolist():
+        sides = student[b].tolist(), teacher[b].tolist()
+        near = [min(max(i + step, 0), 4) for step in (-1, 0, 1)]
+        for j in near:
+            for k in near:
+                ours, theirs = (angle_of(side, i, j, k) for side in sides)
+                total += (ours - theirs) ** 2
+    value = word_relation_mse(student, teacher, MASK, window=3, mean_over="all").item()
+    assert value == pytest.approx(total / (11 * 3 * 3), rel=1e-5)
+
+
+def test_word_pairs_over_all_against_loops():
+    """As the release counts: over 25, 9, 1 and 4 pairs of the examples' real tokens."""
+    student, teacher = pair(4, 5, 3)
+    total = 0.0
+    for b, mask in enumerate(MASK.tolist()):
+        real = [n for n, there in enumerate(mask) if there]
+        total += sum(pairs_by_loops(student[b, real].tolist(), teacher[b, real].tolist()))
+    value = word_relation_kl(student, teacher, MASK, mean_over="all").item()
+    assert value == pytest.approx(total / (25 + 9 + 1 + 4), rel=1e-5)
+
+
 def test_layer_relations_over_all_against_loops():
     """As the release counts: over all pairs and triples of 4 layers, of all 11 real tokens."""
     student, teacher = pair(4, 5, 4, 3)
