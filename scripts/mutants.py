@@ -47,6 +47,8 @@ CORE: dict[str, tuple[str, ...]] = {
         "tests/mappings",
         "tests/trust/papers",
         "tests/trust/releases",
+        "tests/trust/results/test_given_terms.py",
+        "tests/tasks/test_kept_tokens.py",
     ),
     "activations": ("tests/activations", "tests/objectives"),
 }
