@@ -143,3 +143,18 @@ def test_maps_are_free_of_dropout() -> None:
     model, batch = family.build().train(), family.batch()
     probabilities = capture(model, batch, Request.attention([1]))[ActivationKey("probabilities", 1)]
     torch.testing.assert_close(probabilities.sum(-1), torch.ones(3, 2, 9))
+
+
+def test_without_a_scaling_scores_are_divided_by_the_root_of_the_heads_width() -> None:
+    """What the kernels do by default, for modules that leave it to them."""
+    family = BY_NAME["bert"]
+    model, batch = family.build("sdpa"), family.batch()
+    request = Request.attention([1, 2])
+    expected = capture(model, batch, request)
+    for module in model.modules():
+        if hasattr(module, "scaling"):
+            assert module.scaling == pytest.approx(module.attention_head_size**-0.5)
+            module.scaling = None
+    found = capture(model, batch, request)
+    for key in request.items:
+        torch.testing.assert_close(found[key], expected[key])
