@@ -5,4 +5,4 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "ann", "##a", "##belle",
 SENTENCES = ["ann saw rome .", "annabelle lee saw the cat .", "the cat saw lee in rome .",
              "lee and ann saw rome .", "in rome the cat saw annabelle ."]  # fmt: skip
 TAGS = {0: "O", 1: "B-LOC", 2: "B-PER"}
-KINDS = ("sentence", "regression", "tokens", "spans", "image")
+KINDS = ("sentence", "regression", "tokens", "spans", "masked", "image")

@@ -31,10 +31,7 @@ AUTO = {
     "image": AutoModelForImageClassification,
 }
 
-# Each is another graph to trace; a masked language model's is a classification of tokens like any other.
-on_every_kind = pytest.mark.parametrize(
-    "kind", [*KINDS, pytest.param("masked", marks=pytest.mark.slow)]
-)
+on_every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def torch_model(places, kind: str):
@@ -152,7 +149,6 @@ def test_the_snippet_says_what_torch_says_of_a_span(places, exported):
     assert said_alone(exported["spans"].path, question, context) == [expected]
 
 
-@pytest.mark.slow
 def test_the_snippet_says_what_torch_says_of_a_mask(places, exported):
     text = "ann saw [MASK] in rome ."
     tokenizer = AutoTokenizer.from_pretrained(places["masked"][0])

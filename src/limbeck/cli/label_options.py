@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from limbeck.cli.help import setting
+from limbeck.cli.help import option, setting
 
 ROWS, STORE, RUNNING = "Rows", "Store", "Running"
-
-
-def _option(panel: str, text: str, **limits: Any) -> Any:
-    return typer.Option(help=text, rich_help_panel=panel, **limits)
 
 
 @dataclass(frozen=True)
@@ -23,21 +19,19 @@ class RowsToLabel:
 
     data: Annotated[
         str | None,
-        _option(
+        option(
             ROWS,
             "'hub', 'pocket', a GLUE folder, a file (also .txt, a row a line) or a folder of files; labels are not "
             "looked at.",
         ),
     ] = None
-    task: Annotated[str | None, _option(ROWS, "A known task: its columns and classes.")] = None
-    unlabelled: Annotated[list[str] | None, _option(ROWS, "More files or folders of rows.")] = None
+    task: Annotated[str | None, option(ROWS, "A known task: its columns and classes.")] = None
+    unlabelled: Annotated[list[str] | None, option(ROWS, "More files or folders of rows.")] = None
     text_columns: Annotated[list[str] | None, setting("text_columns", ROWS)] = None
-    max_rows: Annotated[int | None, _option(ROWS, "Rows of a file; more are refused.", min=1)] = (
-        None
-    )
+    max_rows: Annotated[int | None, option(ROWS, "Rows of a file; more are refused.", min=1)] = None
     label_column: Annotated[
         str | None,
-        _option(
+        option(
             ROWS,
             "The labels of a file of your own; read for a prompt's examples_per_class, and by a text-to-text teacher.",
         ),
@@ -50,14 +44,14 @@ class StoreToWrite:
 
     out: Annotated[
         str | None,
-        _option(
+        option(
             STORE,
             "The store: a folder, or a URL such as s3://bucket/store. The same command again continues it.",
         ),
     ] = None
     to: Annotated[
         Path | None,
-        _option(
+        option(
             STORE,
             "Also a plain table (.csv, .jsonl, .parquet): text, label, confidence; without --out the store lies beside "
             "it.",
@@ -65,7 +59,7 @@ class StoreToWrite:
     ] = None
     outputs: Annotated[
         list[str] | None,
-        _option(
+        option(
             STORE,
             "logits, probabilities, hidden:LAYER\\[:cls|mean|last], attention|scores|query|key|value:LAYER; "
             "layer -1 is the last, :float32 keeps all digits. Of a text-to-text teacher logits:topK or logits:sampleN. "
@@ -78,7 +72,7 @@ class StoreToWrite:
     ] = False
     shard_rows: Annotated[
         int | None,
-        _option(
+        option(
             STORE,
             "Rows of a shard, the work that a kill may cost; by default 64 MiB of them, at most 4096.",
             min=1,
@@ -90,16 +84,16 @@ class StoreToWrite:
 class LabellingWork:
     """How it is done."""
 
-    batch_size: Annotated[int | None, _option(RUNNING, "Rows of a pass.", min=1)] = None
+    batch_size: Annotated[int | None, option(RUNNING, "Rows of a pass.", min=1)] = None
     max_length: Annotated[
-        int | None, _option(RUNNING, "Tokens of a row; by default the run's own, or 128.", min=1)
+        int | None, option(RUNNING, "Tokens of a row; by default the run's own, or 128.", min=1)
     ] = None
-    precision: Annotated[str, _option(RUNNING, "fp32 or bf16.")] = "fp32"
+    precision: Annotated[str, option(RUNNING, "fp32 or bf16.")] = "fp32"
     engine: Annotated[
         str,
-        _option(
+        option(
             RUNNING,
             "local, or ray: Ray Data, on this machine or the cluster that RAY_ADDRESS names.",
         ),
     ] = "local"
-    workers: Annotated[int | None, _option(RUNNING, "At most so many processes of Ray.")] = None
+    workers: Annotated[int | None, option(RUNNING, "At most so many processes of Ray.")] = None

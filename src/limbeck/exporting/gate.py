@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.metrics import recall_score
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -145,10 +146,10 @@ def _recall(task: Task, torchs: Results, exported: Results) -> dict[str, list[fl
         return {}
     right = _flat(exported.predictions["label"])
     given = [_flat(results.predictions["prediction"]) for results in (torchs, exported)]
+    present = [number for number in range(len(task.labels)) if (right == number).any()]
+    found = [100 * recall_score(right, one, labels=present, average=None) for one in given]
     return {
-        name: [float(100 * np.mean(one[right == number] == number)) for one in given]
-        for number, name in enumerate(task.labels)
-        if (right == number).any()
+        task.labels[number]: [float(one[at]) for one in found] for at, number in enumerate(present)
     }
 
 

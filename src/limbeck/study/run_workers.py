@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import final
 
 from limbeck.cores import cores
@@ -187,13 +188,13 @@ def use_cores(part: Sequence[int]) -> None:
     torch.set_num_threads(len(part))
 
 
-def _work(pipe: Connection, path: object, keep: bool, part: list[int], level: int) -> None:
+def _work(pipe: Connection, path: Path, keep: bool, part: list[int], level: int) -> None:
     """The life of a worker: runs in, outcomes out, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
     use_cores(part)
     logging.getLogger("limbeck").setLevel(level)
-    runs = SharedRuns(path, keep)  # type: ignore[arg-type]
+    runs = SharedRuns(path, keep)
     while True:
         try:
             run = pipe.recv()

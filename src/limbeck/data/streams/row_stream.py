@@ -63,7 +63,7 @@ class RowStream:
             sizes.append(source.size)
             self.once |= source.once
             if source.once:
-                self._todo.append(lambda kept=source: kept)  # type: ignore[misc]
+                self._todo.append(partial(_as_is, source))
             else:
                 source.close()
                 self._todo.append(make)
@@ -123,6 +123,10 @@ class RowStream:
             self._before += self._source.size or 0
             self._source.close()
             self._source = None
+
+
+def _as_is(source: RowSource) -> RowSource:
+    return source
 
 
 def _makers(files: Sequence[Path | str], kind: str | None) -> list[Callable[[], RowSource]]:

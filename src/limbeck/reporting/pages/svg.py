@@ -10,7 +10,7 @@ import hashlib
 import io
 import re
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -22,6 +22,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 INK, MUTED, RULE, PAPER = "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04"
 _VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper"}
 COLOURS = 7
+Grid = Literal["both", "x", "y", "none"]
 MARKERS = "osD^vPX*"
 DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)))
 
@@ -74,7 +75,7 @@ class Panel:
     """
 
     def __init__(
-        self, title: str, alt: str, width: float = 4.2, height: float = 2.9, grid: str = "both"
+        self, title: str, alt: str, width: float = 4.2, height: float = 2.9, grid: Grid = "both"
     ) -> None:
         self.title, self.alt, self.grid = title, alt, grid
         self.size = (width, height)
@@ -88,7 +89,7 @@ class Panel:
         axes.set_title(self.title)
         axes.grid(visible=False)
         if self.grid != "none":
-            axes.grid(visible=True, axis=self.grid)  # type: ignore[arg-type]  # one of matplotlib's three names
+            axes.grid(visible=True, axis=self.grid)
         return axes
 
     def __exit__(self, kind: object, value: object, trace: object) -> None:
