@@ -1,0 +1,136 @@
+"""Files of queries and candidates: BEIR's layout, lists of one's own, and everything that may be wrong in them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from limbeck.data.beir_files import beir_splits, is_beir, read_beir
+from limbeck.data.candidate_files import holds_candidates, read_candidates
+from limbeck.errors import LimbeckError
+
+
+def lines(path: Path, *rows) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def beir(tmp_path) -> Path:
+    lines(
+        tmp_path / "queries.jsonl",
+        {"_id": "q1", "text": "who lives"},
+        {"_id": "q2", "text": "who sings"},
+    )
+    lines(
+        tmp_path / "corpus.jsonl",
+        {"_id": "d1", "title": "Cats", "text": "live", "metadata": {}},
+        {"_id": "d2", "title": "", "text": "birds sing"},
+    )
+    (tmp_path / "qrels").mkdir()
+    header = "query-id\tcorpus-id\tscore\n"
+    (tmp_path / "qrels/test.tsv").write_text(f"{header}q1\td1\t2\nq1\td2\t-1\n")
+    (tmp_path / "qrels/dev.tsv").write_text(f"{header}q2\td2\t1\n")
+    return tmp_path
+
+
+def test_beir(beir) -> None:
+    found = read_beir(beir, "test")
+    assert is_beir(beir) and beir_splits(beir) == ["dev", "test"]
+    assert found.queries == {"q1": "who lives"}
+    assert found.corpus == {"d1": "Cats live", "d2": "birds sing"}
+    assert found.qrels == {"q1": {"d1": 2.0, "d2": 0.0}}
+
+
+def test_beir_without_files(beir) -> None:
+    (beir / "corpus.jsonl").unlink()
+    (beir / "qrels/dev.tsv").unlink()
+    (beir / "qrels/test.tsv").unlink()
+    with pytest.raises(LimbeckError) as raised:
+        beir_splits(beir)
+    assert [problem.message.rsplit(" ", 1)[1] for problem in raised.value.problems] == [
+        "corpus.jsonl",
+        "qrels/SPLIT.tsv",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("qrels/dev.tsv", "query-id\tcorpus-id\tscore\nq9\td7\t1\n", "'q9'.*\n.*\n.*'d7'"),
+        (
+            "qrels/dev.tsv",
+            "query-id\tcorpus-id\tscore\nq1\td1\tnan\n",
+            "line 2: the score is 'nan'",
+        ),
+        ("qrels/dev.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td1\t0\n", "judged twice"),
+        ("qrels/dev.tsv", "q1\t0\td1\t1\nq1\t0\td2\t1\n", "has no 'query-id'"),
+        ("queries.jsonl", '{"_id": 1, "text": "a"}\n', "_id is 1, expected text"),
+        ("queries.jsonl", '{"_id": "q2", "text": "a"}\n' * 2, "'q2' stands twice"),
+        ("corpus.jsonl", '{"_id": "d2", "text": " ", "title": ""}\n', "'d2' has no text"),
+    ],
+)
+def test_beir_that_does_not_fit(beir, file, content, said) -> None:
+    (beir / file).write_text(content)
+    with pytest.raises(LimbeckError, match=said):
+        read_beir(beir, "dev")
+
+
+def test_no_such_split(beir) -> None:
+    with pytest.raises(LimbeckError, match=r"no qrels/train\.tsv"):
+        read_beir(beir, "train")
+
+
+def test_candidates(tmp_path) -> None:
+    path = lines(
+        tmp_path / "candidates.jsonl",
+        {"query": "a", "passages": ["x", "y"], "labels": [1, 0], "scores": [2.5, None]},
+        {"query": "b", "documents": ["x"]},
+        {"query": "c", "positive": "z", "negative": ["x", "y"]},
+    )
+    found = read_candidates(path)
+    assert holds_candidates(path)
+    assert found.queries == ["a", "a", "b", "c", "c", "c"]
+    assert found.passages == ["x", "y", "x", "z", "x", "y"]
+    assert found.labels == [1, 0, None, 1, 0, 0]
+    assert found.scores == [2.5, None, None, None, None, None]
+
+
+def test_candidates_without_numbers(tmp_path) -> None:
+    found = read_candidates(lines(tmp_path / "a.jsonl", {"query": "a", "passages": ["x", "y"]}))
+    assert found.labels is None and found.scores is None
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"query": "a", "passages": ["x", "x"]}, "stands twice"),
+        ({"query": "a", "passages": []}, "expected a list of texts"),
+        ({"query": "a", "passages": ["x", 3]}, "holds 3"),
+        ({"query": " ", "passages": ["x"]}, "the query is"),
+        ({"query": "a", "passages": ["x", "y"], "labels": [1]}, "1 labels for 2 passages"),
+        ({"query": "a", "passages": ["x"], "scores": [float("nan")]}, "scores holds nan"),
+        ({"query": "a", "passages": ["x"], "labels": [-1]}, "below 0"),
+        ({"query": "a", "passages": ["x"], "labels": ["1"]}, "labels holds '1'"),
+        ({"query": "a", "text": "x"}, "no query with passages"),
+        ({"query": "a", "positive": ["x"]}, "negative is None"),
+    ],
+)
+def test_candidates_that_do_not_fit(tmp_path, row, said) -> None:
+    with pytest.raises(LimbeckError, match=said):
+        read_candidates(lines(tmp_path / "a.jsonl", row))
+
+
+def test_a_passage_twice_over_two_lines(tmp_path) -> None:
+    row = {"query": "a", "passages": ["x"]}
+    with pytest.raises(LimbeckError, match="row 2: a passage stands twice"):
+        read_candidates(lines(tmp_path / "a.jsonl", row, row))
+
+
+def test_tables_hold_no_lists(tmp_path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("query,passages\na,b\n")
+    assert not holds_candidates(path)
+    with pytest.raises(LimbeckError, match="stand in lists"):
+        read_candidates(path)
