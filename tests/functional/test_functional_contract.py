@@ -56,6 +56,8 @@ CASES = {
     "dist": Case((BATCH, 3), masked=False, extra={"temperature": 2}),
     "soft_kl": Case((BATCH, 3), masked=False, extra={"temperature": 2}),
     "soft_cross_entropy": Case((BATCH, 3), masked=False, extra={"scale_by_t2": True}),
+    "binary_kl": Case((BATCH, 3), masked=False, extra={"temperature": 2}),
+    "binary_soft_cross_entropy": Case((BATCH, 3), masked=False, extra={"scale_by_t2": True}),
     "token_soft_cross_entropy": Case((BATCH, TOKENS, WIDTH), token_dims=(1,)),
     "token_soft_kl": Case(
         (BATCH, TOKENS, WIDTH), token_dims=(1,), extra={"temperature": 3, "scale_by_t2": True}
@@ -87,6 +89,7 @@ OTHERS = {
     *("hard_cross_entropy", "hard_mse", "token_cross_entropy", "span_cross_entropy"),
     *("class_means", "class_thresholds", "sure_and_unsure", "cheaper_layers_weigh_more"),
     "moved_unit",
+    *("balanced_positive_weights", "balanced_weights", "binary_cross_entropy", "focal_factor"),
     *("sample_tokens", "sampled_cross_entropy", "top_tokens", "topk_kl"),
 }
 

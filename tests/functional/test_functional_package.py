@@ -26,14 +26,20 @@ EXPORTED = {
     "class_means": "values classes default",
     "class_thresholds": "confidence shares",
     "cheaper_layers_weigh_more": "moved mass",
-    "hard_cross_entropy": "logits labels",
+    "hard_cross_entropy": "logits labels *class_weights=None *gamma=0.0",
+    "balanced_positive_weights": "positives rows",
+    "balanced_weights": "rows",
+    "binary_cross_entropy": "logits labels *positive_weights=None *gamma=0.0",
+    "binary_kl": "student_logits teacher_logits *temperature=1.0 *scale_by_t2=False *weights=None",
+    "binary_soft_cross_entropy": "student_logits teacher_logits *temperature=1.0 *scale_by_t2=False *weights=None",
+    "focal_factor": "log_probability gamma",
     "hard_mse": "outputs labels",
     "moved_unit": "old new known *momentum",
     "span_cross_entropy": "logits starts ends mask",
     "span_soft_cross_entropy": "student_logits teacher_logits mask *temperature=1.0 *scale_by_t2=False",
     "span_soft_kl": "student_logits teacher_logits mask *temperature=1.0 *scale_by_t2=False",
     "sure_and_unsure": "confidence uncertainty least_confidence least_uncertainty",
-    "token_cross_entropy": "logits labels",
+    "token_cross_entropy": "logits labels *class_weights=None *gamma=0.0",
     "token_soft_cross_entropy": "student_logits teacher_logits mask *temperature=1.0 *scale_by_t2=False",
     "token_soft_kl": "student_logits teacher_logits mask *temperature=1.0 *scale_by_t2=False",
     "info_nce": "student positive negatives mask=None *temperature",
@@ -104,6 +110,9 @@ for call in [
     lambda: f.hidden_mse(a, a, bools[:1]),
     lambda: f.pool(a, bools[:1], "cls"),
     lambda: f.soft_kl(a[0], a[0, :, :1]),
+    lambda: f.binary_kl(a[0], a[0, :, :1]),
+    lambda: f.binary_soft_cross_entropy(a[0], a[0, :1]),
+    lambda: f.binary_cross_entropy(a[0], a[0, :, :1]),
     lambda: f.token_soft_kl(a, a[:, :1], bools),
     lambda: f.token_soft_cross_entropy(a, a[..., :1], bools),
     lambda: f.span_soft_kl(a[..., :2], a[:1, :, :2], bools),
@@ -146,7 +155,7 @@ def test_without_the_hook_misfits_are_refused_and_nothing_slow_is_loaded():
         [sys.executable, "-W", "error", "-c", WITHOUT_HOOK], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("fix: ") == 34
+    assert done.stdout.count("fix: ") == 37
     assert "the student has shape (2, 3, 4), the teacher (2, 1, 4)" in done.stdout
     assert done.stdout.count("give both models one label set, or one vocabulary") == 4
 

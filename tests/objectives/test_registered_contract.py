@@ -24,7 +24,10 @@ ALL = {"kind": "uniform", "student_layers": "1..M"}
 MAP = {"to": "teacher", "sides": "student"}
 # Of each name what it needs besides.
 SETTINGS: dict[str, dict[str, Any]] = {
-    **{name: {} for name in ("hard_label", "soft_cross_entropy", "soft_kl", "error_weighted")},
+    **{
+        name: {}
+        for name in ("hard_label", "focal", "soft_cross_entropy", "soft_kl", "error_weighted")
+    },
     **{name: {} for name in ("dist", "dkd", "logit_mse", "pseudo_label")},
     **{
         name: {"mapping": LAST, "pool": "cls", "project": MAP} for name in ("mse", "normalized_mse")

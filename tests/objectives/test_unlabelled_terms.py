@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from limbeck import functional as F
-from limbeck.objectives import OBJECTIVES
+from limbeck.objectives import OBJECTIVES, HardLabel, HardSpec
 from limbeck.objectives.contrastive import Memory
-from limbeck.objectives.predictions import HardLabel, HardSpec
 from limbeck.step_state import StepState
 from limbeck.tasks import SENTENCE, SPANS, TOKENS, SoftRule
 

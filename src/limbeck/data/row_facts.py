@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
-from datasets import ClassLabel, Dataset, Value
+from datasets import ClassLabel, Dataset, List, Value
 
 from limbeck.tasks import Reading
 from limbeck.teachers.outputs.entry_key import add_rows
@@ -36,7 +36,13 @@ class RowFacts(ABC):
     @property
     @abstractmethod
     def labels(self) -> np.ndarray | None:
-        """Each example's class id or number, (n,); None where they have no such label, or nobody knows."""
+        """Each example's class id or number, (n,), or 0 and 1 for each class, (n, C); None where they have no such
+        label, or nobody knows."""
+
+    @property
+    def label_column(self) -> Any:
+        """Each example's labels as its task type encodes them; None where they have none, or nobody knows."""
+        return self.labels
 
     @property
     @abstractmethod
@@ -89,8 +95,10 @@ class _EncodedTable(_Collection):
     rows: Dataset
 
     def _column(self, name: str) -> np.ndarray | None:
-        """Numbers, one a row."""
-        if not isinstance(self.rows.features.get(name), Value | ClassLabel):
+        """Numbers, one a row or as many in each."""
+        kind = self.rows.features.get(name)
+        of_one_size = isinstance(kind, List) and kind.length > 0
+        if not (isinstance(kind, Value | ClassLabel) or of_one_size):
             return None
         return np.asarray(self.rows.with_format("numpy")[name][:])
 
@@ -101,6 +109,10 @@ class _EncodedTable(_Collection):
     @cached_property
     def labels(self) -> np.ndarray | None:
         return self._column(_LABELS)
+
+    @property
+    def label_column(self) -> Any:
+        return self.rows[_LABELS][:] if _LABELS in self.rows.column_names else None
 
     @property
     def mean_tokens(self) -> float | None:

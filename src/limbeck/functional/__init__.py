@@ -13,6 +13,11 @@ example of the batch.
 """
 
 from limbeck.functional.attention import attention_cross_entropy, attention_kl, attention_mse
+from limbeck.functional.class_weights import (
+    balanced_positive_weights,
+    balanced_weights,
+    focal_factor,
+)
 from limbeck.functional.confidence import (
     class_means,
     class_thresholds,
@@ -56,6 +61,11 @@ from limbeck.functional.relations import (
     relation_scores,
     relations,
 )
+from limbeck.functional.several_labels import (
+    binary_cross_entropy,
+    binary_kl,
+    binary_soft_cross_entropy,
+)
 from limbeck.functional.some_tokens import (
     sample_tokens,
     sampled_cross_entropy,
@@ -69,6 +79,11 @@ __all__ = [
     "attention_kl",
     "attention_mse",
     "attention_weights",
+    "balanced_positive_weights",
+    "balanced_weights",
+    "binary_cross_entropy",
+    "binary_kl",
+    "binary_soft_cross_entropy",
     "cheaper_layers_weigh_more",
     "class_means",
     "class_thresholds",
@@ -77,6 +92,7 @@ __all__ = [
     "dkd",
     "error_weighted_cross_entropy",
     "error_weighted_mse",
+    "focal_factor",
     "hard_cross_entropy",
     "hard_mse",
     "hidden_mse",

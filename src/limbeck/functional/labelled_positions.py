@@ -14,6 +14,8 @@ from torch import Tensor
 
 from limbeck.functional.absent_labels import NO_LABEL, has_label, mean_of_labelled
 from limbeck.functional.checks import require_positive, require_same_shape
+from limbeck.functional.class_weights import ClassWeights
+from limbeck.functional.labels import class_losses
 from limbeck.functional.reductions import TokenMask, at_least_float32
 
 # Of each row of student's and teacher's logits, at a temperature.
@@ -21,15 +23,25 @@ _Distance = Callable[[Tensor, Tensor, float | int], Tensor]
 
 
 def token_cross_entropy(
-    logits: Float[Tensor, "batch tokens classes"], labels: Integer[Tensor, "batch tokens"]
+    logits: Float[Tensor, "batch tokens classes"],
+    labels: Integer[Tensor, "batch tokens"],
+    *,
+    class_weights: ClassWeights = None,
+    gamma: float | int = 0.0,
 ) -> Float[Tensor, ""]:
     """−log softmax(z)[label], mean over an example's labelled tokens, then over the examples that have one.
 
     A label of −100 is none. Unlike a soft label's, the mean leaves examples without any label out:
-    nobody knows how wrong the student is of them.
+    nobody knows how wrong the student is of them. `class_weights` and `gamma` as of `hard_cross_entropy`.
+
+    Raises:
+        LimbeckError: γ is below 0.
     """
     valid = labels != NO_LABEL
-    losses = F.cross_entropy(at_least_float32(logits[valid]), labels[valid], reduction="none")
+    if class_weights is None and not gamma:
+        losses = F.cross_entropy(at_least_float32(logits[valid]), labels[valid], reduction="none")
+    else:
+        losses = class_losses(logits[valid], labels[valid], class_weights, gamma)
     labelled = valid.any(1).sum().clamp(min=1)
     return mean_by_example(losses, valid) * (len(valid) / labelled)
 

@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from limbeck.functional.absent_labels import has_label, mean_of_labelled
+from limbeck.functional.absent_labels import has_label, mean_of_labelled, some_class
 from limbeck.functional.checks import require_positive, require_same_shape
+from limbeck.functional.class_weights import ClassWeights, focal_factor
 from limbeck.functional.reductions import ExampleWeights, at_least_float32, weighted_mean
 
 
@@ -31,16 +32,53 @@ def _at_temperature(
 def hard_cross_entropy(
     logits: Float[Tensor, "batch classes"],
     labels: Integer[Tensor, " batch"] | Float[Tensor, "batch classes"],
+    *,
+    class_weights: ClassWeights = None,
+    gamma: float | int = 0.0,
 ) -> Float[Tensor, ""]:
-    """−log softmax(z)[label], mean over the examples that have a label (−100 is none).
+    """−w_y·(1 − p_y)^γ·log p_y of p = softmax(z) and label y, mean over the examples that have one (−100 is none).
 
-    `labels` may be shares of the classes too: −Σ_c y_c·log softmax(z)_c, where NaN is none.
+    `labels` may be shares of the classes too: −Σ_c y_c·w_c·(1 − p_c)^γ·log p_c, where NaN is none. γ above 0 is
+    the focal loss (Lin et al. 2017, Eq. 5, over softmax's classes instead of a sigmoid's two). The mean is
+    over the number of labelled examples, while torch's own weighted loss divides by Σ w_y of the batch: what an
+    example adds does not depend on the classes of its neighbours, so that the batches of a step add up to one
+    large batch.
+
+    Raises:
+        LimbeckError: γ is below 0.
     """
     logits, known = at_least_float32(logits), has_label(labels)
     if labels.is_floating_point():
         # What is not a number would reach the gradient, also of an example that does not count.
         labels = labels.to(logits.dtype).masked_fill(~known.unsqueeze(-1), 0.0)
-    return mean_of_labelled(F.cross_entropy(logits, labels, reduction="none"), known)
+    if class_weights is None and not gamma:
+        return mean_of_labelled(F.cross_entropy(logits, labels, reduction="none"), known)
+    if not labels.is_floating_point():
+        return mean_of_labelled(
+            class_losses(logits, some_class(labels), class_weights, gamma), known
+        )
+    each = _weighted_surprise(logits.log_softmax(-1), gamma) * labels
+    return mean_of_labelled(
+        (each if class_weights is None else each * class_weights).sum(-1), known
+    )
+
+
+def class_losses(
+    logits: Float[Tensor, "*batch classes"],
+    labels: Integer[Tensor, "*batch"],
+    class_weights: ClassWeights,
+    gamma: float | int,
+) -> Float[Tensor, "*batch"]:
+    """−w_y·(1 − p_y)^γ·log p_y of each row of logits and its class."""
+    right = at_least_float32(logits).log_softmax(-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    each = _weighted_surprise(right, gamma)
+    return each if class_weights is None else each * class_weights[labels]
+
+
+def _weighted_surprise(
+    logs: Float[Tensor, "*shape"], gamma: float | int
+) -> Float[Tensor, "*shape"]:
+    return -logs * focal_factor(logs, gamma) if gamma else -logs
 
 
 def hard_mse(

@@ -21,11 +21,12 @@ from limbeck.objectives.example_weights import (
 )
 from limbeck.objectives.given_terms import plain_terms
 from limbeck.objectives.group import Objectives
+from limbeck.objectives.hard_labels import FocalLabel, FocalSpec, HardLabel, HardSpec
 from limbeck.objectives.layer_match import LayerMatch, LayerSpec
 from limbeck.objectives.mapped import Mapped, MappedSpec
 from limbeck.objectives.matched import MappedTerm
 from limbeck.objectives.per_teacher import TeamObjectives
-from limbeck.objectives.predictions import HardLabel, HardSpec, SoftLabel, SoftSpec
+from limbeck.objectives.predictions import SoftLabel, SoftSpec
 from limbeck.objectives.registration import (
     RECORDED,
     UNKNOWN_TERM,
@@ -49,6 +50,8 @@ __all__ = [
     "ErrorWeightedSpec",
     "ExampleWeighting",
     "ExampleWeights",
+    "FocalLabel",
+    "FocalSpec",
     "HardLabel",
     "HardSpec",
     "LayerComparison",

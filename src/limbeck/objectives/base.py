@@ -130,6 +130,11 @@ class TermSettings(Settings):
         return self.objective.needs_mixed
 
     @property
+    def counts_classes(self) -> bool:
+        """Whether it is to be told by which weights the classes of the training rows count alike."""
+        return False
+
+    @property
     def reads_decoder(self) -> bool:
         """Whether it looks inside a decoder, whose input is made of targets."""
         return False

@@ -1,7 +1,6 @@
-"""Prediction-layer terms: the labels' loss and the teacher's soft label. Part of `limbeck.objectives`.
+"""The prediction-layer term of a teacher: its soft label. Part of `limbeck.objectives`.
 
-What a label is, and over which positions of a batch the two terms run, is the kind's to say
-(`limbeck.tasks`).
+Over which positions of a batch it runs is the task type's to say (`limbeck.tasks`).
 """
 
 from __future__ import annotations
@@ -23,38 +22,6 @@ from limbeck.schedules import Temperature
 from limbeck.step_state import StepState
 from limbeck.tasks import SoftRule
 from limbeck.transfer import on_host
-
-
-class HardSpec(TermSettings):
-    """Cross-entropy with the labels; squared error for regression."""
-
-    compare: Literal["hard_label"]
-
-
-@objective("hard_label", settings=HardSpec)
-class HardLabel(Objective):
-    """Cross-entropy with the labels, or squared error for regression (in every paper, L_CE)."""
-
-    needs_teacher = False
-    reads_labels = True
-    counts_labelled = True
-    mixes_labels = True
-
-    def forward(
-        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
-    ) -> Tensor:
-        """Logits (B, …) against the batch's labels.
-
-        Of mixed input against both examples' labels, by their shares: λ·CE(z, y_i) + (1 − λ)·CE(z, y_j)
-        (Zhang et al. 2018, mixup).
-        """
-        logits, mixed, kind = present(student.logits), student.mixed, self.shape.kind
-        own = kind.hard_label(logits, batch)
-        if mixed is None:
-            return own
-        theirs = {name: batch[name][mixed.partner] for name in kind.label_names if name in batch}
-        partners = kind.hard_label(logits, {**batch, **theirs})
-        return mixed.share * own + (1 - mixed.share) * partners
 
 
 class SoftSpec(TermSettings):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import (
@@ -98,10 +99,14 @@ class ModelShape:
 class Shape:
     """A teacher–student pair and the kind of its task.
 
-    `rows` bounds the `index` of the training examples from above; 0 where it is not known.
+    `rows` bounds the `index` of the training examples from above; 0 where it is not known. `classes` are the
+    names of the student's outputs in id order, and `balanced` the weights (C,) by which its classes count alike
+    in the training rows, where a term asks for them.
     """
 
     student: ModelShape
     teacher: ModelShape
     kind: TaskType = SENTENCE
     rows: int = 0
+    classes: tuple[str, ...] = ()
+    balanced: Tensor | None = None

@@ -55,6 +55,7 @@ def _built(
             inputs.recipe.curriculum,
             kind=task_type_of(student),
             rows=index_bound(inputs.rows.encoded),
+            examples=inputs.rows.encoded,
             weighting=inputs.recipe.example_weights,
             min_confidence=inputs.recipe.min_confidence,
             unlabelled_weight=inputs.recipe.unlabelled_weight,

@@ -17,6 +17,7 @@ from limbeck.errors import LimbeckError
 from limbeck.functional.absent_labels import NO_LABEL as NO_LABEL
 from limbeck.functional.partial_logits import PartialLogits
 from limbeck.registry import Registry
+from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
 from limbeck.tasks.soft_rule import SoftRule
 
@@ -89,6 +90,8 @@ class TaskType(ABC):
     """Columns of a batch that the losses read and no model names."""
     heads: ClassVar[frozenset[str]] = frozenset()
     """Names of model classes that are its heads, where they do not end as its AutoModel's do."""
+    weighs_classes: ClassVar[bool] = False
+    """Whether the labels' loss can count classes by weights, and hard examples more (`HardRule`)."""
     classes_as_text: ClassVar[bool] = False
     """Whether a decoder writes the label, and so reads it in training."""
     has_classes: ClassVar[bool] = False
@@ -159,11 +162,20 @@ class TaskType(ABC):
         return None
 
     @abstractmethod
-    def hard_label(self, logits: Tensor, batch: Batch) -> Tensor:
+    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
         """The labels' loss, a float32 scalar: per example first, then over the labelled ones of the batch.
 
-        0 where none of them has a label, with a gradient of 0.
+        0 where none of them has a label, with a gradient of 0. Only a type that `weighs_classes` is given
+        another rule than the plain one.
         """
+
+    def balanced_weights(self, labels: Labels, classes: int) -> Tensor:
+        """Weights (C,) by which all classes count alike, by the encoded label column of the training rows.
+
+        Raises:
+            LimbeckError: the type weighs no classes.
+        """
+        raise LimbeckError(f"task type {self.name} weighs no classes", "leave class_weights out")
 
     @abstractmethod
     def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from datasets import Dataset
 from scipy.special import softmax
 from torch import Tensor
@@ -24,6 +25,7 @@ from limbeck.tasks.abstract_type import (
     need_labels,
     need_rows,
 )
+from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.soft_rule import SoftRule
 
@@ -36,12 +38,13 @@ class Classes(TaskType):
 
     has_classes = True
     constant = True
+    weighs_classes = True
 
     def head_labels(self, task: Labelled) -> tuple[str, ...]:
         """The classes, or one unnamed output."""
         return task.labels or ("LABEL_0",)
 
-    def hard_label(self, logits: Tensor, batch: Batch) -> Tensor:
+    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
         """Cross-entropy of logits (B, C), or squared error of outputs (B, 1), with labels (B).
 
         The mean over the examples that have one: −100 is no class, NaN no number.
@@ -59,7 +62,11 @@ class Classes(TaskType):
             )
         # A column of True and False is two classes; shares of the classes (B, C) stay what they are.
         labels = labels if labels.is_floating_point() else labels.long()
-        return F.hard_cross_entropy(logits, labels)
+        return F.hard_cross_entropy(logits, labels, **rule._asdict())
+
+    def balanced_weights(self, labels: Labels, classes: int) -> Tensor:
+        """By the number of rows of each class."""
+        return balanced_over(np.asarray(labels), classes)
 
     def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
         """Soft cross-entropy or KL of logits (B, C); squared error of outputs (B, 1)."""
@@ -107,6 +114,12 @@ class Classes(TaskType):
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
         """The majority class; a constant has no correlation with anything."""
         return constant_class(task, np.asarray(labels))
+
+
+def balanced_over(labels: np.ndarray, classes: int) -> Tensor:
+    """Balanced weights (C,) of classes that exclude each other, by all class ids of the training rows."""
+    known = labels[(labels >= 0) & (labels < classes)].astype(np.int64)
+    return F.balanced_weights(torch.from_numpy(np.bincount(known, minlength=classes)))
 
 
 def class_results(

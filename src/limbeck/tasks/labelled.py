@@ -7,16 +7,17 @@ from torch import Tensor
 from limbeck import functional as F
 from limbeck.functional.partial_logits import PartialLogits, partial_soft_label
 from limbeck.tasks.abstract_type import NO_LABEL, Batch, TaskType, need_labels
+from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.soft_rule import SoftRule
 
 
 class LabelledPositions(TaskType):
     """A class, or a word of the vocabulary, at every position whose label is not −100."""
 
-    def hard_label(self, logits: Tensor, batch: Batch) -> Tensor:
+    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
         """Cross-entropy of logits (B, N, C) over each example's labelled positions."""
         need_labels(batch, self.label_names)
-        return F.token_cross_entropy(logits, batch["labels"])
+        return F.token_cross_entropy(logits, batch["labels"], **rule._asdict())
 
     def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
         """The two sides' distributions at each example's labelled positions."""

@@ -36,6 +36,7 @@ from limbeck.tasks.abstract_type import (
     pad_column,
     task_type,
 )
+from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.soft_rule import SoftRule
 from limbeck.tasks.squad import exact_match, token_f1
 
@@ -157,7 +158,7 @@ class Spans(TaskType):
         """Start and end; transformers leaves them without names."""
         return ("LABEL_0", "LABEL_1")
 
-    def hard_label(self, logits: Tensor, batch: Batch) -> Tensor:
+    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
         """The mean of start's and end's cross-entropy, of logits (B, N, 2); −100 is no position."""
         need_labels(batch, self.label_names)
         starts, ends = (batch[name] for name in self.label_names)

@@ -41,6 +41,7 @@ from limbeck.tasks.abstract_type import (
     task_type,
     truncated,
 )
+from limbeck.tasks.classes import balanced_over
 from limbeck.tasks.labelled import LabelledPositions
 
 _ENTITY_SCORES = {
@@ -68,6 +69,7 @@ class Tokens(LabelledPositions):
     auto = AutoModelForTokenClassification
     heads = TOKEN_CLASSIFIERS
     scoring_columns = (_WORDS,)
+    weighs_classes = True
 
     def features(self, task: TaskLike) -> dict[str, Any]:
         """A list of words, and as many tag ids."""
@@ -129,6 +131,10 @@ class Tokens(LabelledPositions):
     def head_labels(self, task: Labelled) -> tuple[str, ...]:
         """The tags."""
         return task.labels
+
+    def balanced_weights(self, labels: Labels, classes: int) -> Tensor:
+        """By the number of words with each tag."""
+        return balanced_over(np.array([tag for row in labels for tag in row], np.int64), classes)
 
     def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
         """The likeliest tag of each labelled position in order, then −100."""

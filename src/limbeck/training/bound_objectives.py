@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.data.row_facts import facts_of
@@ -17,6 +19,7 @@ from limbeck.objectives import (
     TermSpec,
     WeightingSettings,
 )
+from limbeck.students import labels_of
 from limbeck.tasks import TaskType
 from limbeck.teachers import Team, members_of
 from limbeck.teachers.teacher import Teacher
@@ -31,18 +34,24 @@ def objectives_for(
     *,
     kind: TaskType,
     rows: int,
+    examples: Any = None,
     weighting: WeightingSettings | None = None,
     min_confidence: float | None = None,
     unlabelled_weight: float = 1.0,
 ) -> Objectives | TeamObjectives:
     """The terms between a student and whoever teaches it.
 
+    `examples`: the training rows, for terms that count their classes.
+
     Raises:
         LimbeckError: every term that cannot be built for these models, with its reason.
     """
     own = ModelShape.of(student)
     teachers = [ModelShape.of(member.model) for member in members_of(teacher)] or [own]
-    shapes = [Shape(own, other, kind=kind, rows=rows) for other in teachers]
+    shape = Shape(
+        own, own, kind, rows, labels_of(student.config), _balanced(specs, student, kind, examples)
+    )
+    shapes = [replace(shape, teacher=other) for other in teachers]
     if curriculum is not None and curriculum.then == "head" and not head_of(student):
         raise LimbeckError(
             "curriculum.then: head: the student has no weights of its own behind its last layer",
@@ -59,6 +68,16 @@ def objectives_for(
             unlabelled_weight,
         )
     return Objectives(specs, shapes[0], curriculum, weighting, min_confidence, unlabelled_weight)
+
+
+def _balanced(
+    specs: dict[str, TermSpec], student: PreTrainedModel, kind: TaskType, examples: Any
+) -> Tensor | None:
+    """The weights by which all classes count alike; None where no term asks, or nobody knows the rows."""
+    if not kind.weighs_classes or not any(spec.counts_classes for spec in specs.values()):
+        return None
+    labels = None if examples is None else facts_of(examples).label_column
+    return None if labels is None else kind.balanced_weights(labels, student.config.num_labels or 0)
 
 
 def index_bound(rows: Any) -> int:

@@ -74,21 +74,25 @@ class MethodPlan:
         if self.first_stage is not None:
             teacher = self.first_teacher or self.who.teacher
             own = self.first_stage.recipe
+            rows = self.first.get("train_dataset", trainer.train_dataset)
             problems += [
                 _in_first_stage(problem)
-                for problem in _unbuildable(partial(self._terms, student, teacher, own))
+                for problem in _unbuildable(partial(self._terms, student, teacher, own, rows))
             ]
         if self.chained:
             chain = [self.who.members[place] for place in by_capacity(self.who.members)]
             for large, small in pairwise(chain):
-                problems += _unbuildable(partial(self._terms, small.model, large, self.last))
+                terms = partial(self._terms, small.model, large, self.last, trainer.train_dataset)
+                problems += _unbuildable(terms)
         if self.ranking is not None:
             problems += _unscorable(trainer, self.who.members, self.ranking)
         if problems:
             raise LimbeckError(problems)
 
     @staticmethod
-    def _terms(student: PreTrainedModel, teacher: Teacher | Team | None, recipe: Recipe) -> None:
+    def _terms(
+        student: PreTrainedModel, teacher: Teacher | Team | None, recipe: Recipe, rows: Any
+    ) -> None:
         objectives_for(
             student,
             teacher,
@@ -96,6 +100,7 @@ class MethodPlan:
             recipe.curriculum,
             kind=task_type_of(student),
             rows=1,
+            examples=rows,
             weighting=recipe.example_weights,
             min_confidence=recipe.min_confidence,
             unlabelled_weight=recipe.unlabelled_weight,

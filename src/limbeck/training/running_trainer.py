@@ -98,6 +98,7 @@ class StagedTrainer(HasCallbacks, Protocol):
     """A trainer of a method of several parts, as its plan sees it."""
 
     args: TrainingArguments
+    train_dataset: Any
     state: TrainerState
     progress: Progress
     student: PreTrainedModel

@@ -160,7 +160,7 @@ class DistillationTrainer(TrainsParts):
         found = any(term.needs_index for term in self.plan.last.objectives.values())
         if found or self.own.cache_teacher_outputs != "off":
             rows = numbered(rows)
-        self._rows = index_bound(rows)
+        self._rows, self._examples = index_bound(rows), rows
         return rows, holdout
 
     def _optimizer_of(self, args: TrainingArguments, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,6 +232,7 @@ class DistillationTrainer(TrainsParts):
                 self.plan.last.curriculum,
                 kind=self.kind,
                 rows=self._rows,
+                examples=self._examples,
                 weighting=self.plan.last.example_weights,
                 min_confidence=self.plan.last.min_confidence,
                 unlabelled_weight=self.plan.last.unlabelled_weight,
