@@ -17,10 +17,11 @@ from limbeck.training.bound_objectives import objectives_for
 
 NOW = StepState(seed=0)
 LOGITS = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
-LABELS = torch.tensor([0, 0, 0, 2, 0])
+ROWS = (0, 0, 0, 2, 0)
+LABELS = torch.tensor(ROWS)
 
 
-def terms(settings, *, kind=SENTENCE, names=("bad", "fair", "good"), labels=tuple(LABELS.tolist())):
+def terms(settings, *, kind=SENTENCE, names=("bad", "fair", "good"), labels=ROWS):
     specs = TypeAdapter(dict[str, TermSpec]).validate_python({"hard": settings})
     student = bert(3, 8, 1)
     student.config.id2label = dict(enumerate(names))
