@@ -55,7 +55,7 @@ ORDER = [
     {"reporting.pages"},
     {"reporting.cards"},
     {"run"},
-    {"exporting", "predicting"},
+    {"analysis", "exporting", "predicting"},
     {"latency", "pushing"},
     {"quickstart", "study"},
     {"cli"},

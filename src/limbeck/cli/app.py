@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from limbeck.cli.analyze_command import analyze
 from limbeck.cli.bench_command import bench
 from limbeck.cli.card_command import card
 from limbeck.cli.compare_command import compare
@@ -108,6 +109,7 @@ app.command(cls=ManyValues)(table)
 app.command(cls=ManyValues)(compare)
 app.command(cls=ManyValues)(team)
 app.command(cls=ManyValues)(study)
+app.command(cls=ManyValues)(analyze)
 app.add_typer(outputs, name="outputs")
 
 

@@ -198,6 +198,21 @@ class Mapped(Objective):
         rows = mapping.rows(step_state)
         return [[j, k] for j, row in zip(mapping.student_layers, rows, strict=True) for k in row]
 
+    def _weights(
+        self,
+        mapping: Mapping,
+        states: dict[int, Tensor],
+        layers: dict[int, Tensor],
+        traces: tuple[Trace, Trace],
+        step_state: StepState,
+    ) -> tuple[dict[int, float], ...] | Tensor:
+        """What teacher layers count for each student layer."""
+        if self.reader is None:
+            return mapping.weights(step_state, list(states.values()), layers)
+        student = [self.reader.read("student", traces[0], j) for j in mapping.student_layers]
+        teacher = {k: self.reader.read("teacher", traces[1], k) for k in layers}
+        return mapping.weights(step_state, student, teacher)
+
     def _targets(
         self,
         mapping: Mapping,
@@ -207,12 +222,7 @@ class Mapped(Objective):
         step_state: StepState,
     ) -> dict[int, Tensor]:
         """By student layer what its teacher layers come to."""
-        if self.reader is None:
-            weights = mapping.weights(step_state, list(states.values()), layers)
-        else:
-            student = [self.reader.read("student", traces[0], j) for j in mapping.student_layers]
-            teacher = {k: self.reader.read("teacher", traces[1], k) for k in layers}
-            weights = mapping.weights(step_state, student, teacher)
+        weights = self._weights(mapping, states, layers, traces, step_state)
         if self.settings.mapping.combine == "concat":
             # One weight for all examples, or `combine` is sum.
             assert not isinstance(weights, Tensor)

@@ -54,12 +54,7 @@ class MappedTerm(Mapped):
         """The sum, or mean, of the mapped layers' distances."""
         mapping = self._mapping_at(step_state)
         masks = self.masks(student)
-        states = {
-            j: self.shared_map("student", self.read(student, j)) for j in mapping.student_layers
-        }
-        layers = {
-            k: self.shared_map("teacher", self.read(teacher, k)) for k in mapping.active(step_state)
-        }
+        states, layers = self._read(mapping, student, teacher, step_state)
         if self.settings.mapping.reads_costs:
             distances = self._transported(mapping, states, layers, masks)
         elif self.settings.mapping.combine == "costs":
@@ -68,6 +63,26 @@ class MappedTerm(Mapped):
             targets = self._targets(mapping, states, layers, (student, teacher), step_state)
             distances = self.compare(states, targets, masks)
         return distances.mean() if self.settings.pairs == "mean" else distances.sum()
+
+    def layer_weights(
+        self, student: Trace, teacher: Trace, step_state: StepState
+    ) -> tuple[dict[int, float], ...] | Tensor:
+        """What `forward` weighs the teacher layers by: as `Mapping.weights` gives it."""
+        mapping = self._mapping_at(step_state)
+        states, layers = self._read(mapping, student, teacher, step_state)
+        return self._weights(mapping, states, layers, (student, teacher), step_state)
+
+    def _read(
+        self, mapping: Mapping, student: Trace, teacher: Trace, step_state: StepState
+    ) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+        """What is compared of each student layer, and of each teacher layer that is active."""
+        states = {
+            j: self.shared_map("student", self.read(student, j)) for j in mapping.student_layers
+        }
+        layers = {
+            k: self.shared_map("teacher", self.read(teacher, k)) for k in mapping.active(step_state)
+        }
+        return states, layers
 
     def masks(self, student: Trace) -> Masks:
         """Which queries and which keys count."""

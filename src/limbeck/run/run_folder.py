@@ -21,6 +21,7 @@ from limbeck.plain import read_text, read_yaml
 from limbeck.recipe import Recipe, Stage
 from limbeck.reporting.cards import CARD_NAME, is_ours
 from limbeck.reporting.cards.card_settings import SETTINGS_NAME
+from limbeck.reporting.pages.stored_analyses import ANALYSES_FOLDER
 from limbeck.reporting.records import RECORD_NAME, Record, write_whole
 from limbeck.run.kept_predictions import PREDICTIONS_NAME
 from limbeck.run.lock import HOLDER, LOCK, held
@@ -36,6 +37,9 @@ _NAMES = (
     RECORD_NAME,
     PREDICTIONS_NAME,
     "report.html",
+    f"{ANALYSES_FOLDER}/*.json",
+    f"{ANALYSES_FOLDER}/*.svg",
+    f"{ANALYSES_FOLDER}/*.png",
     SETTINGS_NAME,
     "student.part/**/*",
     "checkpoints/**/checkpoint-*/*",

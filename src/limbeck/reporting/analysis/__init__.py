@@ -1,25 +1,51 @@
-"""Looking into trained models: which layers represent alike, which members of a team add anything.
+"""Looking into trained models: layers, attention, noise, agreement, calibration; which members of a team add anything.
 
-Everything here is computed from checkpoints and predictions.
+Everything here is computed from checkpoints, predictions and records.
 """
 
+from limbeck.reporting.analysis.attention_by_layer import LayerAttention, layer_attention
+from limbeck.reporting.analysis.calibration_curves import ReliabilityCurve, reliability_curve
 from limbeck.reporting.analysis.diversity import Diversity, class_diversity, number_diversity
+from limbeck.reporting.analysis.input_noise import (
+    NoiseTolerance,
+    noise_tolerance,
+    noisy_embeddings,
+)
+from limbeck.reporting.analysis.layer_probing import ProbedLayers, probe_layers
+from limbeck.reporting.analysis.pooled_states import pooled_states
+from limbeck.reporting.analysis.row_agreement import RowAgreement, agreement_of
 from limbeck.reporting.analysis.similarity_matrix import (
+    LayerSimilarity,
     Measure,
     layer_similarity,
     linear_cka,
     mean_cosine,
+    similarity_of_layers,
 )
 from limbeck.reporting.analysis.team_overview import TeamOverview, team_of
 
 __all__ = [
     "Diversity",
+    "LayerAttention",
+    "LayerSimilarity",
     "Measure",
+    "NoiseTolerance",
+    "ProbedLayers",
+    "ReliabilityCurve",
+    "RowAgreement",
     "TeamOverview",
+    "agreement_of",
     "class_diversity",
+    "layer_attention",
     "layer_similarity",
     "linear_cka",
     "mean_cosine",
+    "noise_tolerance",
+    "noisy_embeddings",
     "number_diversity",
+    "pooled_states",
+    "probe_layers",
+    "reliability_curve",
+    "similarity_of_layers",
     "team_of",
 ]

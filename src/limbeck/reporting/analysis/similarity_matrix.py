@@ -7,6 +7,7 @@ It reads finished models through the same
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,11 +15,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.activations import ActivationKey, Request, capture, number_of_layers
+from limbeck.activations import number_of_layers
 from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.reporting.analysis.pooled_states import Pool, pooled_states
 
 Measure = Literal["cka", "cosine"]
-Pool = Literal["mean", "cls", "last"]
 
 
 def linear_cka(left: Tensor, right: Tensor) -> Tensor:
@@ -77,9 +78,9 @@ def layer_similarity(
     batches = list(batches)
     if not batches:
         raise LimbeckError("there is no batch to compare layers on", "give at least one batch")
-    student_states = _pooled_states(student, rows, batches, pool)
+    student_states = pooled_states(student, rows, batches, pool)
     theirs = batches if as_teacher_reads is None else [as_teacher_reads(one) for one in batches]
-    teacher_states = _pooled_states(teacher, columns, theirs, pool)
+    teacher_states = pooled_states(teacher, columns, theirs, pool)
     widths = student_states[0].shape[-1], teacher_states[0].shape[-1]
     if measure == "cosine" and widths[0] != widths[1]:
         raise LimbeckError(
@@ -88,6 +89,61 @@ def layer_similarity(
         )
     compare = _MEASURES[measure]
     return np.array([[float(compare(s, t)) for t in teacher_states] for s in student_states])
+
+
+@dataclass(frozen=True)
+class LayerSimilarity:
+    """How alike the layers of two models represent the same examples.
+
+    Attributes:
+        student_layers: of the matrices' rows, 0 for the embedding output.
+        teacher_layers: of their columns.
+        cka: linear centred kernel alignment of every pair, 0 to 1.
+        cosine: mean cosine of every pair, −1 to 1; None where widths differ.
+        examples: how many were compared.
+        pool: which vector of a layer stands for an example.
+    """
+
+    student_layers: tuple[int, ...]
+    teacher_layers: tuple[int, ...]
+    cka: tuple[tuple[float, ...], ...]
+    cosine: tuple[tuple[float, ...], ...] | None
+    examples: int
+    pool: Pool
+
+
+def similarity_of_layers(
+    teacher: PreTrainedModel,
+    student: PreTrainedModel,
+    batches: Iterable[Mapping[str, Tensor]],
+    teacher_batches: Iterable[Mapping[str, Tensor]],
+    *,
+    pool: Pool = "mean",
+) -> LayerSimilarity:
+    """Every student layer beside every teacher layer, by both measures.
+
+    RAIL-KD's Figure 2 shows the cosines. Each model runs once over its own inputs of the same examples.
+
+    Raises:
+        LimbeckError: a model without layers over tokens.
+        ValueError: the batches are not of as many examples.
+    """
+    layers = _layers("student", student, None), _layers("teacher", teacher, None)
+    mine = pooled_states(student, layers[0], batches, pool)
+    theirs = pooled_states(teacher, layers[1], teacher_batches, pool)
+    alike = mine[0].shape[-1] == theirs[0].shape[-1]
+
+    def table(compare: Callable[[Tensor, Tensor], Tensor]) -> tuple[tuple[float, ...], ...]:
+        return tuple(tuple(float(compare(s, t)) for t in theirs) for s in mine)
+
+    return LayerSimilarity(
+        tuple(layers[0]),
+        tuple(layers[1]),
+        table(linear_cka),
+        table(mean_cosine) if alike else None,
+        len(mine[0]),
+        pool,
+    )
 
 
 def _layers(side: str, model: PreTrainedModel, asked: Sequence[int] | None) -> list[int]:
@@ -102,32 +158,6 @@ def _layers(side: str, model: PreTrainedModel, asked: Sequence[int] | None) -> l
             )
         )
     return layers
-
-
-def _pooled_states(
-    model: PreTrainedModel,
-    layers: Sequence[int],
-    batches: Sequence[Mapping[str, Tensor]],
-    pool: Pool,
-) -> list[Tensor]:
-    """One (n, d) tensor a layer, over all examples, on the CPU."""
-    request = Request.hidden(layers, pool=pool)
-    found: list[list[Tensor]] = [[] for _ in layers]
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            for batch in batches:
-                # The row number is bookkeeping of the data, not an input of any model.
-                inputs = {
-                    name: value.to(model.device) for name, value in batch.items() if name != "index"
-                }
-                trace = capture(model, inputs, request)
-                for layer, states in zip(layers, found, strict=True):
-                    states.append(trace[ActivationKey("hidden", layer, pool)].double().cpu())
-    finally:
-        model.train(was_training)
-    return [torch.cat(states) for states in found]
 
 
 def _centred(features: Tensor) -> Tensor:

@@ -15,6 +15,11 @@ from limbeck.reporting.pages.svg import INK, MUTED, Panel, series_colour
 
 
 def reliability(title: str, bins: Sequence[Bin], error: float) -> str:
+    """`reliability_panel`, as it stands in a page."""
+    return reliability_panel(title, bins, error).svg
+
+
+def reliability_panel(title: str, bins: Sequence[Bin], error: float) -> Panel:
     """Accuracy by confidence, over bins; the fuller a bin, the darker its bar. `error`: expected, 0 to 1."""
     full = [part for part in bins if part.count]
     said = "; ".join(
@@ -51,7 +56,7 @@ def reliability(title: str, bins: Sequence[Bin], error: float) -> str:
             fontsize=8.5,
         )
         axes.set(xlabel="confidence", ylabel="accuracy")
-    return panel.svg
+    return panel
 
 
 def confusion_map(

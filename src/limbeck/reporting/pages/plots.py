@@ -66,9 +66,32 @@ def lines(
     reference: tuple[str, float] | None = None,
     least_span: float | None = None,
 ) -> str:
+    """`line_panel`, as it stands in a page."""
+    return line_panel(
+        title,
+        series,
+        x_label=x_label,
+        y_label=y_label,
+        reference=reference,
+        least_span=least_span,
+    ).svg
+
+
+def line_panel(
+    title: str,
+    series: Sequence[Series],
+    *,
+    x_label: str,
+    y_label: str,
+    reference: tuple[str, float] | None = None,
+    least_span: float | None = None,
+    whole: bool = True,
+    legend: bool = False,
+) -> Panel:
     """Lines with bands from the lowest to the highest seed, and a dashed reference level.
 
-    The axis of y covers at least `least_span`, so that a small step does not look like a cliff.
+    The axis of y covers at least `least_span`, so that a small step does not look like a cliff. `whole`: x counts
+    something. `legend`: the lines' names stand in the drawing.
     """
     ends = "; ".join(f"{s.name} from {s.mean[0]:.3g} to {s.mean[-1]:.3g}" for s in series)
     beside = f"; {reference[0]} at {reference[1]:.1f}" if reference else ""
@@ -86,6 +109,7 @@ def lines(
                 linestyle=series_dash(line.style),
                 marker=series_marker(line.style),
                 markevery=max(1, len(line.x) // 8) if many else 1,
+                label=line.name,
             )
         if reference is not None:
             axes.axhline(reference[1], **_DASHED)
@@ -95,9 +119,12 @@ def lines(
         axes.margins(y=0.12)
         if least_span is not None:
             axes.set_ylim(_widened(axes.get_ylim(), least_span))
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+        if whole:
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
         axes.set(xlabel=x_label, ylabel=y_label)
-    return panel.svg
+        if legend:
+            axes.legend(fontsize=8, frameon=False, labelcolor=INK)
+    return panel
 
 
 def dots(
@@ -160,7 +187,22 @@ def _widened(limits: tuple[float, float], least: float) -> tuple[float, float]:
 
 
 def heat_map(title: str, matrix: np.ndarray, measure: str = "similarity") -> str:
-    """Student layers (rows, the first at the bottom) by teacher layers, each value written in."""
+    """`layer_map`, as it stands in a page."""
+    return layer_map(title, matrix, measure).svg
+
+
+def layer_map(
+    title: str,
+    matrix: np.ndarray,
+    measure: str = "similarity",
+    *,
+    student_layers: Sequence[int] | None = None,
+    teacher_layers: Sequence[int] | None = None,
+) -> Panel:
+    """Student layers (rows, the first at the bottom) by teacher layers, each value written in.
+
+    The layers' numbers count from 1 where none are given.
+    """
     matrix = np.asarray(matrix, dtype=float)
     rows, columns = matrix.shape
     best = np.nanargmax(np.nan_to_num(matrix, nan=-np.inf), axis=1) + 1
@@ -170,13 +212,13 @@ def heat_map(title: str, matrix: np.ndarray, measure: str = "similarity") -> str
     panel = Panel(title, alt, width, max(1.7, 1.0 + 0.34 * rows), grid="none")
     with panel as axes:
         value_cells(axes, matrix, low=min(0.0, float(np.nanmin(matrix))), high=1.0)
-        axes.set_xticks(range(1, columns + 1))
-        axes.set_yticks(range(1, rows + 1))
+        axes.set_xticks(range(1, columns + 1), [*map(str, teacher_layers or range(1, columns + 1))])
+        axes.set_yticks(range(1, rows + 1), [*map(str, student_layers or range(1, rows + 1))])
         axes.tick_params(length=0)
         for side in ("left", "bottom"):
             axes.spines[side].set_visible(False)
         axes.set(xlabel="teacher layer", ylabel="student layer")
-    return panel.svg
+    return panel
 
 
 def short(value: float) -> str:

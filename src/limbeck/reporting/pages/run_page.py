@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from limbeck.reporting.pages.analysis_views import analysis_sections
 from limbeck.reporting.pages.content import Content
 from limbeck.reporting.pages.filling import fill, write_page
 from limbeck.reporting.pages.latency_section import export_cards
@@ -32,6 +34,7 @@ def write_report(
     exports: Sequence[ExportManifest] = (),
     table: ResultsTable | None = None,
     about: Sequence[tuple[str, Sequence[str]]] = (),
+    analyses: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Path:
     """Write the report of one run or of several and return its path.
 
@@ -40,7 +43,8 @@ def write_report(
     `baseline` is the method the others are tested against; None takes `finetune` where it is among
     several methods. `exports` are those of a run's student. A `table` of the same runs that is made
     already takes the place of the page's own, with its profile and baseline. `about`: headings with
-    their lines, below the table. Raises LimbeckError for an unknown profile or baseline, for runs
+    their lines, below the table. `analyses`: by an analysis's name what was found of each part.
+    Raises LimbeckError for an unknown profile or baseline, for runs
     without anything to show, and for a place that cannot be written.
     """
     # One bench's times wherever it timed all the runs: cards and table then say the same.
@@ -56,7 +60,7 @@ def write_report(
         )
     _, students = split_teachers(records, table.profile)
     content = Content(records, students, table)
-    sections = content.sections(similarity)
+    sections = [*content.sections(similarity), *analysis_sections(analyses or {})]
     page = fill(
         "report.html.j2",
         title=title,

@@ -26,7 +26,7 @@ Grid = Literal["both", "x", "y", "none"]
 MARKERS = "osD^vPX*"
 DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)))
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "limbeck",
     "font.size": 9,
@@ -71,31 +71,41 @@ def series_dash(index: int) -> str | tuple:
 class Panel:
     """One small drawing: `with Panel(title, alt) as axes: …`, then `.svg`.
 
-    `alt` says in words what the image shows; screen readers read it in its place.
+    `alt` says in words what the image shows; screen readers read it in its place. With `beside` there are as many
+    axes side by side, `.axes`, of which the first has the title. `.figure` is matplotlib's, for files.
     """
 
     def __init__(
-        self, title: str, alt: str, width: float = 4.2, height: float = 2.9, grid: Grid = "both"
+        self,
+        title: str,
+        alt: str,
+        width: float = 4.2,
+        height: float = 2.9,
+        grid: Grid = "both",
+        beside: int = 1,
     ) -> None:
         self.title, self.alt, self.grid = title, alt, grid
-        self.size = (width, height)
+        self.size, self.beside = (width, height), beside
         self.svg = ""
 
     def __enter__(self) -> Axes:
-        self._context = mpl.rc_context(_STYLE)
+        self._context = mpl.rc_context(STYLE)
         self._context.__enter__()
-        self._figure = Figure(figsize=self.size)
-        axes = self._figure.add_subplot()
-        axes.set_title(self.title)
-        axes.grid(visible=False)
-        if self.grid != "none":
-            axes.grid(visible=True, axis=self.grid)
-        return axes
+        self.figure = Figure(figsize=self.size)
+        self.axes = [
+            self.figure.add_subplot(1, self.beside, place) for place in range(1, self.beside + 1)
+        ]
+        self.axes[0].set_title(self.title)
+        for axes in self.axes:
+            axes.grid(visible=False)
+            if self.grid != "none":
+                axes.grid(visible=True, axis=self.grid)
+        return self.axes[0]
 
     def __exit__(self, kind: object, value: object, trace: object) -> None:
         try:
             if kind is None:
-                self.svg = _inline(self._figure, self.alt)
+                self.svg = _inline(self.figure, self.alt)
         finally:
             self._context.__exit__(None, None, None)
 

@@ -1,0 +1,17 @@
+"""Analyses of finished runs: `limbeck analyze`, and the same from Python.
+
+Each is registered in `ANALYSES`; the functions that compute their numbers stand in `limbeck.reporting.analysis`, how
+they are shown in `limbeck.reporting.pages`.
+"""
+
+from limbeck.analysis import (  # noqa: F401  # they register themselves
+    attended_layers,
+    disturbed_models,
+    layer_states,
+    predicted_rows,
+)
+from limbeck.analysis.analysed_run import AnalysedRun
+from limbeck.analysis.analyses import ANALYSES, Analysis
+from limbeck.analysis.analyze import Analysed, analyze, measure
+
+__all__ = ["ANALYSES", "Analysed", "AnalysedRun", "Analysis", "analyze", "measure"]

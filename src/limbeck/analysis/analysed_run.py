@@ -1,0 +1,244 @@
+"""A finished run as analyses look at it: its models and its rows, loaded when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset, DatasetDict
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from limbeck.activations import Request, capture, stack_names
+from limbeck.data import Collator, batches_of, encode, load_task
+from limbeck.errors import LimbeckError, unknown
+from limbeck.files import at_home
+from limbeck.recipe import Recipe
+from limbeck.reporting.analysis.pooled_states import evaluating, inputs_of
+from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.run.class_checks import class_names, resolve_class_order
+from limbeck.run.own_task import student_labelling
+from limbeck.run.run_folder import RunFolder
+from limbeck.run.scored_split import split_to_score
+from limbeck.run.stage_passes import device
+from limbeck.run.student_source import processor_of
+from limbeck.students import load_model
+from limbeck.tasks import Processor, Results, Task, as_array, join
+
+_BATCH = 32
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of a run's two models, with what makes its input; `path` is where it was loaded from."""
+
+    name: str
+    path: str
+    model: PreTrainedModel
+    processor: Processor
+
+
+class AnalysedRun:
+    """One finished run.
+
+    Args:
+        path: its folder.
+        teacher: whom to hold the student against; by default the run's own teacher.
+        data: where its task's rows come from; by default from where the run had them.
+        split: of which rows are looked at; by default the one that selects, dev.
+
+    Raises:
+        LimbeckError: no run's folder, or a run that is not finished.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        teacher: str | None = None,
+        data: str | None = None,
+        split: str | None = None,
+    ) -> None:
+        self.folder = RunFolder(at_home(str(path)))
+        if not (self.folder.path / RECORD_NAME).is_file():
+            raise LimbeckError(
+                f"{path} is no run folder (there is no {RECORD_NAME} in it)",
+                "name the folder that limbeck distill or finetune wrote, its --out",
+            )
+        self.record = Record.load(self.folder.path)
+        if self.record.status != "finished":
+            raise LimbeckError(f"run {path} is {self.record.status}", "finish it first")
+        self.recipe = Recipe.recorded(self.record.recipe, str(path))
+        self._teacher, self._data, self._split = teacher, data, split
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.folder.path.resolve().name
+
+    # ---- models ----
+
+    @cached_property
+    def student(self) -> Side:
+        """The run's student.
+
+        Raises:
+            LimbeckError: its weights were removed.
+        """
+        place = self.folder.student
+        if not any(place.glob("*.safetensors")):
+            raise LimbeckError(
+                f"run {self.folder.path}: the student's weights are not there any more",
+                "train it again; a study keeps them with keep_students: true",
+            )
+        model = load_model(place, auto=self.task.kind.auto)
+        return Side("student", str(place), _moved(model), self.task.kind.reads.load(str(place)))
+
+    @cached_property
+    def teacher(self) -> Side:
+        """Whom the student is held against.
+
+        Raises:
+            LimbeckError: nobody is named, or the model cannot be loaded.
+        """
+        path = self._teacher or self.recipe.teacher
+        if path is None:
+            several = " but a team" if self.recipe.teachers else ""
+            raise LimbeckError(
+                f"run {self.folder.path} has no teacher of its own{several}",
+                "name one: --teacher FOLDER",
+            )
+        model = load_model(path, auto=self.task.kind.auto)
+        processor = processor_of(self.recipe, self.task, str(path))
+        return Side("teacher", str(path), _moved(model), processor)
+
+    @property
+    def has_teacher(self) -> bool:
+        """Whether a teacher is known."""
+        return (self._teacher or self.recipe.teacher) is not None
+
+    def sides(self, named: Sequence[str]) -> list[Side]:
+        """The models that are named, the teacher only where there is one."""
+        found = [self.student] if "student" in named else []
+        return found + ([self.teacher] if "teacher" in named and self.has_teacher else [])
+
+    # ---- rows ----
+
+    @cached_property
+    def _loaded(self) -> tuple[Task, DatasetDict]:
+        recipe = self.recipe
+        return load_task(
+            recipe.task,
+            self._data or recipe.data,
+            text_columns=recipe.text_columns,
+            label_column=recipe.label_column,
+            kind=recipe.kind,
+            labelling=student_labelling(recipe, self.folder),
+            for_training=self._data is None,
+            max_rows=recipe.max_rows,
+        )
+
+    @property
+    def task(self) -> Task:
+        """What is predicted."""
+        return self._loaded[0]
+
+    @cached_property
+    def split(self) -> str:
+        """Of which the rows are."""
+        return split_to_score(self.task, self._loaded[1], self._split)
+
+    def rows(self, split: str | None = None, count: int | None = None) -> Dataset:
+        """The first rows of a split as they were loaded.
+
+        Raises:
+            LimbeckError: there is no such split.
+        """
+        name = split or self.split
+        if name not in self._loaded[1]:
+            raise LimbeckError(unknown("split", name, list(self._loaded[1])))
+        rows = self._loaded[1][name]
+        return rows if count is None else rows.select(range(min(count, len(rows))))
+
+    def encoded(self, side: Side, rows: Dataset) -> Dataset:
+        """Rows as one model reads them."""
+        return encode(rows, self.task, side.processor, self.recipe.max_length)[0]
+
+    def batches(
+        self, side: Side, rows: Dataset, *, index: bool = False
+    ) -> Iterator[dict[str, Tensor]]:
+        """Rows in batches on the model's device; with their numbers only where these are asked for."""
+        collate = Collator(side.processor, kind=self.task.kind)
+        for batch in batches_of(self.encoded(side, rows), collate, _BATCH, side.model.device):
+            yield batch if index else inputs_of(batch, side.model)
+
+    def labels(self, rows: Dataset) -> np.ndarray:
+        """Class ids of rows.
+
+        Raises:
+            LimbeckError: the task has no classes, or some rows no label.
+        """
+        task = self.task
+        if not (task.labels and task.kind.classes_of_examples):
+            raise LimbeckError(
+                f"run {self.folder.path}: the rows of {task.name} have no classes",
+                "this analysis counts classes; choose another one, or a classifier's run",
+            )
+        return np.asarray(self.encoded(self.student, rows)["labels"][:], dtype=np.int64)
+
+    # ---- predictions ----
+
+    def results(self, side: Side, rows: Dataset) -> tuple[Results, float]:
+        """Scores and predictions of rows, and the mean loss of their labels.
+
+        Raises:
+            LimbeckError: the model's classes do not correspond to the rows'.
+        """
+        task, kind = self.task, self.task.kind
+        unproven = class_names(task, side.model, side=side.name)
+        encoded = self.encoded(side, rows)
+        collate = Collator(side.processor, kind=kind)
+        found, losses, sizes = [], [], []
+        with evaluating(side.model), torch.no_grad():
+            for batch in batches_of(encoded, collate, _BATCH, side.model.device):
+                logits = capture(side.model, batch, Request.of_logits()).logits
+                assert logits is not None
+                found.append(as_array(kind.compact_outputs(side.model, batch, logits)))
+                losses.append(float(kind.hard_label(logits, batch)))
+                sizes.append(len(logits))
+        outputs = join(found)
+        labels = rows[task.label_column][:]
+        resolve_class_order(task, unproven, outputs, labels, self.split, side=side.name)
+        results = kind.results(task, outputs, encoded, rows, side.processor)
+        return results, float(np.average(losses, weights=sizes))
+
+    def scored(self, side: Side, rows: Dataset) -> tuple[float, float]:
+        """The primary score of rows, 0 to 100, and the mean loss of their labels."""
+        results, loss = self.results(side, rows)
+        return results.scores["primary"], loss
+
+    def need_layers(self, *sides: Side) -> None:
+        """Raise LimbeckError for a model without layers over tokens."""
+        for side in sides:
+            if not stack_names(side.model):
+                raise LimbeckError(
+                    f"the {side.name} at {side.path} has no layers over tokens",
+                    "this analysis looks at layers; choose another one, or a transformer",
+                )
+
+    def texts(self, rows: Dataset) -> Mapping[str, Any] | None:
+        """The text columns, where the run's recipe keeps texts."""
+        kind = self.task.kind
+        if not (self.recipe.keep_texts and kind.has_classes and kind.reads.in_columns):
+            return None
+        return {name: rows[name][:] for name in self.task.text_columns}
+
+
+def _moved(model: PreTrainedModel) -> PreTrainedModel:
+    model.to(device())  # type: ignore[arg-type]  # transformers wraps the method
+    return model

@@ -1,0 +1,37 @@
+"""What an analysis is, and which there are by name. Part of `limbeck.analysis`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from limbeck.analysis.analysed_run import AnalysedRun
+from limbeck.registry import Registry
+from limbeck.reporting.analysis.layer_probing import Progressed
+from limbeck.settings import Settings
+
+Watch = Callable[[str], Progressed]
+"""Begins to show the progress of something long, by what it is called."""
+
+Parts = Mapping[str, Any]
+"""What was found, by what it was found of: `student`, `teacher`, a term's name."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One thing that can be asked of a finished run.
+
+    Attributes:
+        summary: what it shows, in a line.
+        settings: what may be said about it.
+        measure: the run, the settings and `Watch` to numbers, frozen dataclasses.
+    """
+
+    summary: str
+    settings: type[Settings]
+    measure: Callable[[AnalysedRun, Any, Watch], Parts]
+
+
+ANALYSES: Registry[Analysis] = Registry("analysis")
+"""By the name that `limbeck analyze` has for each."""

@@ -1,0 +1,165 @@
+"""`analyze(what, runs)`: measure finished runs, and keep numbers and figures. Part of `limbeck.analysis`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from limbeck.analysis.analysed_run import AnalysedRun
+from limbeck.analysis.analyses import ANALYSES, Parts, Watch
+from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.reporting.analysis.layer_probing import nobody
+from limbeck.reporting.pages.analysis_views import VIEWS
+from limbeck.reporting.pages.figure_files import write_figure
+from limbeck.reporting.pages.stored_analyses import ANALYSES_FOLDER, write_numbers
+from limbeck.run.run_report import refresh
+from limbeck.settings import Settings
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """What an analysis came to.
+
+    Attributes:
+        parts: numbers, by what they were found of; of several runs each part's name begins with the run's.
+        files: what was written, numbers first.
+    """
+
+    parts: Parts
+    files: tuple[Path, ...] = ()
+
+
+def measure(
+    what: str,
+    runs: Sequence[str | Path],
+    *,
+    teacher: str | None = None,
+    data: str | None = None,
+    split: str | None = None,
+    watch: Watch | None = None,
+    **settings: Any,
+) -> Parts:
+    """Numbers of one analysis of one run or several, and nothing written.
+
+    Args:
+        what: the analysis, see `limbeck analyze`.
+        runs: folders of finished runs.
+        teacher: whom students are held against; by default each run's own teacher.
+        data: where rows come from; by default from where each run had them.
+        split: which rows are looked at; by default those that select, dev.
+        watch: begins to show the progress of something long.
+        **settings: of the analysis.
+
+    Raises:
+        LimbeckError: no such analysis or setting, or runs that lack what it needs.
+    """
+    found = _measured(what, runs, settings, watch, teacher=teacher, data=data, split=split)
+    return _together(found)
+
+
+def analyze(
+    what: str,
+    runs: Sequence[str | Path],
+    *,
+    out: str | Path | None = None,
+    report: bool = False,
+    teacher: str | None = None,
+    data: str | None = None,
+    split: str | None = None,
+    watch: Watch | None = None,
+    **settings: Any,
+) -> Analysed:
+    """As `measure`, and write numbers and figures.
+
+    Args:
+        what: as the others, `measure`'s.
+        runs: likewise.
+        out: the folder of `WHAT.json` and of figures as SVG and PNG; of a single run by default its `analysis`
+            folder.
+        report: also keep each run's own numbers beside it, and show them in its `report.html`. What is written
+            into a run's `analysis` folder is shown there in any case.
+        teacher: likewise.
+        data: likewise.
+        split: likewise.
+        watch: likewise.
+        **settings: likewise.
+
+    Raises:
+        LimbeckError: as `measure`; several runs and no `out`; a folder that cannot be written.
+    """
+    if out is None and len(runs) > 1:
+        raise LimbeckError(
+            f"analyze: {len(runs)} runs and no folder for their figures", "give one: --out FOLDER"
+        )
+    found = _measured(what, runs, settings, watch, teacher=teacher, data=data, split=split)
+    asked = ANALYSES.get(what).settings.model_validate(settings).model_dump(mode="json")
+    folder = Path(out) if out is not None else next(iter(found)).folder.path / ANALYSES_FOLDER
+    parts = _together(found)
+    files = [folder / f"{what}.json"]
+    write_numbers(files[0], what, asked, parts)
+    panels = VIEWS.get(what).panels(parts)
+    for panel in panels:
+        name = what if len(panels) == 1 else f"{what}-{panel.title}"
+        files += write_figure(panel, folder, name)
+    for run, own in found.items():
+        beside = run.folder.path / ANALYSES_FOLDER
+        if report and beside.resolve() != folder.resolve():
+            files.append(beside / f"{what}.json")
+            write_numbers(files[-1], what, asked, own)
+        if report or beside.resolve() == folder.resolve():
+            refresh(run.folder.path)
+    return Analysed(parts, tuple(files))
+
+
+def _measured(
+    what: str, runs: Sequence[str | Path], given: dict[str, Any], watch: Watch | None, **opened: Any
+) -> dict[AnalysedRun, Parts]:
+    analysis = ANALYSES.get(what)
+    if not runs:
+        raise LimbeckError("analyze: no run is named", f"limbeck analyze {what} RUN")
+    problems: list[Problem] = []
+    try:
+        settings = analysis.settings.model_validate(given)
+    except ValidationError as error:
+        settings = None
+        problems += [_said(what, analysis.settings, one) for one in error.errors()]
+    opened_runs = []
+    for path in runs:
+        try:
+            opened_runs.append(AnalysedRun(path, **opened))
+        except LimbeckError as error:
+            problems += error.problems
+    if problems:
+        raise LimbeckError(problems)
+    return {
+        run: analysis.measure(run, settings, watch or (lambda name: nobody)) for run in opened_runs
+    }
+
+
+def _together(found: dict[AnalysedRun, Parts]) -> Parts:
+    """All parts; of several runs by the run's name, a teacher of all of them once."""
+    if len(found) == 1:
+        return next(iter(found.values()))
+    names = [run.name for run in found]
+    parts: dict[str, Any] = {}
+    for run, own in found.items():
+        called = run.name if names.count(run.name) == 1 else str(run.folder.path)
+        for part, numbers in own.items():
+            alike = [other.get(part) == numbers for other in found.values()]
+            if part == "teacher" and all(alike):
+                parts["teacher"] = numbers
+            else:
+                parts[called if part == "student" else f"{called}, {part}"] = numbers
+    return parts
+
+
+def _said(what: str, settings: type[Settings], error: Any) -> Problem:
+    place = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        choices = list(settings.model_fields)
+        return unknown(f"setting of analysis {what}:", place, choices or ["none"])
+    return Problem(f"{place}: {error['msg']} (got {error['input']!r:.60})", "fix this value")

@@ -1,0 +1,48 @@
+"""Analyses of models that are disturbed: noise on embeddings. Part of `limbeck.analysis`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from pydantic import Field
+
+from limbeck.analysis.analysed_run import AnalysedRun
+from limbeck.analysis.analyses import ANALYSES, Analysis, Watch
+from limbeck.analysis.layer_states import BOTH, Sides
+from limbeck.reporting.analysis.input_noise import NoiseTolerance, noise_tolerance
+from limbeck.settings import Count, Seed, Settings
+
+
+class NoiseSettings(Settings):
+    """Of `noise`."""
+
+    deviations: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)] = Field(
+        [0.0, 0.02, 0.05, 0.1, 0.2], description="standard deviations of the noise"
+    )
+    repeats: Count = Field(3, description="draws of the noise for each of them")
+    rows: Count = Field(1000, description="how many are scored")
+    seed: Seed = Field(0, description="of the first draw")
+    models: Sides = Field(BOTH, description="student, teacher")
+
+
+def _noise(run: AnalysedRun, settings: NoiseSettings, watch: Watch) -> dict[str, NoiseTolerance]:
+    rows = run.rows(count=settings.rows)
+    return {
+        side.name: noise_tolerance(
+            side.model,
+            partial(run.scored, side, rows),
+            settings.deviations,
+            rows=len(rows),
+            metric=run.task.primary,
+            repeats=settings.repeats,
+            seed=settings.seed,
+            progressed=watch(f"noise on the {side.name}'s embeddings"),
+        )
+        for side in run.sides(settings.models)
+    }
+
+
+ANALYSES.register("noise")(
+    Analysis("the score under Gaussian noise on the embeddings", NoiseSettings, _noise)
+)

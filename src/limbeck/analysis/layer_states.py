@@ -1,0 +1,105 @@
+"""Analyses of what layers represent: how alike they are, and what a linear probe reads off them.
+
+Part of `limbeck.analysis`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from limbeck.activations import number_of_layers
+from limbeck.analysis.analysed_run import AnalysedRun
+from limbeck.analysis.analyses import ANALYSES, Analysis, Watch
+from limbeck.errors import LimbeckError
+from limbeck.reporting.analysis.layer_probing import ProbedLayers, probe_layers
+from limbeck.reporting.analysis.pooled_states import pooled_states
+from limbeck.reporting.analysis.similarity_matrix import LayerSimilarity, similarity_of_layers
+from limbeck.settings import Count, Settings
+
+Pooled = Literal["mean", "cls", "last"]
+Sides = Annotated[list[Literal["student", "teacher"]], Field(min_length=1)]
+BOTH: list[Literal["student", "teacher"]] = ["student", "teacher"]
+
+
+class SimilaritySettings(Settings):
+    """Of `similarity`."""
+
+    rows: Count = Field(128, description="how many examples layers are compared on")
+    pool: Pooled = Field(
+        "mean", description="the vector of a layer: masked mean, first, last token"
+    )
+
+
+def _similarity(
+    run: AnalysedRun, settings: SimilaritySettings, watch: Watch
+) -> dict[str, LayerSimilarity]:
+    teacher, student = run.teacher, run.student
+    run.need_layers(teacher, student)
+    rows = run.rows(count=settings.rows)
+    found = similarity_of_layers(
+        teacher.model,
+        student.model,
+        run.batches(student, rows),
+        run.batches(teacher, rows),
+        pool=settings.pool,
+    )
+    return {"student": found}
+
+
+class ProbingSettings(Settings):
+    """Of `probing`."""
+
+    train_rows: Count = Field(2000, description="rows of train that probes are fitted on")
+    rows: Count = Field(1000, description="rows that they are scored on")
+    pool: Pooled = Field("cls", description="the vector of a layer: first token, masked mean, last")
+    strength: float = Field(1.0, gt=0, description="scikit-learn's C, the inverse penalty")
+    models: Sides = Field(BOTH, description="student, teacher")
+
+
+def _probing(run: AnalysedRun, settings: ProbingSettings, watch: Watch) -> dict[str, ProbedLayers]:
+    if run.split == "train":
+        raise LimbeckError("probing: probes are fitted on train", "score them on another split")
+    train, scored = run.rows("train", settings.train_rows), run.rows(count=settings.rows)
+    labels = run.labels(train), run.labels(scored)
+    if len(np.unique(labels[0])) < 2:
+        raise LimbeckError(
+            f"probing: the first {len(train)} training rows are all of one class",
+            "take more of them, train_rows=…",
+        )
+    found = {}
+    for side in run.sides(settings.models):
+        run.need_layers(side)
+        layers = range(number_of_layers(side.model) + 1)
+        states = [
+            [
+                layer.numpy()
+                for layer in pooled_states(
+                    side.model, layers, run.batches(side, rows), settings.pool
+                )
+            ]
+            for rows in (train, scored)
+        ]
+        found[side.name] = probe_layers(
+            states[0],
+            labels[0],
+            states[1],
+            labels[1],
+            strength=settings.strength,
+            progressed=watch(f"probes of the {side.name}'s layers"),
+        )
+    return found
+
+
+ANALYSES.register("similarity")(
+    Analysis(
+        "how alike student and teacher layers represent the same rows: CKA and cosine",
+        SimilaritySettings,
+        _similarity,
+    )
+)
+ANALYSES.register("probing")(
+    Analysis("accuracy of a linear classifier on each layer's states", ProbingSettings, _probing)
+)

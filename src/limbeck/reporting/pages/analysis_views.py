@@ -1,0 +1,150 @@
+"""What each analysis looks like: a heading, how to read it, its drawings and tables.
+
+Part of `limbeck.reporting.pages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from limbeck.registry import Registry
+from limbeck.reporting.analysis.attention_by_layer import LayerAttention
+from limbeck.reporting.analysis.calibration_curves import ReliabilityCurve
+from limbeck.reporting.analysis.input_noise import NoiseTolerance
+from limbeck.reporting.analysis.layer_probing import ProbedLayers
+from limbeck.reporting.analysis.row_agreement import RowAgreement
+from limbeck.reporting.analysis.similarity_matrix import LayerSimilarity
+from limbeck.reporting.pages import analysis_plots as draw
+from limbeck.reporting.pages.sections import Section, SectionTable
+from limbeck.reporting.pages.svg import Panel
+
+Tables = Callable[[Mapping[str, Any]], list[SectionTable]]
+
+
+def no_tables(found: Mapping[str, Any]) -> list[SectionTable]:
+    """Drawings say it all."""
+    return []
+
+
+@dataclass(frozen=True)
+class AnalysisView:
+    """How an analysis is shown.
+
+    Attributes:
+        numbers: the class of what it finds of each part.
+        title: its heading.
+        lead: how its drawings are read.
+        panels: from what was found of each part to drawings.
+        tables: likewise to tables.
+        wide: whether a drawing takes the page's width.
+    """
+
+    numbers: type
+    title: str
+    lead: str
+    panels: Callable[[Mapping[str, Any]], list[Panel]]
+    tables: Tables = field(default=no_tables)
+    wide: bool = False
+
+
+VIEWS: Registry[AnalysisView] = Registry("analysis")
+"""By the name that `limbeck analyze` has for each."""
+
+
+def analysis_sections(analyses: Mapping[str, Mapping[str, Any]]) -> list[Section]:
+    """A section for each analysis, by its name and what was found of each part."""
+    found = []
+    for name, parts in analyses.items():
+        view = VIEWS.get(name)
+        found.append(
+            Section(
+                f"analysis-{name}",
+                view.title,
+                view.lead,
+                [panel.svg for panel in view.panels(parts)],
+                layout="wide" if view.wide else "",
+                tables=view.tables(parts),
+            )
+        )
+    return found
+
+
+def _agreement_tables(found: Mapping[str, RowAgreement]) -> list[SectionTable]:
+    tables = []
+    for name, one in found.items():
+        texts = any(example.text for cell in one.cells for example in cell.examples)
+        head = ["teacher", name, "row", "label", "teacher predicts", "student predicts"]
+        cells = [[*head, "text"] if texts else head]
+        for cell in one.cells:
+            for example in cell.examples:
+                row = [
+                    "right" if cell.teacher_right else "wrong",
+                    "right" if cell.student_right else "wrong",
+                    str(example.row),
+                    example.label,
+                    _shares(one.names, example.teacher, example.teacher_probabilities),
+                    _shares(one.names, example.student, example.student_probabilities),
+                ]
+                said = " / ".join((example.text or {}).values())
+                cells.append([*row, said[:160]] if texts else row)
+        tables.append(SectionTable("Examples", cells, tuple({*range(len(cells[0]))} - {2})))
+    return tables
+
+
+def _shares(names: tuple[str, ...], given: str, probabilities: tuple[float, ...] | None) -> str:
+    if probabilities is None:
+        return given
+    shares = ", ".join(
+        f"{name} {100 * p:.1f} %" for name, p in zip(names, probabilities, strict=True)
+    )
+    return f"{given} ({shares})"
+
+
+for _name, _view in {
+    "similarity": AnalysisView(
+        LayerSimilarity,
+        "Layer similarity",
+        "How alike each student layer (rows) and each teacher layer (columns) represent the same examples: linear "
+        "centred kernel alignment and, where both are as wide, the mean cosine. The nearer to 1, the more alike.",
+        draw.similarity_panels,
+    ),
+    "layer-attention": AnalysisView(
+        LayerAttention,
+        "Attention over teacher layers",
+        "How much each teacher layer counts in what a student layer learns from: the mean over examples, then "
+        "examples one by one. Each row adds up to 1.",
+        draw.attention_panels,
+    ),
+    "probing": AnalysisView(
+        ProbedLayers,
+        "Linear probes",
+        "Accuracy of a logistic regression on each layer's frozen states, fitted on training rows and scored on "
+        "others.",
+        draw.probing_panels,
+    ),
+    "noise": AnalysisView(
+        NoiseTolerance,
+        "Noise on embeddings",
+        "The score and the loss while Gaussian noise is added to the input embeddings; bands reach from the lowest "
+        "to the highest draw.",
+        draw.noise_panels,
+    ),
+    "agreement": AnalysisView(
+        RowAgreement,
+        "Who is right where",
+        "Rows by whether teacher (rows) and student (columns) have them right, coloured by their share; and of each "
+        "cell the rows whose probabilities differ most.",
+        draw.agreement_panels,
+        _agreement_tables,
+    ),
+    "calibration": AnalysisView(
+        ReliabilityCurve,
+        "How sure each is",
+        "Bars: the share of right predictions among those made with a confidence in that range; the fuller the "
+        "range, the darker. Marks: the mean confidence. Dashed is what would be exact.",
+        draw.calibration_panels,
+    ),
+}.items():
+    VIEWS.register(_name)(_view)

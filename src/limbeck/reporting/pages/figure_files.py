@@ -1,0 +1,97 @@
+"""A drawing as files of its own: SVG and PNG, with colours in place of the page's variables.
+
+Part of `limbeck.reporting.pages`.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import Collection
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.text import Text
+
+from limbeck.files import file_name, write_whole
+from limbeck.reporting.pages.svg import INK, MUTED, PAPER, RULE, STYLE, Panel, series_colour
+
+_DOTS_PER_INCH = 160
+# The page's light colours: a file has no theme to follow.
+_SERIES = ("#0072b2", "#d55e00", "#009e73", "#b5589a", "#c98a00", "#3a9bd1", "#6b7280")
+_COLOURS = {
+    to_rgb(marker): to_rgb(colour)
+    for marker, colour in (
+        *((series_colour(number), colour) for number, colour in enumerate(_SERIES)),
+        (INK, "#1b1f24"),
+        (MUTED, "#5b6470"),
+        (RULE, "#e3e6ea"),
+        (PAPER, "#ffffff"),
+    )
+}
+
+
+def write_figure(panel: Panel, folder: Path, name: str) -> list[Path]:
+    """Write `NAME.svg` and `NAME.png`, each whole or not at all, and return their paths."""
+    name = file_name(name)
+    found = []
+    for form, content in figure_files(panel).items():
+        found.append(folder / f"{name}.{form}")
+        write_whole(found[-1], content)
+    return found
+
+
+def figure_files(panel: Panel) -> dict[str, bytes]:
+    """The drawing as `svg` and as `png`, on white; both say in their metadata what they show."""
+    figure = panel.figure
+    with mpl.rc_context(STYLE):
+        _give_colours(figure)
+        FigureCanvasAgg(figure)
+        said: dict[str, dict[str, Any]] = {
+            "svg": {"Title": panel.title, "Description": panel.alt, "Date": None},
+            "png": {"Title": panel.title, "Description": panel.alt, "Software": None},
+        }
+        found = {}
+        for form, metadata in said.items():
+            stream = io.BytesIO()
+            figure.savefig(
+                stream, format=form, dpi=_DOTS_PER_INCH, facecolor="white", metadata=metadata
+            )
+            found[form] = stream.getvalue()
+    return found
+
+
+def _give_colours(figure: Figure) -> None:
+    """Put colours in the place of what stands for the page's variables, in everything that is drawn."""
+    for artist in figure.findobj():
+        if isinstance(artist, Line2D):
+            artist.set_color(_colour(artist.get_color()))
+            artist.set_markerfacecolor(_colour(artist.get_markerfacecolor()))
+            artist.set_markeredgecolor(_colour(artist.get_markeredgecolor()))
+        elif isinstance(artist, Text):
+            artist.set_color(_colour(artist.get_color()))
+        elif isinstance(artist, Patch):
+            artist.set_facecolor(_colour(artist.get_facecolor()))
+            artist.set_edgecolor(_colour(artist.get_edgecolor()))
+        elif isinstance(artist, Collection):
+            # A mesh takes its faces from its values.
+            if artist.get_array() is None:
+                artist.set_facecolor(
+                    [_colour(one) for one in np.atleast_2d(artist.get_facecolor())]
+                )
+            artist.set_edgecolor([_colour(one) for one in np.atleast_2d(artist.get_edgecolor())])
+
+
+def _colour(given: Any) -> Any:
+    """The colour that a marker colour stands for, as transparent as it was; any other as it is."""
+    if isinstance(given, str) and given in ("none", "auto"):
+        return given
+    rgba = mpl.colors.to_rgba(given)
+    known = _COLOURS.get(rgba[:3])
+    return rgba if known is None else (*known, rgba[3])

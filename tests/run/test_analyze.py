@@ -1,0 +1,225 @@
+"""Analyses of whole runs against Hugging Face and scikit-learn; what is written, shown and refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from typer.testing import CliRunner
+
+import tiny_runs as tiny
+from limbeck.analysis import ANALYSES, analyze, measure
+from limbeck.cli.app import app
+from limbeck.errors import LimbeckError
+from limbeck.reporting.pages.analysis_views import VIEWS
+from limbeck.reporting.pages.stored_analyses import read_numbers
+from limbeck.reporting.records import Record
+from limbeck.run import distill
+
+
+@pytest.fixture(scope="module")
+def attending(place, recipe, tmp_path_factory):
+    """A student that learns by an attention mapping."""
+    return distill(recipe("alp-kd", epochs=1), out=tmp_path_factory.mktemp("alp") / "run").path
+
+
+def states_of(folder, texts) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Hugging Face's hidden states (layers of (n, tokens, d)) and the mask."""
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    batch = AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        return model(**batch, output_hidden_states=True).hidden_states, batch["attention_mask"]
+
+
+def texts_of(run, split: str) -> tuple[list[str], np.ndarray]:
+    """The rows of a split, as the run's kept predictions number them in the file."""
+    from limbeck.analysis import AnalysedRun
+
+    opened = AnalysedRun(run)
+    rows = opened.rows(split)
+    return rows["sentence"][:], opened.labels(rows)
+
+
+def test_every_analysis_has_a_view() -> None:
+    assert set(ANALYSES) == set(VIEWS)
+
+
+def test_probing_is_scikit_learn_on_hugging_face_states(finished) -> None:
+    found = measure("probing", [finished.path], models=["student"])["student"]
+    (train, y), (dev, right) = (texts_of(finished.path, split) for split in ("train", "dev"))
+    folder = f"{finished.path}/student"
+    fitted, scored = states_of(folder, train)[0], states_of(folder, dev)[0]
+    expected = []
+    for own, other in zip(fitted, scored, strict=True):
+        scale = StandardScaler().fit(own[:, 0])
+        probe = LogisticRegression(max_iter=2000).fit(scale.transform(own[:, 0]), y)
+        expected.append(100 * probe.score(scale.transform(other[:, 0]), right))
+    assert found.layers == (0, 1, 2, 3)
+    assert found.scores == pytest.approx(expected)
+
+
+def test_similarity_is_that_of_hugging_face_states(finished, place) -> None:
+    found = measure("similarity", [finished.path], rows=8)["student"]
+    texts = texts_of(finished.path, "dev")[0][:8]
+    sides = [states_of(folder, texts) for folder in (f"{finished.path}/student", place / "teacher")]
+    pooled = [
+        [(layer * mask[..., None]).sum(1) / mask.sum(1, keepdim=True) for layer in states[1:]]
+        for states, mask in sides
+    ]
+    for row, mine in enumerate(pooled[0]):
+        for column, theirs in enumerate(pooled[1]):
+            cosines = [
+                float(torch.dot(a, b) / (a.norm() * b.norm()))
+                for a, b in zip(mine, theirs, strict=True)
+            ]
+            assert found.cosine[row][column] == pytest.approx(np.mean(cosines), abs=1e-5)
+            assert found.cka[row][column] == pytest.approx(
+                hsic(mine, theirs) / np.sqrt(hsic(mine, mine) * hsic(theirs, theirs)), abs=1e-5
+            )
+
+
+def hsic(left: torch.Tensor, right: torch.Tensor) -> float:
+    """Gretton's estimator, Σ over pairs of doubly centred inner products; by loops."""
+    tables = []
+    for states in (left, right):
+        gram = np.array([[float(torch.dot(a, b)) for b in states] for a in states])
+        rows, everything = gram.mean(axis=1), gram.mean()
+        tables.append(
+            [
+                [gram[i, j] - rows[i] - rows[j] + everything for j in range(len(gram))]
+                for i in range(len(gram))
+            ]
+        )
+    count = len(tables[0])
+    return sum(tables[0][i][j] * tables[1][i][j] for i in range(count) for j in range(count))
+
+
+def test_layer_attention_is_alp_kds_softmax(attending, place) -> None:
+    found = measure("layer-attention", [attending], rows=5, examples=5)["attention"]
+    texts = texts_of(attending, "dev")[0][:5]
+    student, teacher = (states_of(f, texts)[0] for f in (attending / "student", place / "teacher"))
+    assert (found.student_layers, found.teacher_layers) == ((1, 2), (1, 2, 3, 4))
+    for row in range(5):
+        for place_in, layer in enumerate(found.student_layers):
+            dots = [float(student[layer][row, 0] @ teacher[k][row, 0]) for k in (1, 2, 3, 4)]
+            powers = [np.exp(dot - max(dots)) for dot in dots]
+            expected = [power / sum(powers) for power in powers]
+            assert found.examples[row][place_in] == pytest.approx(expected, abs=1e-5)
+    assert np.sum(found.mean, axis=1) == pytest.approx([1, 1])
+
+
+def test_agreement_and_calibration_are_those_of_the_record(finished) -> None:
+    record = Record.load(finished.path)
+    noted = record.classification["dev"]
+    found = measure("agreement", [finished.path])["student"]
+    assert found.rows == noted.rows
+    counts = [cell.count for cell in found.cells]
+    assert 100 * (counts[0] + counts[2]) / found.rows == pytest.approx(noted.student.accuracy)
+    assert 100 * (counts[0] + counts[1]) / found.rows == pytest.approx(noted.teacher.accuracy)
+    curves = measure("calibration", [finished.path])
+    assert list(curves) == ["student", "teacher"]
+    for name, curve in curves.items():
+        known = getattr(noted, name)
+        assert curve.error == pytest.approx(known.calibration_error, abs=1e-3)
+        assert [p.rows for p in curve.points] == [p.rows for p in known.reliability]
+
+
+def test_noise_of_nothing_is_the_recorded_score(finished) -> None:
+    found = measure("noise", [finished.path], deviations=[0, 50.0], repeats=2, models=["teacher"])
+    calm, wild = found["teacher"].points
+    known = Record.load(finished.path).teacher.scores["dev"]["primary"]
+    assert calm.scores == pytest.approx((known,))
+    assert len(wild.scores) == 2
+    # It is right by construction, by its embeddings.
+    assert min(wild.losses) > calm.losses[0]
+
+
+def test_numbers_and_figures_are_kept_and_shown(copied) -> None:
+    page = copied / "report.html"
+    assert "Linear probes" not in page.read_text(encoding="utf-8")
+    found = analyze("probing", [copied], rows=10)
+    names = {path.name for path in found.files}
+    assert names == {"probing.json", "probing.svg", "probing.png"}
+    assert all(path.parent == copied / "analysis" for path in found.files)
+    assert read_numbers(copied / "analysis" / "probing.json") == found.parts
+    svg = (copied / "analysis" / "probing.svg").read_text(encoding="utf-8")
+    # Colours of its own: neither the page's variables nor what stands for them.
+    assert "#0072b2" in svg
+    assert "var(--" not in svg
+    assert "#0a0b" not in svg
+    assert "#0a1b" not in svg
+    assert (copied / "analysis" / "probing.png").read_bytes().startswith(b"\x89PNG")
+    assert "Linear probes" in page.read_text(encoding="utf-8")
+
+
+def test_two_runs_stand_in_one_figure(finished, attending, tmp_path) -> None:
+    with pytest.raises(LimbeckError, match="2 runs and no folder"):
+        analyze("calibration", [finished.path, attending])
+    other = attending.rename(attending.parent / "other")
+    try:
+        found = analyze("calibration", [finished.path, other], out=tmp_path)
+    finally:
+        other.rename(attending)
+    assert list(found.parts) == ["run", "teacher", "other"]
+    assert {path.parent for path in found.files} == {tmp_path}
+    assert not (finished.path / "analysis").exists()
+
+
+def test_what_is_wrong_is_said_together(finished, copied, tmp_path) -> None:
+    with pytest.raises(
+        LimbeckError, match=r"unknown analysis 'probes'[\s\S]*did you mean 'probing'"
+    ):
+        measure("probes", [finished.path])
+    with pytest.raises(LimbeckError) as caught:
+        measure("probing", [tmp_path], layers=3, rows=0)
+    said = str(caught.value)
+    assert "unknown setting of analysis probing: 'layers'" in said
+    assert "rows: Input should be greater than 0" in said
+    assert "is no run folder" in said
+    with pytest.raises(LimbeckError, match="no term of rail-kd-l has an attention mapping"):
+        measure("layer-attention", [finished.path])
+    (copied / "student" / "model.safetensors").unlink()
+    with pytest.raises(LimbeckError, match="weights are not there any more"):
+        measure("probing", [copied])
+    with pytest.raises(LimbeckError, match="unknown split 'tset'"):
+        measure("noise", [finished.path], split="tset")
+
+
+def test_a_run_without_a_teacher_says_so(place, recipe, tmp_path) -> None:
+    alone = distill(recipe("finetune", epochs=1), out=tmp_path / "alone").path
+    with pytest.raises(LimbeckError, match="has no teacher of its own"):
+        measure("agreement", [alone])
+    found = measure("agreement", [alone], teacher=str(place / "teacher"))["student"]
+    assert found.cells[0].count + found.cells[1].count == found.rows  # right by construction
+    assert list(measure("calibration", [alone])) == ["student"]
+
+
+@pytest.mark.slow
+def test_learned_maps_that_are_gone_are_refused(place, recipe, tmp_path) -> None:
+    tiny.save(tiny.bert(3, hidden_size=8), tmp_path / "narrow")
+    narrow = recipe("alp-kd", epochs=1, **{"student.init": str(tmp_path / "narrow")})
+    run = distill(narrow, out=tmp_path / "run").path
+    with pytest.raises(LimbeckError, match="maps that are learned with the student"):
+        measure("layer-attention", [run])
+    assert measure("similarity", [run], rows=4)["student"].cosine is None
+
+
+def test_the_command(copied, tmp_path) -> None:
+    listed = CliRunner().invoke(app, ["analyze"])
+    assert listed.exit_code == 0
+    assert all(name in listed.output for name in ANALYSES)
+    words = ["analyze", "agreement", str(copied), "rows=6", "--out", str(tmp_path), "--report"]
+    ended = CliRunner().invoke(app, words)
+    assert ended.exit_code == 0, ended.output
+    assert str(tmp_path / "agreement.png") in ended.output
+    kept = json.loads((copied / "analysis" / "agreement.json").read_text(encoding="utf-8"))
+    assert kept["settings"] == {"rows": 6, "examples": 3}
+    assert "Who is right where" in (copied / "report.html").read_text(encoding="utf-8")
+    refused = CliRunner().invoke(app, ["analyze", "agreement", str(copied), "out=x"])
+    assert refused.exit_code == 2
+    assert "write it as an option" in refused.output
