@@ -75,6 +75,8 @@ CASES = {
     "layer_relation_mse": Case(
         (BATCH, TOKENS, 3, WIDTH), (BATCH, TOKENS, 3, WIDTH + 3), token_dims=(1,)
     ),
+    "listwise_kl": Case((BATCH,), masked=False, extra={"queries": torch.tensor([7, 2, 7, 2])}),
+    "margin_mse": Case((BATCH,), masked=False, extra={"queries": torch.tensor([7, 2, 7, 2])}),
     "attention_weights": Case((BATCH, 2, WIDTH), (BATCH, 3, WIDTH), masked=False),
     "sparse_attention_weights": Case((BATCH, 2, WIDTH), (BATCH, 3, WIDTH), masked=False),
     "sparse_attention_weights entmax": Case(
@@ -90,6 +92,7 @@ OTHERS = {
     *("class_means", "class_thresholds", "sure_and_unsure", "cheaper_layers_weigh_more"),
     "moved_unit",
     *("balanced_positive_weights", "balanced_weights", "binary_cross_entropy", "focal_factor"),
+    *("listwise_cross_entropy", "ranked_pairs"),
     *("sample_tokens", "sampled_cross_entropy", "top_tokens", "topk_kl"),
 }
 
@@ -113,10 +116,11 @@ def sample(name):
     return student, teacher, mask
 
 
-def call(name, student, teacher, mask):
+def call(name, student, teacher, mask, put=lambda tensor: tensor):
     case = CASES[name]
     arguments = (student, teacher, mask) if case.masked else (student, teacher)
-    return getattr(functional, name.split()[0])(*arguments, **(case.extra or {}))
+    extra = {k: put(v) if isinstance(v, torch.Tensor) else v for k, v in (case.extra or {}).items()}
+    return getattr(functional, name.split()[0])(*arguments, **extra)
 
 
 def padded(values, dims, fill):
@@ -273,13 +277,17 @@ def test_nothing_waits_for_the_device():
                 with pytest.raises(DynamicOutputShapeException):
                     call(name, student, teacher, mask)
                 continue
-            call(name, student.requires_grad_(), teacher, mask).sum().backward()
+            call(name, student.requires_grad_(), teacher, mask, mode.from_tensor).sum().backward()
         hidden, mask = torch.randn(2, 3, 4), torch.ones(2, 3).bool()
         for how in ("cls", "mean", "last"):
             functional.pool(hidden, mask, how)
         negatives = torch.randn(3, 2, 4)
         functional.info_nce(hidden[0], hidden[0], negatives, mask.T, temperature=0.1)
         functional.mix(hidden, hidden, 0.5)
+        scores, queries = hidden[0, 0], torch.zeros(4, dtype=torch.long)
+        functional.listwise_cross_entropy(scores, hidden[0, 1], queries)
+        functional.margin_mse(scores, hidden[0, 1], queries, hidden[0, 2])
+        functional.ranked_pairs(scores, hidden[0, 1], queries, weighting="ndcg_loss2_plus")
         labels = torch.zeros(2, dtype=torch.long)
         functional.error_weighted_cross_entropy(hidden[0, :2], hidden[:, :2], labels)
         functional.error_weighted_mse(hidden[0, 0], hidden[:, 0], hidden[0, 1])

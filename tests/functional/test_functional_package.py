@@ -45,6 +45,10 @@ EXPORTED = {
     "info_nce": "student positive negatives mask=None *temperature",
     "layer_relation_kl": "student teacher mask *mean_over=valid",
     "layer_relation_mse": "student teacher mask *mean_over=valid",
+    "listwise_cross_entropy": "scores grades queries",
+    "listwise_kl": "student teacher queries *temperature=1.0 *scale_by_t2=False",
+    "margin_mse": "student teacher queries grades=None",
+    "ranked_pairs": "scores targets queries *weighting=uniform",
     "mix": "a b lam",
     "mse": "student teacher *weights=None",
     "normalized_mse": "student teacher",
@@ -137,6 +141,11 @@ for call in [
     lambda: f.attention_weights(a, a, bools),
     lambda: f.info_nce(a[0], a[0], a[:1], temperature=1.0),
     lambda: f.info_nce(a[:, 0], a[:, 0], a, bools[:, :1], temperature=1.0),
+    lambda: f.listwise_kl(a[0, 0], a[0, 0, :1], a[0, 0].long()),
+    lambda: f.listwise_cross_entropy(a[0, 0], a[0, 0], a[0, 0, :1].long()),
+    lambda: f.margin_mse(a[0, 0], a[0, 0], a[0, 0].long(), a[0, 0, :1]),
+    lambda: f.ranked_pairs(a[0, 0], a[0, 0, :1], a[0, 0].long()),
+    lambda: f.ranked_pairs(a[0, 0], a[0, 0], a[0, 0].long(), weighting="ndcg"),
     lambda: f.mix(a, a[:1], 0.5),
     lambda: f.transport_flow(a[0], a[0, 0], a[0, 0]),
 ]:
@@ -155,7 +164,7 @@ def test_without_the_hook_misfits_are_refused_and_nothing_slow_is_loaded():
         [sys.executable, "-W", "error", "-c", WITHOUT_HOOK], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("fix: ") == 37
+    assert done.stdout.count("fix: ") == 42
     assert "the student has shape (2, 3, 4), the teacher (2, 1, 4)" in done.stdout
     assert done.stdout.count("give both models one label set, or one vocabulary") == 4
 

@@ -76,6 +76,7 @@ class ScoresAsWritten:
         return np.array([float(passage) for _, passage in pairs])
 
 
+@pytest.mark.slow
 def test_as_the_reranking_evaluator_has_it() -> None:
     from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
 
@@ -105,6 +106,7 @@ def test_as_the_reranking_evaluator_has_it() -> None:
     assert ours == pytest.approx({name: 100 * theirs[name] for name in ours})
 
 
+@pytest.mark.slow
 def test_as_the_retrieval_evaluator_has_it() -> None:
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 

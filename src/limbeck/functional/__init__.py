@@ -13,6 +13,12 @@ example of the batch.
 """
 
 from limbeck.functional.attention import attention_cross_entropy, attention_kl, attention_mse
+from limbeck.functional.candidate_lists import (
+    listwise_cross_entropy,
+    listwise_kl,
+    margin_mse,
+    ranked_pairs,
+)
 from limbeck.functional.class_weights import (
     balanced_positive_weights,
     balanced_weights,
@@ -99,6 +105,9 @@ __all__ = [
     "info_nce",
     "layer_relation_kl",
     "layer_relation_mse",
+    "listwise_cross_entropy",
+    "listwise_kl",
+    "margin_mse",
     "mix",
     "moved_unit",
     "mse",
@@ -107,6 +116,7 @@ __all__ = [
     "pool",
     "pseudo_label",
     "rank_distribution",
+    "ranked_pairs",
     "relation_kl",
     "relation_mse",
     "relation_scores",
