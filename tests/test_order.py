@@ -216,6 +216,7 @@ def test_public_names() -> None:
         "objective",
         "predict",
         "push",
+        "submit",
         "task_type",
         "train_grid",
         "write_card",

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from limbeck.runtimes import OnnxPredictor
     from limbeck.step_state import StepState
     from limbeck.students import build_student
+    from limbeck.submitting import submit
     from limbeck.tasks.abstract_type import task_type
     from limbeck.teachers.teacher import Teacher
     from limbeck.training import DistillationConfig, DistillationTrainer
@@ -82,6 +83,7 @@ __all__ = [
     "objective",
     "predict",
     "push",
+    "submit",
     "task_type",
     "train_grid",
     "write_card",
@@ -121,6 +123,7 @@ _HOMES = {
     "mapping": "limbeck.mappings",
     "predict": "limbeck.predicting",
     "push": "limbeck.pushing",
+    "submit": "limbeck.submitting",
     "task_type": "limbeck.tasks",
     "train_grid": "limbeck.run",
     "write_card": "limbeck.reporting.cards",

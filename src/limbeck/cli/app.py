@@ -29,6 +29,7 @@ from limbeck.cli.push_command import push
 from limbeck.cli.quickstart_command import quickstart
 from limbeck.cli.quiet import silence_libraries
 from limbeck.cli.study_command import study
+from limbeck.cli.submit_command import submit
 from limbeck.cli.table_command import table
 from limbeck.cli.team_command import team
 from limbeck.cli.train_command import distill, finetune
@@ -110,6 +111,7 @@ app.command(cls=ManyValues)(compare)
 app.command(cls=ManyValues)(team)
 app.command(cls=ManyValues)(study)
 app.command(cls=ManyValues)(analyze)
+app.command(cls=ManyValues)(submit)
 app.add_typer(outputs, name="outputs")
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from limbeck.cli.classification_view import show_classification, show_row_tests
-from limbeck.cli.console import show_scores
+from limbeck.cli.console import show_scores, trouble
 from limbeck.cli.option_groups import takes_groups, typed
 from limbeck.cli.scored_options import Plugins, ScoredRows
 from limbeck.plugins import load_plugins
@@ -51,6 +51,16 @@ def evaluate(
             help="Whether examples of disagreement are shown with their texts; default: as the run's keep_texts."
         ),
     ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write each row's prediction and probabilities here (.jsonl, .csv, .tsv, .parquet); a split without "
+            "labels is predicted alone."
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file of predictions.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print everything as JSON, and nothing else.")
     ] = False,
@@ -61,6 +71,16 @@ def evaluate(
 
     from limbeck.run import evaluation_of
 
+    if predictions is not None:
+        from limbeck.run.split_predictions import write_predictions
+
+        written, labelled = write_predictions(
+            run, predictions, **typed(rows), backend=backend, overwrite=overwrite, show=True
+        )
+        trouble().print(str(written), soft_wrap=True)
+        if not labelled:
+            trouble().print("these rows have no labels, so there are no scores", soft_wrap=True)
+            return
     found = evaluation_of(run, **typed(rows), backend=backend, teacher=teacher, texts=texts)
     if as_json:
         sys.stdout.write(json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")

@@ -38,7 +38,7 @@ def read_folder(
         files = [*layout.files.values()]
         home = _home(root, layout.folders, layout.inner, files)
         if home is not None:
-            splits = _tables(task, layout, home)
+            splits = read_tables(task, layout, home)
         elif task.name == "mrpc":
             home = _home(root, layout.folders, "", [MSR_TRAIN])
             splits = None if home is None else _msr(task, layout, home, seed)
@@ -96,7 +96,8 @@ def _split(
     return {names[name]: rows.columns[name] for name in layout.text}, rows.labels
 
 
-def _tables(task: Task, layout: ReleasedLayout, home: Path) -> DatasetDict:
+def read_tables(task: Task, layout: ReleasedLayout, home: Path) -> DatasetDict:
+    """The splits whose files lie in `home`."""
     splits = DatasetDict()
     for name, file in layout.files.items():
         if (home / file).exists():

@@ -87,7 +87,7 @@ def read_hub(
             f"task {task.name!r} is not on the Hub", "name its files with --data FILE"
         )
     with progress_bars(progress):
-        loaded = _fetch(task, source, root)
+        loaded = fetch(task, source, root)
     origin = f"{root or source.repository} ({source.config})"
     splits = DatasetDict()
     for name, split in loaded.items():
@@ -102,7 +102,12 @@ def read_hub(
     return splits
 
 
-def _fetch(task: Task, source: HubSource, root: Path | None) -> DatasetDict:
+def fetch(task: Task, source: HubSource, root: Path | None) -> DatasetDict:
+    """A configuration's splits as they are there, from the Hub or a copy of its repository.
+
+    Raises:
+        LimbeckError: they cannot be had.
+    """
     place = source.repository
     branch = {} if source.revision is None else {"revision": source.revision}
     files: dict[str, list[str]] = {}

@@ -31,5 +31,8 @@ def split_to_score(task: Task, rows: Mapping[str, Dataset], split: str | None) -
     if chosen not in rows:
         raise LimbeckError(unknown("split", chosen, list(rows)))
     if task.label_column not in rows[chosen].column_names:
-        raise LimbeckError(f"split {chosen!r} of {task.name} has no labels", "name another split")
+        raise LimbeckError(
+            f"split {chosen!r} of {task.name} has no labels",
+            "name another split, or add --predictions FILE to predict it",
+        )
     return chosen

@@ -1,0 +1,48 @@
+"""`limbeck submit`: the test rows of GLUE, predicted and packed as the benchmark takes them.
+
+It calls `limbeck.submitting`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from limbeck.cli.console import output, trouble
+
+
+def submit(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN…",
+            help="Finished runs, one for each of GLUE's nine tasks; MNLI's also predicts the diagnostic rows.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The .zip file.")] = Path("submission.zip"),
+    data: Annotated[
+        str | None,
+        typer.Option(help="'hub', hub:DIR or a GLUE folder; default: where each run's rows are."),
+    ] = None,
+    partial: Annotated[
+        bool,
+        typer.Option(
+            "--partial",
+            help="Write the files of the tasks that are there; the benchmark takes all or none.",
+        ),
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+) -> None:
+    """Predict GLUE's test rows and write them for gluebenchmark.com, all tasks in one archive."""
+    from limbeck.submitting import submit as write_submission
+
+    found = write_submission(runs, out, data=data, partial=partial, overwrite=overwrite, show=True)
+    for name, rows in found.rows.items():
+        output().print(f"{rows:8,} rows  {name}", soft_wrap=True)
+    output().print(f"{found.path}: {len(found.rows)} files", soft_wrap=True)
+    if found.missing:
+        trouble().print(
+            f"the benchmark refuses it without {', '.join(found.missing)}", soft_wrap=True
+        )
