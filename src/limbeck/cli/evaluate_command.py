@@ -54,8 +54,8 @@ def evaluate(
     predictions: Annotated[
         Path | None,
         typer.Option(
-            help="Also write each row's prediction and probabilities here (.jsonl, .csv, .tsv, .parquet); a split without "
-            "labels is predicted alone."
+            help="Also write each row's prediction and probabilities here (.jsonl, .csv, .tsv, .parquet); a split "
+            "without labels is predicted alone."
         ),
     ] = None,
     overwrite: Annotated[
