@@ -56,7 +56,7 @@ ORDER = [
     {"reporting.cards"},
     {"run"},
     {"analysis", "exporting", "predicting"},
-    {"latency", "pushing"},
+    {"latency", "pushing", "submitting"},
     {"quickstart", "study"},
     {"cli"},
     {"__main__"},

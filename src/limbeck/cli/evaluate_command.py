@@ -72,7 +72,7 @@ def evaluate(
     from limbeck.run import evaluation_of
 
     if predictions is not None:
-        from limbeck.run.split_predictions import write_predictions
+        from limbeck.predicting.split_predictions import write_predictions
 
         written, labelled = write_predictions(
             run, predictions, **typed(rows), backend=backend, overwrite=overwrite, show=True

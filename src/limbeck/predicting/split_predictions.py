@@ -1,4 +1,4 @@
-"""A model's predictions of a whole split, in a file: also of rows without labels. Part of `limbeck.run`."""
+"""A model's predictions of a whole split, in a file: also of rows without labels. Part of `limbeck.predicting`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from datasets import Dataset
 
 from limbeck.data import Labelling, load_task
 from limbeck.errors import LimbeckError, unknown
-from limbeck.predicting import Predictions, predict
+from limbeck.predicting.predict_rows import predict
+from limbeck.predicting.prediction_summary import Predictions
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.run.own_task import student_labelling
