@@ -7,17 +7,24 @@ import math
 import numpy as np
 import pytest
 import torch
+from sklearn.decomposition import PCA
+from torch import nn
 
 import tiny_runs as tiny
 from limbeck.evaluation.class_predictions import ClassPredictions
 from limbeck.reporting.analysis import (
     agreement_of,
+    filter_normalised_direction,
     layer_attention,
+    loss_surface,
     noise_tolerance,
     noisy_embeddings,
     probe_layers,
     reliability_curve,
+    run_course,
+    state_points,
 )
+from limbeck.reporting.records import Epoch, Record
 
 
 def test_a_probe_reads_what_a_layer_holds_and_nothing_else() -> None:
@@ -138,3 +145,100 @@ def test_layer_attention_by_hand() -> None:
     assert (found.student_layers, found.teacher_layers, found.count) == ((2,), (1, 4), 3)
     with pytest.raises(ValueError, match="for 2 student"):
         layer_attention("match", [1, 2], [1, 4], [weights])
+
+
+def test_filters_of_a_direction_are_as_long_as_the_models_own() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 3, 2), nn.Linear(4, 2), nn.LayerNorm(2))
+    found = filter_normalised_direction(model, torch.Generator().manual_seed(0))
+    for name, weight in model.named_parameters():
+        if weight.dim() == 1:
+            assert not found[name].any()
+            continue
+        for own, other in zip(weight.detach(), found[name], strict=True):
+            assert float(other.norm()) == pytest.approx(float(own.norm()), rel=1e-5)
+            assert not torch.allclose(own, other)
+
+
+def test_a_loss_surface_by_hand() -> None:
+    model = nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(3.0)
+    told = []
+    found = loss_surface(
+        model, lambda: float(model.weight.detach() ** 2), rows=7, points=3, span=0.5, seed=1,
+        progressed=lambda *done: told.append(done),
+    )  # fmt: skip
+    # A filter of one weight: either direction is 3 or −3, so that the weight is 3 + .5 (±a ± b) · 3.
+    signs = torch.randn(1, generator=torch.Generator().manual_seed(1)).sign().item()
+    generator = torch.Generator().manual_seed(1)
+    first, second = (float(torch.randn((1, 1), generator=generator).sign()) for _ in range(2))
+    assert signs == first
+    for b, row in zip((-0.5, 0.0, 0.5), found.losses, strict=True):
+        for a, loss in zip((-0.5, 0.0, 0.5), row, strict=True):
+            assert loss == pytest.approx((3 + 3 * a * first + 3 * b * second) ** 2, rel=1e-5)
+    assert (found.own, found.steps, found.rows) == (9.0, (-0.5, 0.0, 0.5), 7)
+    assert float(model.weight.detach()) == 3.0
+    assert told[-1] == (9, 9)
+    with pytest.raises(ValueError, match="odd number"):
+        loss_surface(model, lambda: 0.0, rows=1, points=4)
+
+
+def test_points_are_scikit_learns_components_of_all_states() -> None:
+    generator = np.random.default_rng(3)
+    student, teacher = generator.normal(size=(9, 5)), generator.normal(size=(9, 5)) + 1
+    found = state_points(student, teacher, layers=(2, 4), labels=np.arange(9) % 2, names=("a", "b"))
+    everything = np.concatenate([student, teacher])
+    centred = everything - everything.mean(axis=0)
+    # By singular values, with scikit-learn's own signs.
+    _, values, directions = np.linalg.svd(centred, full_matrices=False)
+    shares = values**2 / (values**2).sum()
+    assert found.explained[0] == found.explained[1] == pytest.approx(tuple(shares[:2]))
+    points = np.concatenate([found.student, found.teacher])
+    assert np.abs(points) == pytest.approx(np.abs(centred @ directions[:2].T))
+    expected = PCA(2).fit_transform(everything)
+    assert points == pytest.approx(expected)
+    for row, cosine in enumerate(found.cosines):
+        dot = sum(a * b for a, b in zip(student[row], teacher[row], strict=True))
+        lengths = math.hypot(*student[row]) * math.hypot(*teacher[row])
+        assert cosine == pytest.approx(dot / lengths)
+    assert (found.student_layer, found.teacher_layer, found.labels[:3]) == (2, 4, (0, 1, 0))
+
+
+def test_points_of_different_widths_have_planes_of_their_own() -> None:
+    line = np.arange(4.0)[:, None]
+    found = state_points(line * [1, 0, 0], line * [0.0, 2.0])
+    assert (found.together, found.cosines) == (False, None)
+    assert found.explained[0][0] == pytest.approx(1.0)
+    # On a line the first component is the distance from its middle.
+    assert np.abs(np.array(found.student)[:, 0]) == pytest.approx([1.5, 0.5, 0.5, 1.5])
+    assert np.abs(np.array(found.teacher)[:, 0]) == pytest.approx([3, 1, 1, 3])
+    with pytest.raises(ValueError, match="1 states"):
+        state_points(line[:1], line[:1])
+
+
+def test_a_course_counts_steps_through_stages_and_says_when_a_layer_was_done() -> None:
+    def epoch(stage, number, step, layers, dev, **train):
+        return Epoch(
+            epoch=number, stage=stage, step=step, train=train,
+            dev={} if dev is None else {"primary": dev},
+            active_layers={"match": [[layer, 2 * layer] for layer in layers]} if layers else {},
+        )  # fmt: skip
+
+    record = Record(kind="distill", method="m", task="t", data="d", seed=1)
+    record.epochs = [
+        epoch(1, 1, 10, [1], None, loss=3.0, match=3.0),
+        epoch(1, 2, 20, [1, 2], 50.0, loss=2.0, match=2.0),
+        epoch(2, 1, 5, [], 60.0, loss=1.0, soft=1.0),
+    ]
+    found = run_course(record)
+    assert (found.steps, found.epochs) == ((10, 20, 25), (1, 2, 3))
+    assert found.scores == (None, 50.0, 60.0)
+    assert found.terms == {
+        "loss": (3.0, 2.0, 1.0), "match": (3.0, 2.0, None), "soft": (None, None, 1.0),
+    }  # fmt: skip
+    assert found.learned == (1, 2, None)
+    record.epochs = record.epochs[:1] * 2
+    assert run_course(record).learned == (None, None)
+    record.epochs = []
+    with pytest.raises(ValueError, match="no epoch"):
+        run_course(record)

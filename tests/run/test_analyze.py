@@ -17,7 +17,7 @@ from limbeck.analysis import ANALYSES, analyze, measure
 from limbeck.cli.app import app
 from limbeck.errors import LimbeckError
 from limbeck.reporting.pages.analysis_views import VIEWS
-from limbeck.reporting.pages.stored_analyses import read_numbers
+from limbeck.reporting.pages.stored_analyses import read_numbers, write_numbers
 from limbeck.reporting.records import Record
 from limbeck.run import distill
 
@@ -137,6 +137,68 @@ def test_noise_of_nothing_is_the_recorded_score(finished) -> None:
     assert len(wild.scores) == 2
     # It is right by construction, by its embeddings.
     assert min(wild.losses) > calm.losses[0]
+
+
+def test_attention_maps_are_hugging_faces(finished, place) -> None:
+    wanted = {"row": 2, "head": 2, "pairs": [[1, 3], [3, 4]]}
+    found = measure("attention-maps", [finished.path], **wanted)["student"]
+    text = texts_of(finished.path, "dev")[0][2]
+    expected, folders = [], (f"{finished.path}/student", place / "teacher")
+    for folder in folders:
+        model = AutoModelForSequenceClassification.from_pretrained(
+            folder, attn_implementation="eager"
+        ).eval()
+        batch = AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
+        with torch.no_grad():
+            expected.append(model(**batch, output_attentions=True).attentions)
+    for pair, (mine, theirs) in zip(found.pairs, wanted["pairs"], strict=True):
+        own, other = expected[0][mine - 1][0], expected[1][theirs - 1][0]
+        assert np.array(pair.student) == pytest.approx(own[1].numpy(), abs=1e-5)
+        assert np.array(pair.teacher) == pytest.approx(other[1].numpy(), abs=1e-5)
+        by_token = (other * (other / own).log()).sum(-1)
+        assert pair.divergence == pytest.approx(float(by_token.mean()), abs=1e-4)
+    assert found.student_tokens == ("[CLS]", *text.split(), "[SEP]")
+
+
+def test_attention_maps_that_are_not_there(finished) -> None:
+    for wanted, said in (
+        ({"row": 600}, "row 600 of 6 rows"),
+        ({"head": 3}, "has no head 3"),
+        ({"pairs": [[4, 1]]}, "the student has no layer 4"),
+    ):
+        with pytest.raises(LimbeckError, match=said):
+            measure("attention-maps", [finished.path], **wanted)
+
+
+def test_pca_and_loss_surface_of_a_run(finished, place) -> None:
+    found = measure("pca", [finished.path], rows=5, teacher_layer=0)["student"]
+    texts = texts_of(finished.path, "dev")[0][:5]
+    mine = states_of(f"{finished.path}/student", texts)[0][3][:, 0]
+    theirs = states_of(place / "teacher", texts)[0][0][:, 0]
+    expected = torch.cosine_similarity(mine, theirs).tolist()
+    assert found.cosines == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(LimbeckError, match="the student has no layer 9"):
+        measure("pca", [finished.path], student_layer=9)
+    around = measure("loss-surface", [finished.path], points=3, rows=6)["student"]
+    noise = measure("noise", [finished.path], deviations=[0], models=["student"])["student"]
+    assert around.own == pytest.approx(noise.points[0].losses[0], abs=1e-6)
+    with pytest.raises(LimbeckError, match="leaves the model itself out"):
+        measure("loss-surface", [finished.path], points=4)
+
+
+def test_every_drawing_is_made(finished, attending, tmp_path) -> None:
+    small = {
+        "loss-surface": {"points": 3, "rows": 4},
+        "noise": {"deviations": [0, 1], "repeats": 1},
+    }
+    for name in ANALYSES:
+        run = attending if name == "layer-attention" else finished.path
+        parts = measure(name, [run], **small.get(name, {}))
+        panels = VIEWS.get(name).panels(parts)
+        assert all("<svg" in panel.svg and panel.alt for panel in panels)
+        assert len({panel.title for panel in panels}) == len(panels) > 0
+        write_numbers(tmp_path / f"{name}.json", name, {}, parts)
+        assert read_numbers(tmp_path / f"{name}.json") == parts
 
 
 def test_numbers_and_figures_are_kept_and_shown(copied) -> None:

@@ -6,9 +6,11 @@ they are shown in `limbeck.reporting.pages`.
 
 from limbeck.analysis import (  # noqa: F401  # they register themselves
     attended_layers,
+    attended_text,
     disturbed_models,
     layer_states,
     predicted_rows,
+    recorded_course,
 )
 from limbeck.analysis.analysed_run import AnalysedRun
 from limbeck.analysis.analyses import ANALYSES, Analysis

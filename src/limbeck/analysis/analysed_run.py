@@ -177,16 +177,20 @@ class AnalysedRun:
         for batch in batches_of(self.encoded(side, rows), collate, _BATCH, side.model.device):
             yield batch if index else inputs_of(batch, side.model)
 
+    @property
+    def has_classes(self) -> bool:
+        """Whether each row is of one class, which a head decides."""
+        return bool(self.task.labels) and self.task.kind.classes_of_examples
+
     def labels(self, rows: Dataset) -> np.ndarray:
         """Class ids of rows.
 
         Raises:
             LimbeckError: the task has no classes, or some rows no label.
         """
-        task = self.task
-        if not (task.labels and task.kind.classes_of_examples):
+        if not self.has_classes:
             raise LimbeckError(
-                f"run {self.folder.path}: the rows of {task.name} have no classes",
+                f"run {self.folder.path}: the rows of {self.task.name} have no classes",
                 "this analysis counts classes; choose another one, or a classifier's run",
             )
         return np.asarray(self.encoded(self.student, rows)["labels"][:], dtype=np.int64)
@@ -216,6 +220,10 @@ class AnalysedRun:
         resolve_class_order(task, unproven, outputs, labels, self.split, side=side.name)
         results = kind.results(task, outputs, encoded, rows, side.processor)
         return results, float(np.average(losses, weights=sizes))
+
+    def loss(self, side: Side, rows: Dataset) -> float:
+        """The mean loss of the labels of rows."""
+        return self.results(side, rows)[1]
 
     def scored(self, side: Side, rows: Dataset) -> tuple[float, float]:
         """The primary score of rows, 0 to 100, and the mean loss of their labels."""

@@ -1,4 +1,4 @@
-"""Analyses of attention: which teacher layers an attention mapping weighs most. Part of `limbeck.analysis`."""
+"""Analyses of an attention mapping: which teacher layers it weighs most. Part of `limbeck.analysis`."""
 
 from __future__ import annotations
 

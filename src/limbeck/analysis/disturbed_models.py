@@ -1,4 +1,4 @@
-"""Analyses of models that are disturbed: noise on embeddings. Part of `limbeck.analysis`."""
+"""Analyses of models that are disturbed: noise on embeddings, weights moved a little. Part of `limbeck.analysis`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pydantic import Field
 
 from limbeck.analysis.analysed_run import AnalysedRun
 from limbeck.analysis.analyses import ANALYSES, Analysis, Watch
-from limbeck.analysis.layer_states import BOTH, Sides
+from limbeck.analysis.layer_states import BOTH, STUDENT, Sides
+from limbeck.errors import LimbeckError
 from limbeck.reporting.analysis.input_noise import NoiseTolerance, noise_tolerance
+from limbeck.reporting.analysis.loss_surface import LossSurface, loss_surface
 from limbeck.settings import Count, Seed, Settings
 
 
@@ -43,6 +45,48 @@ def _noise(run: AnalysedRun, settings: NoiseSettings, watch: Watch) -> dict[str,
     }
 
 
+class LossSurfaceSettings(Settings):
+    """Of `loss-surface`."""
+
+    rows: Count = Field(128, description="how many rows the loss is over")
+    points: Annotated[int, Field(ge=3, le=201)] = Field(
+        9, description="along either direction; odd"
+    )
+    span: float = Field(1.0, gt=0, description="the largest step, in filters' norms")
+    seed: Seed = Field(0, description="of the two directions")
+    models: Sides = Field(STUDENT, description="student, teacher")
+
+
+def _loss_surface(
+    run: AnalysedRun, settings: LossSurfaceSettings, watch: Watch
+) -> dict[str, LossSurface]:
+    if settings.points % 2 == 0:
+        raise LimbeckError(
+            f"loss-surface: points={settings.points} leaves the model itself out",
+            "give an odd number",
+        )
+    rows = run.rows(count=settings.rows)
+    return {
+        side.name: loss_surface(
+            side.model,
+            partial(run.loss, side, rows),
+            rows=len(rows),
+            points=settings.points,
+            span=settings.span,
+            seed=settings.seed,
+            progressed=watch(f"losses around the {side.name}"),
+        )
+        for side in run.sides(settings.models)
+    }
+
+
+ANALYSES.register("loss-surface")(
+    Analysis(
+        "the loss around the student, along two random filter-normalised directions",
+        LossSurfaceSettings,
+        _loss_surface,
+    )
+)
 ANALYSES.register("noise")(
     Analysis("the score under Gaussian noise on the embeddings", NoiseSettings, _noise)
 )

@@ -16,12 +16,14 @@ from limbeck.analysis.analyses import ANALYSES, Analysis, Watch
 from limbeck.errors import LimbeckError
 from limbeck.reporting.analysis.layer_probing import ProbedLayers, probe_layers
 from limbeck.reporting.analysis.pooled_states import pooled_states
+from limbeck.reporting.analysis.principal_components import StatePoints, state_points
 from limbeck.reporting.analysis.similarity_matrix import LayerSimilarity, similarity_of_layers
-from limbeck.settings import Count, Settings
+from limbeck.settings import Count, LayerNumber, Settings
 
 Pooled = Literal["mean", "cls", "last"]
 Sides = Annotated[list[Literal["student", "teacher"]], Field(min_length=1)]
 BOTH: list[Literal["student", "teacher"]] = ["student", "teacher"]
+STUDENT: list[Literal["student", "teacher"]] = ["student"]
 
 
 class SimilaritySettings(Settings):
@@ -93,11 +95,54 @@ def _probing(run: AnalysedRun, settings: ProbingSettings, watch: Watch) -> dict[
     return found
 
 
+class PcaSettings(Settings):
+    """Of `pca`."""
+
+    rows: Annotated[int, Field(ge=2, le=10**9)] = Field(200, description="how many examples")
+    pool: Pooled = Field("cls", description="the vector of a layer: first token, masked mean, last")
+    student_layer: LayerNumber | None = Field(
+        None, description="0 for the embeddings; default: the last"
+    )
+    teacher_layer: LayerNumber | None = Field(None, description="likewise")
+
+
+def _pca(run: AnalysedRun, settings: PcaSettings, watch: Watch) -> dict[str, StatePoints]:
+    sides = run.student, run.teacher
+    run.need_layers(*sides)
+    layers = []
+    for side, layer in zip(sides, (settings.student_layer, settings.teacher_layer), strict=True):
+        deepest = number_of_layers(side.model)
+        if layer is not None and layer > deepest:
+            raise LimbeckError(f"pca: the {side.name} has no layer {layer}", f"0 to {deepest}")
+        layers.append(deepest if layer is None else layer)
+    rows = run.rows(count=settings.rows)
+    student, teacher = (
+        pooled_states(side.model, [layer], run.batches(side, rows), settings.pool)[0].numpy()
+        for side, layer in zip(sides, layers, strict=True)
+    )
+    classes = run.has_classes
+    found = state_points(
+        student,
+        teacher,
+        layers=(layers[0], layers[1]),
+        labels=run.labels(rows) if classes else None,
+        names=run.task.labels if classes else (),
+    )
+    return {"student": found}
+
+
 ANALYSES.register("similarity")(
     Analysis(
         "how alike student and teacher layers represent the same rows: CKA and cosine",
         SimilaritySettings,
         _similarity,
+    )
+)
+ANALYSES.register("pca")(
+    Analysis(
+        "where teacher and student put the same rows: principal components, cosines by row",
+        PcaSettings,
+        _pca,
     )
 )
 ANALYSES.register("probing")(

@@ -3,6 +3,7 @@
 Everything here is computed from checkpoints, predictions and records.
 """
 
+from limbeck.reporting.analysis.attended_tokens import AttentionMaps, attention_maps
 from limbeck.reporting.analysis.attention_by_layer import LayerAttention, layer_attention
 from limbeck.reporting.analysis.calibration_curves import ReliabilityCurve, reliability_curve
 from limbeck.reporting.analysis.diversity import Diversity, class_diversity, number_diversity
@@ -12,8 +13,15 @@ from limbeck.reporting.analysis.input_noise import (
     noisy_embeddings,
 )
 from limbeck.reporting.analysis.layer_probing import ProbedLayers, probe_layers
+from limbeck.reporting.analysis.loss_surface import (
+    LossSurface,
+    filter_normalised_direction,
+    loss_surface,
+)
 from limbeck.reporting.analysis.pooled_states import pooled_states
+from limbeck.reporting.analysis.principal_components import StatePoints, state_points
 from limbeck.reporting.analysis.row_agreement import RowAgreement, agreement_of
+from limbeck.reporting.analysis.run_course import RunCourse, run_course
 from limbeck.reporting.analysis.similarity_matrix import (
     LayerSimilarity,
     Measure,
@@ -25,20 +33,27 @@ from limbeck.reporting.analysis.similarity_matrix import (
 from limbeck.reporting.analysis.team_overview import TeamOverview, team_of
 
 __all__ = [
+    "AttentionMaps",
     "Diversity",
     "LayerAttention",
     "LayerSimilarity",
+    "LossSurface",
     "Measure",
     "NoiseTolerance",
     "ProbedLayers",
     "ReliabilityCurve",
     "RowAgreement",
+    "RunCourse",
+    "StatePoints",
     "TeamOverview",
     "agreement_of",
+    "attention_maps",
     "class_diversity",
+    "filter_normalised_direction",
     "layer_attention",
     "layer_similarity",
     "linear_cka",
+    "loss_surface",
     "mean_cosine",
     "noise_tolerance",
     "noisy_embeddings",
@@ -46,6 +61,8 @@ __all__ = [
     "pooled_states",
     "probe_layers",
     "reliability_curve",
+    "run_course",
     "similarity_of_layers",
+    "state_points",
     "team_of",
 ]

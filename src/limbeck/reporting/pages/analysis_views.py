@@ -10,13 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from limbeck.registry import Registry
+from limbeck.reporting.analysis.attended_tokens import AttentionMaps
 from limbeck.reporting.analysis.attention_by_layer import LayerAttention
 from limbeck.reporting.analysis.calibration_curves import ReliabilityCurve
 from limbeck.reporting.analysis.input_noise import NoiseTolerance
 from limbeck.reporting.analysis.layer_probing import ProbedLayers
+from limbeck.reporting.analysis.loss_surface import LossSurface
+from limbeck.reporting.analysis.principal_components import StatePoints
 from limbeck.reporting.analysis.row_agreement import RowAgreement
+from limbeck.reporting.analysis.run_course import RunCourse
 from limbeck.reporting.analysis.similarity_matrix import LayerSimilarity
 from limbeck.reporting.pages import analysis_plots as draw
+from limbeck.reporting.pages import plane_plots as plane
+from limbeck.reporting.pages.course_plots import course_panels
 from limbeck.reporting.pages.sections import Section, SectionTable
 from limbeck.reporting.pages.svg import Panel
 
@@ -145,6 +151,34 @@ for _name, _view in {
         "Bars: the share of right predictions among those made with a confidence in that range; the fuller the "
         "range, the darker. Marks: the mean confidence. Dashed is what would be exact.",
         draw.calibration_panels,
+    ),
+    "attention-maps": AnalysisView(
+        AttentionMaps,
+        "Attention maps",
+        "What each token of one example attends to, the student on the left and the teacher on the right; both in one "
+        "scale of colour. KL: the divergence of the teacher's maps from the student's, mean over heads and tokens.",
+        plane.map_panels,
+        wide=True,
+    ),
+    "loss-surface": AnalysisView(
+        LossSurface,
+        "Loss surface",
+        "The loss of the labels with all weights moved along two random directions, each filter as long as the "
+        "model's own; the cross is the model. Wide and flat is said to generalise.",
+        plane.surface_panels,
+    ),
+    "pca": AnalysisView(
+        StatePoints,
+        "States in the plane",
+        "The first two principal components of both models' states of the same rows, and how near the two are, row by "
+        "row.",
+        plane.point_panels,
+    ),
+    "convergence": AnalysisView(
+        RunCourse,
+        "Convergence",
+        "Dev score and training terms by step. L1, L2, …: that layer's turn ended here.",
+        course_panels,
     ),
 }.items():
     VIEWS.register(_name)(_view)

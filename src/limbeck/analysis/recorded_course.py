@@ -1,0 +1,32 @@
+"""The analysis that needs no model: how a run went. Part of `limbeck.analysis`."""
+
+from __future__ import annotations
+
+from limbeck.analysis.analysed_run import AnalysedRun
+from limbeck.analysis.analyses import ANALYSES, Analysis, Watch
+from limbeck.errors import LimbeckError
+from limbeck.reporting.analysis.run_course import RunCourse, run_course
+from limbeck.settings import Settings
+
+
+class ConvergenceSettings(Settings):
+    """Of `convergence`: everything is in the record."""
+
+
+def _convergence(
+    run: AnalysedRun, settings: ConvergenceSettings, watch: Watch
+) -> dict[str, RunCourse]:
+    if not run.record.epochs:
+        raise LimbeckError(
+            f"run {run.folder.path}: its record has no epochs", "name a run that was trained"
+        )
+    return {"student": run_course(run.record)}
+
+
+ANALYSES.register("convergence")(
+    Analysis(
+        "dev score and every training term by step, and where layers learn in turn, which was done when",
+        ConvergenceSettings,
+        _convergence,
+    )
+)

@@ -1,0 +1,121 @@
+"""Attention maps of both models for one example. Part of `limbeck.reporting.analysis`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from limbeck import functional as F
+from limbeck.activations import ActivationKey, Request, capture, token_mask
+from limbeck.errors import LimbeckError, Problem
+from limbeck.reporting.analysis.pooled_states import evaluating
+
+Map = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class MapPair:
+    """A student layer's attention and a teacher layer's, for one example.
+
+    Attributes:
+        student_layer: from 1.
+        teacher_layer: from 1.
+        student: probabilities by query and key; each row adds up to 1.
+        teacher: likewise.
+        divergence: KL of the teacher's maps from the student's, mean over all heads and tokens (internal-kd, Eq. 2);
+            None where heads or tokens differ.
+    """
+
+    student_layer: int
+    teacher_layer: int
+    student: Map
+    teacher: Map
+    divergence: float | None
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """Attention of teacher and student over the tokens of one example.
+
+    Attributes:
+        row: its number in the split.
+        head: which head is shown, from 1; None for the mean of all.
+        student_tokens: as its tokenizer has them, without padding.
+        teacher_tokens: likewise.
+        pairs: of layers.
+    """
+
+    row: int
+    head: int | None
+    student_tokens: tuple[str, ...]
+    teacher_tokens: tuple[str, ...]
+    pairs: tuple[MapPair, ...]
+
+
+def attention_maps(
+    student: PreTrainedModel,
+    teacher: PreTrainedModel,
+    batch: Mapping[str, Tensor],
+    teacher_batch: Mapping[str, Tensor],
+    tokens: tuple[Sequence[str], Sequence[str]],
+    pairs: Sequence[tuple[int, int]],
+    *,
+    row: int = 0,
+    head: int | None = None,
+) -> AttentionMaps:
+    """Attention probabilities side by side (Aguilar et al. 2020, Figures 5 and 11).
+
+    Args:
+        student: whose maps are shown.
+        teacher: beside whom.
+        batch: one example as the student reads it.
+        teacher_batch: the same as the teacher reads it.
+        tokens: the student's tokens of it and the teacher's, padding left out.
+        pairs: (student layer, teacher layer).
+        row: the example's number.
+        head: from 1; by default the mean of all heads.
+
+    Raises:
+        LimbeckError: a layer or a head that a model lacks, or attention that cannot be seen.
+    """
+    sides = (student, batch), (teacher, teacher_batch)
+    found, masks = [], []
+    for place, (model, inputs) in enumerate(sides):
+        asked = sorted({pair[place] for pair in pairs})
+        with evaluating(model), torch.no_grad():
+            trace = capture(model, inputs, Request.attention(asked))
+            masks.append(token_mask(model, inputs))
+        maps = {layer: trace[ActivationKey("probabilities", layer)].float() for layer in asked}
+        _need_head(head, maps, "student" if place == 0 else "teacher")
+        found.append(maps)
+    alike = masks[0].shape == masks[1].shape and list(tokens[0]) == list(tokens[1])
+    shown = []
+    for mine, theirs in pairs:
+        one, other = found[0][mine], found[1][theirs]
+        divergence = None
+        if alike and one.shape == other.shape:
+            divergence = float(F.attention_kl(one, other, masks[0]))
+        own, taught = _shown(one, masks[0], head), _shown(other, masks[1], head)
+        shown.append(MapPair(mine, theirs, own, taught, divergence))
+    return AttentionMaps(row, head, tuple(tokens[0]), tuple(tokens[1]), tuple(shown))
+
+
+def _shown(maps: Tensor, mask: Tensor, head: int | None) -> Map:
+    """(1, H, N, N) to rows of the first example's tokens."""
+    one = maps[0].mean(dim=0) if head is None else maps[0, head - 1]
+    kept = mask[0].bool()
+    return tuple(tuple(map(float, row)) for row in one[kept][:, kept].cpu())
+
+
+def _need_head(head: int | None, maps: Mapping[int, Tensor], side: str) -> None:
+    problems = [
+        Problem(f"head: layer {layer} of the {side} has no head {head}", f"1 to {one.shape[1]}")
+        for layer, one in maps.items()
+        if head is not None and not 1 <= head <= one.shape[1]
+    ]
+    if problems:
+        raise LimbeckError(problems)
