@@ -5,7 +5,7 @@ Below everything that has settings of its own in a recipe.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -27,6 +27,9 @@ Width = Annotated[int, Field(gt=0, le=10**6)]
 """Or a number of heads."""
 Passes = Annotated[float, Field(gt=0, le=10**6)]
 """Over the training rows."""
+
+ThresholdSetting = Literal["one", "by_class"] | Annotated[float, Field(gt=0, lt=1)]
+"""How probable a class has to be: tuned, one for all or one for each, or a number."""
 
 
 def _listed(value: object) -> object:

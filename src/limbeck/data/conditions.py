@@ -76,7 +76,8 @@ class Conditions(NamedTuple):
 def _divided(rows: Dataset, task: Task) -> tuple[Dataset, Dataset | None]:
     """The labelled rows and the others; None where there are no others."""
     column = rows.features.get(task.label_column)
-    if why_all_need_labels(task.kind) is not None or not isinstance(column, Value | ClassLabel):
+    readable = isinstance(column, Value | ClassLabel) or task.kind.several_classes
+    if why_all_need_labels(task.kind) is not None or not readable:
         return rows, None
     labelled = labelled_rows(rows.with_format("numpy")[task.label_column][:])
     if labelled.all():

@@ -40,11 +40,11 @@ def encode(
     """
     _check(dataset, task, tokenizer, max_length)
 
-    label = Value("float32" if task.regression else "int64")
+    label = task.kind.label_feature(task)
 
     def tokenize(rows: dict[str, list[Any]]) -> dict[str, Any]:
         found: dict[str, Any] = dict(task.kind.encode(task, tokenizer, max_length, rows))
-        if task.kind.constant and "labels" in found:
+        if isinstance(label, Value) and "labels" in found:
             labels = np.asarray(found["labels"])
             # What does not fit is left to Arrow's own cast below, which refuses it.
             if np.can_cast(labels.dtype, label.dtype, "same_kind"):
@@ -65,7 +65,7 @@ def encode(
         encoded = encoded.remove_columns(CUT)
         if ROW in encoded.column_names:
             encoded = encoded.add_column("index", list(range(len(encoded))))
-        if task.kind.constant and encoded.features.get("labels", label) != label:
+        if label is not None and encoded.features.get("labels", label) != label:
             encoded = encoded.cast_column("labels", label)
     return encoded, truncated
 

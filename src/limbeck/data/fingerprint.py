@@ -36,6 +36,9 @@ def rows_fingerprint(task: Task, rows: Dataset) -> str:
 
 
 def _named(task: Task, label: Any) -> Any:
+    if task.kind.several_classes and isinstance(label, list):
+        names = (name for name, one in zip(task.labels, label, strict=True) if one == 1)
+        return None if any(one != one for one in label) else sorted(names)
     known = type(label) is int and 0 <= label < len(task.labels)
     return task.labels[label] if known else label
 

@@ -12,6 +12,7 @@ from limbeck.data.glue_folder import contents, expected_files, read_folder, task
 from limbeck.data.image_folder import read_images
 from limbeck.data.own import has_own_files, read_own
 from limbeck.data.own_kinds import read_own_kind
+from limbeck.data.own_several_labels import read_several_labels
 from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.tasks.task import TASKS, Task, as_kind
@@ -69,7 +70,7 @@ class OwnKind(OnDisk):
 
     def reads(self, request: DataRequest) -> bool:
         """What is no class or number."""
-        return super().reads(request) and not request.task_type.has_classes
+        return super().reads(request) and not request.task_type.labels_examples
 
     def read(self, request: DataRequest) -> Loaded:
         """CoNLL columns, SQuAD's JSON, lines of text, or named columns."""
@@ -79,6 +80,22 @@ class OwnKind(OnDisk):
             request.task_type,
             **_own(request, self.known(request)),
         )
+
+
+@data_reader("several labels")
+class OwnSeveralLabels(OnDisk):
+    """A table of texts with any number of classes a row, or a folder with a train table."""
+
+    def reads(self, request: DataRequest) -> bool:
+        """Where a row may be of several classes."""
+        return super().reads(request) and request.task_type.several_classes
+
+    def read(self, request: DataRequest) -> Loaded:
+        """A column of lists or of separated names, or a column of 0 and 1 for each class."""
+        self.known(request)
+        settings = _own(request, None)
+        settings.pop("known")
+        return read_several_labels(request.name, request.path, request.task_type, **settings)
 
 
 @data_reader("images")

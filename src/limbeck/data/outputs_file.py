@@ -51,6 +51,7 @@ def read_outputs_file(
     classes: Sequence[str] = (),
     order: Sequence[str] = (),
     max_rows: int = MAX_ROWS,
+    several: bool = False,
 ) -> FileOutputs:
     """Read a file of outputs.
 
@@ -61,6 +62,7 @@ def read_outputs_file(
         text_columns: of the data: the file has them too, or a column `row` of row ids.
         classes: the data's, for messages; () where the answer is a number.
         order: of a list's values, which have no names.
+        several: a row may be of several classes, so that each probability stands by itself.
 
     Raises:
         LimbeckError: what is not there, or is no such number; names that are not the data's classes.
@@ -80,7 +82,7 @@ def read_outputs_file(
         values = _numbers(table, what, rows, len(names))
     if classes and what != "score":
         _check_named(table.path, what, names, classes)
-    _check(table.path, what, values)
+    _check(table.path, what, values, several=several)
     return FileOutputs(what, names, *_each_once(table.path, ids, values.astype(np.float32)))
 
 
@@ -193,11 +195,18 @@ def _check_named(path: Path, what: What, names: Sequence[str], classes: Sequence
         )
 
 
-def _check(path: Path, what: What, values: np.ndarray) -> None:
+def _check(path: Path, what: What, values: np.ndarray, *, several: bool) -> None:
+    if what == "votes" and several:
+        raise LimbeckError(
+            f"{path} holds votes, and of rows with several labels they do not say how many were asked",
+            "write each class's share of votes as probabilities",
+        )
     wrong = {"a number that is not finite": ~np.isfinite(values).all(axis=1)}
     if what in ("probabilities", "votes"):
         wrong["a number below 0"] = (values < 0).any(axis=1)
-    if what == "probabilities":
+    if what == "probabilities" and several:
+        wrong["a number above 1"] = (values > 1).any(axis=1)
+    elif what == "probabilities":
         wrong["a sum that is not 1"] = np.abs(values.sum(axis=1) - 1) > _TOLERANCE
     if what == "votes":
         wrong["no vote at all"] = values.sum(axis=1) == 0

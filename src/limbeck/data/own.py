@@ -52,8 +52,9 @@ def read_own(
     """
     files = split_files(path, SUFFIXES) if path.is_dir() else {"train": path}
     tables = {split: read_table(file, max_rows) for split, file in files.items()}
-    texts, label = _columns(tables, known, text_columns, label_column)
-    labels = {split: _written_labels(table, label, split) for split, table in tables.items()}
+    texts, label = named_columns(tables, known, text_columns, label_column)
+    assert label is not None
+    labels = {split: written_labels(table, label, split) for split, table in tables.items()}
     labels["train"] = without_gaps(labels["train"] or ()) or None
     for split, values in labels.items():
         check_written_labels(values or (), label, tables[split].path, gaps=split == "train")
@@ -71,7 +72,7 @@ def read_own(
     splits = DatasetDict()
     for split, table in tables.items():
         columns = {
-            ours: _text(table, theirs)
+            ours: text_of(table, theirs)
             for ours, theirs in zip(task.text_columns, texts, strict=True)
         }
         values = labels[split] and marked(task, labels[split] or ())
@@ -92,14 +93,15 @@ def _need_labels(tables: dict[str, FileTable], labels: dict[str, list | None], c
     if some or dev:
         return
     if column not in train.columns:
-        raise _missing(train, "label column", [column])
+        raise missing_column(train, "label column", [column])
     raise LimbeckError(
         f"{train.path}: all of {len(train)} rows have no label in {column}",
         "give a folder with a labelled dev file beside it, or label some rows: the dev split is made of those",
     )
 
 
-def _written_labels(table: FileTable, column: str, split: str) -> list | None:
+def written_labels(table: FileTable, column: str, split: str) -> list | None:
+    """The label column as it is written; None of a split without labels."""
     if column not in table.columns:
         return None
     values = table.columns[column].shared()
@@ -141,13 +143,19 @@ def split_files(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:
     return files
 
 
-def _columns(
+def named_columns(
     tables: dict[str, FileTable],
     known: Task | None,
     text_columns: Sequence[str] | None,
     label_column: str | None,
-) -> tuple[list[str], str]:
-    """Names of the text columns and of the label column in the files."""
+    *,
+    need_label: bool = True,
+) -> tuple[list[str], str | None]:
+    """Names of the text columns and of the label column in the files; the latter None only where none is needed.
+
+    Raises:
+        LimbeckError: columns that are not named, or not there.
+    """
     train = tables["train"]
     texts, label = list(text_columns or ()), label_column
     if known is not None:
@@ -161,7 +169,7 @@ def _columns(
     there = f"columns of {train.path.name}: {', '.join(train.columns)}"
     if not texts:
         problems.append(Problem("no text columns are named", f"--text-columns A [B]; {there}"))
-    if label is None:
+    if label is None and need_label:
         problems.append(Problem("no label column is named", f"--label-column NAME; {there}"))
     wanted = len(known.text_columns) if known else None
     if texts and (len(texts) > 2 or (wanted and len(texts) != wanted)):
@@ -173,25 +181,27 @@ def _columns(
         )
     if len(set(texts)) < len(texts):
         problems.append(Problem(f"one text column is named twice: {texts[0]}", "name two columns"))
-    if label in texts:
+    if label is not None and label in texts:
         problems.append(Problem(f"column {label!r} is named as text and as label", "name another"))
-    if problems or label is None:
+    if problems:
         raise LimbeckError(problems)
     for table in tables.values():
         missing = [column for column in texts if column not in table.columns]
         if missing:
-            raise _missing(table, "text column", missing)
+            raise missing_column(table, "text column", missing)
     return texts, label
 
 
-def _missing(table: FileTable, kind: str, names: list[str]) -> LimbeckError:
+def missing_column(table: FileTable, kind: str, names: list[str]) -> LimbeckError:
+    """The error of columns that a table lacks."""
     return LimbeckError(
         f"{table.path} has no {kind} {', '.join(map(repr, names))}",
         f"columns that are there: {', '.join(table.columns)}",
     )
 
 
-def _text(table: FileTable, column: str) -> pa.ChunkedArray:
+def text_of(table: FileTable, column: str) -> pa.ChunkedArray:
+    """A column of text; raises LimbeckError for anything else in it."""
     values = table.columns[column]
     if values.text is not None:
         return values.text

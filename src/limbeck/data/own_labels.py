@@ -36,11 +36,13 @@ class Labelling:
         classes: the class names in id order, as the user gives them; () to find them.
         holds: whether they are classes or numbers, as the user says; None to find out.
         teacher: names of the teacher's outputs in id order, one for a regression; () without one.
+        separator: what stands between several labels of a row, where they are text; None to find it.
     """
 
     classes: tuple[str, ...] = ()
     holds: Holds | None = None
     teacher: tuple[str, ...] = ()
+    separator: str | None = None
 
     def problems(self) -> list[Problem]:
         """Why these cannot all hold."""

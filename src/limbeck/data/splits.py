@@ -87,9 +87,9 @@ def hold_out(labels: Sequence[Any], stratify: bool, seed: int) -> tuple[np.ndarr
     generator = np.random.default_rng(seed)
     values = np.asarray(labels)
     labelled = np.flatnonzero(labelled_rows(values))
-    groups = [np.flatnonzero(values == label) for label in np.unique(values[labelled])]
-    if not stratify:
-        groups = [labelled]
+    groups = [labelled]
+    if stratify:
+        groups = [np.flatnonzero(values == label) for label in np.unique(values[labelled])]
     dev = []
     for rows in groups:
         spared = max(1, round(DEV_SHARE * len(rows))) if len(rows) > 1 else 0
@@ -115,8 +115,9 @@ def with_held_out_dev(
     task: Task, texts: Mapping[str, Sequence[Any]], labels: Sequence[Any], seed: int
 ) -> DatasetDict:
     """Train and dev splits out of one set of labelled rows; see `hold_out`."""
-    if task.kind.has_classes:
-        train, dev = hold_out(labels, stratify=not task.regression, seed=seed)
+    if task.kind.labels_examples:
+        stratify = task.kind.has_classes and not task.regression
+        train, dev = hold_out(labels, stratify=stratify, seed=seed)
     else:
         train, dev = hold_out(range(len(labels)), stratify=False, seed=seed)
     return DatasetDict(
@@ -161,7 +162,10 @@ def with_label_column(task: Task, rows: Dataset) -> Dataset:
     features = Features({**task.kind.features(task), "index": Value("int64")})
     table: pa.Table = rows.with_format("arrow")[:]
     columns = {name: table.column(name) for name in table.column_names}
-    columns[task.label_column] = pa.array(np.full(len(rows), absent_label(task)))
+    absent = absent_label(task)
+    columns[task.label_column] = pa.array(
+        [absent] * len(rows) if isinstance(absent, list) else np.full(len(rows), absent)
+    )
     return _in_memory({name: columns[name] for name in features}, features)
 
 

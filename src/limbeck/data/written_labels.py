@@ -57,7 +57,7 @@ def check_written_labels(
     if counts.total() < len(values) or any(map(_is_gap, counts)):
         _check_values(values, column, path, gaps=gaps)
     _check_words_among_numbers(counts, values, column, path)
-    _check_spellings(counts, column, path)
+    check_spellings(counts, column, path)
     _warn_of_gap_words(counts, column, path)
 
 
@@ -111,7 +111,8 @@ def _check_words_among_numbers(
     )
 
 
-def _check_spellings(counts: Counter[str], column: str, path: Path) -> None:
+def check_spellings(counts: Counter[str], column: str, path: Path) -> None:
+    """Raise LimbeckError for one class in several spellings; capitals alone are a warning."""
     for plain, refuse in ((_trimmed, True), (_without_capitals, False)):
         spellings: dict[str, list[str]] = {}
         for text in counts:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from limbeck.evaluation.prediction_shapes import class_outputs
+from limbeck.reporting.records import ReliabilityPoint
 
 BINS = 15
 """Bins of confidence, as Guo et al. (2017) have them."""
@@ -29,6 +30,20 @@ class Bin:
     """Mean, 0 to 1."""
     accuracy: float
     """0 to 1."""
+
+
+def reliability_facts(bins: Sequence[Bin]) -> list[ReliabilityPoint]:
+    """Bins as a record keeps them."""
+    return [
+        ReliabilityPoint(
+            low=one.low,
+            high=one.high,
+            rows=one.count,
+            confidence=one.confidence if one.count else None,
+            accuracy=one.accuracy if one.count else None,
+        )
+        for one in bins
+    ]
 
 
 @dataclass(frozen=True)

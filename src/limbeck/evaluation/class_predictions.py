@@ -36,7 +36,7 @@ class ClassPredictions:
 
 def has_class_scores(task: Task) -> bool:
     """Whether rows, or words, of the task have classes that can be counted one by one."""
-    return bool(task.labels) and (task.kind.has_classes or task.kind.name == "tokens")
+    return bool(task.labels) and task.kind.names_classes
 
 
 def class_labels(task: Task, predictions: Predictions) -> np.ndarray:

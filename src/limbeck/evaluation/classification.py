@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
-from limbeck.evaluation.calibration import calibration_error, reliability
+from limbeck.evaluation.calibration import calibration_error, reliability, reliability_facts
 from limbeck.evaluation.class_predictions import (
     ClassPredictions,
     Predictions,
@@ -21,12 +21,12 @@ from limbeck.evaluation.class_predictions import (
     has_class_scores,
 )
 from limbeck.evaluation.disagreements import disagreements
+from limbeck.evaluation.several_class_scores import several_class_scores
 from limbeck.reporting.records import (
     ClassFacts,
     ClassificationScores,
     CoverageFacts,
     ModelScores,
-    ReliabilityPoint,
 )
 from limbeck.tasks import Task
 
@@ -51,12 +51,14 @@ def task_classification(
     """
     if not has_class_scores(task):
         return None
+    if task.kind.several_classes:
+        return several_class_scores(task, student, teacher, texts)
     labels = class_labels(task, student)
     own = class_predictions(task, student)
     other = None if teacher is None else class_predictions(task, teacher)
     found = classification_scores(task.labels, labels, own, other)
     # Words of a tagger have no row of their own to show.
-    if other is not None and task.kind.has_classes:
+    if other is not None and task.kind.labels_examples:
         found.disagreements = disagreements(task.labels, labels, own, other, texts=texts)
     return found
 
@@ -136,16 +138,7 @@ def _model(
     if confidence is not None:
         points = reliability(confidence, right.astype(np.float64))
         scores.calibration_error = 100 * calibration_error(points)
-        scores.reliability = [
-            ReliabilityPoint(
-                low=point.low,
-                high=point.high,
-                rows=point.count,
-                confidence=point.confidence if point.count else None,
-                accuracy=point.accuracy if point.count else None,
-            )
-            for point in points
-        ]
+        scores.reliability = reliability_facts(points)
         scores.coverage = [covered(confidence, right, share) for share in COVERAGES]
     return scores
 

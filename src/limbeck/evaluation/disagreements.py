@@ -56,13 +56,14 @@ def disagreements(
             student_probability=None if sure is None else float(sure[at]),
             teacher_probability=None if taught is None else float(taught[at]),
             distance=None if distance is None else float(distance[at]),
-            text=None if texts is None else _texts(texts, at),
+            text=None if texts is None else shown_texts(texts, at),
         )
         for at in differing[:most].tolist()
     ]
 
 
-def _texts(texts: Mapping[str, Sequence[Any]], at: int) -> dict[str, str]:
+def shown_texts(texts: Mapping[str, Sequence[Any]], at: int) -> dict[str, str]:
+    """The beginning of each of a row's texts."""
     shown = {name: str(column[at]) for name, column in texts.items()}
     return {
         name: text if len(text) <= _CHARACTERS else text[:_CHARACTERS].rstrip() + " …"

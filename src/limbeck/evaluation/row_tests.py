@@ -81,7 +81,13 @@ def bootstrap_difference(
 
 def _of_classes(task: Task, first: Predictions, second: Predictions) -> McNemarFacts | None:
     # Words of one sentence are not independent of each other, so a tagger has no such test.
-    if not has_class_scores(task) or not task.kind.has_classes:
+    if not has_class_scores(task) or not task.kind.labels_examples:
         return None
+    if task.kind.several_classes:
+        rights = (
+            (np.asarray(side["prediction"]) == np.asarray(side["label"])).all(axis=1)
+            for side in (first, second)
+        )
+        return mcnemar(*rights)
     right = class_labels(task, first)
     return mcnemar(*(class_predictions(task, side).ids == right for side in (first, second)))

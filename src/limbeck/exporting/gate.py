@@ -65,7 +65,7 @@ def torch_reference(
             assert logits is not None
             outputs.append(as_array(rows.task.kind.compact_outputs(model, batch, logits)))
             found = as_array(logits)
-            choices.append(_choices(found, batch))
+            choices.append(_choices(found, batch, rows.task))
             if numbers + found.size <= _KEPT_NUMBERS:
                 numbers += found.size
                 kept.append(found)
@@ -84,7 +84,7 @@ def measure(
     for number, batch in enumerate(rows.batches(reference.batch_size)):
         logits = session.logits(batch)
         outputs.append(compact_outputs_of_export(rows.task, session, batch, logits))
-        ours, theirs = _choices(logits, batch), reference.choices[number]
+        ours, theirs = _choices(logits, batch, rows.task), reference.choices[number]
         if ours is not None and theirs is not None:
             alike.append(ours == theirs)
         if number < len(reference.logits):
@@ -96,10 +96,20 @@ def measure(
         scores=dict(results.scores),
         torch_scores=dict(reference.results.scores),
         drop=float(reference.results.scores["primary"] - results.scores["primary"]),
-        agreement=float(np.concatenate(alike).mean()) if alike else None,
+        agreement=_agreement(rows.task, alike, reference.results, results),
         recall=_recall(rows.task, reference.results, results),
         logits=_parity(differences, reference),
     )
+
+
+def _agreement(
+    task: Task, alike: Sequence[np.ndarray], torchs: Results, exported: Results
+) -> float | None:
+    """The share of choices that both make; of several classes a row, of rows with all of them alike."""
+    if task.kind.several_classes:
+        pairs = (np.array(one.predictions["prediction"]) for one in (torchs, exported))
+        return float(np.equal(*pairs).all(axis=1).mean())
+    return float(np.concatenate(alike).mean()) if alike else None
 
 
 def _parity(differences: list[np.ndarray], reference: TorchReference) -> LogitParity | None:
@@ -127,8 +137,10 @@ def _real(batch: Mapping[str, Tensor], logits: np.ndarray, *, written: bool = Fa
     return mask.numpy().astype(bool)
 
 
-def _choices(logits: np.ndarray, batch: Mapping[str, Tensor]) -> np.ndarray | None:
+def _choices(logits: np.ndarray, batch: Mapping[str, Tensor], task: Task) -> np.ndarray | None:
     """The likeliest class by row, by labelled token, or of a span its start and end."""
+    if task.kind.several_classes:
+        return None
     if logits.ndim == 2:
         return None if logits.shape[1] == 1 else logits.argmax(axis=1)
     labels = batch.get("labels")
@@ -142,8 +154,10 @@ def _choices(logits: np.ndarray, batch: Mapping[str, Tensor]) -> np.ndarray | No
 
 def _recall(task: Task, torchs: Results, exported: Results) -> dict[str, list[float]]:
     """Class → recall of both, 0 to 100, for classes that stand in the rows."""
-    if not task.labels or not (task.kind.has_classes or task.kind.name == "tokens"):
+    if not task.labels or not task.kind.names_classes:
         return {}
+    if task.kind.several_classes:
+        return _recall_of_several(task, torchs, exported)
     right = _flat(exported.predictions["label"])
     given = [_flat(results.predictions["prediction"]) for results in (torchs, exported)]
     present = [number for number in range(len(task.labels)) if (right == number).any()]
@@ -151,6 +165,19 @@ def _recall(task: Task, torchs: Results, exported: Results) -> dict[str, list[fl
     return {
         task.labels[number]: [float(one[at]) for one in found] for at, number in enumerate(present)
     }
+
+
+def _recall_of_several(task: Task, torchs: Results, exported: Results) -> dict[str, list[float]]:
+    right = np.array(exported.predictions["label"])
+    found = [
+        100
+        * recall_score(
+            right, np.array(one.predictions["prediction"]), average=None, zero_division=0
+        )
+        for one in (torchs, exported)
+    ]
+    present = np.flatnonzero(right.any(axis=0)).tolist()
+    return {task.labels[at]: [float(one[at]) for one in found] for at in present}
 
 
 def _flat(values: Sequence[Any]) -> np.ndarray:

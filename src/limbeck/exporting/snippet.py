@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from limbeck.runtimes.export_manifest import ExportManifest
+from limbeck.tasks import get_task_type
 
 SNIPPET_FILE = "predict.py"
 
@@ -86,6 +87,12 @@ def predict(texts):  # {texts}
 _CLASSES = """\
     labels = json.loads((here / "config.json").read_text())["id2label"]
     return [labels[str(row.argmax())] for row in logits]
+"""
+_SEVERAL_CLASSES = """\
+    config = json.loads((here / "config.json").read_text())
+    labels, least = config["id2label"], np.array(config.get("label_thresholds", 0.5))
+    chosen = 0.5 * (1 + np.tanh(logits / 2)) >= least  # a sigmoid
+    return [[labels[str(place)] for place in np.flatnonzero(row)] for row in chosen]
 """
 _NUMBER = """\
     return logits[:, 0].tolist()
@@ -222,9 +229,16 @@ def _function(manifest: ExportManifest, processor: Any) -> tuple[str, str]:
         texts=several if manifest.texts > 1 else "a list of texts",
         **padding,
         feed=_feed("rows", 4),
-        answer=_CLASSES if manifest.labels else _NUMBER,
+        answer=_answer(manifest),
     )
     return body, given if manifest.texts > 1 else "sys.argv[1:]"
+
+
+def _answer(manifest: ExportManifest) -> str:
+    """From logits to a class, any number of them, or a number."""
+    if get_task_type(manifest.kind).several_classes:
+        return _SEVERAL_CLASSES
+    return _CLASSES if manifest.labels else _NUMBER
 
 
 def _feed(rows: str, indent: int) -> str:

@@ -34,12 +34,15 @@ class OfClasses(Objective):
 
     with_two = ""
     """What two classes leave of it, in words."""
+    exclusive = True
+    """Whether the classes have to exclude each other."""
 
     def __init__(
         self, settings: TermSettings, shape: Shape, setting: str, maps: Projections | None = None
     ) -> None:
         super().__init__(settings, shape, setting, maps)
-        need_classes(shape, setting, settings.compare)
+        if self.exclusive or not shape.kind.several_classes:
+            need_classes(shape, setting, settings.compare)
 
     def remarks(self) -> list[Problem]:
         """A warning where two classes leave little."""
@@ -138,6 +141,7 @@ class LogitMse(OfClasses):
 
     weighs_examples = True
     shifts_matter = True
+    exclusive = False
     settings: LogitMseSpec
 
     def forward(
@@ -172,8 +176,10 @@ class PseudoLabel(OfClasses):
 def need_classes(shape: Shape, setting: str, what: str) -> None:
     """Raise LimbeckError for a task without classes of whole examples."""
     if not shape.kind.classes_of_examples:
+        has = "has such as do not" if shape.kind.several_classes else "has none"
         raise LimbeckError(
-            f"{setting}: {what} compares the classes of whole examples, and {shape.kind.name} has none",
+            f"{setting}: {what} compares classes of whole examples that exclude each other, and task type "
+            f"{shape.kind.name} {has}",
             "use soft_cross_entropy or soft_kl",
         )
     if shape.student.labels == 1:

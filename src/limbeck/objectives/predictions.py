@@ -31,7 +31,9 @@ class SoftSpec(TermSettings):
     temperature: Temperature = Field(1.0, description="divides both sides' logits")
     scale_by_t2: bool = Field(False, description="multiply by the squared temperature")
     mean_over: Literal["batch", "batch_and_classes"] = Field(
-        "batch", description="also divide by the number of classes, as some releases do"
+        "batch",
+        description="also divide by the number of classes, as some releases do, where that is not done "
+        "already (several labels a row)",
     )
     regression: Literal["teacher", "tempered", "labels"] = Field(
         "teacher",
@@ -142,7 +144,9 @@ class SoftLabel(Objective):
             if self.settings.standardize:
                 logits, targets = F.standardize(logits), F.standardize(targets)
             distance = kind.soft_label(logits, targets, batch, self.rule)
-        over_classes = self.settings.mean_over == "batch_and_classes"
+        over_classes = (
+            self.settings.mean_over == "batch_and_classes" and not kind.means_over_classes
+        )
         return distance / logits.shape[-1] if over_classes else distance
 
     def remarks(self) -> list[Problem]:

@@ -17,6 +17,7 @@ from limbeck.run.exported_scores import find_export
 from limbeck.runtimes import RUNTIMES, ExportManifest, is_export, read_export
 from limbeck.students import generic_labels, labels_of, read_config, resolve_checkpoint
 from limbeck.tasks import TASKS, Task, TaskType, get_task, get_task_type, kind_of_config
+from limbeck.tasks.thresholds import thresholds_of
 
 TORCH = "torch"
 BACKENDS = (TORCH, *RUNTIMES)
@@ -34,6 +35,7 @@ class AboutModel:
         kind: its task type.
         classes: names in id order; none of a number, a span or a text.
         multi_label: whether a row may be of several classes.
+        thresholds: then the least probability of each class, in id order; None where nobody says.
         max_length: tokens that it was trained or exported with; None where nobody says.
         task: the known task that it is of; None of the user's own.
         task_name: as the run that trained it calls its task, or as the user did; a text-to-text model reads it with
@@ -57,6 +59,7 @@ class AboutModel:
     task_name: str | None = None
     answers: tuple[str, ...] = ()
     prompt: str | None = None
+    thresholds: tuple[float, ...] | None = None
 
     @property
     def regression(self) -> bool:
@@ -94,13 +97,15 @@ def facts_of(model: str | Path, backend: str | None = None, task: str | None = N
 
 def _of_export(name: str, manifest: ExportManifest, backend: str | None) -> AboutModel:
     kind = get_task_type(manifest.kind)
+    several = kind.several_classes
     return AboutModel(
         name=name,
         place=str(manifest.folder),
         backend=backend or manifest.runtime,
         kind=kind,
         classes=tuple(manifest.labels),
-        multi_label=False,
+        multi_label=several,
+        thresholds=thresholds_of(read_config(manifest.folder)) if several else None,
         max_length=manifest.max_length,
         task=TASKS.get(manifest.gate.task),
         columns=_columns(manifest.gate.text_columns, TASKS.get(manifest.gate.task)),
@@ -125,7 +130,7 @@ def _of_checkpoint(name: str) -> AboutModel:
         elif task is not None:
             kind = task.kind
         texts = len(task.text_columns) if task is not None else len(own) or None
-    multi_label = getattr(config, "problem_type", None) == _MULTI_LABEL
+    multi_label = kind.several_classes or getattr(config, "problem_type", None) == _MULTI_LABEL
     return AboutModel(
         name=name,
         place=resolve_checkpoint(name),
@@ -133,6 +138,7 @@ def _of_checkpoint(name: str) -> AboutModel:
         kind=kind,
         classes=_classes(config, kind, multi_label=multi_label),
         multi_label=multi_label,
+        thresholds=thresholds_of(config) if multi_label else None,
         max_length=None if recipe is None else recipe.max_length,
         task=task,
         columns=_columns(own, task),
@@ -160,7 +166,7 @@ def _record(name: str) -> Record | None:
 
 def _classes(config: PretrainedConfig, kind: TaskType, *, multi_label: bool) -> tuple[str, ...]:
     names = labels_of(config)
-    if kind.classes_as_text or not (kind.has_classes or kind.name == "tokens"):
+    if kind.classes_as_text or not kind.names_classes:
         return ()
     return () if len(names) == 1 and kind.has_classes and not multi_label else names
 

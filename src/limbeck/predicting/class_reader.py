@@ -18,9 +18,7 @@ from limbeck.predicting.row_reader import (
     ReadRows,
     RowReader,
 )
-
-_THRESHOLD = 0.5
-"""Of a multi-label model: a row is of every class that is at least so probable."""
+from limbeck.tasks.thresholds import USUAL
 
 
 class NumberReader(RowReader):
@@ -47,7 +45,9 @@ class ClassReader(RowReader):
         if not read.kept or read.kept[0] is None:
             return {}
         logits = np.stack(read.kept)
-        probabilities = expit(logits) if self.facts.multi_label else softmax(logits, axis=1)
+        probabilities = (
+            expit(logits.astype(np.float64)) if self.facts.multi_label else softmax(logits, axis=1)
+        )
         chosen = self._chosen(logits, probabilities)
         found: dict[str, list[Any]] = {}
         if LABELS in asked:
@@ -65,7 +65,8 @@ class ClassReader(RowReader):
     def _chosen(self, logits: np.ndarray, probabilities: np.ndarray) -> list[np.ndarray]:
         """The ids of each row's classes."""
         if self.facts.multi_label:
-            return [np.flatnonzero(row >= _THRESHOLD) for row in probabilities]
+            thresholds = np.array(self.facts.thresholds or [USUAL] * probabilities.shape[1])
+            return [np.flatnonzero(row >= thresholds) for row in probabilities]
         return list(logits.argmax(axis=1)[:, None])
 
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:

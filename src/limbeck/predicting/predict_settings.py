@@ -144,7 +144,7 @@ def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> Row
         reader = TextReader(facts, kind, columns, settings.max_new_tokens)
     elif kind.name in _READERS:
         reader = _READERS[kind.name](facts, kind, columns)
-    elif kind.has_classes:
+    elif kind.labels_examples:
         reader = (NumberReader if facts.regression else ClassReader)(facts, kind, columns)
     else:
         raise LimbeckError(

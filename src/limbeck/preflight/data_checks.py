@@ -65,7 +65,7 @@ def check_values(task: Task, split: str, dataset: Dataset) -> list[Problem]:
                     "warning",
                 )
             )
-    if not task.kind.has_classes:
+    if not task.kind.has_classes:  # of several classes, tags and spans the type itself
         fix = "fix or remove those rows"
         wrong = task.kind.check_rows(task, dataset)
         return problems + [Problem(f"{split}: {what}", fix) for what in wrong]

@@ -21,6 +21,7 @@ from limbeck.activations import Request
 from limbeck.data import Collator, batches_of, encode
 from limbeck.errors import LimbeckError, Problem
 from limbeck.plain import read_json
+from limbeck.preflight.several_class_order import order_of_several
 from limbeck.sealing import verified
 from limbeck.tasks import Processor, Task, as_array, join
 from limbeck.teachers.teacher import Teacher
@@ -186,6 +187,10 @@ def check_class_order(
     """
     if task.regression or not task.kind.constant:
         return []
+    if task.kind.several_classes:
+        return order_of_several(
+            task, outputs.predictions, outputs.labels, outputs.origin, side, fix
+        )
     classes, count = len(task.labels), len(outputs.labels)
     table = np.zeros((classes, classes), dtype=np.int64)
     np.add.at(table, (outputs.predictions.argmax(axis=1), np.asarray(outputs.labels)), 1)

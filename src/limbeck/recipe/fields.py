@@ -13,7 +13,17 @@ from pydantic import Field
 
 from limbeck.recipe.groups import FirstStage, ImageSpec, LrSchedule, StudentSpec
 from limbeck.schedules import Number, Rate, Share
-from limbeck.settings import MAX_ROWS, Batch, Count, Names, Passes, Seed, Settings, Tokens
+from limbeck.settings import (
+    MAX_ROWS,
+    Batch,
+    Count,
+    Names,
+    Passes,
+    Seed,
+    Settings,
+    ThresholdSetting,
+    Tokens,
+)
 
 if TYPE_CHECKING:
     from limbeck.execution import Attention, Precision
@@ -85,6 +95,18 @@ class RecipeFields(Settings):
         description="your own data: what the label column holds; if left out, its values decide: "
         "text and whole numbers are classes, numbers with fractions a regression",
     )
+    label_separator: str | None = Field(
+        None,
+        min_length=1,
+        max_length=8,
+        description="several labels a row, as text: what stands between them; by default a comma, semicolon or bar, "
+        "whichever the column holds",
+    )
+    thresholds: ThresholdSetting | None = Field(
+        None,
+        description="several labels a row: from which probability on a row is of a class: one (tuned on dev, for "
+        "all classes, by micro F1; the default), by_class (tuned for each, by its F1), or a number",
+    )
     unlabelled: Names = Field(
         default_factory=list,
         description="more training rows, without labels: files (CSV, TSV, JSON lines, Parquet, plain text with a text "
@@ -110,9 +132,9 @@ class RecipeFields(Settings):
     )
     kind: str | None = Field(
         None,
-        description="task type: sentence (a class or number, the default for your own data), "
-        "tokens (a tag for each word), spans (part of a context), masked (masked language modelling), text "
-        "(classes as generated words), image (a class for an image)",
+        description="task type: sentence (a class or number, the default for your own data), multi-label (any number "
+        "of classes), tokens (a tag for each word), spans (part of a context), masked (masked language "
+        "modelling), text (classes as generated words), image (a class for an image)",
     )
     max_length: Tokens = Field(128, description="longest input, in tokens")
     pad_to: Tokens | Literal["max_length"] | None = Field(

@@ -70,7 +70,7 @@ def beside_teacher(
 
 def kept_texts(task: Task, rows: Dataset) -> dict[str, Sequence[Any]] | None:
     """The text columns of rows; None where an example is no text."""
-    if not task.kind.has_classes or not task.kind.reads.in_columns:
+    if not task.kind.labels_examples or not task.kind.reads.in_columns:
         return None
     return {name: rows[name] for name in task.text_columns}
 

@@ -13,6 +13,7 @@ from limbeck.errors import LimbeckError
 from limbeck.run.class_checks import class_names, resolve_class_order
 from limbeck.run.known_classes import names_at
 from limbeck.run.model_predictions import compact_outputs_of
+from limbeck.run.model_thresholds import decided_by
 from limbeck.run.scored_split import Scored, split_to_score
 from limbeck.students import load_model, read_config, read_processor
 from limbeck.tasks import SENTENCE, TASKS, Results, Task, TaskType, kind_of_config
@@ -74,6 +75,7 @@ def checkpoint_results(
     """
     model = load_model(path, head="required", auto=target.kind.auto)
     unproven = class_names(target, model, side=side)
+    target = decided_by(target, model.config)
     tokenizer = read_processor(path, target.kind.reads)
     encoded, _ = encode(rows, target, tokenizer, max_length or longest_of(model))
     outputs = compact_outputs_of(model, encoded, Collator(tokenizer, kind=target.kind))

@@ -23,12 +23,13 @@ from limbeck.run.evaluated import Evaluation, evaluation_against
 from limbeck.run.exported_scores import score_export
 from limbeck.run.kept_predictions import kept_predictions
 from limbeck.run.model_predictions import compact_outputs_of
+from limbeck.run.model_thresholds import decided_by
 from limbeck.run.own_task import own_task, student_labelling
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.run_report import refresh
 from limbeck.run.scored_split import Scored, split_to_score
 from limbeck.runtimes import is_export
-from limbeck.students import load_model
+from limbeck.students import load_model, read_config
 from limbeck.tasks import Task, project
 
 log = logging.getLogger(__name__)
@@ -166,6 +167,7 @@ def _of_student(
     source = own_task(recipe, folder)
     target, rows = _rows(recipe, folder, task, data, columns, own=own)
     chosen = split_to_score(target, rows, split)
+    target = decided_by(target, read_config(folder.student))
     tokenizer = target.kind.reads.load(str(folder.student))
     encoded, _ = encode(rows[chosen], target, tokenizer, recipe.max_length)
     model = load_model(folder.student, auto=source.kind.auto)

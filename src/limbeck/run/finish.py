@@ -8,6 +8,7 @@ from limbeck.run.beginning import save
 from limbeck.run.beside_teacher import beside_teacher
 from limbeck.run.counted_rows import warn_of_none_counted
 from limbeck.run.measurements import add_draws, cost, model_facts, stage_facts
+from limbeck.run.model_thresholds import thresholds_by_class
 from limbeck.run.promotion import promote
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.scoring import Kept, reference_scores
@@ -31,6 +32,7 @@ def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) ->
     warn_of_none_counted(trainer.progress.epochs)
     record.last = Best(epoch=last["epoch"], primary=last["dev"].get("primary"))
     record.scores, predictions = predict(prepared, trainer, folder)
+    record.thresholds = thresholds_by_class(trainer.student.config)
     measured: Kept = {}
     with parts.part("evaluation"):
         scores = reference_scores(prepared, measured)

@@ -18,6 +18,7 @@ from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.run.checkpoint_scores import LONGEST, wanted_kind
 from limbeck.run.known_classes import labelling_of, names_at, names_of
+from limbeck.run.model_thresholds import decided_by
 from limbeck.run.scored_split import split_to_score
 from limbeck.runtimes import is_export, read_export
 from limbeck.students import read_config, resolve_checkpoint
@@ -232,6 +233,7 @@ def _made(
     label_column: str | None,
 ) -> GateRows:
     chosen = split_to_score(task, splits, split)
+    task = decided_by(task, AutoConfig.from_pretrained(path, trust_remote_code=False))
     processor = task.kind.reads.load(path)
     encoded, _ = encode(splits[chosen], task, processor, max_length)
     return GateRows(

@@ -23,7 +23,9 @@ _HEAD = "Classification"
 
 def labelling_of(recipe: Recipe) -> Labelling:
     """The classes that the recipe names, or whether there are any; and the names of its (first) teacher's."""
-    given = Labelling(tuple(map(str, recipe.classes or ())), recipe.labels)
+    given = Labelling(
+        tuple(map(str, recipe.classes or ())), recipe.labels, separator=recipe.label_separator
+    )
     path = recipe.teachers[0] if recipe.teachers else recipe.teacher
     if recipe.outputs:  # by name, in whatever order the data's are
         path = None

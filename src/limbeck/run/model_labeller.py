@@ -134,7 +134,8 @@ class ModelLabeller:
             if self._asked.logits:
                 found[LOGITS] = logits.numpy()
             if self._asked.probabilities:
-                found[PROBABILITIES] = logits.softmax(-1).numpy()
+                likely = self._type.probabilities(logits.numpy())
+                found[PROBABILITIES] = likely.astype(np.float32)
         layers = Request(self._asked.request.items)
         seen = Trace(values=trace.values, masks=trace.masks)
         return found | values_of(seen, OutputLayout.of(seen, Ask(layers, self._asked.exact)))

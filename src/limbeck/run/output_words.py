@@ -41,7 +41,7 @@ class ModelOutputs:
     Attributes:
         request: what its passes record.
         logits: whether the logits themselves are kept.
-        probabilities: whether their softmax is.
+        probabilities: whether the classes' are.
         exact: layers that are kept in float32; others are in float16.
     """
 

@@ -122,6 +122,10 @@ class Prepared:
         rows = self.dev[split]
         return self.task.kind.results(self.task, outputs, rows.encoded, rows.raw, self.tokenizer)
 
+    def deciding_by(self, thresholds: tuple[float, ...]) -> Prepared:
+        """The run with these thresholds of several labels a row, whatever rows are scored."""
+        return replace(self, task=replace(self.task, thresholds=thresholds))
+
     def example_size(self) -> Size:
         """What FLOPs and latency are measured at: mean tokens of a dev example, or image size."""
         return example_size(self.selecting, self.tokenizer, self.task.kind)

@@ -14,6 +14,7 @@ from limbeck.reporting.records import Numbers, write_whole
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.tasks import Task
+from limbeck.tasks.thresholds import THRESHOLDS
 from limbeck.training import DistillationTrainer
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,10 @@ def ship(trainer: DistillationTrainer, folder: RunFolder) -> None:
 def predict(
     prepared: Prepared, trainer: DistillationTrainer, folder: RunFolder
 ) -> tuple[dict[str, Numbers], dict[str, dict[str, list[Any]]]]:
-    """Score the best epoch's student on every dev split and keep its predictions; both by split."""
+    """Score the best epoch's student on every dev split and keep its predictions; both by split.
+
+    Where thresholds are tuned, those of the first split are the student's from here on.
+    """
     scores: dict[str, Numbers] = {}
     predictions: dict[str, dict[str, list[Any]]] = {}
     for split in prepared.task.dev_splits:
@@ -37,6 +41,9 @@ def predict(
             continue
         output = trainer.predict(prepared.dev[split].encoded)
         found = prepared.results(split, np.asarray(output.predictions))
+        if found.thresholds:
+            prepared = prepared.deciding_by(found.thresholds)
+            setattr(trainer.student.config, THRESHOLDS, [*found.thresholds])
         scores[split], predictions[split] = dict(found.scores), found.predictions
         _warn_of_one_answer(prepared.task, split, found.predictions)
     if is_first():
@@ -46,12 +53,13 @@ def predict(
 
 def _warn_of_one_answer(task: Task, split: str, predictions: dict[str, list[Any]]) -> None:
     """Say of a classifier that it answers every row alike: its score, high or not, is its class's share."""
-    given = {*predictions.get("prediction", ())} if task.kind.constant and task.labels else set()
-    if len(given) != 1 or len({*predictions["label"]}) < 2:
+    if not (task.kind.constant and task.labels):
         return
-    only = task.labels[int(given.pop())]
+    given = {task.kind.named(task, one) for one in predictions.get("prediction", ())}
+    if len(given) != 1 or len({task.kind.named(task, one) for one in predictions["label"]}) < 2:
+        return
     log.warning(
         "the student answers all %d rows of %s with %r: it has learned no more than that class's share; train "
         "longer, at another rate, or on more rows",
-        len(predictions["label"]), split, only,
+        len(predictions["label"]), split, given.pop(),
     )  # fmt: skip

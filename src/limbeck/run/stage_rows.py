@@ -91,7 +91,20 @@ def load_rows(recipe: Recipe) -> tuple[Task, DatasetDict]:
             "training needs both",
         )
     rows["train"] = recipe.conditions.apply(rows["train"], task)
-    return _viewed(task, recipe), rows
+    return _with_thresholds(_viewed(task, recipe), recipe), rows
+
+
+def _with_thresholds(task: Task, recipe: Recipe) -> Task:
+    """A task of several labels a row with how their thresholds are found."""
+    if task.kind.several_classes:
+        return replace(task, thresholds=recipe.thresholds or "one")
+    given = [key for key in ("thresholds", "label_separator") if getattr(recipe, key) is not None]
+    if given:
+        raise LimbeckError(
+            f"{' and '.join(given)}: for rows of several labels, and {task.name} is of kind {task.kind.name}",
+            "leave out, or set kind=multi-label",
+        )
+    return task
 
 
 def _viewed(task: Task, recipe: Recipe) -> Task:

@@ -26,7 +26,6 @@ from limbeck.run.named_teachers import ALONE, Named
 from limbeck.run.stage_rows import EncodedRows
 from limbeck.run.stored_targets import about_store, of_targets, token_problems
 from limbeck.tasks import Processor, Results, Task
-from limbeck.tasks.classes import class_results
 from limbeck.tasks.no_labels import labelled_rows
 from limbeck.teachers import short_names
 from limbeck.teachers.outputs import OutputStore, open_store
@@ -91,12 +90,18 @@ def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     # As the user's own file calls them.
     texts = recipe.text_columns or task.text_columns
     found = read_outputs_file(
-        path, texts, classes=task.labels, order=order, max_rows=recipe.max_rows
+        path,
+        texts,
+        classes=task.labels,
+        order=order,
+        max_rows=recipe.max_rows,
+        several=task.kind.several_classes,
     )
     columns = _columns(place, found.what, found.classes, task)
     about = {"file": path.name, "checksum": checksum(path), "classes": [*found.classes]}
     read = partial(_rows_of, found, columns)
-    return GivenOutputs(place, found.what, task.labels, found.ids, read, about)
+    several = task.kind.several_classes
+    return GivenOutputs(place, found.what, task.labels, found.ids, read, about, several=several)
 
 
 def _rows_of(found: FileOutputs, columns: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -130,8 +135,16 @@ def _of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     columns = _columns(place, "score" if task.regression else what, classes, task)
     about = about_store(store) | {"classes": [*classes]}
     read = partial(_taken, store, what, columns)
-    layers = StoredLayers.of(store, int(recipe.cache_limit * _GIB))
-    return GivenOutputs(place, what, task.labels, np.unique(store.row_ids), read, about, layers)
+    return GivenOutputs(
+        place,
+        what,
+        task.labels,
+        np.unique(store.row_ids),
+        read,
+        about,
+        StoredLayers.of(store, int(recipe.cache_limit * _GIB)),
+        several=task.kind.several_classes,
+    )
 
 
 def _taken(store: OutputStore, what: str, columns: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -150,7 +163,7 @@ def _columns(place: str, what: str, classes: Sequence[str], task: Task) -> np.nd
 
 
 def _task_problems(task: Task) -> list[Problem]:
-    if task.kind.has_classes and task.kind.reads.in_columns:
+    if task.kind.labels_examples and task.kind.reads.in_columns:
         return []
     return [
         Problem(
@@ -189,6 +202,7 @@ def _term_problems(recipe: Recipe, outputs: GivenOutputs) -> list[Problem]:
                 term.needs_teacher
                 and term.shifts_matter
                 and outputs.what not in ("logits", "score")
+                and not outputs.several
             ):
                 problems.append(
                     Problem(
@@ -297,4 +311,4 @@ def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
     if task.label_column not in rows.column_names or not one.teacher.outputs.known(ids).all():
         return None
     logits = one.teacher.outputs.logits(ids)
-    return class_results(task, logits, rows[task.label_column][:], rows["index"][:])
+    return task.kind.results_of_examples(task, logits, rows[task.label_column][:], rows["index"][:])

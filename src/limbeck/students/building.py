@@ -78,7 +78,7 @@ def build_student(
         shape = with_settings(shape, config, fresh=source is None)
     # With a vocabulary for labels there is nothing to name.
     if labelled is not None:
-        shape = with_labels(shape, *labelled, classes=kind.constant)
+        shape = with_labels(shape, *labelled, classes=kind.constant, problem_type=kind.problem_type)
     target = fresh_model(shape, seed=seed, auto=auto, attn_implementation=attn_implementation)
     if source is None:
         return target

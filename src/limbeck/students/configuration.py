@@ -15,6 +15,7 @@ from typing import Any
 from transformers import AutoConfig, PretrainedConfig
 
 from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.tasks.thresholds import THRESHOLDS
 
 # Configuration entries that count the layers of a stack, first match wins.
 _COUNTS = {
@@ -79,11 +80,17 @@ def with_layers(config: PretrainedConfig, picked: Mapping[str, Sequence[int]]) -
 
 
 def with_labels(
-    config: PretrainedConfig, labels: Sequence[str], regression: bool, *, classes: bool = True
+    config: PretrainedConfig,
+    labels: Sequence[str],
+    regression: bool,
+    *,
+    classes: bool = True,
+    problem_type: str | None = None,
 ) -> PretrainedConfig:
     """A copy with the task's labels: one output for regression, else one per class name.
 
-    Without `classes` the outputs are not the classes of a whole text, but a token's.
+    Without `classes` the outputs are not the classes of a whole text, but a token's. `problem_type`: what the
+    head is trained for, where it is neither one class nor a number. Thresholds of other labels are left out.
     """
     names = ["LABEL_0"] if regression else list(labels)
     data = config.to_dict()
@@ -91,7 +98,8 @@ def with_labels(
     data["id2label"] = dict(enumerate(names))
     data["label2id"] = {name: number for number, name in enumerate(names)}
     whole = "regression" if regression else "single_label_classification"
-    data["problem_type"] = whole if classes else None
+    data["problem_type"] = problem_type or (whole if classes else None)
+    data.pop(THRESHOLDS, None)
     labelled = _rebuild(config, data)
     # transformers saves only what differs from its base defaults, two unnamed labels among them,
     # and reads back what the model's class has instead (BART: three).

@@ -20,6 +20,7 @@ from limbeck.tasks.known_types import get_task_type, kind_of_config, task_type_o
 from limbeck.tasks.masked_language_model import MASKED
 from limbeck.tasks.metrics import METRICS
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
+from limbeck.tasks.multi_label import MULTI_LABEL
 from limbeck.tasks.score_profiles import (
     PROFILES,
     Profile,
@@ -40,6 +41,7 @@ __all__ = [
     "LOWER_IS_BETTER",
     "MASKED",
     "METRICS",
+    "MULTI_LABEL",
     "PROFILES",
     "SENTENCE",
     "SPANS",

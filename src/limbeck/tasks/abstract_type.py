@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 import torch
 from datasets import Dataset
+from scipy.special import softmax
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -20,6 +21,7 @@ from limbeck.registry import Registry
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
 from limbeck.tasks.soft_rule import SoftRule
+from limbeck.tasks.thresholds import Thresholds
 
 Rows = dict[str, list[Any]]
 Batch = Mapping[str, Tensor]
@@ -61,6 +63,10 @@ class TaskLike(Labelled, Protocol):
     def label_column(self) -> str: ...  # noqa: D102
     @property
     def primary(self) -> str: ...  # noqa: D102
+    @property
+    def kind(self) -> TaskType: ...  # noqa: D102
+    @property
+    def thresholds(self) -> Thresholds: ...  # noqa: D102
     def scores(self, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]: ...  # noqa: D102
 
 
@@ -69,11 +75,13 @@ class Results:
     """A split's scores, and by example what was predicted and what was right.
 
     `predictions` holds lists of equal length, `index`, `prediction` and `label`, and of classes that a
-    head decides `probabilities`; JSON can keep them.
+    head decides `probabilities`; JSON can keep them. `thresholds`: of several labels a row, those that the
+    predictions were made by, in id order.
     """
 
     scores: dict[str, float]
     predictions: dict[str, list[Any]]
+    thresholds: tuple[float, ...] = ()
 
 
 class TaskType(ABC):
@@ -96,6 +104,12 @@ class TaskType(ABC):
     """Whether a decoder writes the label, and so reads it in training."""
     has_classes: ClassVar[bool] = False
     """Whether each row is of one class (or has one number)."""
+    several_classes: ClassVar[bool] = False
+    """Whether each row is of any number of classes, each by itself."""
+    problem_type: ClassVar[str | None] = None
+    """What transformers calls what the head is trained for, where the head's class alone does not say it."""
+    means_over_classes: ClassVar[bool] = False
+    """Whether hard and soft label are means over classes already."""
     constant: ClassVar[bool] = False
     """Whether a model's outputs for an example are the same in every epoch, with one row of logits."""
     reads: ClassVar[Reading] = TEXT_READING
@@ -107,6 +121,16 @@ class TaskType(ABC):
     def classes_of_examples(self) -> bool:
         """Whether logits are one row (B, C) for each example, over its classes (or one number)."""
         return self.has_classes and not self.classes_as_text
+
+    @property
+    def labels_examples(self) -> bool:
+        """Whether a label is of a whole example: a class, several of them, or a number."""
+        return self.has_classes or self.several_classes
+
+    @property
+    def names_classes(self) -> bool:
+        """Whether what is predicted are classes with names, of examples or of words."""
+        return self.labels_examples or self.weighs_classes
 
     @property
     def resampled(self) -> str:
@@ -122,6 +146,10 @@ class TaskType(ABC):
     @abstractmethod
     def features(self, task: TaskLike) -> dict[str, Any]:
         """The `datasets` types of the text columns and the label column of a loaded split."""
+
+    def label_feature(self, task: TaskLike) -> Any:
+        """The `datasets` type of an encoded row's labels; None where it is left to what `encode` gives."""
+        return None
 
     @abstractmethod
     def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
@@ -196,6 +224,14 @@ class TaskType(ABC):
 
     # ---- outputs and scores ----
 
+    def named(self, task: TaskLike, prediction: Any) -> str:
+        """What a prediction of a row says, in words."""
+        return str(prediction)
+
+    def probabilities(self, logits: np.ndarray) -> np.ndarray:
+        """Of logits (n, C) the classes' probabilities, float64."""
+        return softmax(logits.astype(np.float64), axis=1)
+
     @abstractmethod
     def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
         """What evaluation keeps of a batch, (B, …): as little as the scores need."""
@@ -210,6 +246,18 @@ class TaskType(ABC):
         tokenizer: Processor,
     ) -> Results:
         """Scores of all predictions on the encoded split; `rows` is the split before encoding."""
+
+    def results_of_examples(
+        self, task: TaskLike, outputs: np.ndarray, labels: Labels, index: Sequence[int]
+    ) -> Results:
+        """Scores and predictions of logits (n, C), or numbers (n, 1), of whole examples with these labels.
+
+        Raises:
+            LimbeckError: the type's outputs are of something else.
+        """
+        raise LimbeckError(
+            f"task type {self.name} has no outputs of whole examples", "give a model"
+        )
 
     def row_parts(
         self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
@@ -296,6 +344,21 @@ def truncated(encoded: Any) -> list[bool]:
     """Which examples of a tokenizer's output lost text."""
     # Both texts' leftovers hang on the encoding, so nothing is tokenised twice to count them.
     return [bool(encoding.overflowing) for encoding in encoded.encodings]
+
+
+def check_outputs(task: TaskLike, outputs: np.ndarray, expected: tuple[int, ...]) -> None:
+    """Raise LimbeckError for outputs of another shape, or that are not finite."""
+    if outputs.shape != expected:
+        wanted = expected[-1] if len(expected) > 1 else 1
+        raise LimbeckError(
+            f"task {task.name!r}: predictions of shape {outputs.shape}, expected {expected}",
+            f"use a model with {wanted} output{'s' if wanted > 1 else ''}",
+        )
+    if not np.isfinite(outputs).all():
+        raise LimbeckError(
+            f"task {task.name!r}: the predictions hold values that are not finite",
+            "the model has diverged: lower lr, or train in fp32",
+        )
 
 
 def need_rows(task: TaskLike, labels: Labels) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from datasets import Dataset
-from scipy.special import softmax
+from datasets import Dataset, Value
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -43,6 +42,14 @@ class Classes(TaskType):
     def head_labels(self, task: Labelled) -> tuple[str, ...]:
         """The classes, or one unnamed output."""
         return task.labels or ("LABEL_0",)
+
+    def label_feature(self, task: TaskLike) -> Any:
+        """A class id, or a number."""
+        return Value("float32" if task.regression else "int64")
+
+    def named(self, task: TaskLike, prediction: Any) -> str:
+        """The class's name, or the number."""
+        return task.labels[int(prediction)] if task.labels else str(prediction)
 
     def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
         """Cross-entropy of logits (B, C), or squared error of outputs (B, 1), with labels (B).
@@ -94,7 +101,26 @@ class Classes(TaskType):
         tokenizer: Processor,
     ) -> Results:
         """The task's own metrics; class ids with probabilities, or numbers, by example."""
-        return class_results(task, outputs, encoded["labels"][:], encoded["index"][:])
+        return self.results_of_examples(task, outputs, encoded["labels"][:], encoded["index"][:])
+
+    def results_of_examples(
+        self, task: TaskLike, outputs: np.ndarray, labels: Labels, index: Sequence[int]
+    ) -> Results:
+        """Scores and predictions of logits (n, C), or numbers (n, 1), of rows with these labels.
+
+        Probabilities stand beside class ids with six decimals, as long as they are few enough for a file of JSON.
+        """
+        right = np.asarray(labels)
+        given = outputs.reshape(-1) if task.regression else outputs.argmax(axis=1)
+        kept: dict[str, list[Any]] = {
+            "index": list(index),
+            "prediction": given.tolist(),
+            "label": right.tolist(),
+        }
+        scores = dict(task.scores(outputs, right))
+        if not task.regression and outputs.size <= _MOST_PROBABILITIES:
+            kept["probabilities"] = self.probabilities(outputs).round(6).tolist()
+        return Results(scores, kept)
 
     def row_parts(
         self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
@@ -120,26 +146,6 @@ def balanced_over(labels: np.ndarray, classes: int) -> Tensor:
     """Balanced weights (C,) of classes that exclude each other, by all class ids of the training rows."""
     known = labels[(labels >= 0) & (labels < classes)].astype(np.int64)
     return F.balanced_weights(torch.from_numpy(np.bincount(known, minlength=classes)))
-
-
-def class_results(
-    task: TaskLike, outputs: np.ndarray, labels: Labels, index: Sequence[int]
-) -> Results:
-    """Scores and predictions of logits (n, C), or numbers (n, 1), of rows with these labels.
-
-    Probabilities stand beside class ids with six decimals, as long as they are few enough for a file of JSON.
-    """
-    right = np.asarray(labels)
-    given = outputs.reshape(-1) if task.regression else outputs.argmax(axis=1)
-    kept: dict[str, list[Any]] = {
-        "index": list(index),
-        "prediction": given.tolist(),
-        "label": right.tolist(),
-    }
-    scores = dict(task.scores(outputs, right))
-    if not task.regression and outputs.size <= _MOST_PROBABILITIES:
-        kept["probabilities"] = softmax(outputs.astype(np.float64), axis=1).round(6).tolist()
-    return Results(scores, kept)
 
 
 def constant_class(task: TaskLike, labels: np.ndarray) -> tuple[float, str]:

@@ -10,6 +10,8 @@ from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType
 from limbeck.tasks.sentence import SENTENCE
 
+_SEVERAL = "multi_label_classification"
+
 
 def get_task_type(name: str) -> TaskType:
     """The type of that name; raises LimbeckError with the nearest name when there is none."""
@@ -20,28 +22,36 @@ def task_type_of(model: PreTrainedModel) -> TaskType:
     """The type of a model's head; sentence classification where it is none of the others.
 
     Raises:
-        LimbeckError: a multi-label head, which no method here defines.
+        LimbeckError: several labels for what is no text, which no task type has.
     """
-    if getattr(model.config, "problem_type", None) == "multi_label_classification":
+    problem = getattr(model.config, "problem_type", None)
+    found = _by_class(type(model).__name__, problem)
+    if problem == _SEVERAL and not found.several_classes:
         raise LimbeckError(
-            "the student's head is multi-label, and soft labels are defined over exclusive classes",
-            "use single-label classification or regression",
+            f"a {type(model).__name__} of several labels a row ({problem}) is of no task type",
+            "use single-label classification or regression, or a model of texts",
         )
-    return _by_class(type(model).__name__)
+    return found
 
 
 def kind_of_config(config: PretrainedConfig) -> TaskType:
     """The type of the head a saved model had; classification where the configuration names none."""
     names = getattr(config, "architectures", None) or [""]
-    return _by_class(names[0])
+    return _by_class(names[0], getattr(config, "problem_type", None))
 
 
-def _by_class(name: str) -> TaskType:
-    """By the classes that a type names as its heads, else by how its AutoModel's classes end."""
+def _by_class(name: str, problem: str | None) -> TaskType:
+    """By the classes that a type names as its heads, else by how its AutoModel's classes end.
+
+    Of several types with one head the one of that problem, else one that is of none.
+    """
     types = [TASK_TYPES.get(known) for known in TASK_TYPES]
     named = [one for one in types if name in one.heads]
     ending = [one for one in types if name.endswith(_ending(one))]
-    return next(iter((*named, *ending)), SENTENCE)
+    found = [*named, *ending]
+    of_problem = [one for one in found if problem is not None and one.problem_type == problem]
+    others = [one for one in found if one.problem_type is None]
+    return next(iter((*of_problem, *others)), SENTENCE)
 
 
 @cache

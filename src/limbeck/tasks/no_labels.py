@@ -1,6 +1,7 @@
 """Rows without a label: which task types may train on them, and how a label column says so. Part of `limbeck.tasks`.
 
-A class id is −100 where there is none, and a number NaN, in loaded rows, in encoded ones and in batches alike.
+A class id is −100 where there is none, and a number NaN (of several labels a row each of them), in loaded rows,
+in encoded ones and in batches alike.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.tasks.abstract_type import TaskLike, TaskType
 
 
-def absent_label(task: TaskLike) -> float | int:
+def absent_label(task: TaskLike) -> float | int | list[float]:
     """What stands in the label column of a row that has none."""
+    if task.kind.several_classes:
+        return [float("nan")] * len(task.labels)
     return float("nan") if task.regression else NO_LABEL
 
 
@@ -26,9 +29,11 @@ def marked(task: TaskLike, labels: Iterable[Any]) -> list[Any]:
 
 
 def labelled_rows(labels: Any) -> np.ndarray:
-    """Which rows have a label, (n,) of bool, by a loaded or encoded label column of class ids or numbers."""
+    """Which rows have a label, (n,) of bool, by a loaded or encoded label column of class ids or numbers,
+    or of a number for each class (n, C)."""
     values = np.asarray(labels)
-    return ~np.isnan(values) if values.dtype.kind == "f" else values != NO_LABEL
+    known = ~np.isnan(values) if values.dtype.kind == "f" else values != NO_LABEL
+    return known if known.ndim == 1 else known.all(axis=1)
 
 
 def why_all_need_labels(kind: TaskType) -> str | None:
@@ -37,6 +42,6 @@ def why_all_need_labels(kind: TaskType) -> str | None:
         return f"{kind.reads.noun}s are read from folders that are their labels"
     if kind.classes_as_text:
         return "its decoder reads the label's word in every step, of a soft label too"
-    if not kind.has_classes:
+    if not kind.labels_examples:
         return "where its losses look is known from the labels"
     return None

@@ -28,14 +28,20 @@ class Sentence(Classes):
 
     def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
         """Pairs are cut token by token from the longer of the two texts."""
-        texts = self.texts(task, rows)
-        encoded = tokenizer(*texts, truncation=True, max_length=max_length, padding=False)
-        columns: Rows = dict(encoded)
-        columns["index"] = rows["index"]
-        columns[CUT] = truncated(encoded)
-        if task.label_column in rows:
-            columns["labels"] = rows[task.label_column]
-        return columns
+        return encode_texts(task, self.texts(task, rows), tokenizer, max_length, rows)
+
+
+def encode_texts(
+    task: TaskLike, texts: list[list[str]], tokenizer: Processor, max_length: int, rows: Rows
+) -> Rows:
+    """One text or two of each row, cut token by token from the longer; labels as they are."""
+    encoded = tokenizer(*texts, truncation=True, max_length=max_length, padding=False)
+    columns: Rows = dict(encoded)
+    columns["index"] = rows["index"]
+    columns[CUT] = truncated(encoded)
+    if task.label_column in rows:
+        columns["labels"] = rows[task.label_column]
+    return columns
 
 
 SENTENCE = TASK_TYPES.get("sentence")

@@ -15,13 +15,14 @@ import numpy as np
 
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.lab.cifar_names import CIFAR10, CIFAR100
-from limbeck.tasks.abstract_type import TaskType
+from limbeck.tasks.abstract_type import TaskType, check_outputs
 from limbeck.tasks.image import IMAGE
 from limbeck.tasks.known_types import get_task_type
 from limbeck.tasks.masked_language_model import MASKED
 from limbeck.tasks.metrics import METRICS, RANKED_METRICS, mean_of
 from limbeck.tasks.sentence import SENTENCE
 from limbeck.tasks.spans import SPANS
+from limbeck.tasks.thresholds import USUAL, Thresholds
 from limbeck.tasks.tokens import TOKENS
 from limbeck.vision import Normalisation
 
@@ -80,6 +81,8 @@ class Task:
     said: Problem | None = None
     """What was understood of a user's own labels, and how to say otherwise."""
     bounds: tuple[float, float] | None = None
+    thresholds: Thresholds = USUAL
+    """Of several labels a row, how likely a class has to be: numbers, or how they are tuned."""
 
     @property
     def regression(self) -> bool:
@@ -129,18 +132,7 @@ class Task:
         if len(labels) == 0:
             raise LimbeckError(f"task {self.name!r}: there are no rows to score", "check the split")
         flat = self.regression and predictions.ndim == 1
-        expected = (len(labels),) if flat else (len(labels), self.outputs)
-        if predictions.shape != expected:
-            raise LimbeckError(
-                f"task {self.name!r}: predictions of shape {predictions.shape}, "
-                f"expected {expected}",
-                f"use a model with {self.outputs} output{'s' if self.outputs > 1 else ''}",
-            )
-        if not np.isfinite(predictions).all():
-            raise LimbeckError(
-                f"task {self.name!r}: the predictions hold values that are not finite",
-                "the model has diverged: lower lr, or train in fp32",
-            )
+        check_outputs(self, predictions, (len(labels),) if flat else (len(labels), self.outputs))
 
 
 def as_kind(task: Task, kind: str | None) -> Task:
@@ -315,6 +307,11 @@ def project(predictions: np.ndarray, source: Task, target: Task) -> np.ndarray:
             f"a student of {source.name!r} ({source.kind.name}) cannot be scored on "
             f"{target.name!r} ({target.kind.name})",
             "name a task of classes or numbers for a student of classes or numbers",
+        )
+    if source.kind.several_classes:
+        raise LimbeckError(
+            f"a student of {source.name!r} may give a row several classes, which are not translated",
+            f"name the task that it was trained on, {source.name}",
         )
     if source.regression and target.regression:
         return predictions

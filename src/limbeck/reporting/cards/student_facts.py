@@ -66,7 +66,7 @@ class StudentFacts:
         """Class names in id order; none of a regression."""
         names = self.config.get("id2label") or {}
         found = [str(names[key]) for key in sorted(names, key=int)]
-        has = self.kind.has_classes or self.kind.name == "tokens"
+        has = self.kind.names_classes
         return found if has and len(found) > 1 else []
 
     @property

@@ -20,6 +20,13 @@ with torch.no_grad():
     probabilities = model(**batch).logits.softmax(-1)[0]
 print(model.config.id2label[int(probabilities.argmax())], float(probabilities.max()))
 """
+_SEVERAL = """\
+least = torch.tensor(getattr(model.config, "label_thresholds", 0.5))
+with torch.no_grad():
+    probabilities = model(**batch).logits.sigmoid()[0]
+for number in (probabilities >= least).nonzero().flatten().tolist():
+    print(model.config.id2label[number], float(probabilities[number]))
+"""
 _NUMBER = """\
 with torch.no_grad():
     print(float(model(**batch).logits[0, 0]))
@@ -71,6 +78,7 @@ def usage(student: StudentFacts, name: str, *, local: bool) -> str | None:
         return _IMAGE.format(auto=auto, name=name, extra=extra if student.own_architecture else "")
     given, rest = {
         "sentence": (_texts(student), _CLASSES if student.labels else _NUMBER),
+        "multi-label": (_texts(student), _SEVERAL),
         "tokens": ('["Ada", "lives", "in", "London"], is_split_into_words=True', _TOKENS),
         "spans": ('"A question?", "The context that answers it."', _SPANS),
         "masked": ('f"One {tokenizer.mask_token} is missing."', _MASKED),

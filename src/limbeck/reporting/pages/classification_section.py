@@ -12,7 +12,7 @@ import numpy as np
 from limbeck.evaluation.calibration import Bin
 from limbeck.reporting.pages.class_plots import confusion_map, reliability
 from limbeck.reporting.pages.sections import Section, SectionTable
-from limbeck.reporting.records import ClassificationScores, ModelScores, Record, RowTests
+from limbeck.reporting.records import ClassificationScores, ModelScores, Record
 from limbeck.reporting.tables import class_scores as cells
 
 _LEAD = (
@@ -29,12 +29,13 @@ def classification_sections(runs: Sequence[Record]) -> list[Section]:
         return []
     (run,) = runs
     return [
-        _section(f"classes-{number}", split, found, run.row_tests.get(split))
+        _section(f"classes-{number}", split, found, run)
         for number, (split, found) in enumerate(run.classification.items(), start=1)
     ]
 
 
-def _section(key: str, split: str, found: ClassificationScores, tests: RowTests | None) -> Section:
+def _section(key: str, split: str, found: ClassificationScores, run: Record) -> Section:
+    tests = run.row_tests.get(split)
     tables = [
         SectionTable(f"All classes, {found.rows:,} rows", cells.whole_cells(found)),
         SectionTable("By class", cells.class_cells(found)),
@@ -51,13 +52,15 @@ def _section(key: str, split: str, found: ClassificationScores, tests: RowTests 
     agreement = cells.agreement_words(found)
     notes = [agreement] if agreement is not None else []
     notes += cells.row_test_words(tests, "student", "teacher") if tests is not None else []
-    notes += cells.tie_words(found)
+    notes += cells.tie_words(found) + cells.threshold_words(run.thresholds)
     if found.student.calibration_error is not None:
         notes.append(
             f"Expected calibration error: over {len(found.student.reliability)} equally wide bins of the predictions' "
             "probabilities, the mean distance of accuracy and mean probability, weighted by rows."
         )
     lead = _LEAD if found.teacher is not None else _ALONE
+    if found.student.micro_f1 is not None:
+        lead = lead.partition(" Confusion:")[0]
     return Section(key, f"Classes on {split}", lead, drawings, tables=tables, notes=notes)
 
 

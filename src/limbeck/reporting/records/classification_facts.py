@@ -55,8 +55,11 @@ class ModelScores(RecordPart):
     """One model's predictions against the labels."""
 
     accuracy: float
+    """Of several labels a row that of whole rows, with all classes right."""
     macro_f1: float
     """Mean F1 of the classes that have rows."""
+    micro_f1: float | None = None
+    """Of several labels a row: F1 of all classes of all rows together."""
     confusion: list[list[int]] | None = None
     """Rows by label (outer) and prediction (inner), in the order of the classes; a last column counts
     predictions that name no class. None of more than 50 classes."""

@@ -68,6 +68,9 @@ class Record(RecordPart):
     """The epoch the run ended with."""
     scores: dict[str, Numbers] = Field(default_factory=dict)
     """Split or out-of-domain task → metric → score."""
+    thresholds: dict[str, float] | None = None
+    """Of several labels a row: from which probability on a row is of a class, 0 to 1, as it was tuned on the
+    first split."""
     kept: KeptFacts | None = None
     """None without a teacher, or of a task type whose score cannot be sampled again."""
     classification: dict[str, ClassificationScores] = Field(default_factory=dict)

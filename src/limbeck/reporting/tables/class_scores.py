@@ -5,7 +5,7 @@ Part of `limbeck.reporting.tables`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from limbeck.reporting.records import (
     ClassificationScores,
@@ -27,8 +27,10 @@ def whole_cells(found: ClassificationScores) -> Cells:
     """The scores of all classes together, of the student and of the teacher, with the difference."""
     models = [found.student, *([found.teacher] if found.teacher is not None else [])]
     names = ["student"] if found.teacher is None else ["student", "teacher", "difference"]
+    several = found.student.micro_f1 is not None
     lines: list[tuple[str, list[float | None]]] = [
-        ("accuracy", [model.accuracy for model in models]),
+        ("micro F1", [model.micro_f1 for model in models]),
+        ("rows with all classes right" if several else "accuracy", [m.accuracy for m in models]),
         ("macro F1", [model.macro_f1 for model in models]),
         ("expected calibration error", [model.calibration_error for model in models]),
     ]
@@ -101,6 +103,21 @@ def disagreement_cells(found: Sequence[Disagreement]) -> Cells:
             ]
         )
     return cells
+
+
+def threshold_words(thresholds: Mapping[str, float] | None) -> list[str]:
+    """From which probability on a row is of a class; one number where it is one for all."""
+    if not thresholds:
+        return []
+    if len({*thresholds.values()}) == 1:
+        return [
+            f"a row is of a class from a probability of {next(iter(thresholds.values())):.3f} on"
+        ]
+    listed = ", ".join(f"{name} {value:.3f}" for name, value in [*thresholds.items()][:MOST_SHOWN])
+    more = len(thresholds) - MOST_SHOWN
+    return [
+        f"a row is of a class from a probability on: {listed}{f' and {more} more' if more > 0 else ''}"
+    ]
 
 
 def agreement_words(found: ClassificationScores) -> str | None:

@@ -86,7 +86,7 @@ def _manifest(
     seconds: float,
 ) -> StoreManifest:
     config, kind = teacher.config, task_type_of(teacher.model)
-    named = kind.has_classes and (config.num_labels or 0) > 1
+    named = kind.labels_examples and (config.num_labels or 0) > 1
     own = str(getattr(config, "name_or_path", "") or type(teacher.model).__name__)
     key = about.get("key") or ""
     return StoreManifest(

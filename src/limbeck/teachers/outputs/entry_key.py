@@ -71,7 +71,7 @@ def add_rows(digest: hashlib.blake2b, rows: Dataset, unread: frozenset[str] = fr
             for value in column:
                 digest.update(value.as_buffer())
             continue
-        while pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        while _is_list(column.type):
             digest.update(pc.list_value_length(column).to_numpy().tobytes())
             column = pc.list_flatten(column)
         digest.update(str(column.type).encode())
@@ -80,9 +80,14 @@ def add_rows(digest: hashlib.blake2b, rows: Dataset, unread: frozenset[str] = fr
 
 def _is_numbers(kind: pa.DataType) -> bool:
     """Whether values, or values of lists, are numbers; bytes and text of any type are not."""
-    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    while _is_list(kind):
         kind = kind.value_type
     return pa.types.is_primitive(kind)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(is_one(kind) for is_one in lists)
 
 
 def digest_of_ids(ids: np.ndarray) -> str:

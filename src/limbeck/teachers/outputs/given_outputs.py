@@ -42,6 +42,7 @@ class GivenOutputs:
     about: dict[str, Any]
     layers: StoredLayers | None = None
     tokens: StoredTokens | None = None
+    several: bool = False
 
     def known(self, ids: np.ndarray) -> np.ndarray:
         """Which rows it knows, boolean (n,)."""
@@ -54,7 +55,7 @@ class GivenOutputs:
             LimbeckError: rows that it does not know, with their number.
         """
         self.check_known(ids)
-        return as_logits(self.what, self.read(ids))
+        return as_logits(self.what, self.read(ids), several=self.several)
 
     def check_known(self, ids: np.ndarray) -> None:
         """Raise LimbeckError for rows that it does not know, with their number."""
@@ -66,15 +67,18 @@ class GivenOutputs:
             )
 
 
-def as_logits(what: str, values: np.ndarray) -> np.ndarray:
-    """Stored values (n, C) as logits whose softmax they are, float32.
+def as_logits(what: str, values: np.ndarray, *, several: bool = False) -> np.ndarray:
+    """Stored values (n, C) as logits whose softmax they are, float32; whose sigmoid, each by itself, with `several`.
 
     Probabilities p become ln max(p, 1e-12): their softmax at any temperature is that of the logits they
     were made from. Votes v become ln((v + 1) / Σ(v + 1)), smoothed by one vote a class (Laplace), as few
     votes do not tell that a class is impossible.
     """
     values = values.astype(np.float64)
-    if what == "probabilities":
+    if what == "probabilities" and several:
+        sure = np.clip(values, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
+        values = np.log(sure) - np.log1p(-sure)
+    elif what == "probabilities":
         values = np.log(np.maximum(values, _SMALLEST_PROBABILITY))
     elif what == "votes":
         smoothed = values + 1.0

@@ -1,0 +1,160 @@
+"""Several labels of each row as a file has them: lists, separated names, or a column of 0 and 1 for each class.
+
+Below `own_several_labels`. A row's labels come out as the set of its classes' names, None for a row that has no
+labels (which is another thing than being of no class).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from limbeck.data.tables import FileTable
+from limbeck.data.written_labels import check_spellings
+from limbeck.errors import LimbeckError
+
+logger = logging.getLogger(__name__)
+
+Sets = list[frozenset[str] | None]
+"""By row the names of its classes; None where nobody says."""
+
+_USUAL = (",", ";", "|")
+_YES, _NO = frozenset({1, "1", "1.0"}), frozenset({0, "0", "0.0"})
+_SHOWN = 8
+
+
+def separator_of(columns: Mapping[Path, Sequence[Any]], column: str, given: str | None) -> str:
+    """What stands between the names of text cells: as given, else the one of , ; | that occurs.
+
+    Raises:
+        LimbeckError: several of them occur.
+    """
+    if given is not None:
+        return given
+    texts = [cell for cells in columns.values() for cell in cells if isinstance(cell, str)]
+    found = [one for one in _USUAL if any(one in text for text in texts)]
+    if len(found) > 1:
+        example = next(text for text in texts if found[1] in text)
+        raise LimbeckError(
+            f"label column {column!r} holds {' and '.join(map(repr, found))}, as in {example[:60]!r}, and which "
+            "of them separates labels is not clear",
+            f"label_separator={found[0]!r} or {found[1]!r}",
+        )
+    return found[0] if found else _USUAL[0]
+
+
+def cells_as_sets(
+    path: Path, column: str, cells: Sequence[Any], separator: str, numbered: Sequence[str]
+) -> Sets:
+    """The cells of one label column, lists or separated names.
+
+    `numbered`: names of classes by id, for lists of numbers.
+
+    Raises:
+        LimbeckError: what is no list and no text, empty names, a list in quotes, two spellings of a class.
+    """
+    rows = [
+        _names(path, row, column, cell, separator, numbered) for row, cell in enumerate(cells, 1)
+    ]
+    counts = Counter(name for row in rows if row is not None for name in row)
+    check_spellings(counts, column, path)
+    twice = [at for at, row in enumerate(rows, start=1) if row and len(set(row)) < len(row)]
+    if twice:
+        logger.warning(
+            "%s: %d of %d rows have a label twice in %s, the first is row %d; it counts once",
+            path, len(twice), len(rows), column, twice[0],
+        )  # fmt: skip
+    return [None if row is None else frozenset(row) for row in rows]
+
+
+def _names(
+    path: Path, row: int, column: str, cell: Any, separator: str, numbered: Sequence[str]
+) -> list[str] | None:
+    if cell is None:
+        return None
+    where = f"{path}, row {row}: {column}"
+    if isinstance(cell, str):
+        text = cell.strip()
+        if text.startswith("[") and text.endswith("]"):
+            raise LimbeckError(
+                f"{where} is {cell[:60]!r}, a list as text",
+                "write the names alone, separated (a, b), or save the rows as JSON lines or Parquet",
+            )
+        names = [name.strip() for name in text.split(separator)] if text else []
+    elif isinstance(cell, list):
+        names = [_name(where, one, numbered) for one in cell]
+    else:
+        raise LimbeckError(
+            f"{where} is {cell!r:.60}, expected a list of classes or their names as text",
+            'write ["a", "b"], [] for a row of no class; of a column of 0 and 1 for each class leave '
+            "label_column out and name those columns as classes",
+        )
+    if not all(names):
+        raise LimbeckError(f"{where} is {cell!r:.60}, and one of its names is empty", "take it out")
+    return names
+
+
+def _name(where: str, value: Any, numbered: Sequence[str]) -> str:
+    if isinstance(value, str):
+        if value != value.strip():
+            raise LimbeckError(f"{where}: {value!r} has spaces at its ends", "take them out")
+        return value
+    if type(value) is int:
+        if not numbered:
+            return str(value)
+        if 0 <= value < len(numbered):
+            return numbered[value]
+    raise LimbeckError(
+        f"{where} holds {value!r:.60}",
+        f"classes by number are 0 to {len(numbered) - 1}"
+        if numbered
+        else "write names, or whole numbers",
+    )
+
+
+def columns_as_sets(table: FileTable, classes: Sequence[str], split: str) -> Sets | None:
+    """A column of 0 and 1 for each class; None of a test split that lacks them.
+
+    Raises:
+        LimbeckError: columns that are not there, values that are neither, rows that leave some of them blank.
+    """
+    lacking = [name for name in classes if name not in table.columns]
+    if lacking:
+        if split == "test" and len(lacking) == len(classes):
+            return None
+        raise LimbeckError(
+            f"{table.path} has no column {', '.join(map(repr, lacking))}",
+            f"classes names a column of 0 and 1 for each class, or give label_column; there are: "
+            f"{', '.join(table.columns)}",
+        )
+    columns = [table.columns[name].shared() for name in classes]
+    rows = enumerate(zip(*columns, strict=True), start=1)
+    return [_ticked(table.path, row, classes, values, split) for row, values in rows]
+
+
+def _ticked(
+    path: Path, row: int, classes: Sequence[str], values: Sequence[Any], split: str
+) -> frozenset[str] | None:
+    if split == "train" and all(value in (None, "") for value in values):
+        return None
+    for name, value in zip(classes, values, strict=True):
+        plain = value.strip() if isinstance(value, str) else value
+        if not isinstance(plain, str | int | float) or plain not in _YES | _NO:
+            raise LimbeckError(
+                f"{path}, row {row}: {name} is {value!r:.60}",
+                "write 1 where the row is of the class, else 0",
+            )
+    pairs = zip(classes, values, strict=True)
+    return frozenset(
+        name for name, one in pairs if (one.strip() if isinstance(one, str) else one) in _YES
+    )
+
+
+def some(names: Iterable[str]) -> str:
+    """The first names, and how many more."""
+    listed = list(names)
+    rest = len(listed) - _SHOWN
+    return ", ".join(listed[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

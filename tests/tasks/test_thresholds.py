@@ -1,0 +1,60 @@
+"""Thresholds of several labels a row: tuned against every possible one, and read from a configuration."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score
+
+from limbeck.errors import LimbeckError
+from limbeck.tasks.thresholds import best_threshold, decided, thresholds_of
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_threshold_is_better(seed):
+    generator = np.random.default_rng(seed)
+    right = generator.integers(0, 2, 40)
+    likely = np.clip(0.3 * right + generator.random(40).round(1) * 0.7, 0, 1)
+    found = best_threshold(likely, right)
+    candidates = np.linspace(0.0, 1.0, 2001)
+    best = max(f1_score(right, likely >= one, zero_division=0) for one in candidates)
+    assert f1_score(right, likely >= found) == pytest.approx(best, abs=1e-12)
+
+
+def test_by_hand():
+    # Of .9 .8 | .4 .1 the first two are right: half-way between .8 and .4.
+    likely = np.array([0.1, 0.9, 0.4, 0.8])
+    assert best_threshold(likely, np.array([0, 1, 0, 1])) == pytest.approx(0.6)
+    # All right: anything below .1 does, half-way down to 0.
+    assert best_threshold(likely, np.ones(4)) == pytest.approx(0.05)
+    assert best_threshold(likely, np.zeros(4)) == 0.5
+    # .55 and .2 are as good as each other: one hit among one, or among no more than it.
+    assert best_threshold(np.array([0.7, 0.4, 0.0]), np.array([1, 0, 0])) == pytest.approx(0.55)
+
+
+def test_equal_probabilities_are_taken_together():
+    likely, right = np.array([0.5, 0.5, 0.5, 0.2]), np.array([1, 0, 0, 1])
+    found = best_threshold(likely, right)
+    assert found == pytest.approx(0.1)  # 2·2/(4 + 2) is more than 2·1/(3 + 2)
+
+
+def test_one_for_all_or_one_for_each():
+    likely = np.array([[0.9, 0.3], [0.8, 0.1], [0.2, 0.05]])
+    labels = np.array([[1, 1], [1, 0], [0, 0]])
+    assert decided("by_class", likely, labels) == pytest.approx([0.5, 0.2])
+    one = decided("one", likely, labels)
+    assert one[0] == one[1] == pytest.approx(0.25)
+    assert decided(0.4, likely, labels).tolist() == [0.4, 0.4]
+    assert decided((0.1, 0.2), likely, labels).tolist() == [0.1, 0.2]
+
+
+def test_of_a_configuration():
+    assert thresholds_of(SimpleNamespace(num_labels=2)) is None
+    given = SimpleNamespace(num_labels=2, label_thresholds=[0.1, 1])
+    assert thresholds_of(given) == (0.1, 1.0)
+    for wrong in ([0.1], [0.1, 2], ["a", 0.1], 0.5, [0.1, True]):
+        given.label_thresholds = wrong
+        with pytest.raises(LimbeckError, match="label_thresholds"):
+            thresholds_of(given)
