@@ -31,7 +31,7 @@ def load(path, label="tags", **changes):
 
 
 def jsonl(path, rows, column="tags"):
-    path.write_text("".join(json.dumps({"text": t, column: l}) + "\n" for t, l in rows))
+    path.write_text("".join(json.dumps({"text": t, column: own}) + "\n" for t, own in rows))
     return path
 
 
@@ -49,13 +49,15 @@ def same(task, splits):
 
 def test_three_forms_are_the_same_rows(tmp_path):
     lists = jsonl(tmp_path / "lists.jsonl", ROWS)
-    table = pa.table({"text": [t for t, _ in ROWS], "tags": [l for _, l in ROWS]})
+    table = pa.table({"text": [t for t, _ in ROWS], "tags": [own for _, own in ROWS]})
     parquet.write_table(table, tmp_path / "lists.parquet")
     found = {same(*load(lists)), same(*load(tmp_path / "lists.parquet"))}
     for separator in (",", ";", "|"):
-        file = csv(tmp_path / f"{ord(separator)}.csv", [(t, separator.join(l)) for t, l in ROWS])
+        file = csv(
+            tmp_path / f"{ord(separator)}.csv", [(t, separator.join(own)) for t, own in ROWS]
+        )
         found.add(same(*load(file)))
-    file = csv(tmp_path / "own.csv", [(t, " / ".join(l)) for t, l in ROWS])
+    file = csv(tmp_path / "own.csv", [(t, " / ".join(own)) for t, own in ROWS])
     found.add(same(*load(file, labelling=Labelling(separator="/"))))
     head = "text,a,b,c\n"
     lines = [
@@ -88,7 +90,7 @@ def _dev(loaded):
 
 
 def test_numbers_are_ids_of_named_classes(tmp_path):
-    rows = [(t, [ord(name) - ord("a") for name in l]) for t, l in ROWS]
+    rows = [(t, [ord(name) - ord("a") for name in own]) for t, own in ROWS]
     file = jsonl(tmp_path / "rows.jsonl", rows)
     same(*load(file, labelling=Labelling(teacher=("a", "b", "c"))))
     task, splits = load(file)
@@ -98,8 +100,8 @@ def test_numbers_are_ids_of_named_classes(tmp_path):
 
 
 def test_rows_without_labels_stay_in_train(tmp_path):
-    rows = [(t, None if at % 3 == 2 else l) for at, (t, l) in enumerate(ROWS * 3)]
-    rows = [(f"{t} {at}", l) for at, (t, l) in enumerate(rows)]
+    rows = [(t, None if at % 3 == 2 else own) for at, (t, own) in enumerate(ROWS * 3)]
+    rows = [(f"{t} {at}", own) for at, (t, own) in enumerate(rows)]
     _, splits = load(jsonl(tmp_path / "rows.jsonl", rows), for_training=True)
     known = labelled_rows(splits["train"]["label"][:])
     assert (~known).sum() == 8 and labelled_rows(splits["dev"]["label"][:]).all()
@@ -107,7 +109,7 @@ def test_rows_without_labels_stay_in_train(tmp_path):
 
 
 def test_a_label_that_stands_twice_counts_once(tmp_path, caplog):
-    rows = [(t, l + l[:1]) for t, l in ROWS]
+    rows = [(t, own + own[:1]) for t, own in ROWS]
     same(*load(jsonl(tmp_path / "rows.jsonl", rows)))
     assert "7 of 8 rows have a label twice in tags, the first is row 1" in caplog.text
 
