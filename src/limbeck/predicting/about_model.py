@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from transformers import PretrainedConfig
+from transformers import AutoConfig, PretrainedConfig
 
 from limbeck.data.layouts import LAYOUTS
 from limbeck.errors import LimbeckError, unknown
@@ -105,7 +105,7 @@ def _of_export(name: str, manifest: ExportManifest, backend: str | None) -> Abou
         kind=kind,
         classes=tuple(manifest.labels),
         multi_label=several,
-        thresholds=thresholds_of(read_config(manifest.folder)) if several else None,
+        thresholds=_thresholds_at(manifest.folder) if several else None,
         max_length=manifest.max_length,
         task=TASKS.get(manifest.gate.task),
         columns=_columns(manifest.gate.text_columns, TASKS.get(manifest.gate.task)),
@@ -113,6 +113,11 @@ def _of_export(name: str, manifest: ExportManifest, backend: str | None) -> Abou
         task_name=manifest.gate.task,
         prompt=manifest.prompt,
     )
+
+
+def _thresholds_at(folder: Path) -> tuple[float, ...] | None:
+    """Of an exported folder, which has a configuration and no weights of torch's."""
+    return thresholds_of(AutoConfig.from_pretrained(folder, trust_remote_code=False))
 
 
 def _of_checkpoint(name: str) -> AboutModel:
