@@ -39,6 +39,9 @@ ROW = "row"
 """The column that says which row of the split an encoded example is a part of, where one row can
 become several; the examples are then numbered again."""
 
+MOST_PROBABILITIES = 5_000_000
+"""Numbers that a file of predictions may hold beside classes; as text they are ten times as many bytes."""
+
 LOWER_IS_BETTER = frozenset({"perplexity"})
 """Metrics, of any kind, whose best value is the smallest. None is ever a task's primary score."""
 

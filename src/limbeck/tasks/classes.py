@@ -15,6 +15,7 @@ from limbeck import functional as F
 from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import (
     EXAMPLE_WEIGHTS,
+    MOST_PROBABILITIES,
     Batch,
     Labelled,
     Labels,
@@ -27,9 +28,6 @@ from limbeck.tasks.abstract_type import (
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.soft_rule import SoftRule
-
-# Written as text they are ten times as many bytes.
-_MOST_PROBABILITIES = 5_000_000
 
 
 class Classes(TaskType):
@@ -118,7 +116,7 @@ class Classes(TaskType):
             "label": right.tolist(),
         }
         scores = dict(task.scores(outputs, right))
-        if not task.regression and outputs.size <= _MOST_PROBABILITIES:
+        if not task.regression and outputs.size <= MOST_PROBABILITIES:
             kept["probabilities"] = self.probabilities(outputs).round(6).tolist()
         return Results(scores, kept)
 

@@ -20,6 +20,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from limbeck import functional as F
 from limbeck.tasks.abstract_type import (
     EXAMPLE_WEIGHTS,
+    MOST_PROBABILITIES,
     TASK_TYPES,
     Batch,
     Labelled,
@@ -148,12 +149,13 @@ class MultiLabel(TaskType):
         thresholds = decided(task.thresholds, probabilities, labels)
         given = (probabilities >= thresholds).astype(np.int64)
         scores = several_scores(labels, given, probabilities)
-        kept = {
+        kept: dict[str, list[Any]] = {
             "index": list(index),
             "prediction": given.tolist(),
             "label": labels.astype(np.int64).tolist(),
-            "probabilities": probabilities.round(_DIGITS).tolist(),
         }
+        if outputs.size <= MOST_PROBABILITIES:
+            kept["probabilities"] = probabilities.round(_DIGITS).tolist()
         scores["primary"] = mean_of(task.primary, scores)
         return Results(scores, kept, tuple(thresholds.tolist()))
 
