@@ -249,6 +249,8 @@ def _run(study: Study, split: Split, args: argparse.Namespace) -> None:
     study.run([teacher])
     students = [Student(split, name, args.unlabelled_rows, args.passes) for name in args.conditions]
     cells = [student.cell(args.model) for student in students]
+    if study.lacks(cells):
+        study.train_again(teacher)
     for cell in cells:
         try:
             study.run([cell], study.work / teacher.name)

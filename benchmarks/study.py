@@ -103,6 +103,16 @@ class Study:
         if not cell.name.startswith("teacher") and not cell.name.endswith("teacher"):
             shutil.rmtree(result.path)
 
+    def train_again(self, cell: Cell) -> None:
+        """Train a teacher that has a record and whose folder is gone; its record stays as it is."""
+        with SharedRuns(self.work).claimed(cell.name) as ours:
+            if ours and not (self.work / cell.name / "student").is_dir():
+                self._run_cell(cell, None)
+
+    def lacks(self, cells: Iterable[Cell]) -> bool:
+        """Whether any of these cells has no record."""
+        return any(not self._is_kept(cell.name) for cell in cells)
+
     def wait_for(self, cells: Iterable[Cell]) -> None:
         """Wait until what other processes hold of these cells is done."""
         runs = SharedRuns(self.work)
