@@ -52,6 +52,8 @@ CORE: dict[str, tuple[str, ...]] = {
     ),
     "activations": ("tests/activations", "tests/objectives"),
 }
+# What a mutant that lived meets too: checks and warnings of the core are tested from there.
+ALSO = ("tests/recipe", "tests/preflight", "tests/training", "tests/students")
 # Only what computes: the text of an error, a type and a decorator are not the core's behaviour.
 LEFT_OUT = ("core/RemoveDecorator", "core/ExceptionReplacer", "core/VariableReplacer")
 # Enough for the slowest of these test groups many times over.
@@ -96,16 +98,21 @@ def places(file: Path) -> Iterator[tuple[tuple[int, int], str, int]]:
 
 
 def _silent(tree: ast.Module) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Where the annotations stand: they are not evaluated, or only as types."""
+    """Where annotations, the texts of errors and decorators stand."""
     for node in ast.walk(tree):
         for part in (getattr(node, "annotation", None), getattr(node, "returns", None)):
             if isinstance(part, ast.expr):
-                yield (
-                    (part.lineno, part.col_offset),
-                    (part.end_lineno or 0, part.end_col_offset or 0),
-                )
+                yield _span(part)
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            yield (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+            yield _span(node)
+        # What an f-string puts into a message.
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("LimbeckError", "Problem"):
+            yield from (_span(part) for part in node.args)
+        yield from (_span(one) for one in getattr(node, "decorator_list", ()))
+
+
+def _span(node: ast.expr | ast.stmt) -> tuple[tuple[int, int], tuple[int, int]]:
+    return (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
 
 
 def drawn(sample: int, seed: int, groups: list[str]) -> list[Mutant]:
@@ -149,7 +156,7 @@ def run(mutant: Mutant, copy: Path) -> Outcome:
     target.write_text(after, encoding="utf-8")
     started = time.monotonic()
     try:
-        killed = not _tests_pass(copy, tests_of(mutant.file))
+        killed = not (_tests_pass(copy, tests_of(mutant.file)) and _tests_pass(copy, ALSO))
     finally:
         target.write_text(before, encoding="utf-8")
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
@@ -241,7 +248,8 @@ def main() -> None:
                 copies.put(copy)
 
         # Groups share tests: each runs once.
-        tests = tuple(dict.fromkeys(test for group in options.only for test in CORE[group]))
+        of_groups = [test for group in options.only for test in CORE[group]]
+        tests = tuple(dict.fromkeys((*of_groups, *ALSO)))
         if not _tests_pass(copies.queue[0], tests):
             sys.exit(f"tests fail without any change: pytest -x {' '.join(tests)}")
         outcomes = []

@@ -128,6 +128,7 @@ for call in [
     lambda: f.relation_mse(maps, maps[:, :1], bools),
     lambda: f.relation_mse(maps, maps, bools, bools[:1]),
     lambda: f.relation_scores(maps, maps[:, :1], bools),
+    lambda: f.relation_scores(maps, maps[..., :1], bools),
     lambda: f.relation_scores(maps, maps, bools[:1]),
     lambda: f.relations(maps, bools[:1]),
     lambda: f.word_relation_kl(a, a[:1], bools),

@@ -35,7 +35,7 @@ def test_only_labelled_tokens_have_a_gradient():
     assert (scores.grad.abs().sum(-1) > 0).tolist() == (labels != -100).tolist()
 
 
-@pytest.mark.parametrize("temperature", [1.0, 2.5])
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.5])
 @pytest.mark.parametrize("loss", ["token", "span"])
 def test_soft_labels_against_torchs_distributions(loss, temperature):
     """Tokens: a distribution over the classes of each; spans: two over the tokens of each example."""

@@ -24,11 +24,7 @@ def settings_classes() -> Iterator[type[BaseModel]]:
         names += [f"{package}.{one.name}" for one in iter_modules(import_module(package).__path__)]
     for name in names:
         for found in vars(import_module(name)).values():
-            if (
-                inspect.isclass(found)
-                and issubclass(found, BaseModel)
-                and found.__module__ == name
-            ):
+            if inspect.isclass(found) and issubclass(found, BaseModel) and found.__module__ == name:
                 yield found
 
 
