@@ -165,7 +165,7 @@ def test_without_the_hook_misfits_are_refused_and_nothing_slow_is_loaded():
         [sys.executable, "-W", "error", "-c", WITHOUT_HOOK], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("fix: ") == 42
+    assert done.stdout.count("fix: ") == 43
     assert "the student has shape (2, 3, 4), the teacher (2, 1, 4)" in done.stdout
     assert done.stdout.count("give both models one label set, or one vocabulary") == 4
 
