@@ -139,7 +139,8 @@ class AnalysedRun:
             label_column=recipe.label_column,
             kind=recipe.kind,
             labelling=student_labelling(recipe, self.folder),
-            for_training=self._data is None,
+            # A single file is cut as the run cut it.
+            for_training=True,
             max_rows=recipe.max_rows,
         )
 

@@ -26,11 +26,13 @@ class Analysis:
         summary: what it shows, in a line.
         settings: what may be said about it.
         measure: the run, the settings and `Watch` to numbers, frozen dataclasses.
+        reads_models: whether it needs the student's weights, and not its record alone.
     """
 
     summary: str
     settings: type[Settings]
     measure: Callable[[AnalysedRun, Any, Watch], Parts]
+    reads_models: bool = True
 
 
 ANALYSES: Registry[Analysis] = Registry("analysis")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def measure(
         LimbeckError: no such analysis or setting, or runs that lack what it needs.
     """
     found = _measured(what, runs, settings, watch, teacher=teacher, data=data, split=split)
-    return _together(found)
+    return together(_by_name(found))
 
 
 def analyze(
@@ -98,7 +98,7 @@ def analyze(
     found = _measured(what, runs, settings, watch, teacher=teacher, data=data, split=split)
     asked = ANALYSES.get(what).settings.model_validate(settings).model_dump(mode="json")
     folder = Path(out) if out is not None else next(iter(found)).folder.path / ANALYSES_FOLDER
-    parts = _together(found)
+    parts = together(_by_name(found))
     files = [folder / f"{what}.json"]
     write_numbers(files[0], what, asked, parts)
     panels = VIEWS.get(what).panels(parts)
@@ -140,14 +140,20 @@ def _measured(
     }
 
 
-def _together(found: dict[AnalysedRun, Parts]) -> Parts:
-    """All parts; of several runs by the run's name, a teacher of all of them once."""
+def _by_name(found: dict[AnalysedRun, Parts]) -> dict[str, Parts]:
+    names = [run.name for run in found]
+    return {
+        run.name if names.count(run.name) == 1 else str(run.folder.path): parts
+        for run, parts in found.items()
+    }
+
+
+def together(found: Mapping[str, Parts]) -> Parts:
+    """All parts of several runs by the run's name, a teacher of all of them once; of one run its own."""
     if len(found) == 1:
         return next(iter(found.values()))
-    names = [run.name for run in found]
     parts: dict[str, Any] = {}
-    for run, own in found.items():
-        called = run.name if names.count(run.name) == 1 else str(run.folder.path)
+    for called, own in found.items():
         for part, numbers in own.items():
             alike = [other.get(part) == numbers for other in found.values()]
             if part == "teacher" and all(alike):

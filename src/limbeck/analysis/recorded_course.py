@@ -28,5 +28,6 @@ ANALYSES.register("convergence")(
         "dev score and every training term by step, and where layers learn in turn, which was done when",
         ConvergenceSettings,
         _convergence,
+        reads_models=False,
     )
 )

@@ -5,10 +5,12 @@ It calls `limbeck.analysis`. Without arguments it lists the analyses.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import Progress
 from rich.table import Table
 
 from limbeck.cli.console import output, trouble
@@ -74,13 +76,7 @@ def analyze(
     if taken:
         named = ", ".join(sorted(taken))
         raise LimbeckError(f"{named}: no setting of an analysis", "write it as an option, --…")
-    bar = step_bar(trouble())
-
-    def watch(name: str):  # its type would load torch
-        task = bar.add_task(name, total=None)
-        return lambda done, total: bar.update(task, completed=done, total=total)
-
-    with bar:
+    with step_bar(trouble()) as bar:
         found = analyze_runs(
             what,
             runs,
@@ -89,11 +85,21 @@ def analyze(
             teacher=teacher,
             data=data,
             split=split,
-            watch=watch,
+            watch=watching(bar),
             **given,
         )
     for path in found.files:
         output().print(str(path), soft_wrap=True)
+
+
+def watching(bar: Progress) -> Callable[[str], Callable[[int, int], None]]:
+    """Makes a line in the bar for everything that says how far it is."""
+
+    def watch(name: str) -> Callable[[int, int], None]:
+        task = bar.add_task(name, total=None)
+        return lambda done, total: bar.update(task, completed=done, total=total)
+
+    return watch
 
 
 def _list() -> None:

@@ -116,8 +116,10 @@ def _run(
     *,
     dry_run: bool,
 ) -> None:
+    from limbeck.cli.analyze_command import watching
     from limbeck.cores import cores
     from limbeck.reporting.tables import terminal
+    from limbeck.step_bar import step_bar
     from limbeck.study import SharedRuns, StudyPlan, carry_out, estimate, load_study, write_study
     from limbeck.study.study_plan import runs_folder
 
@@ -135,7 +137,8 @@ def _run(
         return
     failed = carry_out(plan, runs, jobs=jobs, **by, seconds=found.seconds, console=console)
     try:
-        table, page = write_study(plan, runs, folder)
+        with step_bar(console) as bar:
+            table, page = write_study(plan, runs, folder, watch=watching(bar))
     except LimbeckError as error:
         raise LimbeckError(
             [*(problem for one in failed for problem in one.problems), *error.problems]

@@ -16,6 +16,7 @@ from limbeck.errors import LimbeckError
 from limbeck.reporting.analysis import layer_similarity
 from limbeck.reporting.cards import CARD_NAME, is_ours, write_card
 from limbeck.reporting.pages import write_report
+from limbeck.reporting.pages.analysis_views import analysis_sections
 from limbeck.reporting.pages.stored_analyses import stored_analyses
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables.run_scores import task_title
@@ -111,5 +112,5 @@ def _write_page(record: Record, folder: RunFolder) -> None:
         title=f"{record.method} on {task_title(record.task)}",
         similarity=None if matrix is None else {record.method: matrix},
         exports=exports_of_student(folder.path)[0],
-        analyses=stored_analyses(folder.path),
+        more=analysis_sections(stored_analyses(folder.path)),
     )

@@ -7,6 +7,7 @@ from limbeck.reporting.tables.against import CORRECTIONS
 from limbeck.reporting.tables.measured_columns import FACTS
 from limbeck.reporting.tables.printed_numbers import AVERAGE, TEACHER
 from limbeck.reporting.tables.run_scores import task_title
+from limbeck.study.figure_checks import figure_problems
 from limbeck.study.study_fields import MODEL, Study, is_range
 from limbeck.tasks import TASKS
 from limbeck.tasks.score_profiles import PROFILES
@@ -62,7 +63,8 @@ def study_problems(study: Study) -> list[Problem]:
                 "choose on fewer",
             )
         )
-    return found + _tried_problems(study, labels) + _table_problems(study, labels)
+    found += _tried_problems(study, labels) + figure_problems(study)
+    return found + _table_problems(study, labels)
 
 
 def _takes_model(study: Study) -> bool:

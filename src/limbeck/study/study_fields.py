@@ -10,6 +10,7 @@ from limbeck.files import file_name
 from limbeck.reporting.tables import DEFAULT_FACTS
 from limbeck.reporting.tables.model import OutOfDomain
 from limbeck.settings import Count, Seed, Settings
+from limbeck.study.figure_spec import FigureSpec
 
 SCALES = ("paper", "small", "pocket")
 """As published; a small encoder at hand on real rows; generated rows, in minutes."""
@@ -165,6 +166,9 @@ class Study(Settings):
     select: SelectSpec = Field(default_factory=lambda: SelectSpec.model_validate({}))
     table: TableSpec = Field(default_factory=lambda: TableSpec.model_validate({}))
     printed: PrintedSpec | None = None
+    figures: dict[str, FigureSpec] = Field(
+        default_factory=dict, description="a figure's name → what is drawn, and of what"
+    )
     differs: list[str] = Field(default_factory=list, description="what is other than in the paper")
     jobs: Count | None = Field(
         None, description="processes side by side, where the command line says nothing"

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.plain import check_plain, read_text, read_yaml
 from limbeck.recipe.load import merge
+from limbeck.study.figure_spec import FigureSpec
 from limbeck.study.shipped_studies import shipped
 from limbeck.study.study_checks import study_problems
 from limbeck.study.study_fields import (
@@ -107,4 +108,5 @@ _PARTS: dict[str, Any] = {
     "search": SearchSpec,
     "table": TableSpec,
     "printed": PrintedSpec,
+    "figures": FigureSpec,
 }

@@ -7,7 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from limbeck.analysis.analyses import Watch
+from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages import write_report
+from limbeck.reporting.pages.figure_files import write_figure
+from limbeck.reporting.pages.score_figures import RunPoint
 from limbeck.reporting.records import Record, write_collection, write_whole
 from limbeck.reporting.tables import ResultsTable, build_table, render
 from limbeck.reporting.tables.measured_columns import duration
@@ -16,6 +20,7 @@ from limbeck.study.plan_builder import TEACHER_LABEL
 from limbeck.study.shared_runs import Held, SharedRuns, StudyRun, nested, portable
 from limbeck.study.study_estimate import held_or_none
 from limbeck.study.study_fields import Study
+from limbeck.study.study_figures import MadeRun, study_figures
 from limbeck.study.study_groups import Choice
 from limbeck.study.study_plan import StudyPlan
 
@@ -35,6 +40,7 @@ class StudyResults:
         open: how many runs are neither finished nor failed.
         tried: how many finished runs there are, with those that were not chosen.
         seconds: what all of them took.
+        made: the table's finished runs of methods, each with its row, task and condition.
     """
 
     records: dict[str, Record]
@@ -43,6 +49,7 @@ class StudyResults:
     open: int
     tried: int
     seconds: float
+    made: tuple[MadeRun, ...] = ()
 
 
 def gather_results(plan: StudyPlan, runs: SharedRuns) -> StudyResults:
@@ -59,6 +66,7 @@ def gather_results(plan: StudyPlan, runs: SharedRuns) -> StudyResults:
 
     records: dict[str, Record] = {}
     raw: dict[str, dict[str, Any]] = {}
+    made: list[MadeRun] = []
     choices, missing = [], 0
     for run in plan.teachers.values():
         missing += not ended(run.name)
@@ -83,10 +91,13 @@ def gather_results(plan: StudyPlan, runs: SharedRuns) -> StudyResults:
                 records[run.name] = _without_teacher(run, group.label, held)
             else:
                 _add(run, group.label, runs, records, raw, held)
+                if (known_run := held(run.name)) is not None:
+                    point = RunPoint(group.label, group.task, group.condition, known_run)
+                    made.append(MadeRun(point, runs.path / run.name))
     _give_sizes(records)
     tried = [record for record in known.values() if record is not None]
     seconds = sum(record.cost.total_seconds or 0.0 for record in tried)
-    return StudyResults(records, raw, tuple(choices), missing, len(tried), seconds)
+    return StudyResults(records, raw, tuple(choices), missing, len(tried), seconds, tuple(made))
 
 
 def _kept(choice: Choice, study: Study, held: Callable[[str], Record | None]) -> list[StudyRun]:
@@ -195,8 +206,12 @@ def study_table(plan: StudyPlan, results: StudyResults) -> ResultsTable:
     return replace(table, notes=(*table.notes, *notes))
 
 
-def write_study(plan: StudyPlan, runs: SharedRuns, folder: Path) -> tuple[ResultsTable, Path]:
-    """Write the table's files, the page and the records; the table, and the page's path.
+def write_study(
+    plan: StudyPlan, runs: SharedRuns, folder: Path, *, watch: Watch | None = None
+) -> tuple[ResultsTable, Path]:
+    """Write the table's files, the figures, the page and the records; the table, and the page's path.
+
+    `watch` begins to show the progress of an analysis that a figure is of.
 
     Raises:
         LimbeckError: no run has a score yet, or the folder cannot be written.
@@ -206,14 +221,32 @@ def write_study(plan: StudyPlan, runs: SharedRuns, folder: Path) -> tuple[Result
     for name, form in FORMS.items():
         write_whole(folder / name, render(table, form))
     write_collection(folder / RECORDS, results.raw)
+    scores = _teacher_scores(plan, runs)
+    figures = study_figures(plan.study, results.made, scores, watch or (lambda name: nobody))
+    for figure in figures:
+        for panel in figure.panels:
+            alone = len(figure.panels) == 1
+            write_figure(panel, folder, figure.name if alone else f"{figure.name}-{panel.title}")
     page = write_report(
         list(results.records.values()),
         folder / PAGE,
         title=plan.study.title,
         table=table,
         about=_about(plan, results),
+        more=[figure.section() for figure in figures],
     )
     return table, page
+
+
+def _teacher_scores(plan: StudyPlan, runs: SharedRuns) -> dict[str, float]:
+    """Task → its teacher's primary dev score; of a team none."""
+    found = {}
+    for task in plan.study.tasks:
+        made = [held_or_none(runs, run.name) for run in plan.teachers_of(task)]
+        scores = [one.primary_score() for one in made if one is not None]
+        if len(made) == 1 and scores and scores[0] is not None:
+            found[task] = scores[0]
+    return found
 
 
 def _about(plan: StudyPlan, results: StudyResults) -> list[tuple[str, list[str]]]:

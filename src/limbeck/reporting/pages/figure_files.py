@@ -15,14 +15,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import Collection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.text import Text
 
 from limbeck.files import file_name, write_whole
 from limbeck.reporting.pages.svg import INK, MUTED, PAPER, RULE, STYLE, Panel, series_colour
 
 _DOTS_PER_INCH = 160
+_PARTS = ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor")
 # The page's light colours: a file has no theme to follow.
 _SERIES = ("#0072b2", "#d55e00", "#009e73", "#b5589a", "#c98a00", "#3a9bd1", "#6b7280")
 _COLOURS = {
@@ -61,7 +59,14 @@ def figure_files(panel: Panel) -> dict[str, bytes]:
         for form, metadata in said.items():
             stream = io.BytesIO()
             figure.savefig(
-                stream, format=form, dpi=_DOTS_PER_INCH, facecolor="white", metadata=metadata
+                stream,
+                format=form,
+                dpi=_DOTS_PER_INCH,
+                facecolor="white",
+                # Texts are not as wide in every form as they were where the layout was made.
+                bbox_inches="tight",
+                pad_inches=0.08,
+                metadata=metadata,
             )
             found[form] = stream.getvalue()
     return found
@@ -70,28 +75,21 @@ def figure_files(panel: Panel) -> dict[str, bytes]:
 def _give_colours(figure: Figure) -> None:
     """Put colours in the place of what stands for the page's variables, in everything that is drawn."""
     for artist in figure.findobj():
-        if isinstance(artist, Line2D):
-            artist.set_color(_colour(artist.get_color()))
-            artist.set_markerfacecolor(_colour(artist.get_markerfacecolor()))
-            artist.set_markeredgecolor(_colour(artist.get_markeredgecolor()))
-        elif isinstance(artist, Text):
-            artist.set_color(_colour(artist.get_color()))
-        elif isinstance(artist, Patch):
-            artist.set_facecolor(_colour(artist.get_facecolor()))
-            artist.set_edgecolor(_colour(artist.get_edgecolor()))
-        elif isinstance(artist, Collection):
-            # A mesh takes its faces from its values.
-            if artist.get_array() is None:
-                artist.set_facecolor(
-                    [_colour(one) for one in np.atleast_2d(artist.get_facecolor())]
+        for part in _PARTS:
+            given = getattr(artist, f"get_{part}", None)
+            if given is None or (isinstance(artist, Collection) and artist.get_array() is not None):
+                continue  # A mesh takes its faces from its values.
+            colours = given()
+            if isinstance(colours, str) and colours in ("none", "auto"):
+                continue
+            many = np.atleast_2d(mpl.colors.to_rgba_array(colours))
+            known = [_COLOURS.get((float(r), float(g), float(b))) for r, g, b, _ in many]
+            # Others stay: setting a colour again would take its artist's transparency.
+            if any(known):
+                found = [
+                    (*new, old[3]) if new else tuple(old)
+                    for new, old in zip(known, many, strict=True)
+                ]
+                getattr(artist, f"set_{part}")(
+                    found if isinstance(artist, Collection) else found[0]
                 )
-            artist.set_edgecolor([_colour(one) for one in np.atleast_2d(artist.get_edgecolor())])
-
-
-def _colour(given: Any) -> Any:
-    """The colour that a marker colour stands for, as transparent as it was; any other as it is."""
-    if isinstance(given, str) and given in ("none", "auto"):
-        return given
-    rgba = mpl.colors.to_rgba(given)
-    known = _COLOURS.get(rgba[:3])
-    return rgba if known is None else (*known, rgba[3])

@@ -5,6 +5,7 @@ Part of `limbeck.reporting.pages`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -24,7 +25,7 @@ def map_panels(found: Mapping[str, AttentionMaps]) -> list[Panel]:
     panels = []
     for name, one in found.items():
         sides = one.student_tokens[:_MOST_TOKENS], one.teacher_tokens[:_MOST_TOKENS]
-        side = min(5.2, max(2.2, 0.13 * max(map(len, sides)) + 0.9))
+        side = min(5.2, max(2.4, 0.13 * max(map(len, sides)) + 0.9))
         for pair in one.pairs:
             said = "" if pair.divergence is None else f", KL {pair.divergence:.3g}"
             title = f"{name}, layer {pair.student_layer}"
@@ -41,9 +42,9 @@ def map_panels(found: Mapping[str, AttentionMaps]) -> list[Panel]:
             with panel:
                 _map(panel.axes[0], pair.student, sides[0], highest)
                 _map(panel.axes[1], pair.teacher, sides[1], highest)
-                panel.axes[1].set_title(f"teacher, layer {pair.teacher_layer}{said}")
+                panel.axes[1].set_title(f"teacher, layer {pair.teacher_layer}")
                 panel.axes[0].set(xlabel="attended token", ylabel="attending token")
-                panel.axes[1].set(xlabel="attended token")
+                panel.axes[1].set(xlabel=f"attended token{said}")
             panels.append(panel)
     return panels
 
@@ -89,12 +90,17 @@ def surface_panels(found: Mapping[str, LossSurface]) -> list[Panel]:
                 lines = axes.contour(
                     one.steps, one.steps, losses, levels=8, colors="white", linewidths=0.8
                 )
-                axes.clabel(lines, fontsize=7, fmt="%.2g")
+                axes.clabel(lines, fontsize=7, fmt=f"%.{_digits(losses)}f")
             axes.plot([0], [0], marker="P", color=series_colour(1), markersize=7, linestyle="none")
             panel.figure.colorbar(mesh, ax=axes, label="loss of the labels", use_gridspec=False)
             axes.set(xlabel="step along the first direction", ylabel="along the second")
         panels.append(panel)
     return panels
+
+
+def _digits(losses: np.ndarray) -> int:
+    """As many decimals as tell lines of equal loss apart."""
+    return max(0, 2 - math.floor(math.log10(np.ptp(losses))))
 
 
 def point_panels(found: Mapping[str, StatePoints]) -> list[Panel]:

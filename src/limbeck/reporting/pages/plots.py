@@ -87,11 +87,13 @@ def line_panel(
     least_span: float | None = None,
     whole: bool = True,
     legend: bool = False,
+    log: bool = False,
 ) -> Panel:
     """Lines with bands from the lowest to the highest seed, and a dashed reference level.
 
     The axis of y covers at least `least_span`, so that a small step does not look like a cliff. `whole`: x counts
-    something. `legend`: the lines' names stand in the drawing.
+    something. `legend`: the lines' names stand in the drawing. `log`: the axis of x is logarithmic, with a mark at
+    each x.
     """
     ends = "; ".join(f"{s.name} from {s.mean[0]:.3g} to {s.mean[-1]:.3g}" for s in series)
     beside = f"; {reference[0]} at {reference[1]:.1f}" if reference else ""
@@ -119,7 +121,12 @@ def line_panel(
         axes.margins(y=0.12)
         if least_span is not None:
             axes.set_ylim(_widened(axes.get_ylim(), least_span))
-        if whole:
+        if log:
+            places = sorted({place for line in series for place in line.x})
+            axes.set_xscale("log")
+            axes.set_xticks(places, [f"{place:g}" for place in places])
+            axes.set_xticks([], minor=True)
+        elif whole:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
         axes.set(xlabel=x_label, ylabel=y_label)
         if legend:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from limbeck.reporting.pages.analysis_views import analysis_sections
 from limbeck.reporting.pages.content import Content
 from limbeck.reporting.pages.filling import fill, write_page
 from limbeck.reporting.pages.latency_section import export_cards
+from limbeck.reporting.pages.sections import Section
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables import ResultsTable, build_table
 from limbeck.reporting.tables.bench_latency import with_bench
@@ -34,7 +33,7 @@ def write_report(
     exports: Sequence[ExportManifest] = (),
     table: ResultsTable | None = None,
     about: Sequence[tuple[str, Sequence[str]]] = (),
-    analyses: Mapping[str, Mapping[str, Any]] | None = None,
+    more: Sequence[Section] = (),
 ) -> Path:
     """Write the report of one run or of several and return its path.
 
@@ -43,7 +42,7 @@ def write_report(
     `baseline` is the method the others are tested against; None takes `finetune` where it is among
     several methods. `exports` are those of a run's student. A `table` of the same runs that is made
     already takes the place of the page's own, with its profile and baseline. `about`: headings with
-    their lines, below the table. `analyses`: by an analysis's name what was found of each part.
+    their lines, below the table. `more`: sections after the page's own.
     Raises LimbeckError for an unknown profile or baseline, for runs
     without anything to show, and for a place that cannot be written.
     """
@@ -60,7 +59,7 @@ def write_report(
         )
     _, students = split_teachers(records, table.profile)
     content = Content(records, students, table)
-    sections = [*content.sections(similarity), *analysis_sections(analyses or {})]
+    sections = [*content.sections(similarity), *more]
     page = fill(
         "report.html.j2",
         title=title,

@@ -48,6 +48,18 @@ def read_numbers(path: Path) -> dict[str, Any]:
         ) from None
 
 
+def read_asked(path: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """As `read_numbers`, where they were found with these settings; None where they were not, or there are none."""
+    if not path.is_file():
+        return None
+    try:
+        content = read_json(read_text(path), str(path))
+        same = isinstance(content, dict) and content.get("settings") == dict(settings)
+        return read_numbers(path) if same else None
+    except LimbeckError:
+        return None
+
+
 def _adapter(name: str) -> TypeAdapter[Any]:
     numbers: Any = VIEWS.get(name).numbers
     return TypeAdapter(numbers)

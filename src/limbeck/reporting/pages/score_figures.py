@@ -1,0 +1,262 @@
+"""Figures of many runs' scores: lines, boxes, bars, maps and curves. Part of `limbeck.reporting.pages`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from limbeck.reporting.pages import gather
+from limbeck.reporting.pages.plots import SCORE_SPAN, Series, line_panel, value_cells
+from limbeck.reporting.pages.svg import INK, MUTED, Panel, series_colour
+from limbeck.reporting.records import Record
+from limbeck.reporting.tables.run_scores import task_title
+
+
+@dataclass(frozen=True)
+class RunPoint:
+    """A run as a figure places it: its row, its task and the values of the axes."""
+
+    label: str
+    task: str
+    condition: Mapping[str, Any]
+    record: Record
+
+    @property
+    def score(self) -> float | None:
+        """Primary dev score, 0 to 100."""
+        return self.record.primary_score()
+
+
+Teachers = Mapping[str, float]
+"""Task → the teacher's primary dev score."""
+
+
+def line_panels(
+    points: Sequence[RunPoint],
+    x_label: str,
+    x: Callable[[RunPoint], float | None],
+    teachers: Teachers,
+) -> list[Panel]:
+    """Scores by a number, a line a method; one a task."""
+    panels = []
+    for task, own in _by(points, lambda one: one.task).items():
+        series = []
+        for style, (label, runs) in enumerate(_by(own, lambda one: one.label).items()):
+            found: dict[float, list[float]] = {}
+            for run in runs:
+                place, score = x(run), run.score
+                if place is not None and score is not None:
+                    found.setdefault(place, []).append(score)
+            if found:
+                series.append(_series(label, style, found))
+        if series:
+            places = sorted({place for one in series for place in one.x})
+            panels.append(
+                line_panel(
+                    task_title(task),
+                    series,
+                    x_label=_said(x_label),
+                    y_label="primary dev score",
+                    reference=_reference(task, teachers),
+                    least_span=SCORE_SPAN,
+                    whole=False,
+                    legend=True,
+                    # Where rows double from point to point a straight axis would crowd the small ones.
+                    log=places[0] > 0 and places[-1] / places[0] >= 8,
+                )
+            )
+    return panels
+
+
+def _said(key: str) -> str:
+    """A recipe key as an axis calls it."""
+    return {"parameters": "parameters (millions)"}.get(key, key.replace("_", " ").replace(".", " "))
+
+
+def curve_panels(points: Sequence[RunPoint], y: str, teachers: Teachers) -> list[Panel]:
+    """Dev score or a training term by epoch, a line a method; one a task."""
+    panels = []
+    for task, own in _by(points, lambda one: one.task).items():
+        series = []
+        for style, (label, runs) in enumerate(_by(own, _row).items()):
+            records = [run.record for run in runs]
+            found = gather.curve(
+                label,
+                style,
+                records,
+                lambda epoch: epoch.dev.get("primary") if y == "dev" else epoch.train.get(y),
+            )
+            series += [] if found is None else [found]
+        if series:
+            score = y == "dev"
+            panels.append(
+                line_panel(
+                    task_title(task),
+                    series,
+                    x_label="epoch",
+                    y_label="primary dev score" if score else "training loss" if y == "loss" else y,
+                    reference=_reference(task, teachers) if score else None,
+                    least_span=SCORE_SPAN if score else None,
+                    legend=True,
+                )
+            )
+    return panels
+
+
+def box_panels(points: Sequence[RunPoint], teachers: Teachers) -> list[Panel]:
+    """A box over seeds for each method, under each condition; one a task."""
+
+    def draw(axes: Axes, values: list[list[float]]) -> None:
+        boxes = axes.boxplot(values, widths=0.55, patch_artist=True)
+        for number, box in enumerate(boxes["boxes"]):
+            box.set(facecolor=series_colour(number), alpha=0.55, edgecolor=INK)
+        for part in ("whiskers", "caps", "medians"):
+            for line in boxes[part]:
+                line.set(color=INK, linewidth=1.3)
+        for line in boxes["fliers"]:
+            line.set(markeredgecolor=INK, markersize=3.5)
+
+    return _columns(points, teachers, draw, "median {0:.1f} ({1:.1f} to {2:.1f})", np.median)
+
+
+def score_bars(points: Sequence[RunPoint], teachers: Teachers) -> list[Panel]:
+    """A bar at the mean for each method, under each condition; one a task."""
+
+    def draw(axes: Axes, values: list[list[float]]) -> None:
+        for number, own in enumerate(values, start=1):
+            mean = fmean(own)
+            axes.bar(number, mean, width=0.6, color=series_colour(number - 1))
+            axes.plot([number, number], [min(own), max(own)], color=INK, linewidth=1.4)
+        low = min(map(min, values))
+        axes.set_ylim(bottom=max(0.0, low - 10))
+
+    return _columns(points, teachers, draw, "mean {0:.1f} ({1:.1f} to {2:.1f})", np.mean)
+
+
+def _columns(
+    points: Sequence[RunPoint],
+    teachers: Teachers,
+    draw: Callable[[Axes, list[list[float]]], None],
+    said: str,
+    middle: Callable[[list[float]], Any],
+) -> list[Panel]:
+    panels = []
+    for task, own in _by(points, lambda one: one.task).items():
+        groups = {
+            label: scores
+            for label, runs in _by(own, _row).items()
+            if (scores := [run.score for run in runs if run.score is not None])
+        }
+        if not groups:
+            continue
+        words = "; ".join(
+            f"{label} {said.format(float(middle(v)), min(v), max(v))}"
+            for label, v in groups.items()
+        )
+        longest = max(map(len, groups))
+        panel = Panel(
+            task_title(task),
+            f"{task_title(task)}. Primary dev score: {words}.",
+            max(3.2, 1.1 + 0.55 * len(groups)),
+            2.8 + 0.03 * longest,
+            "y",
+        )
+        with panel as axes:
+            draw(axes, list(groups.values()))
+            reference = _reference(task, teachers)
+            if reference is not None:
+                axes.axhline(reference[1], color=MUTED, linestyle=(0, (4, 3)), linewidth=1.2)
+            slanted = longest > 6
+            axes.set_xticks(
+                range(1, len(groups) + 1),
+                list(groups),
+                rotation=35 if slanted else 0,
+                ha="right" if slanted else "center",
+            )
+            axes.tick_params(axis="x", length=0, labelcolor=INK)
+            axes.set_ylabel("primary dev score")
+        panels.append(panel)
+    return panels
+
+
+def heat_panels(
+    points: Sequence[RunPoint],
+    keys: tuple[str, str],
+    words: tuple[Callable[[RunPoint], str], Callable[[RunPoint], str]],
+) -> list[Panel]:
+    """Mean scores by two things, each value written in; one a method, where method is neither of them."""
+    panels = []
+    groups = {"": list(points)} if "method" in keys else _by(points, lambda one: one.label)
+    for label, own in groups.items():
+        rows, columns = (list(dict.fromkeys(map(word, own))) for word in words)
+        found: dict[tuple[str, str], list[float]] = {}
+        for run in own:
+            if run.score is not None:
+                found.setdefault((words[0](run), words[1](run)), []).append(run.score)
+        if not found:
+            continue
+        means = np.array(
+            [[fmean(found[r, c]) if (r, c) in found else np.nan for c in columns] for r in rows]
+        )
+        title = label or "mean scores"
+        said = "; ".join(f"{r}, {c} {fmean(v):.1f}" for (r, c), v in found.items())
+        panel = Panel(
+            title,
+            f"{title}. {said}.",
+            1.4 + 0.07 * max(map(len, rows)) + 0.62 * len(columns),
+            1.3 + 0.36 * len(rows),
+            "none",
+        )
+        with panel as axes:
+            low, high = float(np.nanmin(means)), float(np.nanmax(means))
+            room = (high - low) * 0.02 or 0.5
+            value_cells(
+                axes,
+                means,
+                low=low - room,
+                high=high + room,
+                text=lambda value: f"{value:.1f}" if np.isfinite(value) else "–",
+            )
+            axes.set_xticks(range(1, len(columns) + 1), columns, rotation=30, ha="right")
+            axes.set_yticks(range(1, len(rows) + 1), rows)
+            axes.invert_yaxis()
+            axes.tick_params(length=0, labelcolor=INK)
+            for edge in ("left", "bottom"):
+                axes.spines[edge].set_visible(False)
+            axes.set(xlabel=_said(keys[1]), ylabel=_said(keys[0]))
+        panels.append(panel)
+    return panels
+
+
+def _by(points: Sequence[RunPoint], key: Callable[[RunPoint], str]) -> dict[str, list[RunPoint]]:
+    found: dict[str, list[RunPoint]] = {}
+    for point in points:
+        found.setdefault(key(point), []).append(point)
+    return found
+
+
+def _row(point: RunPoint) -> str:
+    """A method, with the condition where a study has axes."""
+    said = [f"{key.rpartition('.')[2]} {value}" for key, value in point.condition.items()]
+    return ", ".join([point.label, *said])
+
+
+def _series(name: str, style: int, found: Mapping[float, list[float]]) -> Series:
+    x = sorted(found)
+    return Series(
+        name,
+        style,
+        tuple(x),
+        tuple(fmean(found[place]) for place in x),
+        tuple(min(found[place]) for place in x),
+        tuple(max(found[place]) for place in x),
+    )
+
+
+def _reference(task: str, teachers: Teachers) -> tuple[str, float] | None:
+    return ("teacher", teachers[task]) if task in teachers else None

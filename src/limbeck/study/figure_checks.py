@@ -1,0 +1,74 @@
+"""What is wrong with a study's figures. Part of `limbeck.study`."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from limbeck.analysis import ANALYSES
+from limbeck.errors import Problem, unknown
+from limbeck.study.figure_spec import KINDS, METHOD, PARAMETERS, TASK, FigureSpec, missing, unread
+from limbeck.study.study_fields import Study
+
+
+def figure_problems(study: Study) -> list[Problem]:
+    """Everything that is wrong with them, each with its fix."""
+    return [
+        problem
+        for name, spec in study.figures.items()
+        for problem in _problems(study, f"figures.{name}", spec)
+    ]
+
+
+def _problems(study: Study, place: str, spec: FigureSpec) -> list[Problem]:
+    if spec.draw not in KINDS:
+        return [unknown(f"figure in {place}.draw:", spec.draw, list(KINDS))]
+    found = [
+        Problem(f"{place}: {key} is missing", f"draw: {spec.draw} needs it")
+        for key in missing(spec)
+    ]
+    found += [
+        Problem(f"{place}: draw: {spec.draw} does not read {key}", "leave it out")
+        for key in unread(spec)
+    ]
+    axes = list(study.axes)
+    for key, choices in (
+        ("x", [*axes, PARAMETERS]),
+        ("rows", [*axes, TASK, METHOD]),
+        ("columns", [*axes, TASK, METHOD]),
+    ):
+        given = getattr(spec, key)
+        if given is not None and given not in choices:
+            found.append(unknown(f"{place}.{key}:", given, choices))
+    found += [
+        unknown(f"method in {place}:", one, list(study.methods))
+        for one in spec.methods or ()
+        if one not in study.methods
+    ]
+    found += [
+        unknown(f"task in {place}:", one, study.tasks)
+        for one in spec.tasks or ()
+        if one not in study.tasks
+    ]
+    return found + (_analysis_problems(study, place, spec) if spec.of is not None else [])
+
+
+def _analysis_problems(study: Study, place: str, spec: FigureSpec) -> list[Problem]:
+    if spec.of not in ANALYSES:
+        return [unknown(f"analysis in {place}.of:", spec.of, list(ANALYSES))]
+    found = []
+    analysis = ANALYSES.get(str(spec.of))
+    try:
+        analysis.settings.model_validate(spec.settings)
+    except ValidationError as error:
+        found += [
+            Problem(f"{place}.settings.{'.'.join(map(str, one['loc']))}: {one['msg']}", "fix it")
+            for one in error.errors()
+        ]
+    if analysis.reads_models and not study.keep_students:
+        found.append(
+            Problem(
+                f"{place}: {spec.of} looks at students, whose weights are removed",
+                "write keep_students: true",
+            )
+        )
+    return found

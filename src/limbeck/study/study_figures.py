@@ -1,0 +1,203 @@
+"""A study's figures, from its records or from analyses of its runs. Part of `limbeck.study`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from limbeck.analysis import AnalysedRun
+from limbeck.analysis.analyses import ANALYSES, Parts, Watch
+from limbeck.analysis.analyze import together
+from limbeck.errors import LimbeckError
+from limbeck.reporting.pages.analysis_views import VIEWS
+from limbeck.reporting.pages.score_figures import (
+    RunPoint,
+    box_panels,
+    curve_panels,
+    heat_panels,
+    line_panels,
+    score_bars,
+)
+from limbeck.reporting.pages.sections import Section
+from limbeck.reporting.pages.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
+from limbeck.reporting.pages.svg import Panel
+from limbeck.reporting.tables.run_scores import task_title
+from limbeck.study.figure_spec import METHOD, PARAMETERS, TASK, FigureSpec
+from limbeck.study.study_fields import Study
+
+
+@dataclass(frozen=True)
+class MadeRun:
+    """A finished run of a study: its row, task and condition, and where it lies."""
+
+    point: RunPoint
+    folder: Path
+
+
+@dataclass(frozen=True)
+class StudyFigure:
+    """A figure as it is drawn; `notes` say what is not in it, and why."""
+
+    name: str
+    title: str
+    lead: str
+    panels: tuple[Panel, ...]
+    notes: tuple[str, ...] = ()
+
+    def section(self) -> Section:
+        """As a part of the study's page."""
+        drawings = [panel.svg for panel in self.panels]
+        wide = any(panel.size[0] > _WIDE for panel in self.panels)
+        return Section(
+            f"figure-{self.name}",
+            self.title,
+            self.lead,
+            drawings,
+            layout="wide" if wide else "",
+            notes=list(self.notes),
+        )
+
+
+_WIDE = 6.5
+_LEADS = {
+    "lines": "Mean primary dev score over seeds; bands reach from the lowest to the highest seed.",
+    "boxes": "Primary dev scores of all seeds: the box holds the middle half of them, the line is the median, the "
+    "whiskers reach to the last run within one and a half boxes, circles are runs beyond. Dashed: the teacher.",
+    "bars": "Mean primary dev score over seeds; whiskers reach from the lowest to the highest. Dashed: the teacher.",
+    "heat": "Mean primary dev score over seeds.",
+    "curves": "By epoch, mean over seeds; bands reach from the lowest to the highest seed.",
+}
+
+
+def study_figures(
+    study: Study,
+    made: Sequence[MadeRun],
+    teachers: Mapping[str, float],
+    watch: Watch,
+) -> list[StudyFigure]:
+    """Every figure of which there is something to draw.
+
+    Args:
+        study: whose figures.
+        made: its finished runs, those that the table counts.
+        teachers: task → the teacher's primary dev score, where there is one teacher.
+        watch: begins to show the progress of an analysis.
+    """
+    found = []
+    for name, spec in study.figures.items():
+        chosen = [one for one in made if _is_in(spec, one.point)]
+        if not chosen:
+            continue
+        if spec.draw == "analysis":
+            found.append(_analysed(name, spec, chosen, watch))
+            continue
+        panels = _DRAWN[spec.draw](spec, [one.point for one in chosen], teachers)
+        found.append(StudyFigure(name, spec.title or name, _LEADS[spec.draw], tuple(panels)))
+    return found
+
+
+def _is_in(spec: FigureSpec, point: RunPoint) -> bool:
+    methods, tasks = spec.methods, spec.tasks
+    return (methods is None or point.label in methods) and (tasks is None or point.task in tasks)
+
+
+Drawn = Callable[[FigureSpec, list[RunPoint], Mapping[str, float]], list[Panel]]
+
+
+def _lines(spec: FigureSpec, points: list[RunPoint], teachers: Mapping[str, float]) -> list[Panel]:
+    return line_panels(points, str(spec.x), _value(str(spec.x)), teachers)
+
+
+def _boxes(spec: FigureSpec, points: list[RunPoint], teachers: Mapping[str, float]) -> list[Panel]:
+    return box_panels(points, teachers)
+
+
+def _bars(spec: FigureSpec, points: list[RunPoint], teachers: Mapping[str, float]) -> list[Panel]:
+    return score_bars(points, teachers)
+
+
+def _heat(spec: FigureSpec, points: list[RunPoint], teachers: Mapping[str, float]) -> list[Panel]:
+    keys = str(spec.rows), str(spec.columns)
+    return heat_panels(points, keys, (_word(keys[0]), _word(keys[1])))
+
+
+def _curves(spec: FigureSpec, points: list[RunPoint], teachers: Mapping[str, float]) -> list[Panel]:
+    return curve_panels(points, spec.y, teachers)
+
+
+_DRAWN: dict[str, Drawn] = {
+    "lines": _lines,
+    "boxes": _boxes,
+    "bars": _bars,
+    "heat": _heat,
+    "curves": _curves,
+}
+
+
+def _value(key: str) -> Callable[[RunPoint], float | None]:
+    def of(point: RunPoint) -> float | None:
+        if key == PARAMETERS:
+            count = point.record.student.parameters
+            return None if count is None else count / 1e6
+        given = point.condition.get(key)
+        return float(given) if isinstance(given, int | float) else None
+
+    return of
+
+
+def _word(key: str) -> Callable[[RunPoint], str]:
+    def of(point: RunPoint) -> str:
+        if key == TASK:
+            return task_title(point.task)
+        return point.label if key == METHOD else str(point.condition.get(key))
+
+    return of
+
+
+# ---- analyses of runs ----
+
+
+def _analysed(name: str, spec: FigureSpec, made: Sequence[MadeRun], watch: Watch) -> StudyFigure:
+    """Of each task, method and condition the first seed's run."""
+    view, notes = VIEWS.get(str(spec.of)), []
+    panels: list[Panel] = []
+    tasks = list(dict.fromkeys(one.point.task for one in made))
+    for task in tasks:
+        parts: dict[str, Parts] = {}
+        for one in made:
+            called = _called(one.point)
+            if one.point.task != task or called in parts:
+                continue
+            try:
+                parts[called] = _numbers(spec, one.folder, watch)
+            except LimbeckError as error:
+                notes += [f"{called} on {task_title(task)}: {p.message}." for p in error.problems]
+        if parts:
+            panels += view.panels(_titled(together(parts), task if len(tasks) > 1 else None))
+    title = spec.title or name
+    return StudyFigure(name, title, view.lead, tuple(panels), tuple(notes))
+
+
+def _called(point: RunPoint) -> str:
+    said = [f"{key.rpartition('.')[2]} {value}" for key, value in point.condition.items()]
+    return ", ".join([point.label, *said])
+
+
+def _titled(parts: Parts, task: str | None) -> Parts:
+    return parts if task is None else {f"{task_title(task)}, {p}": n for p, n in parts.items()}
+
+
+def _numbers(spec: FigureSpec, folder: Path, watch: Watch) -> Parts:
+    """What was found of a run before, with the same settings, or is found now and kept beside it."""
+    analysis = ANALYSES.get(str(spec.of))
+    settings: Any = analysis.settings.model_validate(spec.settings)
+    asked = settings.model_dump(mode="json")
+    path = folder / ANALYSES_FOLDER / f"{spec.of}.json"
+    known = read_asked(path, asked)
+    if known is not None:
+        return known
+    found = analysis.measure(AnalysedRun(folder), settings, watch)
+    write_numbers(path, str(spec.of), asked, found)
+    return found

@@ -1,0 +1,152 @@
+"""Figures of studies: what is drawn of which runs, what is refused, and a whole study with an analysis."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tiny_studies import plan_of, scored
+
+from limbeck.errors import LimbeckError
+from limbeck.reporting.pages.score_figures import (
+    RunPoint,
+    box_panels,
+    curve_panels,
+    heat_panels,
+    line_panels,
+    score_bars,
+)
+from limbeck.reporting.records import Epoch
+from limbeck.study import SharedRuns, carry_out, write_study
+
+
+def point(label, dev, task="sst2", **condition) -> RunPoint:
+    record = scored(dev)
+    record.student.parameters = 2_000_000
+    record.epochs = [
+        Epoch(epoch=1, step=5, train={"loss": dev / 10}, dev={"primary": dev - 5}),
+        Epoch(epoch=2, step=10, train={"loss": dev / 20}, dev={"primary": dev}),
+    ]
+    return RunPoint(label, task, condition, record)
+
+
+def test_lines_are_means_by_the_axis_with_bands_over_seeds() -> None:
+    points = [point("kd", dev, train_rows=rows) for rows, dev in ((100, 60), (100, 70), (900, 80))]
+    (panel,) = line_panels(
+        [*points, point("none", 50, train_rows=100)],
+        "train_rows",
+        lambda one: float(one.condition["train_rows"]),
+        {"sst2": 90.0},
+    )
+    lines = {line.get_label(): line for line in panel.axes[0].get_lines()}
+    assert lines["kd"].get_xydata().tolist() == [[100, 65], [900, 80]]
+    assert lines["none"].get_xydata().tolist() == [[100, 50]]
+    band = panel.axes[0].collections[0].get_paths()[0].vertices
+    assert (band[:, 1].min(), band[:, 1].max()) == (60, 80)
+    assert panel.axes[0].get_xscale() == "log"
+    assert "teacher at 90.0" in panel.alt
+
+
+def test_boxes_are_quartiles_by_method_and_condition() -> None:
+    points = [point("kd", dev, label_noise=0.3) for dev in (60, 61, 62, 63, 90)]
+    panels = box_panels([*points, point("kd", 50, "mrpc", label_noise=0.3)], {})
+    assert [panel.title for panel in panels] == ["SST-2", "MRPC"]
+    axes = panels[0].axes[0]
+    box = axes.patches[0].get_path().vertices
+    assert (box[:, 1].min(), box[:, 1].max()) == (61, 63)
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["kd, label_noise 0.3"]
+    # The run beyond one and a half boxes is a circle.
+    assert [line.get_ydata().tolist() for line in axes.get_lines() if line.get_marker() == "o"] == [[90]]  # fmt: skip
+    assert "median 62.0 (60.0 to 90.0)" in panels[0].alt
+
+
+def test_bars_and_maps_are_means() -> None:
+    points = [point("kd", 60), point("kd", 64), point("kd", 80, "mrpc")]
+    bars = score_bars(points, {"sst2": 70.0})
+    assert [bar.get_height() for bar in bars[0].axes[0].patches] == [62]
+    (panel,) = heat_panels(points, ("method", "task"), (lambda p: p.label, lambda p: p.task))
+    assert [text.get_text() for text in panel.axes[0].texts] == ["62.0", "80.0"]
+    assert "kd, sst2 62.0" in panel.alt
+    many = heat_panels(points, ("task", "task"), (lambda p: p.task, lambda p: p.task))
+    assert [one.title for one in many] == ["kd"]
+    assert [text.get_text() for text in many[0].axes[0].texts] == ["62.0", "–", "–", "80.0"]
+
+
+def test_curves_are_by_epoch() -> None:
+    points = [point("kd", 60), point("kd", 80)]
+    (dev,) = curve_panels(points, "dev", {"sst2": 90.0})
+    (loss,) = curve_panels(points, "loss", {"sst2": 90.0})
+    assert dev.axes[0].get_lines()[0].get_xydata().tolist() == [[1, 65], [2, 70]]
+    assert loss.axes[0].get_lines()[0].get_xydata().tolist() == [[1, 7], [2, 3.5]]
+    assert loss.axes[0].get_ylabel() == "training loss"
+    assert curve_panels(points, "no such term", {}) == []
+
+
+FIGURES = """
+axes: {train_rows: [30, 40]}
+figures:
+  size: {draw: lines, x: train_rows}
+  spread: {draw: boxes, methods: kd, title: Spread}
+  course: {draw: analysis, of: convergence}
+"""
+
+
+def test_every_mistake_in_a_figure_is_said(place, tmp_path) -> None:
+    wrong = """
+figures:
+  one: {draw: pie}
+  two: {draw: lines, x: epochs, settings: {rows: 3}}
+  three: {draw: heat, rows: task, methods: [kdd]}
+  four: {draw: analysis, of: noises}
+  five: {draw: analysis, of: noise, settings: {row: 3}}
+  six: {draw: boxes, tasks: mrpc}
+"""
+    with pytest.raises(LimbeckError) as caught:
+        plan_of(place, tmp_path, wrong)
+    said = str(caught.value)
+    for part in (
+        "unknown figure in figures.one.draw: 'pie'",
+        "unknown figures.two.x: 'epochs'",
+        "figures.two: draw: lines does not read settings",
+        "figures.three: columns is missing",
+        "unknown method in figures.three: 'kdd'",
+        "unknown analysis in figures.four.of: 'noises'",
+        "figures.five.settings.row: Extra inputs",
+        "figures.five: noise looks at students, whose weights are removed",
+        "unknown task in figures.six: 'mrpc'",
+    ):
+        assert part in said
+    with pytest.raises(LimbeckError, match=r"unknown key of a study figures.one.colour"):
+        plan_of(place, tmp_path, "figures: {one: {draw: boxes, colour: red}}\n")
+
+
+@pytest.mark.slow
+def test_a_study_writes_its_figures(place, tmp_path, no_analysis_twice) -> None:
+    extra = (
+        FIGURES
+        + "  noise: {draw: analysis, of: noise, settings: {deviations: [0.0, 0.1], repeats: 1}}\n"
+    )
+    plan = plan_of(place, tmp_path, extra + "keep_students: true\n")
+    runs = SharedRuns(tmp_path / "runs", keep_students=True)
+    assert carry_out(plan, runs) == []
+    _, page = write_study(plan, runs, tmp_path / "tiny")
+    there = {path.name for path in (tmp_path / "tiny").glob("*.*")}
+    for name in ("size", "spread", "course-Convergence", "noise-Score-under-noise"):
+        assert {f"{name}.svg", f"{name}.png"} <= there
+    text = page.read_text(encoding="utf-8")
+    assert re.search(r"<h2[^>]*>Spread</h2>", text)
+    alone = "plain, train_rows 30"
+    assert f"{alone} from" in text
+    no_analysis_twice()
+    write_study(plan, runs, tmp_path / "tiny")
+
+
+@pytest.fixture
+def no_analysis_twice(monkeypatch):
+    """After a call no model is looked at any more."""
+    from limbeck.analysis import AnalysedRun
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("measured again")
+
+    return lambda: monkeypatch.setattr(AnalysedRun, "results", refuse)
