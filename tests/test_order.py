@@ -33,7 +33,7 @@ ORDER = [
     {"catalog", "model_inputs", "plugins", "recipes"},
     {"paper_settings"},
     {"functional", "lab.cifar_nets", "vision"},
-    {"activations"},
+    {"activations", "embedding"},
     {"tasks"},
     {"schedules"},
     {"input_transforms", "mappings"},

@@ -25,6 +25,7 @@ FAMILIES = {
     "two-stage": "Two stages: intermediate layers, then soft labels",
     "relation": "Relations, contrast and transport",
     "several": "Several teachers",
+    "embedding": "Sentence embeddings",
 }
 
 HEADER = ("method", "family", "summary", "paper", "formula")

@@ -53,6 +53,12 @@ CASES = {
     "cosine_distance unmasked": Case((BATCH, WIDTH), masked=False),
     "mse": Case((BATCH, WIDTH), masked=False),
     "normalized_mse": Case((BATCH, WIDTH), masked=False),
+    "embedding_mse": Case((BATCH, WIDTH), masked=False),
+    "embedding_cosine": Case((BATCH, WIDTH), masked=False),
+    "similarity_mse": Case((BATCH, WIDTH), (BATCH, WIDTH + 3), masked=False),
+    "similarity_kl": Case(
+        (BATCH, WIDTH), (BATCH, WIDTH + 3), masked=False, extra={"temperature": 0.5}
+    ),
     "dist": Case((BATCH, 3), masked=False, extra={"temperature": 2}),
     "soft_kl": Case((BATCH, 3), masked=False, extra={"temperature": 2}),
     "soft_cross_entropy": Case((BATCH, 3), masked=False, extra={"scale_by_t2": True}),
@@ -90,7 +96,7 @@ OTHERS = {
     *("normalized_entropy", "pseudo_label", "top_probability", "weighted_mean"),
     *("hard_cross_entropy", "hard_mse", "token_cross_entropy", "span_cross_entropy"),
     *("class_means", "class_thresholds", "sure_and_unsure", "cheaper_layers_weigh_more"),
-    "moved_unit",
+    *("moved_unit", "cosine_matrix"),
     *("balanced_positive_weights", "balanced_weights", "binary_cross_entropy", "focal_factor"),
     *("listwise_cross_entropy", "ranked_pairs"),
     *("sample_tokens", "sampled_cross_entropy", "top_tokens", "topk_kl"),

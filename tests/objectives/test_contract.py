@@ -15,6 +15,7 @@ import transformers as hf
 
 from limbeck import catalog
 from limbeck.activations import Passes, capture
+from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.errors import LimbeckError
 from limbeck.input_transforms import Mixture, StepInputs
 from limbeck.objectives import MappedTerm, ModelShape, Objectives, Shape
@@ -56,7 +57,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
         *("pkd-first", "pkd-last", "pkd-released", "pkd-skip", "rail-kd-c", "rail-kd-l"),
         *("rail-tinybert", "tinybert", "tinybert-released", "u-ild"),
         *("skd-uniform", "skd-teacher-rank", "skd-student-rank", "skd-adaptive", "wkd-uniform"),
-        *("skd-best-of",),
+        *("skd-best-of", "embedding-mse", "embedding-cosine", "embedding-similarity"),
+        "embedding-lists",
         *("wkd-teacher-rank", "wkd-student-rank", "mt-bert", "takd"),
     )
 } | {"pkd": {"objectives.patience.mapping.layers": {1: 4}}}
@@ -88,6 +90,12 @@ def model(family: str, layers: int, width: int, heads: int, seed: int) -> Any:
             num_heads=heads,
         )
         return hf.T5ForConditionalGeneration(config).eval()
+    if family == "embedder":
+        config = hf.BertConfig(
+            vocab_size=VOCABULARY, hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
+            intermediate_size=2 * width, pad_token_id=PAD, max_position_embeddings=32, initializer_range=0.2,
+        )  # fmt: skip
+        return SENTENCE_EMBEDDERS.from_config(config).eval()
     sizes = {"vocab_size": VOCABULARY, "num_labels": CLASSES, "pad_token_id": PAD}
     sizes |= {"max_position_embeddings": 32, "initializer_range": 0.2}
     if family == "distilbert":
@@ -112,10 +120,15 @@ PAIRS = {
         "T5 to T5": (("t5", 4, 8, 2), ("t5", 2, 8, 2)),
         "T5 of 3 heads to one of 2, narrower": (("t5", 6, 12, 3), ("t5", 3, 8, 2)),
     },
+    "embedding": {
+        "as wide": (("embedder", 4, 8, 2), ("embedder", 2, 8, 2)),
+        "narrower": (("embedder", 6, 12, 2), ("embedder", 3, 8, 2)),
+    },
 }
 OTHER_HEADS = {
     None: (("roberta", 24, 16, 4), ("bert", 6, 8, 2)),
     "text": (("t5", 24, 16, 4), ("t5", 6, 8, 2)),
+    "embedding": (("embedder", 24, 16, 4), ("embedder", 6, 8, 2)),
 }
 
 

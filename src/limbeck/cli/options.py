@@ -32,6 +32,7 @@ SETTINGS = {
     "pick": "student.pick",
     "task": "task",
     "data": "data",
+    "dev": "dev",
     "text_columns": "text_columns",
     "label_column": "label_column",
     "unlabelled": "unlabelled",

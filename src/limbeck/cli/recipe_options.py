@@ -39,6 +39,7 @@ class DataOptions:
 
     task: Annotated[str | None, setting("task", DATA)] = None
     data: Annotated[str | None, setting("data", DATA)] = None
+    dev: Annotated[str | None, setting("dev", DATA)] = None
     text_columns: Annotated[list[str] | None, setting("text_columns", DATA)] = None
     label_column: Annotated[str | None, setting("label_column", DATA)] = None
     classes: Annotated[list[str] | None, setting("classes", DATA)] = None

@@ -25,6 +25,7 @@ _ANY = Labelling()
 # is asked for by it.
 _SHIPPED = (
     "limbeck.data.on_disk",
+    "limbeck.data.own_sentences",
     "limbeck.lab.cifar",
     "limbeck.data.hub",
     "limbeck.lab.digits",
@@ -44,6 +45,7 @@ def load_task(
     for_training: bool = True,
     progress: bool = False,
     max_rows: int = MAX_ROWS,
+    dev: str | Path | None = None,
 ) -> tuple[Task, DatasetDict]:
     """A task and its splits: train, dev (dev_mismatched for MNLI), and test where there is one.
 
@@ -67,17 +69,23 @@ def load_task(
     `seed` draws the dev split where a source has none, and pocket data; it is the data's seed, so
     runs that are compared share it. With `for_training=False` one labelled split is enough and a
     single file is a dev split as a whole. `progress` shows the bars of downloads. `max_rows`: of a file of the
-    user's own; more are refused. Raises
+    user's own; more are refused. `dev`: a file of the user's own with the rows of the dev split. Raises
     LimbeckError for an unknown task, a missing or damaged source, and columns that do not fit.
     """
     if labelling.problems():
         raise LimbeckError(labelling.problems())
     columns = tuple(text_columns or ()), label_column
     request = DataRequest(
-        name, source, *columns, kind, labelling, seed, for_training, progress, max_rows
+        name, source, *columns, kind, labelling, seed, for_training, progress, max_rows, dev
     )
     try:
-        task, splits = _reader(request).read(request)
+        reader = _reader(request)
+        if dev is not None and not reader.takes_dev:
+            raise LimbeckError(
+                f"dev: data source {request.text!r} has its own dev split",
+                "leave dev out; it is for files of your own",
+            )
+        task, splits = reader.read(request)
     except OSError as error:
         raise LimbeckError(
             f"data source {request.text!r}: {error.strerror or error}",

@@ -22,6 +22,7 @@ class OnDisk(DataReader):
     """A file or a folder, of a known task or of the user's own."""
 
     own_tasks = False
+    takes_dev = True
 
     def reads(self, request: DataRequest) -> bool:
         """Whatever is there."""
@@ -48,6 +49,8 @@ class OwnTable(OnDisk):
 @data_reader("glue")
 class GlueFolder(OnDisk):
     """A folder in GLUE's layout, either of all tasks or the task's own."""
+
+    takes_dev = False
 
     def reads(self, request: DataRequest) -> bool:
         """Folders of classes or numbers whose columns nobody named."""
@@ -102,6 +105,8 @@ class OwnSeveralLabels(OnDisk):
 class ImageFolder(OnDisk):
     """A folder of images, a folder a class."""
 
+    takes_dev = False
+
     def reads(self, request: DataRequest) -> bool:
         """What is asked about images."""
         return super().reads(request) and not request.task_type.reads.in_columns
@@ -133,6 +138,7 @@ def _own(request: DataRequest, known: Task | None) -> dict[str, Any]:
         "seed": request.seed,
         "for_training": request.for_training,
         "max_rows": request.max_rows,
+        "dev": request.dev_path,
     }
 
 

@@ -41,16 +41,17 @@ def read_own(
     seed: int = 0,
     for_training: bool = True,
     max_rows: int = MAX_ROWS,
+    dev: Path | None = None,
 ) -> tuple[Task, DatasetDict]:
     """The task and splits of a file, or of a folder with a train file.
 
-    A single file is split, or scored as a whole without `for_training`. With a `known` task the
-    rows are that task's: its classes, and its columns unless others are named. Otherwise the
-    columns must be named and come out as "sentence", or "sentence1" and "sentence2". Raises
+    A single file is split (unless `dev` names another for that split), or scored as a whole without
+    `for_training`. With a `known` task the rows are that task's: its classes, and its columns unless others
+    are named. Otherwise the columns must be named and come out as "sentence", or "sentence1" and "sentence2". Raises
     LimbeckError for missing columns or labels, for labels that do not fit together, and for text
     that is not text.
     """
-    files = split_files(path, SUFFIXES) if path.is_dir() else {"train": path}
+    files = split_files(path, SUFFIXES) if path.is_dir() else one_file(path, dev)
     tables = {split: read_table(file, max_rows) for split, file in files.items()}
     texts, label = named_columns(tables, known, text_columns, label_column)
     assert label is not None
@@ -114,6 +115,11 @@ def written_labels(table: FileTable, column: str, split: str) -> list | None:
 def has_own_files(folder: Path) -> bool:
     """Whether the folder holds a train file of a type that is read here."""
     return any((folder / f"train{suffix}").is_file() for suffix in SUFFIXES)
+
+
+def one_file(path: Path, dev: Path | None) -> dict[str, Path]:
+    """The files of data in one, with or without another for the dev split."""
+    return {"train": path} if dev is None else {"train": path, "dev": dev}
 
 
 def split_files(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from datasets import DatasetDict
 
 from limbeck.data.conll import read_conll
-from limbeck.data.own import split_files
+from limbeck.data.own import one_file, split_files
 from limbeck.data.own_labels import Labelling, class_order
 from limbeck.data.splits import check_splits, make_split, with_held_out_dev
 from limbeck.data.squad_json import is_squad, read_squad
@@ -61,6 +61,7 @@ def read_own_kind(
     seed: int = 0,
     for_training: bool = True,
     max_rows: int = MAX_ROWS,
+    dev: Path | None = None,
 ) -> tuple[Task, DatasetDict]:
     """The task and splits of a file, or of a folder with a train file.
 
@@ -75,7 +76,8 @@ def read_own_kind(
         )
     reader = _READERS[kind.name]
     wanted = _wanted(reader.wanted, text_columns, label_column)._replace(max_rows=max_rows)
-    files = split_files(path, (*SUFFIXES, *reader.suffixes)) if path.is_dir() else {"train": path}
+    suffixes = (*SUFFIXES, *reader.suffixes)
+    files = split_files(path, suffixes) if path.is_dir() else one_file(path, dev)
     read = {split: reader.read(file, wanted) for split, file in files.items()}
     task = known or _new_task(
         name or path.resolve().stem, kind, reader.wanted, read["train"], labelling

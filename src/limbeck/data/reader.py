@@ -41,6 +41,7 @@ class DataRequest:
     for_training: bool = True
     progress: bool = False
     max_rows: int = MAX_ROWS
+    dev: str | Path | None = None
 
     @property
     def text(self) -> str:
@@ -54,6 +55,25 @@ class DataRequest:
             return at_home(place_of(self.source))
         except RuntimeError:  # ~ and the name of no user
             return Path(self.source)
+
+    @property
+    def dev_path(self) -> Path | None:
+        """The place of the dev file, where one is named.
+
+        Raises:
+            LimbeckError: nothing is there, or the source holds a dev split of its own.
+        """
+        if self.dev is None:
+            return None
+        path = at_home(place_of(self.dev))
+        if not path.is_file():
+            raise LimbeckError(f"dev: there is no file {self.dev}", "check the path")
+        if not self.path.is_file():
+            raise LimbeckError(
+                f"dev: {self.dev}, and {self.text!r} is no single file",
+                "put the dev file into that folder (dev.tsv, dev.csv, …), or name one file as data",
+            )
+        return path
 
     @property
     def names_columns(self) -> bool:
@@ -111,6 +131,8 @@ class DataReader(ABC):
 
     own_tasks: ClassVar[bool] = True
     """Whether its rows may be of a task that limbeck does not know."""
+    takes_dev: ClassVar[bool] = False
+    """Whether the dev split may lie in a file of its own, which is named."""
 
     @abstractmethod
     def reads(self, request: DataRequest) -> bool:

@@ -38,6 +38,13 @@ from limbeck.functional.context import (
     word_relation_mse,
 )
 from limbeck.functional.contrast import info_nce, moved_unit
+from limbeck.functional.embeddings import (
+    cosine_matrix,
+    embedding_cosine,
+    embedding_mse,
+    similarity_kl,
+    similarity_mse,
+)
 from limbeck.functional.error_weighted import error_weighted_cross_entropy, error_weighted_mse
 from limbeck.functional.hidden import cosine_distance, hidden_mse, mse, normalized_mse
 from limbeck.functional.labelled_positions import (
@@ -94,8 +101,11 @@ __all__ = [
     "class_means",
     "class_thresholds",
     "cosine_distance",
+    "cosine_matrix",
     "dist",
     "dkd",
+    "embedding_cosine",
+    "embedding_mse",
     "error_weighted_cross_entropy",
     "error_weighted_mse",
     "focal_factor",
@@ -123,6 +133,8 @@ __all__ = [
     "relations",
     "sample_tokens",
     "sampled_cross_entropy",
+    "similarity_kl",
+    "similarity_mse",
     "soft_cross_entropy",
     "soft_kl",
     "span_cross_entropy",

@@ -12,6 +12,7 @@ from limbeck.objectives.consistency import ConsistencySpec
 from limbeck.objectives.contextual import LayerRelationSpec, WordRelationSpec
 from limbeck.objectives.contrastive import ContrastSpec
 from limbeck.objectives.curriculum import CurriculumSpec
+from limbeck.objectives.embedding_terms import EmbeddingSpec, SimilarityListSpec, SimilaritySpec
 from limbeck.objectives.example_weights import (
     EXAMPLE_WEIGHTINGS,
     ExampleWeighting,
@@ -47,6 +48,7 @@ __all__ = [
     "CurriculumSpec",
     "DistSpec",
     "DkdSpec",
+    "EmbeddingSpec",
     "ErrorWeightedSpec",
     "ExampleWeighting",
     "ExampleWeights",
@@ -68,6 +70,8 @@ __all__ = [
     "PseudoLabelSpec",
     "RelationSpec",
     "Shape",
+    "SimilarityListSpec",
+    "SimilaritySpec",
     "SoftLabel",
     "SoftSpec",
     "TeamObjectives",

@@ -19,6 +19,7 @@ from limbeck.activations import (
     number_of_layers,
     stack_names,
 )
+from limbeck.embedding import SentenceEmbedder
 from limbeck.errors import LimbeckError, unknown
 from limbeck.tasks import SENTENCE, TaskType
 
@@ -38,7 +39,7 @@ class ModelShape:
     """Depth, width and attention heads of one model's main stack, and of each by name.
 
     All 0 of a network that has no layers over tokens, such as a convolutional one. `labels`: how many
-    its classifier has.
+    its classifier has. `embedding`: numbers of a sentence embedding.
     """
 
     layers: int
@@ -47,6 +48,12 @@ class ModelShape:
     causal: bool = False
     stacks: Mapping[str, ModelShape] = field(default_factory=dict)
     labels: int = 0
+    embedding: int = 0
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that its head puts out for an example: of its embedding, else as many as there are labels."""
+        return self.embedding or self.labels
 
     @classmethod
     def of(cls, model: PreTrainedModel) -> ModelShape:
@@ -55,7 +62,8 @@ class ModelShape:
             return replace(model.stated_shape, labels=model.config.num_labels or 0)
         stacks = {name: cls._stack_of(model, name) for name in stack_names(model)}
         main = stacks.get("main", cls(0, 0, 0))
-        return replace(main, stacks=stacks, labels=model.config.num_labels or 0)
+        width = model.embedding_width if isinstance(model, SentenceEmbedder) else 0
+        return replace(main, stacks=stacks, labels=model.config.num_labels or 0, embedding=width)
 
     @classmethod
     def _stack_of(cls, model: PreTrainedModel, name: str) -> ModelShape:

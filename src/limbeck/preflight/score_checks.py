@@ -185,7 +185,7 @@ def check_class_order(
     than three standard errors of an accuracy of one half, and beats the majority class by as much,
     so not for a teacher that guesses or always makes one prediction.
     """
-    if task.regression or not task.kind.constant:
+    if task.regression or not task.kind.classes_of_examples:
         return []
     if task.kind.several_classes:
         return order_of_several(
@@ -222,7 +222,7 @@ def check_teacher_score(
     of a correlation of zero) is a warning: an untrained regression head rarely scores exactly 0.
     """
     baseline, answer = constant_baseline(task, labels)
-    noise = 100 * 3 * (1.0 if task.regression else 0.5) / np.sqrt(len(labels))
+    noise = 100 * 3 * (1.0 if task.regression or task.kind.embeds else 0.5) / np.sqrt(len(labels))
     if score.value > baseline + noise:
         return []
     better = score.value > baseline

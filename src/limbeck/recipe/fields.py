@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from limbeck.recipe.groups import FirstStage, ImageSpec, LrSchedule, StudentSpec
+from limbeck.recipe.groups import (
+    EmbeddingModelSpec,
+    FirstStage,
+    ImageSpec,
+    LrSchedule,
+    StudentSpec,
+)
 from limbeck.schedules import Number, Rate, Share
 from limbeck.settings import (
     MAX_ROWS,
@@ -80,6 +86,11 @@ class RecipeFields(Settings):
         "hub",
         description="hub, a GLUE folder, pocket, digits, or your own file or folder of images",
     )
+    dev: str | None = Field(
+        None,
+        description="your own data in one file: another file whose rows select the best epoch; a tenth of `data`, if "
+        "left out (kind embedding: scored pairs of texts, which it needs)",
+    )
     text_columns: list[str] | None = Field(
         None, description="your own data: one or two text columns"
     )
@@ -134,7 +145,8 @@ class RecipeFields(Settings):
         None,
         description="task type: sentence (a class or number, the default for your own data), multi-label (any number "
         "of classes), tokens (a tag for each word), spans (part of a context), masked (masked language "
-        "modelling), text (classes as generated words), image (a class for an image)",
+        "modelling), text (classes as generated words), image (a class for an image), embedding (a vector for a "
+        "sentence)",
     )
     max_length: Tokens = Field(128, description="longest input, in tokens")
     pad_to: Tokens | Literal["max_length"] | None = Field(
@@ -144,6 +156,9 @@ class RecipeFields(Settings):
     )
     images: ImageSpec | None = Field(
         None, description="size of images, and how training crops and mirrors them"
+    )
+    embedding: EmbeddingModelSpec | None = Field(
+        None, description="kind embedding: pooling, normalisation and width"
     )
     train_rows: Count | None = Field(
         None, description="use N training rows, sampled with train_rows_seed"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from limbeck.schedules import Rate
-from limbeck.settings import Batch, Count, Depth, Passes, Settings, Tokens
+from limbeck.settings import Batch, Count, Depth, Passes, Settings, Tokens, Width
 
 if TYPE_CHECKING:
     from limbeck.data import CorpusSpec
@@ -78,6 +78,24 @@ class ImageSpec(Settings):
         if self.size is not None and self.crop is not None and self.crop > self.size:
             raise ValueError(f"`crop` {self.crop} is more than the image's `size` {self.size}")
         return self
+
+
+class EmbeddingModelSpec(Settings):
+    """What stands behind an encoder of kind embedding, where its folder does not say."""
+
+    pooling: Literal["mean", "cls", "last"] | None = Field(
+        None,
+        description="which tokens speak for a text, of encoders that are no sentence-transformers folder: mean "
+        "(the default), cls or last",
+    )
+    normalize: bool | None = Field(
+        None, description="divide embeddings by their length, of the same encoders; yes if left out"
+    )
+    width: Width | None = Field(
+        None,
+        description="numbers of the student's embeddings, by a learned map that is shipped with it (a Dense module); "
+        "the encoder's own width if left out",
+    )
 
 
 LrSchedule = Literal["linear", "cosine", "constant_with_warmup", "step"]

@@ -16,6 +16,7 @@ from limbeck.objectives import plain_terms
 from limbeck.paper_settings import QUICK, stated_in
 from limbeck.plain import check_plain, read_text, read_yaml
 from limbeck.plugins import load_plugins
+from limbeck.recipe.kind_terms import put_terms_of_kind
 from limbeck.recipe.known_settings import (
     PAPER_SETTINGS,
     fill_images,
@@ -58,6 +59,7 @@ def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, A
     _drop_removed_terms(raw.get("first_stage"))
     if _is_list_of_names(raw.get("plugins")):
         load_plugins(raw["plugins"])
+    put_terms_of_kind(raw, given)
     return raw
 
 

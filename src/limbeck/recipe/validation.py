@@ -22,7 +22,7 @@ from limbeck.mappings.mapping_spec import class_of
 from limbeck.objectives import OBJECTIVES, UNKNOWN_TERM, CurriculumSpec, plain_terms
 from limbeck.objectives import class_of as term_class
 from limbeck.recipe.fields import RecipeFields
-from limbeck.recipe.groups import FirstStage, ImageSpec, StudentSpec
+from limbeck.recipe.groups import EmbeddingModelSpec, FirstStage, ImageSpec, StudentSpec
 from limbeck.recipe.optimizer_settings import optimisation_problems
 from limbeck.recipe.stage_checks import stage_problems
 from limbeck.recipe.team_checks import team_problems
@@ -111,6 +111,7 @@ _INSIDE: dict[str, type[BaseModel]] = {
     **USES,
     "augment": AugmentSpec,
     "images": ImageSpec,
+    "embedding": EmbeddingModelSpec,
 }
 
 

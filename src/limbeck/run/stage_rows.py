@@ -82,6 +82,7 @@ def load_rows(recipe: Recipe) -> tuple[Task, DatasetDict]:
         kind=recipe.kind,
         labelling=labelling_of(recipe),
         max_rows=recipe.max_rows,
+        dev=recipe.dev,
     )
     absent = [split for split in ("train", task.dev_splits[0]) if split not in rows]
     if absent:
@@ -112,10 +113,23 @@ def _viewed(task: Task, recipe: Recipe) -> Task:
     if task.kind.reads.in_columns:
         if recipe.images is not None:
             raise LimbeckError(f"images: the task {task.name!r} has none", "leave images out")
-        return task
+        return _embedding(task, recipe)
     given = recipe.images or ImageSpec.model_validate({})
     flip = task.image_traits.flip if given.flip is None else given.flip
     return replace(task, kind=task.kind.viewed(given.crop, flip))
+
+
+def _embedding(task: Task, recipe: Recipe) -> Task:
+    """A task of embeddings with the run's settings of what stands behind an encoder."""
+    own = recipe.embedding
+    if own is None:
+        return task
+    if not task.kind.embeds:
+        raise LimbeckError(
+            f"embedding: the task {task.name!r} is of kind {task.kind.name}",
+            "leave embedding out, or set kind=embedding",
+        )
+    return replace(task, kind=task.kind.embedding_as(own.pooling, own.normalize, own.width))
 
 
 def stage_rows(

@@ -27,7 +27,12 @@ from limbeck.students.configuration import (
 )
 from limbeck.students.picking import pick_layers
 from limbeck.students.pretrained import Head, load_checkpoint, read_config
-from limbeck.students.transplanting import fresh_model, shares_one_layer, transplant
+from limbeck.students.transplanting import (
+    fresh_model,
+    heads_alike,
+    shares_one_layer,
+    transplant,
+)
 from limbeck.tasks import SENTENCE, TaskType, kind_of_config
 from limbeck.tasks.abstract_type import Labelled
 
@@ -79,6 +84,7 @@ def build_student(
     # With a vocabulary for labels there is nothing to name.
     if labelled is not None:
         shape = with_labels(shape, *labelled, classes=kind.constant, problem_type=kind.problem_type)
+    shape = kind.student_config(shape)
     target = fresh_model(shape, seed=seed, auto=auto, attn_implementation=attn_implementation)
     if source is None:
         return target
@@ -92,6 +98,8 @@ def build_student(
         )
         picked = {}
     copy_head = has_head and (labelled is None or labels_agree(base, *labelled))
+    if kind.embeds:  # a linear map of another width is a new one
+        copy_head = copy_head and heads_alike(source, target)
     return transplant(source, target, picked, copy_head=copy_head)
 
 

@@ -18,7 +18,6 @@ from typing import Any, Literal
 import torch
 from safetensors import SafetensorError
 from transformers import (
-    AutoConfig,
     AutoModelForSequenceClassification,
     PretrainedConfig,
     PreTrainedModel,
@@ -26,13 +25,21 @@ from transformers import (
 from transformers.utils import logging as hub_logging
 
 import limbeck.lab.cifar_nets  # noqa: F401  (makes AutoModel know them)
+from limbeck.embedding.embedder import embedding_config
 from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home
 from limbeck.given import place_of
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
 from limbeck.students.hub_names import refuse_absent
 from limbeck.students.sizes import refuse_impossible
-from limbeck.students.transplanting import fresh_model, head_keys, seeded, transplant
+from limbeck.students.transplanting import (
+    fresh_model,
+    has_no_weights,
+    head_keys,
+    seeded,
+    trained_head_keys,
+    transplant,
+)
 from limbeck.students.weights import (
     refuse_damaged_student,
     refuse_unsafe_index_on_hub,
@@ -78,7 +85,7 @@ def read_config(path_or_name: str | Path) -> PretrainedConfig:
     """The configuration alone. Raises LimbeckError as `load_model` does."""
     name = resolve_checkpoint(path_or_name)
     with _readable_errors(path_or_name):
-        return AutoConfig.from_pretrained(name, trust_remote_code=False)
+        return embedding_config(name)
 
 
 def load_model(
@@ -161,9 +168,9 @@ def load_checkpoint(
     expected_head = head_keys(model)
     missing = set(info["missing_keys"])
     _check_loaded(model, path_or_name, missing - expected_head, info)
-    # A head over the vocabulary may be part of the model itself (T5).
-    whole = bool(expected_head) or model.get_output_embeddings() is not None
-    has_head = whole and not missing & expected_head
+    # A head over the vocabulary may be part of the model itself (T5), and an embedding model needs none.
+    whole = bool(expected_head) or has_no_weights(model)
+    has_head = whole and not missing & trained_head_keys(model)
     if head == "required" and not has_head:
         raise LimbeckError(
             f"model {str(path_or_name)!r} has no trained classification head "

@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
 
 from limbeck.activations import number_of_layers, stack_layers, stack_layers_name
+from limbeck.embedding import SentenceEmbedder
 from limbeck.errors import LimbeckError
 from limbeck.students.sizes import refuse_impossible
 
@@ -88,6 +89,26 @@ def head_keys(model: PreTrainedModel) -> set[str]:
     }
 
 
+def has_no_weights(model: PreTrainedModel) -> bool:
+    """Whether what stands on the backbone has no weights of its own: tied ones (T5), or a pooling."""
+    return isinstance(model, SentenceEmbedder) or model.get_output_embeddings() is not None
+
+
+def trained_head_keys(model: PreTrainedModel) -> set[str]:
+    """Of `head_keys` those that a trained head cannot be without: an embedding reads no pooler."""
+    keys = head_keys(model)
+    return outside_backbone(model) if isinstance(model, SentenceEmbedder) else keys
+
+
+def heads_alike(source: PreTrainedModel, target: PreTrainedModel) -> bool:
+    """Whether two models hold the same weights outside their backbones."""
+    shapes = [
+        {key: model.state_dict()[key].shape for key in outside_backbone(model)}
+        for model in (source, target)
+    ]
+    return shapes[0] == shapes[1]
+
+
 def transplant(
     source: PreTrainedModel,
     target: PreTrainedModel,
@@ -112,7 +133,7 @@ def transplant(
     used: set[str] = set()
     filled: dict[str, Tensor] = {}
     absent: list[str] = []
-    kept_head = set() if copy_head else _outside_backbone(target)
+    kept_head = set() if copy_head else outside_backbone(target)
     for key, own in ours.items():
         if key in kept_head:
             filled[key] = own
@@ -136,7 +157,8 @@ def transplant(
     return target
 
 
-def _outside_backbone(model: PreTrainedModel) -> set[str]:
+def outside_backbone(model: PreTrainedModel) -> set[str]:
+    """Of `head_keys` those that are no pooler."""
     return {key for key in head_keys(model) if not key.startswith(model.base_model_prefix + ".")}
 
 

@@ -30,6 +30,7 @@ from limbeck.tasks.score_profiles import (
     profile_score,
 )
 from limbeck.tasks.sentence import SENTENCE
+from limbeck.tasks.sentence_embedding import EMBEDDING
 from limbeck.tasks.soft_rule import SoftRule
 from limbeck.tasks.spans import SPANS
 from limbeck.tasks.task import TASKS, HubSource, Task, as_kind, get_task, project
@@ -37,6 +38,7 @@ from limbeck.tasks.text import TEXT
 from limbeck.tasks.tokens import TOKENS
 
 __all__ = [
+    "EMBEDDING",
     "IMAGE",
     "LOWER_IS_BETTER",
     "MASKED",

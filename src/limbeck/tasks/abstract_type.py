@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from datasets import Dataset
 from scipy.special import softmax
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.errors import LimbeckError
 from limbeck.functional.absent_labels import NO_LABEL as NO_LABEL
@@ -117,6 +118,14 @@ class TaskType(ABC):
     """Whether a model's outputs for an example are the same in every epoch, with one row of logits."""
     reads: ClassVar[Reading] = TEXT_READING
     """What an example is before it is a batch: text, or an image."""
+    embeds: ClassVar[bool] = False
+    """Whether logits are one vector (B, d) for each example, whose numbers are no classes."""
+    one_example_a_row: ClassVar[bool] = True
+    """Whether each row is one example, whatever it holds."""
+    spare_texts: ClassVar[int] = 0
+    """How many of the last text columns a row may leave empty."""
+    becomes: ClassVar[Mapping[str, str | None]] = MappingProxyType({})
+    """Terms of methods that mean another one here, by `compare`; None: nothing, so that they are left out."""
     scoring_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of an encoded split that only `results` reads: they never reach a batch."""
 
@@ -143,6 +152,20 @@ class TaskType(ABC):
     def viewed(self, crop: int | None, flip: bool) -> TaskType:
         """The type of a task whose training images are cropped and mirrored so; text is as it is."""
         return self
+
+    def embedding_as(
+        self, pooling: str | None, normalize: bool | None, width: int | None
+    ) -> TaskType:
+        """The type of a run whose models embed so; of others it is as it is."""
+        return self
+
+    def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
+        """The configuration of a student of this type, from the one it starts from."""
+        return config
+
+    def claims(self, config: PretrainedConfig) -> bool:
+        """Whether a saved model is of this type by more than its class's name."""
+        return False
 
     # ---- rows ----
 

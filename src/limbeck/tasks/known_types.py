@@ -36,8 +36,10 @@ def task_type_of(model: PreTrainedModel) -> TaskType:
 
 def kind_of_config(config: PretrainedConfig) -> TaskType:
     """The type of the head a saved model had; classification where the configuration names none."""
+    claimed = [one for one in map(TASK_TYPES.get, TASK_TYPES) if one.claims(config)]
     names = getattr(config, "architectures", None) or [""]
-    return _by_class(names[0], getattr(config, "problem_type", None))
+    found = _by_class(names[0], getattr(config, "problem_type", None))
+    return next(iter(claimed), found)
 
 
 def _by_class(name: str, problem: str | None) -> TaskType:

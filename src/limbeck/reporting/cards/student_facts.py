@@ -21,6 +21,7 @@ PIPELINES = {
     "masked": "fill-mask",
     "image": "image-classification",
     "text": "text2text-generation",
+    "embedding": "sentence-similarity",
 }
 """Task type → the Hub's pipeline tag."""
 
@@ -41,7 +42,7 @@ class StudentFacts:
     @cached_property
     def kind(self) -> TaskType:
         """Its task type, by its head."""
-        named: Any = SimpleNamespace(architectures=self.config.get("architectures"))
+        named: Any = SimpleNamespace(**self.config)
         return kind_of_config(named)
 
     @property

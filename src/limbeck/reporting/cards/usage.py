@@ -51,6 +51,14 @@ with torch.no_grad():
 _TO_TEXT = """\
 print(tokenizer.decode(model.generate(**batch, max_new_tokens=8)[0], skip_special_tokens=True))
 """
+_EMBEDDINGS = """\
+from sentence_transformers import SentenceTransformer
+
+{name}
+model = SentenceTransformer(name)
+embeddings = model.encode(["A text.", "Another text."])
+print(model.similarity(embeddings[0], embeddings[1]))
+"""
 _IMAGE = """\
 import torch
 from PIL import Image
@@ -66,7 +74,9 @@ with torch.no_grad():
 
 
 def usage(student: StudentFacts, name: str, *, local: bool) -> str | None:
-    """Python that runs as it is where transformers is; None of a task type of one's own.
+    """Python that runs as it is where transformers (of embeddings sentence-transformers) is.
+
+    None of a task type of one's own.
 
     `local`: the name is a folder's, and whoever reads this knows where it lies.
     """
@@ -76,6 +86,8 @@ def usage(student: StudentFacts, name: str, *, local: bool) -> str | None:
     if kind.name == "image":
         extra = "import limbeck.lab.cifar_nets  # makes its architecture known\n"
         return _IMAGE.format(auto=auto, name=name, extra=extra if student.own_architecture else "")
+    if kind.embeds:
+        return _EMBEDDINGS.format(name=name)
     given, rest = {
         "sentence": (_texts(student), _CLASSES if student.labels else _NUMBER),
         "multi-label": (_texts(student), _SEVERAL),

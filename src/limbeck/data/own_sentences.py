@@ -1,0 +1,171 @@
+"""`--kind embedding`: sentences to embed, and scored pairs of them.
+
+A source of the data stage, beside `own_kinds`. Training rows are a text a line, or a table with one text column or
+two; the dev split is a table with two and a similarity. Rows have two texts; of a single sentence the second is empty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import DatasetDict
+
+from limbeck.data.on_disk import OnDisk
+from limbeck.data.own import one_file, split_files
+from limbeck.data.reader import DataRequest, Loaded, data_reader
+from limbeck.data.splits import check_splits, make_split
+from limbeck.data.tables import SUFFIXES, FileTable, read_table
+from limbeck.errors import LimbeckError
+from limbeck.plain import regular
+from limbeck.tasks import EMBEDDING
+from limbeck.tasks.task import Task
+
+TEXTS = ("sentence1", "sentence2")
+SCORE = "score"
+_LINES = (".txt", ".text")
+# As the usual sets call them; the first that is whole counts.
+_USUAL_TEXTS = (
+    TEXTS,
+    ("sentence",),
+    ("text",),
+    ("text1", "text2"),
+    ("anchor", "positive"),
+    ("sentence_A", "sentence_B"),
+)
+_USUAL_SCORES = (SCORE, "similarity_score", "similarity", "relatedness_score", "label")
+
+
+@data_reader("sentences")
+class Sentences(OnDisk):
+    """Files of sentences, and of scored pairs."""
+
+    def reads(self, request: DataRequest) -> bool:
+        """What is to be embedded."""
+        return super().reads(request) and request.task_type is EMBEDDING
+
+    def read(self, request: DataRequest) -> Loaded:
+        """Lines of text, or the columns that are named, or those that have usual names."""
+        self.known(request)  # a known task has an answer of its own
+        if request.labelling.classes or request.labelling.holds:
+            raise LimbeckError("classes, labels: sentences to embed have none", "leave them out")
+        path, dev = request.path, request.dev_path
+        suffixes = (*SUFFIXES, *_LINES)
+        files = split_files(path, suffixes) if path.is_dir() else one_file(path, dev)
+        if not request.for_training and [*files] == ["train"]:
+            files = {"dev": path}
+        task = _task(request.name or path.resolve().stem)
+        splits = DatasetDict(
+            {split: _split(task, file, split, request) for split, file in files.items()}
+        )
+        if request.for_training and "dev" not in splits:
+            raise LimbeckError(
+                f"{request.text!r}: sentences alone, and nothing to score embeddings on",
+                "name a file of scored pairs (columns sentence1, sentence2, score): --dev FILE",
+            )
+        check_splits(task, splits, request.text, for_training=request.for_training)
+        return task, splits
+
+
+def _task(name: str) -> Task:
+    metrics = ("spearman", "pearson")
+    return Task(name, name, TEXTS, (), metrics, "spearman", label_column=SCORE, kind=EMBEDDING)
+
+
+def _split(task: Task, path: Path, split: str, request: DataRequest) -> Any:
+    if path.suffix.lower() in _LINES:
+        if split != "train":
+            raise LimbeckError(
+                f"{path} is plain text, and the {split} split is scored",
+                "give a table with the columns sentence1, sentence2 and score",
+            )
+        sentences = _lines(path, request.max_rows)
+        texts: list[list[str]] = [sentences, [""] * len(sentences)]
+        scores: Iterable[float] | None = None
+    else:
+        table = read_table(path, request.max_rows)
+        names = _text_columns(table, request.text_columns, pairs=split != "train")
+        texts = [_texts(table, name) for name in names]
+        texts += [[""] * len(table)] * (2 - len(texts))
+        scores = _scores(table, request.label_column, needed=split != "train")
+    labels = [math.nan] * len(texts[0]) if scores is None else [*scores]
+    return make_split(task, dict(zip(TEXTS, texts, strict=True)), labels)
+
+
+def _lines(path: Path, max_rows: int) -> list[str]:
+    """The texts of a file with a text a line; blank lines are none."""
+    try:
+        lines = [line.strip() for line in regular(path).read_text("utf-8-sig").splitlines()]
+    except UnicodeDecodeError as error:
+        raise LimbeckError(f"{path} is not UTF-8: {error.reason}", "save it as UTF-8") from error
+    texts = [line for line in lines if line]
+    if not texts:
+        raise LimbeckError(f"{path} holds no text", "write one text per line")
+    if len(texts) > max_rows:
+        raise LimbeckError(
+            f"{path} holds more than {max_rows} rows, and no more are read unasked",
+            f"set max_rows={10 * max_rows} to read them all, or name a file of fewer",
+        )
+    return texts
+
+
+def _text_columns(table: FileTable, named: Sequence[str], *, pairs: bool) -> tuple[str, ...]:
+    """The names of one or two text columns; of two for pairs."""
+    there = [*table.columns]
+    given = tuple(named)
+    if given and all(name in there for name in given) and not (pairs and len(given) < 2):
+        if len(given) > 2:
+            raise LimbeckError(f"{len(given)} text columns are named", "name one or two")
+        return given
+    usual = [names for names in _USUAL_TEXTS if all(name in there for name in names)]
+    found = [names for names in usual if len(names) == 2 or not pairs]
+    if found and (pairs or not given):
+        return found[0]
+    what = "two text columns" if pairs else "a text column"
+    raise LimbeckError(
+        f"{table.path} has no {' and '.join(map(repr, given)) if given else what + ' of a usual name'}",
+        f"name {what}: --text-columns …; columns that are there: {', '.join(there)}",
+    )
+
+
+def _texts(table: FileTable, column: str) -> list[str]:
+    values = [*table.columns[column]]
+    wrong = [row for row, text in enumerate(values, start=1) if not isinstance(text, str)]
+    if wrong:
+        raise LimbeckError(
+            f"{table.path}, row {wrong[0]}: {column} is {values[wrong[0] - 1]!r:.80}, expected text",
+            "name a text column, or fill the gap",
+        )
+    return values
+
+
+def _scores(table: FileTable, named: str | None, *, needed: bool) -> list[float] | None:
+    """The similarity of each pair; None of training rows, whose teacher says all there is."""
+    if not needed:
+        return None
+    there = [*table.columns]
+    known = [name for name in ((named,) if named else _USUAL_SCORES) if name in there]
+    if not known:
+        raise LimbeckError(
+            f"{table.path} has no column of similarities" + (f" {named!r}" if named else ""),
+            f"name it: --label-column NAME; columns that are there: {', '.join(there)}",
+        )
+    values = [*table.columns[known[0]]]
+    found = [_number(value) for value in values]
+    wrong = [row for row, value in enumerate(found, start=1) if value is None]
+    if wrong:
+        raise LimbeckError(
+            f"{table.path}, row {wrong[0]}: {known[0]} is {values[wrong[0] - 1]!r:.80}, expected a number",
+            "fix or remove that row",
+        )
+    return [value for value in found if value is not None]
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None

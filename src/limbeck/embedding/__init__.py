@@ -1,0 +1,16 @@
+"""Sentence embeddings: an encoder, its pooling and what follows, as one model of transformers.
+
+The folders are sentence-transformers' own, so that what limbeck writes loads there, and in transformers as
+the plain encoder, where limbeck is not installed.
+"""
+
+from limbeck.embedding.embedder import SENTENCE_EMBEDDERS, SentenceEmbedder, SentenceEmbedders
+from limbeck.embedding.embedding_modules import EmbeddingModules, modules_of
+
+__all__ = [
+    "SENTENCE_EMBEDDERS",
+    "EmbeddingModules",
+    "SentenceEmbedder",
+    "SentenceEmbedders",
+    "modules_of",
+]

@@ -1,0 +1,225 @@
+"""An encoder with its pooling as a model of transformers, whose logits are the embeddings.
+
+Part of `limbeck.embedding`. A class is made of each encoder's own family, as transformers makes a classifier of it:
+capture, students and checkpoints meet nothing new.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import MODEL_MAPPING, AutoConfig, PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from limbeck.embedding.embedding_modules import EmbeddingModules, modules_of, set_modules
+from limbeck.embedding.module_folder import dense_file, read_modules, write_modules
+from limbeck.errors import LimbeckError
+from limbeck.functional.pooling import pool
+
+HEAD = "ForSentenceEmbedding"
+"""How the classes' names end."""
+
+
+class SentenceEmbedder(PreTrainedModel):
+    """An encoder, pooling, perhaps a linear map, perhaps a division by the length.
+
+    Its classes are made for an encoder's family by `embedder_class`; this is what they share. `logits` of its
+    output are the embeddings (B, d).
+
+    Attributes:
+        behind: what stands behind the encoder.
+        dense: the linear map among it, if there is one.
+    """
+
+    encoder_class: ClassVar[type[PreTrainedModel]]
+
+    def __init__(self, config: PretrainedConfig) -> None:
+        super().__init__(config)
+        setattr(self, self.base_model_prefix, self.encoder_class(config))
+        self.behind = modules_of(config) or EmbeddingModules()
+        self.dense: nn.Module | None = None
+        if self.behind.dense is not None:
+            own = self.behind.dense
+            self.dense = nn.Linear(config.hidden_size, own.width, bias=own.bias)
+        self.post_init()
+
+    @property
+    def embedding_width(self) -> int:
+        """Numbers of an embedding, d."""
+        dense = self.behind.dense
+        return int(self.config.hidden_size) if dense is None else dense.width
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **kwargs: Any,
+    ) -> SequenceClassifierOutput:
+        """Embeddings of tokens (B, N), or of their vectors (B, N, d), as `logits` (B, d)."""
+        named = {"token_type_ids": token_type_ids, "position_ids": position_ids}
+        given = {name: value for name, value in named.items() if value is not None}
+        found = self.base_model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            inputs_embeds=inputs_embeds,
+            **given,
+            **kwargs,
+        )
+        states = found.last_hidden_state
+        if attention_mask is None:
+            attention_mask = torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
+        return SequenceClassifierOutput(
+            logits=self._behind(states, attention_mask),
+            hidden_states=getattr(found, "hidden_states", None),
+            attentions=getattr(found, "attentions", None),
+        )
+
+    def _behind(self, states: Tensor, mask: Tensor) -> Tensor:
+        """Token states (B, N, d) as embeddings."""
+        modules = self.behind
+        pooled = pool(states, mask, modules.pooling)
+        if self.dense is not None and modules.dense is not None:
+            pooled = getattr(nn, modules.dense.activation)()(self.dense(pooled))
+        return F.normalize(pooled.float(), dim=-1) if modules.normalize else pooled
+
+    def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
+        """Write a folder of sentence-transformers', whose root is the plain encoder."""
+        encoder: Any = self.base_model
+        encoder.save_pretrained(save_directory, *args, **kwargs)
+        write_modules(Path(save_directory), self.behind, self.config.hidden_size, self.dense)
+
+
+@cache
+def embedder_class(encoder: type[PreTrainedModel]) -> type[SentenceEmbedder]:
+    """The class of an encoder with its pooling; made once.
+
+    Raises:
+        LimbeckError: a model that is no part of a family with others.
+    """
+    family: Any = next(base for base in encoder.__mro__[1:] if issubclass(base, PreTrainedModel))
+    if family is PreTrainedModel or not family.base_model_prefix:
+        raise LimbeckError(
+            f"{encoder.__name__} has no family of classes to make an embedding model in",
+            "use an encoder of transformers' own, such as BERT, MPNet, ModernBERT or XLM-RoBERTa",
+        )
+    name = encoder.__name__.removesuffix("Model") + HEAD
+    own = {"encoder_class": encoder, "__module__": __name__, "__doc__": SentenceEmbedder.__doc__}
+    return type(name, (SentenceEmbedder, family), own)
+
+
+def _class_for(config: PretrainedConfig) -> type[SentenceEmbedder]:
+    """Raises LimbeckError for a configuration that is no encoder's."""
+    found = MODEL_MAPPING.get(type(config), None)
+    encoder = found[0] if isinstance(found, tuple | list) else found
+    if encoder is None or config.is_encoder_decoder:
+        what = "an encoder with a decoder" if encoder is not None else "no encoder of text"
+        raise LimbeckError(
+            f"kind embedding: {config.model_type} is {what}",
+            "use an encoder such as BERT, MPNet, ModernBERT or XLM-RoBERTa",
+        )
+    known: Any = encoder
+    return embedder_class(known)
+
+
+@dataclass(frozen=True)
+class SentenceEmbedders:
+    """Loads embedding models, as transformers' AutoModel classes load theirs.
+
+    Attributes:
+        pooling: of an encoder whose folder says nothing of it; mean if left out.
+        normalize: the same of the division by the length; yes if left out.
+    """
+
+    pooling: str | None = None
+    normalize: bool | None = None
+
+    __name__ = f"AutoModel{HEAD}"
+
+    def _ready(self, config: PretrainedConfig, source: str) -> PretrainedConfig:
+        """The configuration with its modules: the folder's own, else as they are asked for."""
+        known = modules_of(config)
+        asked = {"pooling": self.pooling, "normalize": self.normalize}
+        wanted: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        if known is None:
+            set_modules(config, replace(EmbeddingModules(), **wanted))
+            return config
+        other = {name: value for name, value in wanted.items() if getattr(known, name) != value}
+        if other:
+            told = ", ".join(f"embedding.{name}={value}" for name, value in other.items())
+            own = ", ".join(f"{name} {getattr(known, name)}" for name in other)
+            raise LimbeckError(
+                f"{told}, and {source} is an embedding model with {own}",
+                "leave it out: the setting is for encoders whose folder does not say",
+            )
+        return config
+
+    def from_config(self, config: PretrainedConfig, **kwargs: Any) -> SentenceEmbedder:
+        """A model with random weights."""
+        found = _class_for(config)
+        return found._from_config(self._ready(config, "the model it starts from"), **kwargs)
+
+    def from_pretrained(self, source: str, **kwargs: Any) -> Any:
+        """A model from a folder or the Hub, with `output_loading_info` beside what was loaded.
+
+        Raises:
+            LimbeckError: no encoder, or modules that are not supported.
+        """
+        config = embedding_config(source)
+        found = _class_for(config)
+        config = self._ready(config, f"model {source!r}")
+        told = kwargs.pop("output_loading_info", False)
+        loaded: Any = found.from_pretrained(
+            source, config=config, output_loading_info=True, **kwargs
+        )
+        model, info = loaded
+        if model.dense is not None:
+            info["missing_keys"] = {*info["missing_keys"]} - _load_dense(model, source)
+        return (model, info) if told else model
+
+
+SENTENCE_EMBEDDERS = SentenceEmbedders()
+"""Embedding models as their folders say."""
+
+
+def embedding_config(source: str) -> PretrainedConfig:
+    """A checkpoint's configuration with the modules that its folder lists, if it lists any.
+
+    Raises:
+        LimbeckError: modules that are not supported.
+    """
+    config: PretrainedConfig = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    modules = read_modules(source)
+    if modules is not None:
+        set_modules(config, modules)
+    return config
+
+
+def _load_dense(model: SentenceEmbedder, source: str) -> set[str]:
+    """Fill the linear map from its own file; the names of what was filled.
+
+    Raises:
+        LimbeckError: the file holds something else.
+    """
+    assert model.dense is not None
+    file = dense_file(source)
+    if file is None:  # an older copy of config.json without its folders: drawn anew
+        return set()
+    weights = {key.removeprefix("linear."): value for key, value in load_file(file).items()}
+    own = {key: tuple(value.shape) for key, value in model.dense.state_dict().items()}
+    if {key: tuple(value.shape) for key, value in weights.items()} != own:
+        raise LimbeckError(
+            f"model {source!r}: {file.parent.name} does not hold the weights that its config.json says",
+            "copy or download it again",
+        )
+    model.dense.load_state_dict(weights)
+    return {f"dense.{key}" for key in weights}

@@ -1,0 +1,95 @@
+"""What stands behind an encoder and makes its tokens one vector. Part of `limbeck.embedding`.
+
+Kept in the model's configuration, so that it goes wherever the configuration goes: into students, fingerprints
+and files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from transformers import PretrainedConfig
+
+from limbeck.errors import LimbeckError, unknown
+from limbeck.functional.pooling import POOLINGS
+
+ENTRY = "sentence_embedding"
+"""The entry of a configuration that holds them."""
+
+
+@dataclass(frozen=True)
+class DenseModule:
+    """A linear map of the pooled vector that is shipped with the model.
+
+    Attributes:
+        width: numbers that it puts out.
+        bias: whether it adds a learned vector.
+        activation: the name of torch's module behind it: Identity, Tanh, ReLU or GELU.
+    """
+
+    width: int
+    bias: bool = True
+    activation: str = "Identity"
+
+
+@dataclass(frozen=True)
+class EmbeddingModules:
+    """Pooling and what follows it, in the order in which it runs.
+
+    Attributes:
+        pooling: which tokens speak for a text: mean, cls or last.
+        normalize: whether the embedding is divided by its length.
+        dense: a linear map before that, if there is one.
+        prompts: texts to put before a text, by the name of what it is for.
+        default_prompt: the name of the one that is used unasked.
+        max_tokens: the longest text that sentence-transformers reads with it; None: as its tokenizer says.
+    """
+
+    pooling: str = "mean"
+    normalize: bool = True
+    dense: DenseModule | None = None
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.pooling not in POOLINGS:
+            raise LimbeckError(unknown("pooling", self.pooling, POOLINGS))
+
+    @property
+    def prompt(self) -> str:
+        """What is put before every text unasked; empty for nothing."""
+        return "" if self.default_prompt is None else self.prompts.get(self.default_prompt, "")
+
+    def written(self) -> dict[str, Any]:
+        """As a configuration keeps it."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> EmbeddingModules:
+        """From what `written` gave.
+
+        Raises:
+            LimbeckError: it is something else.
+        """
+        try:
+            dense = content.get("dense")
+            return cls(**{**content, "dense": None if dense is None else DenseModule(**dense)})
+        except (TypeError, AttributeError) as error:
+            raise LimbeckError(
+                f"config.json: {ENTRY} is not as limbeck writes it ({error})",
+                "take the entry out: modules.json beside it says what it said",
+            ) from error
+
+
+def modules_of(config: PretrainedConfig) -> EmbeddingModules | None:
+    """What a configuration says of its embeddings; None where it is no embedding model's."""
+    content = getattr(config, ENTRY, None)
+    return EmbeddingModules.read(content) if isinstance(content, Mapping) else None
+
+
+def set_modules(config: PretrainedConfig, modules: EmbeddingModules) -> None:
+    """Write the modules into a configuration."""
+    setattr(config, ENTRY, modules.written())

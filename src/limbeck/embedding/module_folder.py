@@ -1,0 +1,244 @@
+"""sentence-transformers' folders: their modules read and written. Part of `limbeck.embedding`.
+
+Read in both layouts: that of release 5 and before, in which every model on the Hub is written, and that of
+release 6; written in the first, which all releases read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import nn
+from transformers.utils import cached_file
+
+from limbeck.embedding.embedding_modules import DenseModule, EmbeddingModules
+from limbeck.errors import LimbeckError
+from limbeck.files import write_whole
+from limbeck.functional.pooling import POOLINGS
+from limbeck.plain import loads, read_text
+
+MODULES = "modules.json"
+SETTINGS = "config_sentence_transformers.json"
+TRANSFORMER = "sentence_bert_config.json"
+_WEIGHTS = "model.safetensors"
+_CONFIG = "config.json"
+# Of release 5 and before, by our words.
+_FLAGS = {
+    "mean": "pooling_mode_mean_tokens",
+    "cls": "pooling_mode_cls_token",
+    "last": "pooling_mode_lasttoken",
+}
+_WORDS = {"mean": "mean", "cls": "cls", "lasttoken": "last", "last": "last"}
+_ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU")
+_ORDER = ("Transformer", "Pooling", "Dense", "Normalize")
+
+
+def read_modules(source: str) -> EmbeddingModules | None:
+    """The modules that a folder or a repository of the Hub lists; None where it lists none.
+
+    Raises:
+        LimbeckError: modules other than an encoder, pooling, one linear map and normalisation.
+    """
+    listed = _json(source, MODULES)
+    if listed is None:
+        return None
+    if not isinstance(listed, list):
+        raise _unreadable(source, MODULES)
+    modules = [
+        (str(one.get("type", "")).rpartition(".")[2], str(one.get("path", ""))) for one in listed
+    ]
+    names = [name for name, _ in modules]
+    _check_order(source, names)
+    places = dict(modules)
+    _check_place(source, places)
+    settings = _json(source, SETTINGS) or {}
+    prompts = {str(key): str(text) for key, text in (settings.get("prompts") or {}).items() if text}
+    default = settings.get("default_prompt_name")
+    pooling = _json(source, f"{places['Pooling']}/{_CONFIG}") or {}
+    if pooling.get("include_prompt") is False and default:
+        raise LimbeckError(
+            f"model {source!r} pools its texts without their prompt, which is not supported",
+            "use a model whose pooling includes the prompt, as almost all do",
+        )
+    return EmbeddingModules(
+        pooling=_pooling(source, pooling),
+        normalize="Normalize" in places,
+        dense=_dense(source, places),
+        prompts=prompts,
+        default_prompt=None if default is None else str(default),
+        max_tokens=(_json(source, TRANSFORMER) or {}).get("max_seq_length"),
+    )
+
+
+def _check_order(source: str, names: list[str]) -> None:
+    known = [name for name in _ORDER if name in names]
+    if names != known or names[:2] != ["Transformer", "Pooling"]:
+        raise LimbeckError(
+            f"model {source!r} is made of {', '.join(names)}",
+            "supported are Transformer, Pooling, then at most one Dense and Normalize, in this order; name the "
+            "encoder's own folder to take it without what follows",
+        )
+
+
+def _check_place(source: str, places: Mapping[str, str]) -> None:
+    """The encoder lies in the folder itself, and nothing outside it."""
+    outside = [
+        path for path in places.values() if path.startswith(("/", "\\", "~")) or ".." in path
+    ]
+    if places["Transformer"] or outside:
+        raise LimbeckError(
+            f"model {source!r}: {MODULES} has its encoder in {places['Transformer'] or outside[0]!r}",
+            "name that folder as the model, or save it again with sentence-transformers 3 or later",
+        )
+
+
+def _pooling(source: str, content: Mapping[str, Any]) -> str:
+    """Our word for a pooling, of either layout."""
+    mode = content.get("pooling_mode")
+    modes = [mode] if isinstance(mode, str) else list(mode or ())
+    modes += [name for name in content if name.startswith("pooling_mode_") and content[name]]
+    flags = {flag: word for word, flag in _FLAGS.items()}
+    words = [_WORDS.get(str(one)) or flags.get(str(one)) for one in modes]
+    if len(words) == 1 and words[0] is not None:
+        return words[0]
+    raise LimbeckError(
+        f"model {source!r} pools by {' and '.join(map(str, modes)) or 'nothing'}",
+        f"supported is one of {', '.join(POOLINGS)}",
+    )
+
+
+def _dense(source: str, places: Mapping[str, str]) -> DenseModule | None:
+    if "Dense" not in places:
+        return None
+    content = _json(source, f"{places['Dense']}/{_CONFIG}") or {}
+    activation = str(content.get("activation_function", "torch.nn.modules.activation.Tanh"))
+    name = activation.rpartition(".")[2]
+    width = content.get("out_features")
+    if name not in _ACTIVATIONS or not isinstance(width, int):
+        raise LimbeckError(
+            f"model {source!r}: its Dense module has the activation {activation} and {width} outputs",
+            f"supported are {', '.join(_ACTIVATIONS)}",
+        )
+    return DenseModule(width, bool(content.get("bias", True)), name)
+
+
+def dense_file(source: str) -> Path | None:
+    """The file of the linear map's weights; None where there is none.
+
+    Raises:
+        LimbeckError: they would have to be unpickled.
+    """
+    listed = _json(source, MODULES) or []
+    places = [one["path"] for one in listed if str(one.get("type", "")).endswith(".Dense")]
+    if not places:
+        return None
+    file = _file(source, f"{places[0]}/{_WEIGHTS}")
+    if file is None:
+        raise LimbeckError(
+            f"model {source!r}: no {_WEIGHTS} in {places[0]} (pickled weights are never loaded: they can run code)",
+            "load it where you trust it and save it again with sentence-transformers",
+        )
+    return file
+
+
+def write_modules(
+    folder: Path, modules: EmbeddingModules, width: int, dense: nn.Module | None
+) -> None:
+    """Put the modules beside an encoder that `save_pretrained` wrote.
+
+    Args:
+        folder: the encoder's.
+        modules: what stands behind it.
+        width: numbers of its token states.
+        dense: the linear map, where there is one.
+    """
+    steps = ["", "Pooling"]
+    _write_part(folder, "1_Pooling", _pooling_config(modules, width))
+    if modules.dense is not None and dense is not None:
+        steps.append("Dense")
+        place = f"{len(steps) - 1}_Dense"
+        activation = "linear" if modules.dense.activation == "Identity" else "activation"
+        _write_part(
+            folder,
+            place,
+            {
+                "in_features": width,
+                "out_features": modules.dense.width,
+                "bias": modules.dense.bias,
+                "activation_function": f"torch.nn.modules.{activation}.{modules.dense.activation}",
+            },
+        )
+        weights = {f"linear.{key}": value.contiguous() for key, value in dense.state_dict().items()}
+        save_file(weights, folder / place / _WEIGHTS, metadata={"format": "pt"})
+    if modules.normalize:
+        steps.append("Normalize")
+        (folder / f"{len(steps) - 1}_Normalize").mkdir(exist_ok=True)
+    listed = [
+        {
+            "idx": number,
+            "name": str(number),
+            "path": f"{number}_{step}" if step else "",
+            "type": f"sentence_transformers.models.{step or 'Transformer'}",
+        }
+        for number, step in enumerate(steps)
+    ]
+    _write(folder / MODULES, listed)
+    length = {} if modules.max_tokens is None else {"max_seq_length": modules.max_tokens}
+    _write(folder / TRANSFORMER, {**length, "do_lower_case": False})
+    settings = {
+        "prompts": dict(modules.prompts),
+        "default_prompt_name": modules.default_prompt,
+        "similarity_fn_name": "cosine",
+    }
+    _write(folder / SETTINGS, settings)
+
+
+def _pooling_config(modules: EmbeddingModules, width: int) -> dict[str, Any]:
+    flags = {flag: word == modules.pooling for word, flag in _FLAGS.items()}
+    return {"word_embedding_dimension": width, **flags, "include_prompt": True}
+
+
+def _write_part(folder: Path, name: str, content: Mapping[str, Any]) -> None:
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    _write(folder / name / _CONFIG, content)
+
+
+def _write(path: Path, content: Any) -> None:
+    write_whole(path, json.dumps(content, indent=2) + "\n")
+
+
+def _file(source: str, name: str) -> Path | None:
+    """A file of a folder, or of a repository of the Hub or its copy in the cache."""
+    folder = Path(source)
+    if folder.is_dir():
+        found = folder / name
+        return found if found.is_file() else None
+    cached = cached_file(
+        source,
+        name,
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return None if cached is None else Path(cached)
+
+
+def _json(source: str, name: str) -> Any:
+    file = _file(source, name)
+    if file is None:
+        return None
+    try:
+        return loads(read_text(file))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _unreadable(source, name) from error
+
+
+def _unreadable(source: str, name: str) -> LimbeckError:
+    return LimbeckError(
+        f"model {source!r}: {name} is not as sentence-transformers writes it",
+        "copy or download it again",
+    )

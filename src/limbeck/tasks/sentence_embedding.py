@@ -1,0 +1,188 @@
+"""One vector for a sentence, compared by the cosine. Part of `limbeck.tasks`.
+
+There is no label to learn from: training rows are sentences, or pairs whose sentences are taken one by one, and
+the teacher's embeddings are all there is. A scored pair (STS) is two examples, which meet again in `results`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, Value
+from torch import Tensor
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck import functional as F
+from limbeck.embedding import SENTENCE_EMBEDDERS, SentenceEmbedders, modules_of
+from limbeck.embedding.embedding_modules import DenseModule, set_modules
+from limbeck.errors import LimbeckError
+from limbeck.tasks.abstract_type import (
+    CUT,
+    EXAMPLE_WEIGHTS,
+    ROW,
+    TASK_TYPES,
+    Batch,
+    Labels,
+    Results,
+    Rows,
+    TaskLike,
+    TaskType,
+    need_rows,
+    task_type,
+    truncated,
+)
+from limbeck.tasks.metrics import METRICS
+from limbeck.tasks.soft_rule import SoftRule
+
+
+@task_type("embedding")
+@dataclass(frozen=True)
+class Embedding(TaskType):
+    """Sentence embeddings, learned from a teacher's and scored by the cosine of pairs.
+
+    `models` reads checkpoints; `width` gives the student a linear map to so many numbers, shipped with it.
+    """
+
+    models: SentenceEmbedders = SENTENCE_EMBEDDERS
+    width: int | None = None
+
+    summary = (
+        "an embedding for a sentence; scored by the correlation of cosines with similarities (STS)"
+    )
+    # transformers' Trainer scores batches that have labels; of a sentence nothing is known but its number.
+    label_names = ("index",)
+    constant = True
+    embeds = True
+    one_example_a_row = False
+    spare_texts = 1
+    scoring_columns = (ROW,)
+    becomes = {  # noqa: RUF012  (read-only by convention, as all traits are)
+        "hard_label": None,
+        "soft_cross_entropy": "embedding_mse",
+        "soft_kl": "embedding_mse",
+        "logit_mse": "embedding_mse",
+    }
+
+    @property
+    def auto(self) -> SentenceEmbedders:
+        """What loads its models."""
+        return self.models
+
+    def embedding_as(
+        self, pooling: str | None, normalize: bool | None, width: int | None
+    ) -> Embedding:
+        """The type of a run with these settings; None leaves a model's own."""
+        return replace(self, models=SentenceEmbedders(pooling, normalize), width=width)
+
+    def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
+        """With a linear map to the student's width, where one is set."""
+        known = modules_of(config)
+        if self.width is not None and known is not None:
+            dense = DenseModule(self.width)
+            if known.dense is None or known.dense.width != self.width:
+                set_modules(config, replace(known, dense=dense))
+        return config
+
+    def claims(self, config: PretrainedConfig) -> bool:
+        """Whether a saved model is an embedding model."""
+        names = getattr(config, "architectures", None) or ()
+        return modules_of(config) is not None and not any("For" in name for name in names)
+
+    def features(self, task: TaskLike) -> dict[str, Any]:
+        """Two texts, the second of which may be empty, and how similar they are, NaN where nobody says."""
+        texts = {column: Value("string") for column in task.text_columns}
+        return texts | {task.label_column: Value("float32")}
+
+    def texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
+        """All sentences in one list."""
+        return [[text for _, text in _sentences(task, rows)]]
+
+    def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
+        """Pairs with a similarity and one text."""
+        scored = ~np.isnan(np.asarray(rows.with_format("numpy")[task.label_column][:]))
+        alone = np.array([not text.strip() for text in rows[task.text_columns[1]][:]])
+        wrong = int((scored & alone).sum())
+        return [f"{wrong} of {len(rows)} rows have a similarity and one text"] if wrong else []
+
+    def encode(
+        self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
+    ) -> Rows:
+        """An example for each sentence; `row` names the split's row it is of."""
+        places, texts = zip(*_sentences(task, rows), strict=True)
+        encoded = tokenizer([*texts], truncation=True, max_length=max_length, padding=False)
+        columns: Rows = {**encoded, CUT: truncated(encoded)}
+        columns[ROW] = [rows["index"][place] for place in places]
+        return columns
+
+    def hard_label(self, logits: Tensor, batch: Batch) -> Tensor:
+        """0: there are no labels."""
+        return 0.0 * logits.float().sum()
+
+    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
+        """Squared error of embeddings (B, d)."""
+        return F.embedding_mse(student, teacher, weights=batch.get(EXAMPLE_WEIGHTS))
+
+    def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
+        """The embeddings (B, d)."""
+        return logits
+
+    def results(
+        self,
+        task: TaskLike,
+        outputs: np.ndarray,
+        encoded: Dataset,
+        rows: Dataset,
+        tokenizer: PreTrainedTokenizerBase,
+    ) -> Results:
+        """Correlations of each pair's cosine with its similarity, times 100; the cosines by row.
+
+        Raises:
+            LimbeckError: embeddings that are not finite; rows that are no scored pairs.
+        """
+        if not np.isfinite(outputs).all():
+            raise LimbeckError(
+                f"task {task.name!r}: the embeddings hold values that are not finite",
+                "the model has diverged: lower lr, or train in fp32",
+            )
+        right = np.asarray(rows.with_format("numpy")[task.label_column][:], dtype=np.float64)
+        pairs = (
+            np.asarray(encoded[ROW][:]).reshape(-1, 2) if len(encoded) == 2 * len(rows) else None
+        )
+        if pairs is None or (pairs[:, 0] != pairs[:, 1]).any() or np.isnan(right).any():
+            raise LimbeckError(
+                f"task {task.name!r}: rows that are scored have to be pairs of texts with a similarity",
+                "give a file with two text columns and a number for each pair (dev: FILE)",
+            )
+        given = _cosines(outputs.reshape(len(rows), 2, -1).astype(np.float64))
+        scores = {name: METRICS[name](given, right) for name in ("spearman", "pearson")}
+        kept = {"index": rows["index"][:], "prediction": given.tolist(), "label": right.tolist()}
+        return Results(scores | {"primary": scores[task.primary]}, kept)
+
+    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+        """A constant has no correlation with anything."""
+        need_rows(task, labels)
+        return 0.0, "one cosine for all"
+
+
+def _sentences(task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[tuple[int, str]]:
+    """Row and text of every sentence: the first of a row, and the second where there is one."""
+    columns = [rows[column] for column in task.text_columns]
+    return [
+        (place, text)
+        for place, texts in enumerate(zip(*columns, strict=True))
+        for number, text in enumerate(texts)
+        if number == 0 or (text or "").strip()
+    ]
+
+
+def _cosines(pairs: np.ndarray) -> np.ndarray:
+    """Of embeddings (n, 2, d) the cosine of each two (n,); 0 where one is zero."""
+    lengths = np.linalg.norm(pairs, axis=-1).prod(axis=1)
+    products = (pairs[:, 0] * pairs[:, 1]).sum(axis=-1)
+    return np.divide(products, lengths, out=np.zeros(len(pairs)), where=lengths > 0)
+
+
+EMBEDDING = TASK_TYPES.get("embedding")

@@ -1,0 +1,77 @@
+"""Tiny sentence embedders, folders of sentence-transformers, sentences, and pairs with a similarity."""
+
+from __future__ import annotations
+
+import csv
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers as hf
+
+import tiny_runs as tiny
+from limbeck.embedding import SENTENCE_EMBEDDERS
+
+
+def config(layers: int, width: int = 16, **changes: Any) -> hf.BertConfig:
+    words = len(tiny.SPECIAL) + len(tiny.WORDS)
+    # The usual 0.02 makes all sentences of a tiny model nearly alike.
+    return hf.BertConfig(
+        hidden_size=width, num_attention_heads=2, intermediate_size=24, num_hidden_layers=layers,
+        vocab_size=words, max_position_embeddings=24, pad_token_id=0, initializer_range=0.3, **changes,
+    )  # fmt: skip
+
+
+def encoder(folder: Path, layers: int = 4, width: int = 16) -> Path:
+    """A plain encoder's folder, without anything of sentence-transformers'."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        hf.BertModel(config(layers, width)).save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(folder)
+    return folder
+
+
+def embedder(layers: int = 4, width: int = 16, seed: int = 0) -> Any:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return SENTENCE_EMBEDDERS.from_config(config(layers, width)).eval()
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(tiny.WORDS, k=draw.randint(2, 7))) for _ in range(count)]
+
+
+def write_sentences(path: Path, count: int = 40) -> Path:
+    path.write_text("\n".join(sentences(count)) + "\n", encoding="utf-8")
+    return path
+
+
+def pairs(count: int = 12) -> list[tuple[str, str, float]]:
+    """Two sentences and the share of their words that both have, 0 to 5."""
+    first, second = sentences(count, 1), sentences(count, 2)
+    second[::3] = [f"{text} film" for text in first[::3]]
+    words = [(set(a.split()), set(b.split())) for a, b in zip(first, second, strict=True)]
+    return [
+        (a, b, round(5 * len(x & y) / len(x | y), 3))
+        for a, b, (x, y) in zip(first, second, words, strict=True)
+    ]
+
+
+def write_pairs(path: Path, count: int = 12) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, delimiter="\t")
+        writer.writerow(["sentence1", "sentence2", "score"])
+        writer.writerows(pairs(count))
+    return path
+
+
+def sentence_transformer(folder: Path) -> Any:
+    """The folder as sentence-transformers loads it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own, of its own parts
+        from sentence_transformers import SentenceTransformer
+
+        return SentenceTransformer(str(folder), device="cpu")
