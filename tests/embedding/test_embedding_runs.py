@@ -6,12 +6,12 @@ import warnings
 
 import numpy as np
 import pytest
+import tiny_embedders as tiny
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 from typer.testing import CliRunner
 
-import tiny_embedders as tiny
 import tiny_runs
 from limbeck.cli.app import app
 from limbeck.errors import LimbeckError

@@ -7,10 +7,10 @@ import warnings
 
 import numpy as np
 import pytest
+import tiny_embedders as tiny
 import torch
 from transformers import AutoTokenizer
 
-import tiny_embedders as tiny
 from limbeck.embedding import SENTENCE_EMBEDDERS, SentenceEmbedders
 from limbeck.errors import LimbeckError
 from limbeck.students import load_model

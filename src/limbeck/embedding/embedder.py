@@ -212,7 +212,7 @@ def _load_dense(model: SentenceEmbedder, source: str) -> set[str]:
     """
     assert model.dense is not None
     file = dense_file(source)
-    if file is None:  # an older copy of config.json without its folders: drawn anew
+    if file is None:  # an older copy of config.json without its folders: drawn again
         return set()
     weights = {key.removeprefix("linear."): value for key, value in load_file(file).items()}
     own = {key: tuple(value.shape) for key, value in model.dense.state_dict().items()}
