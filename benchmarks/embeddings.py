@@ -9,7 +9,7 @@ are scored on STS-B's dev pairs.
         [--sentences 20000] [--passes 2] [--methods "embedding MSE" …]
 
 Resumable: first all methods at the first depth with seed 1, then the next depth, then the next seed. Records keep each
-pair's cosine. `python benchmarks/embeddings_table.py` prints the table with its tests over pairs.
+pair's cosine and similarity. `python benchmarks/embeddings_table.py` prints the table with its tests over pairs.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from study import Cell, Study
 
 COSINES = "cosines"
 """Under which a record keeps the cosine of each dev pair, in the file's order."""
+SIMILARITIES = "similarities"
+"""Under which it keeps what people say of the same pairs."""
 BASELINE = "embedding MSE"
-UNTRAINED = "untrained"
 COMMON: dict[str, Any] = {
     "kind": "embedding",
     "student.pick": "upper",
@@ -176,6 +177,7 @@ class Embeddings(Study):
         assert record is not None
         kept = json.loads((run.path / "predictions.json").read_text(encoding="utf-8"))["dev"]
         record[COSINES] = [round(value, 5) for value in kept["prediction"]]
+        record[SIMILARITIES] = [round(value, 3) for value in kept["label"]]
         record["method"] = cell.label or record["method"]
         with FileLock(self.work / "records.lock"):
             write_collection(self.records, read_raw(self.records) | {cell.name: record})
@@ -187,7 +189,7 @@ def cells(inputs: Inputs, names: list[str], layers: int, seed: int, passes: int)
     found = []
     for name in names:
         method = METHODS[name]
-        shared = {"epochs": passes}
+        shared: dict[str, Any] = {"epochs": passes}
         if method.stages == 2:
             shared = {"first_stage.epochs": passes / 2, "epochs": passes / 2}
             shared |= {

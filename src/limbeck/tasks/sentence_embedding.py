@@ -34,6 +34,7 @@ from limbeck.tasks.abstract_type import (
     task_type,
     truncated,
 )
+from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.metrics import METRICS
 from limbeck.tasks.soft_rule import SoftRule
 
@@ -117,7 +118,7 @@ class Embedding(TaskType):
         columns[ROW] = [rows["index"][place] for place in places]
         return columns
 
-    def hard_label(self, logits: Tensor, batch: Batch) -> Tensor:
+    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
         """0: there are no labels."""
         return 0.0 * logits.float().sum()
 

@@ -1,0 +1,168 @@
+"""The records of `embeddings.py`: what each student keeps of the teacher, with paired tests over the scored pairs.
+
+    python benchmarks/embeddings_table.py [--markdown]
+
+A difference is a student's Spearman correlation minus that of the student of embedding MSE at the same depth, on the
+same sentences and passes, mean over the seeds that both have. Its interval (95 %) is a paired bootstrap over the pairs
+of the dev file: every student is scored on the same drawn pairs. p is twice the smaller share of draws on one
+side of 0, corrected by Holm over the students of one depth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import rankdata
+
+from embeddings import BASELINE, COSINES, METHODS, SIMILARITIES
+from limbeck.evaluation.compare import holm, summary
+from limbeck.reporting.records.collection import read_raw
+from study import records_of
+
+_NAME = re.compile(r"(?P<layers>\d+)l-(?P<sentences>\d+)x(?P<passes>\d+)-.+-s(?P<seed>\d+)")
+_RESAMPLES = 10_000
+_AT_ONCE = 500
+HEADINGS = (
+    "layers", "sentences × passes", "learns by", "Spearman", "seeds", "% of the teacher's",
+    "against embedding MSE (95 %)", "p (Holm)",
+)  # fmt: skip
+
+Place = tuple[int, int, int]
+"""Layers, sentences, passes over them."""
+Runs = Mapping[int, Mapping[str, Any]]
+"""Seed → record."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A difference to the baseline in points of Spearman's correlation, its interval, and its p."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+
+
+def spearman(cosines: np.ndarray, similarities: np.ndarray) -> np.ndarray:
+    """Spearman's correlation times 100 of each row of two (draws, n)."""
+    first, second = (rankdata(side, axis=-1) for side in (cosines, similarities))
+    first, second = (side - side.mean(-1, keepdims=True) for side in (first, second))
+    lengths = np.sqrt((first**2).sum(-1) * (second**2).sum(-1))
+    return 100 * (first * second).sum(-1) / lengths
+
+
+def compared(runs: Runs, baseline: Runs) -> Compared | None:
+    """A method's runs beside the baseline's of the same seeds; None without any."""
+    seeds = sorted(runs.keys() & baseline.keys())
+    if not seeds:
+        return None
+    similarities = np.array(runs[seeds[0]][SIMILARITIES])
+    sides = [np.array([side[seed][COSINES] for seed in seeds]) for side in (runs, baseline)]
+    whole = np.arange(len(similarities))[None]
+    random = np.random.default_rng(0)
+    draws = np.concatenate([
+        _differences(sides, similarities, random.integers(len(similarities), size=(_AT_ONCE, len(similarities))))
+        for _ in range(_RESAMPLES // _AT_ONCE)
+    ])  # fmt: skip
+    low, high = np.percentile(draws, [2.5, 97.5])
+    p = 2 * min((draws <= 0).mean(), (draws >= 0).mean())
+    found = float(_differences(sides, similarities, whole)[0])
+    return Compared(found, float(low), float(high), float(min(1.0, max(p, 1 / _RESAMPLES))))
+
+
+def _differences(
+    sides: list[np.ndarray], similarities: np.ndarray, drawn: np.ndarray
+) -> np.ndarray:
+    """Of drawn pairs (draws, n) the mean difference over the seeds (draws)."""
+    ours, theirs = (
+        np.mean([spearman(one[drawn], similarities[drawn]) for one in side], axis=0)
+        for side in sides
+    )
+    return ours - theirs
+
+
+def read_runs() -> dict[tuple[Place, str], dict[int, dict[str, Any]]]:
+    """Records by place and method, in the table's order."""
+    found: dict[tuple[Place, str], dict[int, dict[str, Any]]] = {}
+    for name, record in read_raw(records_of("embeddings")).items():
+        match = _NAME.fullmatch(name)
+        if match is None:
+            continue
+        place = int(match["layers"]), int(match["sentences"]), int(match["passes"])
+        found.setdefault((place, record["method"]), {})[int(match["seed"])] = record
+    names = list(METHODS)
+    order = sorted(found, key=lambda key: (-key[0][0], key[0][1:], names.index(key[1])))
+    return {key: found[key] for key in order}
+
+
+def rows() -> list[tuple[str, ...]]:
+    """The table's cells, line by line."""
+    runs = read_runs()
+    tested = {
+        key: result
+        for key in runs
+        if key[1] != BASELINE
+        and (result := compared(runs[key], runs.get((key[0], BASELINE), {}))) is not None
+    }
+    corrected: dict[tuple[Place, str], float] = {}
+    for place in {place for place, _ in tested}:
+        corrected |= holm({key: one.p for key, one in tested.items() if key[0] == place})
+    return [_row(key, own, tested.get(key), corrected.get(key)) for key, own in runs.items()]
+
+
+def _row(
+    key: tuple[Place, str], runs: Runs, result: Compared | None, p: float | None
+) -> tuple[str, ...]:
+    (layers, sentences, passes), method = key
+    scores = [record["scores"]["dev"]["spearman"] for record in runs.values()]
+    shares = [
+        100 * record["scores"]["dev"]["spearman"] / record["teacher"]["scores"]["dev"]["spearman"]
+        for record in runs.values()
+    ]
+    average, deviation = summary(scores)
+    against = "–"
+    if result is not None:
+        against = f"{result.difference:+.2f} ({result.low:+.2f} to {result.high:+.2f})"
+    return (
+        str(layers),
+        f"{sentences:,} × {passes}",
+        method,
+        f"{average:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}"),
+        str(len(scores)),
+        f"{mean(shares):.1f}",
+        against,
+        "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}",
+    )
+
+
+def markdown(lines: list[tuple[str, ...]]) -> str:
+    """As the docs have it."""
+    marks = ("---:", "---:", ":---", "---:", "---:", "---:", "---:", "---:")
+    return "\n".join("| " + " | ".join(row) + " |" for row in (HEADINGS, marks, *lines))
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--markdown", action="store_true")
+    args = parser.parse_args()
+    lines = rows()
+    if args.markdown:
+        print(markdown(lines))
+        return
+    table = Table(*HEADINGS, title="Sentence embedders: STS-B dev")
+    for line in lines:
+        table.add_row(*line)
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()
