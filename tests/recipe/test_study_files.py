@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from importlib import resources
@@ -30,8 +31,11 @@ def test_shipped_studies_are_whole(name, scale) -> None:
     seeds = len(study.seeds)
     each = seeds if cells == 1 else cells * study.select.seeds + seeds - study.select.seeds
     teachers = len(study.teachers.team) or 1
-    assert plan.count == 2 * teachers + 2 * len(study.methods) * each
-    assert set(study.methods) == set(study.printed.rows) - {"teacher"}
+    tasks, conditions = len(few.tasks), math.prod(map(len, study.axes.values()))
+    assert plan.count == tasks * (teachers + conditions * len(study.methods) * each)
+    assert study.figures or study.printed
+    if study.printed is not None:
+        assert set(study.methods) == set(study.printed.rows) - {"teacher"}
 
 
 def test_shipped_studies_are_short() -> None:
@@ -40,7 +44,7 @@ def test_shipped_studies_are_short() -> None:
 
 
 @pytest.mark.skipif(PAPERS is None, reason="LIMBECK_PAPERS names no folder of the papers' texts")
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", [name for name, one in shipped().items() if "printed" in one.raw])
 def test_printed_numbers_stand_in_the_paper(name) -> None:
     study = load_study(name, scale="pocket")
     text = (Path(PAPERS) / f"{name.partition('-table')[0]}.txt").read_text(encoding="utf-8")

@@ -96,7 +96,7 @@ def analyze(
             f"analyze: {len(runs)} runs and no folder for their figures", "give one: --out FOLDER"
         )
     found = _measured(what, runs, settings, watch, teacher=teacher, data=data, split=split)
-    asked = ANALYSES.get(what).settings.model_validate(settings).model_dump(mode="json")
+    asked = asked_of(what, settings, teacher=teacher, data=data, split=split)
     folder = Path(out) if out is not None else next(iter(found)).folder.path / ANALYSES_FOLDER
     parts = together(_by_name(found))
     files = [folder / f"{what}.json"]
@@ -113,6 +113,12 @@ def analyze(
         if report or beside.resolve() == folder.resolve():
             refresh(run.folder.path)
     return Analysed(parts, tuple(files))
+
+
+def asked_of(what: str, settings: Mapping[str, Any], **opened: str | None) -> dict[str, Any]:
+    """What was asked of a run, defaults written out: the settings, and whatever else rows and models came from."""
+    full = ANALYSES.get(what).settings.model_validate(dict(settings)).model_dump(mode="json")
+    return full | {key: value for key, value in opened.items() if value is not None}
 
 
 def _measured(

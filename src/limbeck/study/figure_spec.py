@@ -26,11 +26,18 @@ class FigureSpec(Settings):
     )
     tasks: Names | None = Field(None, description="tasks that are in it; all by default")
     x: str | None = Field(None, description="lines: a key of axes, or parameters")
-    y: str = Field(SCORE, description="curves: dev, or a training term by its name, loss their sum")
+    y: str = Field(
+        SCORE,
+        description="curves: dev, the primary score; dev.NAME, another dev metric, dev.loss; or a training term, loss "
+        "their sum",
+    )
     rows: str | None = Field(None, description="heat: a key of axes, task or method")
     columns: str | None = Field(None, description="heat: likewise")
     of: str | None = Field(None, description="analysis: which, as `limbeck analyze` calls it")
     settings: dict[str, Any] = Field(default_factory=dict, description="analysis: its settings")
+    split: str | None = Field(
+        None, description="analysis: of which split; by default that which selects"
+    )
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ KINDS = {
     "bars": FigureKind(),
     "heat": FigureKind(needs=("rows", "columns")),
     "curves": FigureKind(takes=("y",)),
-    "analysis": FigureKind(needs=("of",), takes=("settings",)),
+    "analysis": FigureKind(needs=("of",), takes=("settings", "split")),
 }
 _OF_ALL = {"draw", "title", "methods", "tasks"}
 

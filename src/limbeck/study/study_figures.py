@@ -9,7 +9,7 @@ from typing import Any
 
 from limbeck.analysis import AnalysedRun
 from limbeck.analysis.analyses import ANALYSES, Parts, Watch
-from limbeck.analysis.analyze import together
+from limbeck.analysis.analyze import asked_of, together
 from limbeck.errors import LimbeckError
 from limbeck.reporting.pages.analysis_views import VIEWS
 from limbeck.reporting.pages.score_figures import (
@@ -20,7 +20,7 @@ from limbeck.reporting.pages.score_figures import (
     line_panels,
     score_bars,
 )
-from limbeck.reporting.pages.sections import Section
+from limbeck.reporting.pages.sections import Section, SectionTable
 from limbeck.reporting.pages.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
 from limbeck.reporting.pages.svg import Panel
 from limbeck.reporting.tables.run_scores import task_title
@@ -45,6 +45,7 @@ class StudyFigure:
     lead: str
     panels: tuple[Panel, ...]
     notes: tuple[str, ...] = ()
+    tables: tuple[SectionTable, ...] = ()
 
     def section(self) -> Section:
         """As a part of the study's page."""
@@ -56,6 +57,7 @@ class StudyFigure:
             self.lead,
             drawings,
             layout="wide" if wide else "",
+            tables=list(self.tables),
             notes=list(self.notes),
         )
 
@@ -163,6 +165,7 @@ def _analysed(name: str, spec: FigureSpec, made: Sequence[MadeRun], watch: Watch
     """Of each task, method and condition the first seed's run."""
     view, notes = VIEWS.get(str(spec.of)), []
     panels: list[Panel] = []
+    tables: list[SectionTable] = []
     tasks = list(dict.fromkeys(one.point.task for one in made))
     for task in tasks:
         parts: dict[str, Parts] = {}
@@ -175,9 +178,11 @@ def _analysed(name: str, spec: FigureSpec, made: Sequence[MadeRun], watch: Watch
             except LimbeckError as error:
                 notes += [f"{called} on {task_title(task)}: {p.message}." for p in error.problems]
         if parts:
-            panels += view.panels(_titled(together(parts), task if len(tasks) > 1 else None))
+            shown = _titled(together(parts), task if len(tasks) > 1 else None)
+            panels += view.panels(shown)
+            tables += view.tables(shown)
     title = spec.title or name
-    return StudyFigure(name, title, view.lead, tuple(panels), tuple(notes))
+    return StudyFigure(name, title, view.lead, tuple(panels), tuple(notes), tuple(tables))
 
 
 def _called(point: RunPoint) -> str:
@@ -193,11 +198,11 @@ def _numbers(spec: FigureSpec, folder: Path, watch: Watch) -> Parts:
     """What was found of a run before, with the same settings, or is found now and kept beside it."""
     analysis = ANALYSES.get(str(spec.of))
     settings: Any = analysis.settings.model_validate(spec.settings)
-    asked = settings.model_dump(mode="json")
+    asked = asked_of(str(spec.of), spec.settings, split=spec.split)
     path = folder / ANALYSES_FOLDER / f"{spec.of}.json"
     known = read_asked(path, asked)
     if known is not None:
         return known
-    found = analysis.measure(AnalysedRun(folder), settings, watch)
+    found = analysis.measure(AnalysedRun(folder, split=spec.split), settings, watch)
     write_numbers(path, str(spec.of), asked, found)
     return found

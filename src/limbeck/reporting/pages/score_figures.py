@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from limbeck.reporting.pages import gather
 from limbeck.reporting.pages.plots import SCORE_SPAN, Series, line_panel, value_cells
 from limbeck.reporting.pages.svg import INK, MUTED, Panel, series_colour
-from limbeck.reporting.records import Record
+from limbeck.reporting.records import Epoch, Record
 from limbeck.reporting.tables.run_scores import task_title
 
 
@@ -89,23 +89,38 @@ def curve_panels(points: Sequence[RunPoint], y: str, teachers: Teachers) -> list
                 label,
                 style,
                 records,
-                lambda epoch: epoch.dev.get("primary") if y == "dev" else epoch.train.get(y),
+                _reading(y),
             )
             series += [] if found is None else [found]
         if series:
-            score = y == "dev"
+            score = y == _SCORE
             panels.append(
                 line_panel(
                     task_title(task),
                     series,
                     x_label="epoch",
-                    y_label="primary dev score" if score else "training loss" if y == "loss" else y,
+                    y_label="primary dev score" if score else _called(y),
                     reference=_reference(task, teachers) if score else None,
                     least_span=SCORE_SPAN if score else None,
                     legend=True,
                 )
             )
     return panels
+
+
+_SCORE, _OF_DEV = "dev", "dev."
+
+
+def _reading(y: str) -> Callable[[Epoch], float | None]:
+    if y == _SCORE:
+        return lambda epoch: epoch.dev.get("primary")
+    if y.startswith(_OF_DEV):
+        return lambda epoch: epoch.dev.get(y.removeprefix(_OF_DEV))
+    return lambda epoch: epoch.train.get(y)
+
+
+def _called(y: str) -> str:
+    return "training loss" if y == "loss" else y.replace(_OF_DEV, "dev ")
 
 
 def box_panels(points: Sequence[RunPoint], teachers: Teachers) -> list[Panel]:
