@@ -86,7 +86,7 @@ LABELS: dict[str, Callable[[str], bool]] = {
 """Class → the rule that finds it. The rules read what a tokenizer keeps, so that they can be learned."""
 
 SOURCES = {"cola": "sentence", "sst2": "sentence", "mrpc": "sentence1", "rte": "sentence1"}
-TRAIN, DEV = 1500, 400
+TRAIN, DEV = 750, 250
 """Rows of each source."""
 RARE_ROWS, RARE_SHARE = 2000, 0.05
 COMMON: dict[str, Any] = {
@@ -147,7 +147,7 @@ def several_cells(folder: Path, work: Path, model: str) -> tuple[Cell, list[Cell
     teacher = Cell(
         "several-teacher",
         "finetune",
-        {**rows, "student.init": model, "lr": 5e-5, "epochs": 2},
+        {**rows, "student.init": model, "lr": 5e-5, "epochs": 3},
         label="teacher",
     )
     own = {

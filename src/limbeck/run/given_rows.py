@@ -24,7 +24,7 @@ from limbeck.data.usual_columns import USUAL_TEXTS
 from limbeck.errors import LimbeckError, Problem
 from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.given import PREFIX
-from limbeck.tasks import TASKS
+from limbeck.tasks import TASK_TYPES, TASKS
 
 _SPLITS = {"train": "train", "test": "test"}
 _SPLITS |= dict.fromkeys(("dev", "validation", "valid", "val"), "dev")
@@ -62,10 +62,17 @@ def read_rows(data: Any, recipe: Mapping[str, Any]) -> GivenRows:
     labelled = {**train.features, **splits.get("dev", train).features}
     task = recipe.get("task") or _name_of(train)
     settings = {} if recipe.get("task") else {"task": task}
-    if recipe.get("kind") in (None, "sentence") and task not in TASKS:
+    if _named_by_columns(recipe.get("kind")) and task not in TASKS:
         settings |= _columns(train, labelled, recipe)
     name = re.sub(r"[^\w.-]", "-", str(task))
     return GivenRows(splits, f"{PREFIX}{name}@{_fingerprint(splits)}", settings)
+
+
+def _named_by_columns(kind: Any) -> bool:
+    """Whether a task type's rows are of texts and labels in columns with names of their own."""
+    if kind in (None, "sentence"):
+        return True
+    return kind in TASK_TYPES and TASK_TYPES.get(str(kind)).several_classes
 
 
 def read_unlabelled_rows(given: Any, task: str | None) -> GivenRows:
@@ -185,12 +192,14 @@ def _columns(
     found: dict[str, Any] = {}
     problems = []
     there = ", ".join(train.column_names)
-    if label is None:
+    # Without a label column, of several labels a row the classes are columns of 0 and 1.
+    ticked = bool(recipe.get("classes")) and {*map(str, recipe["classes"])} <= {*features}
+    if label is None and not ticked:
         named = [name for name, kind in features.items() if isinstance(kind, ClassLabel)]
         usual = [name for name in _LABELS if name in features]
         label = next(iter(usual or (named if len(named) == 1 else [])), None)
         found["label_column"] = label
-    if label is None:
+    if label is None and not ticked:
         problems.append(
             Problem(f"data: none of the columns {there} is called label", "label_column='…'")
         )
