@@ -99,6 +99,16 @@ def test_numbers_are_ids_of_named_classes(tmp_path):
         load(file, labelling=Labelling(classes=("a", "b")))
 
 
+def test_lists_of_0_and_1_are_in_the_order_of_named_classes(tmp_path):
+    rows = [(t, row) for (t, _), row in zip(ROWS, EXPECTED, strict=True)]
+    file = jsonl(tmp_path / "rows.jsonl", rows)
+    same(*load(file, labelling=Labelling(classes=("a", "b", "c"))))
+    same(*load(file, labelling=Labelling(teacher=("a", "b", "c"))))
+    for names in ((), ("a", "b")):
+        with pytest.raises(LimbeckError, match="lists of 3 times 0 or 1, a class each"):
+            load(file, labelling=Labelling(classes=names))
+
+
 def test_rows_without_labels_stay_in_train(tmp_path):
     rows = [(t, None if at % 3 == 2 else own) for at, (t, own) in enumerate(ROWS * 3)]
     rows = [(f"{t} {at}", own) for at, (t, own) in enumerate(rows)]
@@ -125,7 +135,7 @@ REFUSED = {
     "two separators": ([("x", "a,b"), ("y", "c|a"), ("z", "b"), ("u", "c")], "',' and '|'"),
     "a list as text": ([("x", "['a', 'b']"), ("y", "['c']")], "a list as text"),
     "an empty name": ([("x", "a,,b"), ("y", "a")], "one of its names is empty"),
-    "no class at all": ([("x", ""), ("y", "")], "name no class"),
+    "no class at all": ([("x", ""), ("y", "")], "none of its rows is of any class"),
     "one class": ([("x", "a"), ("y", "a")], "two classes or more"),
     "one class in two spellings": (
         [("x", "caf\u00e9,b"), ("y", "cafe\u0301"), ("z", "b")],

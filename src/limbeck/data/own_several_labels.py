@@ -129,10 +129,14 @@ def _check(
     sets: dict[str, Sets | None], names: Sequence[str], tables: dict[str, FileTable]
 ) -> None:
     """Raise LimbeckError for too few or too many classes, unknown ones, and rows that should have labels."""
+    if not any(row for found in sets.values() for row in found or ()):
+        raise LimbeckError(
+            f"{tables['train'].path}: none of its rows is of any class",
+            "check label_column, and that its cells hold the names of classes",
+        )
     if len(names) < 2:
         raise LimbeckError(
-            f"{tables['train'].path}: its labels name {len(names) or 'no'} class{'es' * (not names)}"
-            f"{': ' if names else ''}{', '.join(names)}",
+            f"{tables['train'].path}: its labels name one class alone: {', '.join(names)}",
             "several labels a row need two classes or more; of one class use kind sentence with two names",
         )
     rows = sum(len(table) for table in tables.values())

@@ -56,6 +56,8 @@ def cells_as_sets(
     Raises:
         LimbeckError: what is no list and no text, empty names, a list in quotes, two spellings of a class.
     """
+    if _are_ticked(cells):
+        return _of_ticks(path, column, cells, numbered)
     rows = [
         _names(path, row, column, cell, separator, numbered) for row, cell in enumerate(cells, 1)
     ]
@@ -68,6 +70,39 @@ def cells_as_sets(
             path, len(twice), len(rows), column, twice[0],
         )  # fmt: skip
     return [None if row is None else frozenset(row) for row in rows]
+
+
+def _are_ticked(cells: Sequence[Any]) -> bool:
+    """Whether lists hold 0 or 1 for each class, and not ids: all are of one length, and ids would not repeat."""
+    lists = [cell for cell in cells if cell is not None]
+    if not lists or not all(isinstance(cell, list) for cell in lists):
+        return False
+    flat = [value for cell in lists for value in cell]
+    if not all(isinstance(value, int | float) and value in (0, 1) for value in flat):
+        return False
+    of_one_length = len({len(cell) for cell in lists}) == 1 and len(lists[0]) > 1
+    return of_one_length and any(len({*cell}) < len(cell) for cell in lists)
+
+
+def _of_ticks(path: Path, column: str, cells: Sequence[Any], classes: Sequence[str]) -> Sets:
+    """Lists of 0 and 1 in the order of the classes.
+
+    Raises:
+        LimbeckError: there are not as many names of classes.
+    """
+    width = next(len(cell) for cell in cells if cell is not None)
+    if len(classes) != width:
+        known = f"{len(classes)} are named: {some(classes)}" if classes else "nobody names them"
+        raise LimbeckError(
+            f"{path}: {column} holds lists of {width} times 0 or 1, a class each, and {known}",
+            "name the classes in the order of the lists, classes=[…], or write the names of each row's classes",
+        )
+    return [
+        None
+        if cell is None
+        else frozenset(name for name, one in zip(classes, cell, strict=True) if one)
+        for cell in cells
+    ]
 
 
 def _names(
