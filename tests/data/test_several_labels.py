@@ -66,6 +66,12 @@ def test_three_forms_are_the_same_rows(tmp_path):
     (tmp_path / "ticks.csv").write_text(head + "\n".join(lines))
     ticks = Labelling(classes=("a", "b", "c"))
     found.add(same(*load(tmp_path / "ticks.csv", None, labelling=ticks)))
+    words = [
+        f"{text},{','.join(str(bool(one)) for one in row)}"
+        for (text, _), row in zip(ROWS, EXPECTED, strict=True)
+    ]
+    (tmp_path / "words.csv").write_text(head + "\n".join(words))
+    found.add(same(*load(tmp_path / "words.csv", None, labelling=ticks)))
     named = Labelling(teacher=("a", "b", "c"))
     found.add(same(*load(tmp_path / "ticks.csv", None, labelling=named)))
     assert len(found) == 1

@@ -22,7 +22,7 @@ Sets = list[frozenset[str] | None]
 """By row the names of its classes; None where nobody says."""
 
 _USUAL = (",", ";", "|")
-_YES, _NO = frozenset({1, "1", "1.0"}), frozenset({0, "0", "0.0"})
+_YES, _NO = frozenset({1, "1", "1.0", "true"}), frozenset({0, "0", "0.0", "false"})
 _SHOWN = 8
 
 
@@ -175,17 +175,20 @@ def _ticked(
 ) -> frozenset[str] | None:
     if split == "train" and all(value in (None, "") for value in values):
         return None
+    said = {name: _plain(value) for name, value in zip(classes, values, strict=True)}
     for name, value in zip(classes, values, strict=True):
-        plain = value.strip() if isinstance(value, str) else value
-        if not isinstance(plain, str | int | float) or plain not in _YES | _NO:
+        if said[name] not in _YES | _NO:
             raise LimbeckError(
                 f"{path}, row {row}: {name} is {value!r:.60}",
                 "write 1 where the row is of the class, else 0",
             )
-    pairs = zip(classes, values, strict=True)
-    return frozenset(
-        name for name, one in pairs if (one.strip() if isinstance(one, str) else one) in _YES
-    )
+    return frozenset(name for name, one in said.items() if one in _YES)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.strip().lower()
+    return value if isinstance(value, int | float) else None
 
 
 def some(names: Iterable[str]) -> str:
