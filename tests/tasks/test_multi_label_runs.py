@@ -15,7 +15,7 @@ import tiny_runs as tiny
 from limbeck import predict
 from limbeck.errors import LimbeckError
 from limbeck.reporting.records import Record
-from limbeck.run import distill, evaluate
+from limbeck.run import distill, evaluate, label
 from limbeck.run.evaluation import evaluation_of
 from limbeck.training import DistillationTrainer
 
@@ -159,6 +159,24 @@ def test_stored_probabilities_stand_each_by_itself(place, tmp_path):
     recipe = several.recipe_of(place, "logit-mse", **given, **{"student.layers": None})
     found = distill(recipe, out=tmp_path / "run", report=False)
     assert found.record.outputs[0].scores["dev"]["micro_f1"] == 100
+
+
+def test_a_store_of_probabilities_teaches_as_the_model_does(place, tmp_path):
+    rows = {"data": str(place / "rows" / "train.jsonl"), "text_columns": ["review"]}
+    teacher = str(place / "teacher")
+    with pytest.raises(LimbeckError, match="any number of classes"):
+        label(teacher, to=tmp_path / "table.csv", show=False, **rows)
+    store = label(teacher, out=tmp_path / "store", outputs=["probabilities"], show=False, **rows)
+    found = store.take(store.row_ids[:5], ["probabilities"])["probabilities"]
+    assert (found.sum(axis=1) > 1.01).any()
+    shared = {"student.init": str(place / "start"), "student.layers": None, "epochs": 1}
+    given = {"teacher": None, "outputs": [str(tmp_path / "store")]}
+    stored = distill(
+        several.recipe_of(place, "kd-soft", **shared, **given), out=tmp_path / "a", report=False
+    )
+    live = distill(several.recipe_of(place, "kd-soft", **shared), out=tmp_path / "b", report=False)
+    losses = [one.record.epochs[0].train["soft"] for one in (stored, live)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 REFUSED = {

@@ -19,6 +19,7 @@ from limbeck.run.prompted_rows import prompt_for
 from limbeck.run.speaking_teachers import check_speaking, endpoint_labeller, speaks
 from limbeck.run.target_rows_asked import target_rows, writes_targets
 from limbeck.run.teachers_named import PRECISIONS, LabellerSource, named
+from limbeck.tasks import get_task_type
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.language_models import BoundPrompt, EndpointSettings, Prompt
 from limbeck.teachers.outputs import OutputStore, StoreFiles, open_store
@@ -114,6 +115,12 @@ def label(
             raise LimbeckError(
                 f"to: {', '.join(work.plan.outputs)} come to no label, and {to} is a table of labels",
                 "add --outputs probabilities, or leave --to out",
+            )
+        if to is not None and get_task_type(work.labeller.kind).several_classes:
+            raise LimbeckError(
+                f"to: {work.labeller.name} gives a row any number of classes, and {to} would have one",
+                "leave --to out, the store has every class's probability; or limbeck predict, which writes all "
+                "classes of a row",
             )
         fill(work, shard_rows, console)
         _say_truncated(work.labeller, console)
