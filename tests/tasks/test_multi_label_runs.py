@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import several_labels as several
 import tiny_runs as tiny
 from limbeck import predict
 from limbeck.errors import LimbeckError
+from limbeck.reporting.cards import write_card
 from limbeck.reporting.records import Record
 from limbeck.run import distill, evaluate, label
 from limbeck.run.evaluation import evaluation_of
@@ -95,6 +97,19 @@ def test_each_class_is_scored_beside_the_teacher(run):
     page = (run.path / "report.html").read_text()
     assert "rows with all classes right" in page
     assert "a row is of a class from a probability on: praise" in page
+
+
+def test_the_card_and_its_snippet(run, capsys):
+    card = write_card(run.path).read_text(encoding="utf-8")
+    assert "pipeline_tag: text-classification" in card
+    assert "A row is of a class from a probability on: praise" in card and "micro F1" in card
+    code = card.split("```python\n")[1].split("```")[0]
+    code = re.sub(r"name = .*", f"name = {str(run.path / 'student')!r}", code)
+    exec(code.replace("A text.", "good slow film"), {})
+    (found,) = predict(run.path, [{"review": "good slow film"}])
+    assert [line.rsplit(" ", 1)[0] for line in capsys.readouterr().out.splitlines()] == found[
+        "prediction"
+    ]
 
 
 def test_evaluating_repeats_the_runs_scores(run, place):

@@ -16,10 +16,19 @@ HUB_METRICS = {
     "spearman": "spearmanr",
     "weighted_f1": "f1",
     "top5": "accuracy",
+    "micro_f1": "f1",
+    "macro_f1": "f1",
+    "subset_accuracy": "accuracy",
 }
 """The Hub's identifiers of metrics, where they are not ours."""
 
-_NAMES = {"weighted_f1": "F1 weighted by class", "top5": "top-5 accuracy"}
+_NAMES = {
+    "weighted_f1": "F1 weighted by class",
+    "top5": "top-5 accuracy",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "subset_accuracy": "subset accuracy",
+}
 _SPLITS = {
     "dev": "validation",
     "dev_mismatched": "validation_mismatched",

@@ -24,6 +24,10 @@ _WORDS = {
     "spearman": "Spearman",
     "exact_match": "exact match",
     "top5": "top-5 accuracy",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "average_precision": "average precision",
+    "subset_accuracy": "subset accuracy",
 }
 
 

@@ -153,6 +153,7 @@ def _classes(record: Record, *, examples: bool) -> dict[str, Any]:
                     else []
                 )
             ),
+            *(f"{w[0].upper()}{w[1:]}." for w in class_scores.threshold_words(record.thresholds)),
         ],
         "examples": tables.as_markdown(class_scores.disagreement_cells(found.disagreements), 5)
         if examples and found.disagreements

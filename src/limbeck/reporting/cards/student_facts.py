@@ -16,6 +16,7 @@ from limbeck.tasks import TASKS, TaskType, kind_of_config
 
 PIPELINES = {
     "sentence": "text-classification",
+    "multi-label": "text-classification",
     "tokens": "token-classification",
     "spans": "question-answering",
     "masked": "fill-mask",
