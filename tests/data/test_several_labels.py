@@ -77,6 +77,12 @@ def test_three_forms_are_the_same_rows(tmp_path):
     assert len(found) == 1
 
 
+def test_a_dev_file_of_its_own(tmp_path):
+    train, dev = jsonl(tmp_path / "train.jsonl", ROWS), jsonl(tmp_path / "other.jsonl", ROWS[:3])
+    _, splits = load(train, dev=dev, for_training=True)
+    assert splits["train"]["label"][:] == EXPECTED and splits["dev"]["label"][:] == EXPECTED[:3]
+
+
 def test_the_order_is_the_teachers_or_the_users(tmp_path):
     file = jsonl(tmp_path / "rows.jsonl", ROWS)
     task, splits = load(file, labelling=Labelling(teacher=("C", "rare", "a", "b")))

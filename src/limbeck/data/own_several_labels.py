@@ -11,7 +11,14 @@ from pathlib import Path
 
 from datasets import DatasetDict
 
-from limbeck.data.own import missing_column, named_columns, split_files, text_of, written_labels
+from limbeck.data.own import (
+    missing_column,
+    named_columns,
+    one_file,
+    split_files,
+    text_of,
+    written_labels,
+)
 from limbeck.data.own_labels import Labelling, class_order
 from limbeck.data.several_label_cells import (
     Sets,
@@ -43,15 +50,16 @@ def read_several_labels(
     seed: int = 0,
     for_training: bool = True,
     max_rows: int = MAX_ROWS,
+    dev: Path | None = None,
 ) -> tuple[Task, DatasetDict]:
-    """The task and splits of a file, or of a folder with a train file.
+    """The task and splits of a file, or of a folder with a train file; `dev` is a file of its own for that split.
 
     Without a label column the classes (or the teacher's names of them) are columns of 0 and 1. Raises
     LimbeckError for missing columns, labels that cannot be read, and classes that are not known.
     """
     if labelling.holds == "numbers":
         raise LimbeckError(f"labels: numbers, and kind {kind.name} has classes", "leave it out")
-    files = split_files(path, SUFFIXES) if path.is_dir() else {"train": path}
+    files = split_files(path, SUFFIXES) if path.is_dir() else one_file(path, dev)
     tables = {split: read_table(file, max_rows) for split, file in files.items()}
     columns = _columns_of_classes(tables["train"], labelling) if label_column is None else ()
     texts, label = named_columns(tables, None, text_columns, label_column, need_label=not columns)

@@ -185,12 +185,12 @@ def check_class_order(
     than three standard errors of an accuracy of one half, and beats the majority class by as much,
     so not for a teacher that guesses or always makes one prediction.
     """
-    if task.regression or not task.kind.classes_of_examples:
-        return []
     if task.kind.several_classes:
         return order_of_several(
             task, outputs.predictions, outputs.labels, outputs.origin, side, fix
         )
+    if task.regression or not task.kind.classes_of_examples:
+        return []
     classes, count = len(task.labels), len(outputs.labels)
     table = np.zeros((classes, classes), dtype=np.int64)
     np.add.at(table, (outputs.predictions.argmax(axis=1), np.asarray(outputs.labels)), 1)
