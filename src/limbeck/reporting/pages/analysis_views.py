@@ -155,8 +155,9 @@ for _name, _view in {
     "attention-maps": AnalysisView(
         AttentionMaps,
         "Attention maps",
-        "What each token of one example attends to, the student on the left and the teacher on the right; both in one "
-        "scale of colour. KL: the divergence of the teacher's maps from the student's, mean over heads and tokens.",
+        "What each token of one example attends to, the student on the left and the teacher on the right, both in one "
+        "scale of colour, which goes by the square root. KL: the divergence of the teacher's maps from the student's, "
+        "mean over heads and tokens.",
         plane.map_panels,
         wide=True,
     ),

@@ -77,7 +77,8 @@ def _give_colours(figure: Figure) -> None:
     for artist in figure.findobj():
         for part in _PARTS:
             given = getattr(artist, f"get_{part}", None)
-            if given is None or (isinstance(artist, Collection) and artist.get_array() is not None):
+            mesh = isinstance(artist, Collection) and artist.get_array() is not None
+            if given is None or (mesh and part != "edgecolor"):
                 continue  # A mesh takes its faces from its values.
             colours = given()
             if isinstance(colours, str) and colours in ("none", "auto"):

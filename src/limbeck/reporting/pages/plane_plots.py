@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
 
 from limbeck.reporting.analysis.attended_tokens import AttentionMaps, Map
 from limbeck.reporting.analysis.loss_surface import LossSurface
@@ -57,7 +58,12 @@ def _map(axes: Axes, one: Map, tokens: Sequence[str], highest: float) -> None:
     count = len(tokens)
     shown = np.array(one)[:count, :count]
     axes.imshow(
-        shown, cmap="cividis", vmin=0.0, vmax=highest, interpolation="nearest", aspect="equal"
+        shown,
+        cmap="cividis",
+        # Most of a map is far below its highest value.
+        norm=PowerNorm(0.5, vmin=0.0, vmax=highest),
+        interpolation="nearest",
+        aspect="equal",
     )
     places = [*range(count)]
     axes.set_xticks(places, [_plain(token) for token in tokens], rotation=90, fontsize=6.5)
