@@ -142,6 +142,7 @@ class AnalysedRun:
             # A single file is cut as the run cut it.
             for_training=True,
             max_rows=recipe.max_rows,
+            dev=recipe.dev if self._data is None else None,
         )
 
     @property

@@ -139,7 +139,7 @@ def _real(batch: Mapping[str, Tensor], logits: np.ndarray, *, written: bool = Fa
 
 def _choices(logits: np.ndarray, batch: Mapping[str, Tensor], task: Task) -> np.ndarray | None:
     """The likeliest class by row, by labelled token, or of a span its start and end."""
-    if task.kind.several_classes:
+    if task.kind.several_classes or task.kind.embeds:
         return None
     if logits.ndim == 2:
         return None if logits.shape[1] == 1 else logits.argmax(axis=1)

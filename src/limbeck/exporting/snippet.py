@@ -97,6 +97,9 @@ _SEVERAL_CLASSES = """\
 _NUMBER = """\
     return logits[:, 0].tolist()
 """
+_VECTORS = """\
+    return logits.tolist()
+"""
 _TOKENS = """
 def predict(sentences):  # lists of words, as [["Ada", "lives", "in", "London"]]
     labels, found = json.loads((here / "config.json").read_text())["id2label"], []
@@ -235,7 +238,9 @@ def _function(manifest: ExportManifest, processor: Any) -> tuple[str, str]:
 
 
 def _answer(manifest: ExportManifest) -> str:
-    """From logits to a class, any number of them, or a number."""
+    """From logits to a class, any number of them, a number, or an embedding."""
+    if get_task_type(manifest.kind).embeds:
+        return _VECTORS
     if get_task_type(manifest.kind).several_classes:
         return _SEVERAL_CLASSES
     return _CLASSES if manifest.labels else _NUMBER

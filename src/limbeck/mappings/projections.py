@@ -117,6 +117,11 @@ class Projections(nn.Module):
         if isinstance(self.student, Projection) and isinstance(self.teacher, Projection):
             _start_alike(self.student, self.teacher)
 
+    @property
+    def mapped(self) -> bool:
+        """Whether a side is mapped."""
+        return isinstance(self.student, Projection) or isinstance(self.teacher, Projection)
+
 
 def _start_alike(student: Projection, teacher: Projection) -> None:
     """Both sides of a student layer start from the same map where their widths agree (limbeck's own choice).

@@ -24,6 +24,7 @@ from limbeck.predicting.tag_reader import TagReader
 from limbeck.predicting.text_reader import TextReader
 from limbeck.tasks import SENTENCE, TEXT_READING
 
+_USUAL_POOLING = "mean"
 PRECISIONS = ("fp32", "bf16")
 
 
@@ -50,7 +51,7 @@ class PredictSettings:
     text_columns: Sequence[str] = ()
     keep: Sequence[str] | None = None
     prefix: str = ""
-    pooling: str = "mean"
+    pooling: str = _USUAL_POOLING
     batch_size: int = 32
     max_length: int | None = None
     max_new_tokens: int | None = None
@@ -94,6 +95,13 @@ class PredictSettings:
                     Problem(
                         f"output embeddings: {facts.name} is an exported model, whose file holds no hidden states",
                         "name the run or the checkpoint that it was exported from",
+                    )
+                )
+            if facts.kind.embeds and self.pooling != _USUAL_POOLING:
+                found.append(
+                    Problem(
+                        f"pooling {self.pooling}: {facts.name} is an embedding model, which has its own",
+                        "leave it out",
                     )
                 )
             if to_csv:

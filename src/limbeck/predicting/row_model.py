@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import ActivationKey, Request, capture, number_of_layers
 from limbeck.activations.request import Pool
+from limbeck.embedding import SentenceEmbedder
 from limbeck.errors import LimbeckError
 from limbeck.predicting.about_model import TORCH, AboutModel
 from limbeck.preflight import positions_of
@@ -107,7 +108,12 @@ class TorchRowModel:
         return batch_size
 
     def run(self, batch: Mapping[str, Tensor], *, logits: bool, pool: Pool | None) -> PassOutputs:
-        """One pass that ends at the deepest layer asked for."""
+        """One pass that ends at the deepest layer asked for; an embedding model has embeddings of its own."""
+        if pool is not None and isinstance(self._model, SentenceEmbedder):
+            with self._passing():
+                own = capture(self._model, batch, Request.of_logits()).logits
+            assert own is not None  # its head is its pooling
+            return PassOutputs(embeddings=as_array(own))
         request, key = Request(), None
         if logits:
             request |= Request.of_logits()

@@ -215,6 +215,7 @@ def _rows(
         # The split that the run drew from a single file of its own is sampled again the same way.
         for_training=own and data is None,
         max_rows=recipe.max_rows,
+        dev=recipe.dev if own and data is None else None,
     )
 
 

@@ -194,6 +194,7 @@ def _of_run(
         labelling=labelling,
         for_training=own and data is None,
         max_rows=recipe.max_rows,
+        dev=recipe.dev if own and data is None else None,
     )
     return _made(
         target, splits, source, split, student, max_length or recipe.max_length, texts, label

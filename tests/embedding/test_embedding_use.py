@@ -1,0 +1,153 @@
+"""A finished embedding student used: scored again, asked for embeddings, exported; and cut to fewer numbers."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tiny_embedders as tiny
+import torch
+
+from limbeck import LimbeckError, predict
+from limbeck.activations import Trace
+from limbeck.objectives import ModelShape, Shape
+from limbeck.recipe import Recipe
+from limbeck.run import distill, evaluate
+from limbeck.runtimes import OnnxPredictor, read_export
+from limbeck.step_state import StepState
+from limbeck.tasks import EMBEDDING
+
+NOW = StepState(seed=0)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("used")
+    tiny.write_sentences(folder / "sentences.txt")
+    tiny.write_pairs(folder / "pairs.tsv")
+    tiny.encoder(folder / "teacher")
+    recipe = Recipe.load(
+        "embedding-mse", teacher=str(folder / "teacher"), data=str(folder / "sentences.txt"),
+        dev=str(folder / "pairs.tsv"), max_length=16, epochs=1, **{"student.layers": 2},
+    )  # fmt: skip
+    return distill(recipe, out=folder / "run", report=False)
+
+
+@pytest.fixture(scope="module")
+def expected(finished):
+    return tiny.sentence_transformer(finished.path / "student").encode(tiny.sentences(5))
+
+
+def test_it_is_scored_again_on_its_own_pairs_and_on_others(finished, tmp_path):
+    assert evaluate(finished.path) == pytest.approx(finished.scores["dev"])
+    tiny.write_pairs(tmp_path / "again.tsv")
+    found = evaluate(finished.path / "student", data=str(tmp_path / "again.tsv"))
+    assert found == pytest.approx(finished.scores["dev"])
+
+
+def test_its_embeddings_are_those_of_sentence_transformers(finished, expected, tmp_path):
+    rows = tmp_path / "rows.txt"
+    rows.write_text("\n".join(tiny.sentences(5)), encoding="utf-8")
+    predict(finished.path, rows, to=tmp_path / "out.jsonl", output="embeddings")
+    lines = (tmp_path / "out.jsonl").read_text("utf-8").splitlines()
+    given = [json.loads(line)["embedding"] for line in lines]
+    np.testing.assert_allclose(given, expected, atol=1e-5)
+    with pytest.raises(LimbeckError, match="is an embedding model, which has its own"):
+        predict(finished.path, rows, to=tmp_path / "b.jsonl", output="embeddings", pooling="cls")
+
+
+@pytest.mark.slow
+def test_an_exported_one_embeds_alike_alone(finished, expected, tmp_path):
+    # The shapes that tests hold functions to are no numbers while a model is traced: another process has none.
+    typed = [
+        "-m",
+        "limbeck",
+        "export",
+        str(finished.path),
+        "--format",
+        "onnx",
+        "--out",
+        str(tmp_path / "onnx"),
+    ]
+    subprocess.run([sys.executable, *typed], capture_output=True, check=True)
+    made = read_export(tmp_path / "onnx")
+    assert made.measured.agreement is None
+    assert made.measured.drop == pytest.approx(0, abs=0.1)
+    predictor = OnnxPredictor.load(made.folder)
+    np.testing.assert_allclose(predictor.logits(tiny.sentences(5)), expected, atol=1e-4)
+    ran = subprocess.run(
+        [sys.executable, str(made.folder / "predict.py"), *tiny.sentences(5)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    np.testing.assert_allclose(ast.literal_eval(ran.stdout), expected, atol=1e-4)
+
+
+# ---- cut to fewer numbers ----
+
+
+def term_of(compare: str, **settings):
+    own = Recipe.load(
+        "embedding-mse", teacher="t", data="d", **{"objectives.target": {"compare": compare, **settings}}
+    )  # fmt: skip
+    shape = Shape(ModelShape(2, 6, 2, embedding=6), ModelShape(4, 6, 2, embedding=6), EMBEDDING)
+    return own.objectives["target"].build(shape, "objectives.target")
+
+
+def sides():
+    generator = torch.Generator().manual_seed(0)
+    return [Trace(logits=torch.randn(5, 6, generator=generator)) for _ in range(2)]
+
+
+def test_squared_error_of_the_first_numbers_by_loops():
+    student, teacher = sides()
+    found = term_of("embedding_mse", dimensions=[2, 4])(student, teacher, {}, NOW)
+    gap = ((student.logits - teacher.logits) ** 2).tolist()
+    by_width = [sum(sum(row[:width]) for row in gap) / 5 for width in (2, 4, 6)]
+    assert found.item() == pytest.approx(sum(by_width) / 3, rel=1e-5)
+
+
+@pytest.mark.parametrize("compare", ["similarity_mse", "similarity_kl"])
+def test_the_first_numbers_learn_the_whole_teachers_similarities(compare):
+    student, teacher = sides()
+    found = term_of(compare, dimensions=[2])(student, teacher, {}, NOW)
+    plain = term_of(compare)
+    alone = Trace(logits=torch.nn.functional.pad(student.logits[:, :2], (0, 4)))
+    each = [plain(one, teacher, {}, NOW).item() for one in (alone, student)]
+    assert found.item() == pytest.approx(sum(each) / 2, rel=1e-5)
+
+
+def test_a_student_that_was_cut_knows_more_with_the_term():
+    """Of a linear student: with the term its first three numbers learn the similarities too."""
+    generator = torch.Generator().manual_seed(1)
+    teacher = torch.randn(40, 6, generator=generator) * torch.tensor([0.1, 0.1, 0.1, 1.0, 1.0, 1.0])
+    gaps = []
+    for settings in ({}, {"dimensions": [3]}):
+        turn = torch.nn.Linear(6, 6, bias=False)
+        torch.nn.init.eye_(turn.weight)
+        optimizer = torch.optim.Adam(turn.parameters(), lr=0.05)
+        term = term_of("similarity_mse", **settings)
+        for _ in range(150):
+            value = term(Trace(logits=turn(teacher)), Trace(logits=teacher), {}, NOW)
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+        cut = Trace(logits=torch.nn.functional.pad(turn(teacher)[:, :3], (0, 3)))
+        gaps.append(term_of("similarity_mse")(cut, Trace(logits=teacher), {}, NOW).item())
+    assert gaps[1] < 0.2 * gaps[0]
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"compare": "embedding_mse", "dimensions": [7]}, "have 6 numbers"),
+    (
+        {"compare": "embedding_mse", "dimensions": [2], "project": {"to": "teacher", "sides": "student"}},
+        "a map mixes them",
+    ),
+    ({"compare": "embedding_mse", "project": {"to": 4, "sides": "student"}}, "the teacher's 6"),
+])  # fmt: skip
+def test_widths_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(LimbeckError, match=message):
+        term_of(**settings)
