@@ -116,7 +116,13 @@ def test_layer_attention_is_alp_kds_softmax(attending, place) -> None:
 def test_agreement_and_calibration_are_those_of_the_record(finished) -> None:
     record = Record.load(finished.path)
     noted = record.classification["dev"]
-    found = measure("agreement", [finished.path])["student"]
+    told = {}
+    found = measure(
+        "agreement",
+        [finished.path],
+        watch=lambda name: lambda done, total: told.update({name: (done, total)}),
+    )["student"]
+    assert told == dict.fromkeys(["teacher over rows", "student over rows"], (6, 6))
     assert found.rows == noted.rows
     counts = [cell.count for cell in found.cells]
     assert 100 * (counts[0] + counts[2]) / found.rows == pytest.approx(noted.student.accuracy)
@@ -227,7 +233,7 @@ def test_two_runs_stand_in_one_figure(finished, attending, tmp_path) -> None:
         found = analyze("calibration", [finished.path, other], out=tmp_path)
     finally:
         other.rename(attending)
-    assert list(found.parts) == ["run", "teacher", "other"]
+    assert list(found.parts) == ["run", "other", "teacher"]
     assert {path.parent for path in found.files} == {tmp_path}
     assert not (finished.path / "analysis").exists()
 

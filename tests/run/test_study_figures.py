@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import pytest
 from tiny_studies import plan_of, scored
 
 from limbeck.errors import LimbeckError
+from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages.score_figures import (
     RunPoint,
     box_panels,
@@ -16,8 +18,9 @@ from limbeck.reporting.pages.score_figures import (
     line_panels,
     score_bars,
 )
-from limbeck.reporting.records import Epoch
+from limbeck.reporting.records import Epoch, Record
 from limbeck.study import SharedRuns, carry_out, write_study
+from limbeck.study.study_figures import MadeRun, study_figures
 
 
 def point(label, dev, task="sst2", **condition) -> RunPoint:
@@ -118,6 +121,18 @@ figures:
         assert part in said
     with pytest.raises(LimbeckError, match=r"unknown key of a study figures.one.colour"):
         plan_of(place, tmp_path, "figures: {one: {draw: boxes, colour: red}}\n")
+
+
+def test_a_student_that_is_gone_is_named_under_the_figure(place, copied, tmp_path) -> None:
+    extra = "keep_students: true\nfigures: {noise: {draw: analysis, of: noise, methods: kd}}\n"
+    study = plan_of(place, tmp_path, extra).study
+    shutil.rmtree(copied / "student")
+    record = Record.load(copied)
+    made = [MadeRun(RunPoint(label, "reviews", {}, record), copied) for label in ("plain", "kd")]
+    (figure,) = study_figures(study, made, {}, lambda name: nobody)
+    assert (figure.panels, len(figure.notes)) == ((), 1)
+    assert figure.notes[0].startswith("kd on ")
+    assert "weights are not there any more" in figure.notes[0]
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from limbeck.data import Collator, batches_of, encode, load_task
 from limbeck.errors import LimbeckError, unknown
 from limbeck.files import at_home
 from limbeck.recipe import Recipe
+from limbeck.reporting.analysis.layer_probing import Progressed, nobody
 from limbeck.reporting.analysis.pooled_states import evaluating, inputs_of
 from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.run.class_checks import class_names, resolve_class_order
@@ -31,6 +32,9 @@ from limbeck.students import load_model
 from limbeck.tasks import Processor, Results, Task, as_array, join
 
 _BATCH = 32
+
+Watch = Callable[[str], Progressed]
+"""Begins to show the progress of something long, by what it is called."""
 
 
 @dataclass(frozen=True)
@@ -172,12 +176,23 @@ class AnalysedRun:
         return encode(rows, self.task, side.processor, self.recipe.max_length)[0]
 
     def batches(
-        self, side: Side, rows: Dataset, *, index: bool = False
+        self, side: Side, rows: Dataset, watch: Watch | None = None
     ) -> Iterator[dict[str, Tensor]]:
-        """Rows in batches on the model's device; with their numbers only where these are asked for."""
+        """Rows in batches on the model's device, without their numbers; `watch` is shown how far they are."""
+        for batch in self._walked(side, self.encoded(side, rows), watch):
+            yield inputs_of(batch, side.model)
+
+    def _walked(
+        self, side: Side, encoded: Dataset, watch: Watch | None
+    ) -> Iterator[dict[str, Tensor]]:
         collate = Collator(side.processor, kind=self.task.kind)
-        for batch in batches_of(self.encoded(side, rows), collate, _BATCH, side.model.device):
-            yield batch if index else inputs_of(batch, side.model)
+        progressed = nobody if watch is None else watch(f"{side.name} over rows")
+        total = len(encoded)
+        for place, batch in enumerate(
+            batches_of(encoded, collate, _BATCH, side.model.device), start=1
+        ):
+            yield batch
+            progressed(min(place * _BATCH, total), total)
 
     @property
     def has_classes(self) -> bool:
@@ -199,8 +214,10 @@ class AnalysedRun:
 
     # ---- predictions ----
 
-    def results(self, side: Side, rows: Dataset) -> tuple[Results, float]:
-        """Scores and predictions of rows, and the mean loss of their labels.
+    def results(
+        self, side: Side, rows: Dataset, watch: Watch | None = None
+    ) -> tuple[Results, float]:
+        """Scores and predictions of rows, and the mean loss of their labels; `watch` as for `batches`.
 
         Raises:
             LimbeckError: the model's classes do not correspond to the rows'.
@@ -208,10 +225,9 @@ class AnalysedRun:
         task, kind = self.task, self.task.kind
         unproven = class_names(task, side.model, side=side.name)
         encoded = self.encoded(side, rows)
-        collate = Collator(side.processor, kind=kind)
         found, losses, sizes = [], [], []
         with evaluating(side.model), torch.no_grad():
-            for batch in batches_of(encoded, collate, _BATCH, side.model.device):
+            for batch in self._walked(side, encoded, watch):
                 logits = capture(side.model, batch, Request.of_logits()).logits
                 assert logits is not None
                 found.append(as_array(kind.compact_outputs(side.model, batch, logits)))

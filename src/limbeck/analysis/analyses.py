@@ -6,13 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from limbeck.analysis.analysed_run import AnalysedRun
+from limbeck.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.registry import Registry
-from limbeck.reporting.analysis.layer_probing import Progressed
 from limbeck.settings import Settings
-
-Watch = Callable[[str], Progressed]
-"""Begins to show the progress of something long, by what it is called."""
 
 Parts = Mapping[str, Any]
 """What was found, by what it was found of: `student`, `teacher`, a term's name."""

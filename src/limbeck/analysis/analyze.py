@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from limbeck.analysis.analysed_run import AnalysedRun
-from limbeck.analysis.analyses import ANALYSES, Parts, Watch
+from limbeck.analysis.analysed_run import AnalysedRun, Watch
+from limbeck.analysis.analyses import ANALYSES, Parts
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages.analysis_views import VIEWS
@@ -159,14 +159,15 @@ def together(found: Mapping[str, Parts]) -> Parts:
     if len(found) == 1:
         return next(iter(found.values()))
     parts: dict[str, Any] = {}
+    shared: dict[str, Any] = {}
     for called, own in found.items():
         for part, numbers in own.items():
             alike = [other.get(part) == numbers for other in found.values()]
             if part == "teacher" and all(alike):
-                parts["teacher"] = numbers
+                shared[part] = numbers
             else:
                 parts[called if part == "student" else f"{called}, {part}"] = numbers
-    return parts
+    return parts | shared
 
 
 def _said(what: str, settings: type[Settings], error: Any) -> Problem:

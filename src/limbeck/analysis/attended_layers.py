@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
+from datasets import Dataset
 from pydantic import Field
 from torch import Tensor
 
 from limbeck.activations import Request, capture
-from limbeck.analysis.analysed_run import AnalysedRun, Side
-from limbeck.analysis.analyses import ANALYSES, Analysis, Watch
+from limbeck.analysis.analysed_run import AnalysedRun, Side, Watch
+from limbeck.analysis.analyses import ANALYSES, Analysis
 from limbeck.errors import LimbeckError
 from limbeck.objectives.mapped import MappedSpec
 from limbeck.objectives.matched import MappedTerm
@@ -43,7 +44,7 @@ def _layer_attention(
             name,
             term.mapping.student_layers,
             term.mapping.candidates,
-            _weights(run, term, student, teacher, rows),
+            _weights(run, term, student, teacher, rows, watch),
             shown=settings.examples,
         )
     return found
@@ -81,11 +82,11 @@ def _built(run: AnalysedRun, name: str, spec: MappedSpec, shape: Shape) -> Mappe
 
 
 def _weights(
-    run: AnalysedRun, term: MappedTerm, student: Side, teacher: Side, rows
+    run: AnalysedRun, term: MappedTerm, student: Side, teacher: Side, rows: Dataset, watch: Watch
 ) -> Iterator[Tensor]:
     """(B, S, T) of each batch."""
     moment = StepState(seed=run.recipe.seed)
-    batches = zip(run.batches(student, rows), run.batches(teacher, rows), strict=True)
+    batches = zip(run.batches(student, rows, watch), run.batches(teacher, rows), strict=True)
     with evaluating(student.model), evaluating(teacher.model), torch.no_grad():
         for mine, theirs in batches:
             asked: list[Request] = [term.request(one, moment) for one in ("student", "teacher")]

@@ -8,8 +8,8 @@ from pydantic import Field
 from torch import Tensor
 
 from limbeck.activations import number_of_layers, token_mask
-from limbeck.analysis.analysed_run import AnalysedRun, Side
-from limbeck.analysis.analyses import ANALYSES, Analysis, Watch
+from limbeck.analysis.analysed_run import AnalysedRun, Side, Watch
+from limbeck.analysis.analyses import ANALYSES, Analysis
 from limbeck.errors import LimbeckError, Problem
 from limbeck.reporting.analysis.attended_tokens import AttentionMaps, attention_maps
 from limbeck.settings import Depth, Settings

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from limbeck.analysis.analysed_run import AnalysedRun
-from limbeck.analysis.analyses import ANALYSES, Analysis, Watch
+from limbeck.analysis.analysed_run import AnalysedRun, Watch
+from limbeck.analysis.analyses import ANALYSES, Analysis
 from limbeck.analysis.layer_states import BOTH, STUDENT, Sides
 from limbeck.errors import LimbeckError
 from limbeck.reporting.analysis.input_noise import NoiseTolerance, noise_tolerance

@@ -11,8 +11,8 @@ import numpy as np
 from pydantic import Field
 
 from limbeck.activations import number_of_layers
-from limbeck.analysis.analysed_run import AnalysedRun
-from limbeck.analysis.analyses import ANALYSES, Analysis, Watch
+from limbeck.analysis.analysed_run import AnalysedRun, Watch
+from limbeck.analysis.analyses import ANALYSES, Analysis
 from limbeck.errors import LimbeckError
 from limbeck.reporting.analysis.layer_probing import ProbedLayers, probe_layers
 from limbeck.reporting.analysis.pooled_states import pooled_states
@@ -44,8 +44,8 @@ def _similarity(
     found = similarity_of_layers(
         teacher.model,
         student.model,
-        run.batches(student, rows),
-        run.batches(teacher, rows),
+        run.batches(student, rows, watch),
+        run.batches(teacher, rows, watch),
         pool=settings.pool,
     )
     return {"student": found}
@@ -79,7 +79,7 @@ def _probing(run: AnalysedRun, settings: ProbingSettings, watch: Watch) -> dict[
             [
                 layer.numpy()
                 for layer in pooled_states(
-                    side.model, layers, run.batches(side, rows), settings.pool
+                    side.model, layers, run.batches(side, rows, watch), settings.pool
                 )
             ]
             for rows in (train, scored)
@@ -117,7 +117,7 @@ def _pca(run: AnalysedRun, settings: PcaSettings, watch: Watch) -> dict[str, Sta
         layers.append(deepest if layer is None else layer)
     rows = run.rows(count=settings.rows)
     student, teacher = (
-        pooled_states(side.model, [layer], run.batches(side, rows), settings.pool)[0].numpy()
+        pooled_states(side.model, [layer], run.batches(side, rows, watch), settings.pool)[0].numpy()
         for side, layer in zip(sides, layers, strict=True)
     )
     classes = run.has_classes

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from datasets import Dataset
 from pydantic import Field
 
-from limbeck.analysis.analysed_run import AnalysedRun, Side
-from limbeck.analysis.analyses import ANALYSES, Analysis, Watch
+from limbeck.analysis.analysed_run import AnalysedRun, Side, Watch
+from limbeck.analysis.analyses import ANALYSES, Analysis
 from limbeck.analysis.layer_states import BOTH, Sides
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.calibration import BINS
@@ -38,8 +39,8 @@ def _agreement(
     found = agreement_of(
         run.task.labels,
         labels,
-        _predicted(run, run.teacher, rows),
-        _predicted(run, run.student, rows),
+        _predicted(run, run.teacher, rows, watch),
+        _predicted(run, run.student, rows, watch),
         texts=run.texts(rows),
         examples=settings.examples,
     )
@@ -53,7 +54,7 @@ def _calibration(
     labels = run.labels(rows)
     found = {}
     for side in run.sides(settings.models):
-        predicted = _predicted(run, side, rows)
+        predicted = _predicted(run, side, rows, watch)
         if predicted.confidence is None:
             raise LimbeckError(
                 f"run {run.folder.path}: the {side.name}'s predictions come without probabilities",
@@ -65,8 +66,8 @@ def _calibration(
     return found
 
 
-def _predicted(run: AnalysedRun, side: Side, rows) -> ClassPredictions:
-    return class_predictions(run.task, run.results(side, rows)[0].predictions)
+def _predicted(run: AnalysedRun, side: Side, rows: Dataset, watch: Watch) -> ClassPredictions:
+    return class_predictions(run.task, run.results(side, rows, watch)[0].predictions)
 
 
 ANALYSES.register("agreement")(

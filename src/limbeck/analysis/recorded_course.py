@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from limbeck.analysis.analysed_run import AnalysedRun
-from limbeck.analysis.analyses import ANALYSES, Analysis, Watch
+from limbeck.analysis.analysed_run import AnalysedRun, Watch
+from limbeck.analysis.analyses import ANALYSES, Analysis
 from limbeck.errors import LimbeckError
 from limbeck.reporting.analysis.run_course import RunCourse, run_course
 from limbeck.settings import Settings

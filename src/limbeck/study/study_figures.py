@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.analysis import AnalysedRun
-from limbeck.analysis.analyses import ANALYSES, Parts, Watch
+from limbeck.analysis.analysed_run import Watch
+from limbeck.analysis.analyses import ANALYSES, Parts
 from limbeck.analysis.analyze import asked_of, together
 from limbeck.errors import LimbeckError
 from limbeck.reporting.pages.analysis_views import VIEWS

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from limbeck.analysis.analyses import Watch
+from limbeck.analysis.analysed_run import Watch
 from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.pages.figure_files import write_figure
