@@ -208,6 +208,11 @@ def test_columns_that_are_refused(tmp_path):
         load(file, None, labelling=classes)
 
 
+def test_lists_without_the_kind_say_which_it_is(tmp_path):
+    with pytest.raises(LimbeckError, match="set kind=multi-label"):
+        load(jsonl(tmp_path / "rows.jsonl", ROWS), kind=None)
+
+
 def test_a_known_task_has_one_class_a_row(tmp_path):
     with pytest.raises(LimbeckError, match="is of kind sentence, not multi-label"):
         load_task(

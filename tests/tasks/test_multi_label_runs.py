@@ -15,10 +15,12 @@ import several_labels as several
 import tiny_runs as tiny
 from limbeck import predict
 from limbeck.errors import LimbeckError
+from limbeck.predicting.split_predictions import write_predictions
 from limbeck.reporting.cards import write_card
 from limbeck.reporting.records import Record
 from limbeck.run import distill, evaluate, label
 from limbeck.run.evaluation import evaluation_of
+from limbeck.run.stage_rows import load_rows
 from limbeck.training import DistillationTrainer
 
 
@@ -160,6 +162,26 @@ def test_balanced_focal_labels_and_columns_of_0_and_1(place, tmp_path):
     found = distill(recipe, out=tmp_path / "run", report=False)
     assert found.record.thresholds == dict.fromkeys(several.CLASSES, 0.4)
     assert found.record.recipe["objectives"]["hard"]["gamma"] == 2
+    weights = Record.load(found.path).class_weights["hard"]
+    train = [several.labels_of(row["sentence"]) for row in _train_rows(recipe)]
+    for name in several.CLASSES:
+        rows = sum(name in own for own in train)
+        assert weights[name] == pytest.approx((len(train) - rows) / rows)
+    assert found.record.row_tests == {}
+
+
+def _train_rows(recipe):
+    return load_rows(recipe)[1]["train"]
+
+
+def test_predictions_of_a_runs_own_split(run, tmp_path):
+    _, labelled = write_predictions(run.path, tmp_path / "dev.jsonl")
+    assert labelled
+    rows = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
+    assert len(rows) == 20
+    for row in rows:
+        assert row["label"] == several.labels_of(row["sentence"])
+        assert set(row["prediction"]) <= set(several.CLASSES)
 
 
 def test_stored_probabilities_stand_each_by_itself(place, tmp_path):

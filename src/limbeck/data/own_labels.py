@@ -282,7 +282,9 @@ def _check_labels(path: Path, column: str, values: list, *, gaps: bool) -> None:
         if not isinstance(value, str | int | float):
             raise LimbeckError(
                 f"{path}, row {row}: {column} holds {type(value).__name__}",
-                "use text or whole numbers for classes, decimal numbers for a regression",
+                "of several labels a row set kind=multi-label"
+                if isinstance(value, list)
+                else "use text or whole numbers for classes, decimal numbers for a regression",
             )
 
 

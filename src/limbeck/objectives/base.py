@@ -247,6 +247,10 @@ class Objective(nn.Module, ABC):
         """Why its layers cannot learn one after another, as a curriculum wants."""
         return []
 
+    def weights_by_class(self) -> dict[str, float] | None:
+        """How much each class counts, by name, for the record; None where all count alike."""
+        return None
+
     def remarks(self) -> list[Problem]:
         """What a user should know before training: warnings of pre-flight."""
         return []

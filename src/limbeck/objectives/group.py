@@ -158,6 +158,11 @@ class Objectives(nn.Module):
         """What a user should know of the terms before training."""
         return [remark for name in self.terms for remark in self[name].remarks()]
 
+    def weights_by_class(self) -> dict[str, dict[str, float]]:
+        """By term how much each class counts, of those that do not count all alike."""
+        found = {name: self[name].weights_by_class() for name in self.terms}
+        return {name: weights for name, weights in found.items() if weights is not None}
+
     def differences(self, side: str) -> Request:
         """What terms that look at small differences may need of one side."""
         found = (self[name].ever(side) for name in self.terms if self[name].sees_differences)

@@ -122,11 +122,18 @@ class HardLabel(Objective):
             return kind.hard_label(logits, batch)
         return kind.hard_label(logits, batch, HardRule(self.class_weights, gamma))
 
+    def weights_by_class(self) -> dict[str, float] | None:
+        """As they are set, or as the rows came to."""
+        if self.class_weights is None:
+            return None
+        return dict(zip(self.shape.classes, self.class_weights.tolist(), strict=True))
+
     def remarks(self) -> list[Problem]:
         """A note of the weights that the rows came to."""
-        if not self.settings.counts_classes or self.class_weights is None:
+        found = self.weights_by_class()
+        if not self.settings.counts_classes or found is None:
             return []
-        pairs = list(zip(self.shape.classes, self.class_weights.tolist(), strict=True))
+        pairs = list(found.items())
         said = ", ".join(f"{name} {weight:.3g}" for name, weight in pairs[:_SHOWN])
         more = f" and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
         fix = f"{self.setting}.class_weights={{NAME: WEIGHT}} sets others"

@@ -107,6 +107,10 @@ class TeamObjectives(nn.Module):
         found = (one for number in range(len(self.each)) for one in self.of(number).remarks())
         return list(dict.fromkeys(found))
 
+    def weights_by_class(self) -> dict[str, dict[str, float]]:
+        """As `Objectives.weights_by_class`, which no teacher changes."""
+        return self.of(0).weights_by_class()
+
     def active_layers(self, step_state: StepState) -> dict[str, list[list[int]]]:
         """[student layer, teacher layer] pairs of every term that has layers, by teacher."""
         return {

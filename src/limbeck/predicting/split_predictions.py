@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from datasets import Dataset
 
@@ -72,7 +73,7 @@ def write_predictions(
     if chosen not in splits:
         raise LimbeckError(unknown("split", chosen, list(splits)))
     rows = splits[chosen]
-    by_class = bool(target.labels) and target.kind.has_classes
+    by_class = bool(target.labels) and target.kind.labels_examples
     found = predict(
         model,
         _named(target, rows) if by_class else rows.remove_columns("index"),
@@ -91,7 +92,13 @@ def _named(task: Task, rows: Dataset) -> Dataset:
     kept = rows.remove_columns("index")
     if task.label_column not in rows.column_names:
         return kept
-    names = [task.labels[label] if label >= 0 else None for label in rows[task.label_column][:]]
+    names: list[Any] = []
+    for label in rows[task.label_column][:]:
+        if task.kind.several_classes:
+            own = [name for name, one in zip(task.labels, label, strict=True) if one == 1]
+            names.append(None if any(one != one for one in label) else own)
+        else:
+            names.append(task.labels[label] if label >= 0 else None)
     return kept.remove_columns(task.label_column).add_column(task.label_column, names)
 
 

@@ -32,6 +32,7 @@ def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) ->
     warn_of_none_counted(trainer.progress.epochs)
     record.last = Best(epoch=last["epoch"], primary=last["dev"].get("primary"))
     record.scores, predictions = predict(prepared, trainer, folder)
+    record.class_weights = trainer.objectives.weights_by_class()
     record.thresholds = thresholds_by_class(trainer.student.config)
     measured: Kept = {}
     with parts.part("evaluation"):

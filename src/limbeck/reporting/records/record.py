@@ -68,6 +68,8 @@ class Record(RecordPart):
     """The epoch the run ended with."""
     scores: dict[str, Numbers] = Field(default_factory=dict)
     """Split or out-of-domain task → metric → score."""
+    class_weights: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """Term → class → what its loss was multiplied by; of terms for which not all classes count alike."""
     thresholds: dict[str, float] | None = None
     """Of several labels a row: from which probability on a row is of a class, 0 to 1, as it was tuned on the
     first split."""
