@@ -88,7 +88,7 @@ LABELS: dict[str, Callable[[str], bool]] = {
 SOURCES = {"cola": "sentence", "sst2": "sentence", "mrpc": "sentence1", "rte": "sentence1"}
 TRAIN, DEV = 750, 250
 """Rows of each source."""
-RARE_ROWS, RARE_SHARE = 800, 0.05
+RARE_ROWS, RARE_SHARE = 400, 0.05
 COMMON: dict[str, Any] = {
     "batch_size": 16,
     "max_length": 64,
@@ -175,7 +175,7 @@ def rare_cells(folder: Path, model: str, seeds: int) -> list[Cell]:
     """Students on labels alone, one seed of all first."""
     rows = {
         **COMMON, "task": "rare", "data": str(folder), "text_columns": ["text"], "label_column": "label",
-        "student.init": model, "student.layers": 3, "lr": 1e-4, "epochs": 3,
+        "student.init": model, "student.layers": 3, "lr": 1e-4, "epochs": 4,
     }  # fmt: skip
     return [
         Cell(f"rare-{name}-s{seed}", "finetune", {**rows, **hard, "seed": seed}, seed, label=name)

@@ -12,13 +12,13 @@ from limbeck.errors import LimbeckError
 from limbeck.tasks.thresholds import best_threshold, decided, thresholds_of
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_threshold_is_better(seed):
     generator = np.random.default_rng(seed)
     right = generator.integers(0, 2, 40)
     likely = np.clip(0.3 * right + generator.random(40).round(1) * 0.7, 0, 1)
     found = best_threshold(likely, right)
-    candidates = np.linspace(0.0, 1.0, 2001)
+    candidates = [0.0, *np.unique(likely), 1.1]
     best = max(f1_score(right, likely >= one, zero_division=0) for one in candidates)
     assert f1_score(right, likely >= found) == pytest.approx(best, abs=1e-12)
 
