@@ -105,8 +105,7 @@ class SoftLabel(Objective):
         scored = shape.kind.classes_of_examples or shape.kind.over_vocabulary
         if settings.standardize and (is_regression or not scored):
             raise LimbeckError(
-                f"{setting}.standardize: z-scores are taken over the classes of an example that exclude each other, and "
-                "there are none",
+                f"{setting}.standardize: z-scores are taken over classes that exclude each other, and there are none",
                 "leave it out",
             )
         self.of_labels = is_regression and settings.reads_numbers
