@@ -24,6 +24,7 @@ from limbeck.reporting.analysis import (
     run_course,
     state_points,
 )
+from limbeck.reporting.pages.plane_plots import point_panels
 from limbeck.reporting.records import Epoch, Record
 
 
@@ -242,3 +243,10 @@ def test_a_course_counts_steps_through_stages_and_says_when_a_layer_was_done() -
     record.epochs = []
     with pytest.raises(ValueError, match="no epoch"):
         run_course(record)
+
+
+def test_equal_states_are_drawn() -> None:
+    """A model beside itself: all cosines are 1."""
+    states = np.random.default_rng(1).normal(size=(6, 4))
+    _, cosines = point_panels({"student": state_points(states, states)})
+    assert "from 1.00 to 1.00" in cosines.alt

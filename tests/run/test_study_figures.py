@@ -140,6 +140,7 @@ def test_a_study_writes_its_figures(place, tmp_path, no_analysis_twice) -> None:
     extra = (
         FIGURES
         + "  noise: {draw: analysis, of: noise, settings: {deviations: [0.0, 0.1], repeats: 1}}\n"
+        "  more: {draw: analysis, of: noise, settings: {deviations: [0.2], repeats: 1}}\n"
     )
     plan = plan_of(place, tmp_path, extra + "keep_students: true\n")
     runs = SharedRuns(tmp_path / "runs", keep_students=True)

@@ -257,6 +257,16 @@ class AnalysedRun:
                     "this analysis looks at layers; choose another one, or a transformer",
                 )
 
+    def need_embeddings(self, side: Side) -> None:
+        """Raise LimbeckError for a model that has no input embeddings."""
+        try:
+            side.model.get_input_embeddings()
+        except NotImplementedError:  # transformers' own word for a model that has none
+            raise LimbeckError(
+                f"the {side.name} at {side.path} has no input embeddings",
+                "this analysis adds noise to them; choose another one, or a transformer",
+            ) from None
+
     def texts(self, rows: Dataset) -> Mapping[str, Any] | None:
         """The text columns, where the run's recipe keeps texts."""
         kind = self.task.kind

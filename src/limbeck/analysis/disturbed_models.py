@@ -29,7 +29,9 @@ class NoiseSettings(Settings):
 
 
 def _noise(run: AnalysedRun, settings: NoiseSettings, watch: Watch) -> dict[str, NoiseTolerance]:
-    rows = run.rows(count=settings.rows)
+    rows, sides = run.rows(count=settings.rows), run.sides(settings.models)
+    for side in sides:
+        run.need_embeddings(side)
     return {
         side.name: noise_tolerance(
             side.model,
@@ -41,7 +43,7 @@ def _noise(run: AnalysedRun, settings: NoiseSettings, watch: Watch) -> dict[str,
             seed=settings.seed,
             progressed=watch(f"noise on the {side.name}'s embeddings"),
         )
-        for side in run.sides(settings.models)
+        for side in sides
     }
 
 

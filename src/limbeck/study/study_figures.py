@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from limbeck.analysis.analysed_run import Watch
 from limbeck.analysis.analyses import ANALYSES, Parts
 from limbeck.analysis.analyze import asked_of, together
 from limbeck.errors import LimbeckError
+from limbeck.files import checksum_of_text
 from limbeck.reporting.pages.analysis_views import VIEWS
 from limbeck.reporting.pages.score_figures import (
     RunPoint,
@@ -200,7 +202,9 @@ def _numbers(spec: FigureSpec, folder: Path, watch: Watch) -> Parts:
     analysis = ANALYSES.get(str(spec.of))
     settings: Any = analysis.settings.model_validate(spec.settings)
     asked = asked_of(str(spec.of), spec.settings, split=spec.split)
-    path = folder / ANALYSES_FOLDER / f"{spec.of}.json"
+    # Several figures may ask the same of a run with other settings.
+    digest = checksum_of_text(json.dumps(asked, sort_keys=True))[:8]
+    path = folder / ANALYSES_FOLDER / f"{spec.of}-{digest}.json"
     known = read_asked(path, asked)
     if known is not None:
         return known

@@ -171,7 +171,10 @@ def _cosines(name: str, cosines: Sequence[float]) -> Panel:
         "y",
     )
     with panel as axes:
-        axes.hist(cosines, bins=20, color=series_colour(0))
+        # Equal values have no range to be cut into.
+        low, high = min(cosines), max(cosines)
+        room = max(0.0, 0.01 - (high - low)) / 2
+        axes.hist(cosines, bins=20, range=(low - room, high + room), color=series_colour(0))
         axes.axvline(mean, color=MUTED, linestyle=(0, (4, 3)), linewidth=1.2)
         axes.annotate(
             f"mean {mean:.2f}", (mean, 1), (-3, -9), ("data", "axes fraction"), "offset points",
