@@ -7,7 +7,7 @@ and files.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from transformers import PretrainedConfig
@@ -15,6 +15,7 @@ from transformers import PretrainedConfig
 from limbeck.errors import LimbeckError, unknown
 from limbeck.functional.pooling import POOLINGS
 
+_NEW = "default"
 ENTRY = "sentence_embedding"
 """The entry of a configuration that holds them."""
 
@@ -62,6 +63,15 @@ class EmbeddingModules:
     def prompt(self) -> str:
         """What is put before every text unasked; empty for nothing."""
         return "" if self.default_prompt is None else self.prompts.get(self.default_prompt, "")
+
+    def prompted(self, prompt: str) -> EmbeddingModules:
+        """The same with another text before every text: one of its prompts, or a new one; "" for none."""
+        if not prompt:
+            return replace(self, default_prompt=None)
+        known = [name for name, text in self.prompts.items() if text == prompt]
+        if known:
+            return replace(self, default_prompt=known[0])
+        return replace(self, prompts={**self.prompts, _NEW: prompt}, default_prompt=_NEW)
 
     def written(self) -> dict[str, Any]:
         """As a configuration keeps it."""

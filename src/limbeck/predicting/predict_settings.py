@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from limbeck.activations.request import Pool
+from limbeck.embedding import modules_of
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.predicting.about_model import TORCH, AboutModel
 from limbeck.predicting.class_reader import ClassReader, NumberReader
@@ -17,11 +18,13 @@ from limbeck.predicting.row_reader import (
     OUTPUTS,
     SCORES,
     EmbeddingReader,
+    PromptedReader,
     RowReader,
 )
 from limbeck.predicting.span_reader import SpanReader
 from limbeck.predicting.tag_reader import TagReader
 from limbeck.predicting.text_reader import TextReader
+from limbeck.students import read_config
 from limbeck.tasks import SENTENCE, TEXT_READING
 
 _USUAL_POOLING = "mean"
@@ -146,6 +149,9 @@ def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> Row
     """
     kind = facts.kind
     if settings.asked == {EMBEDDINGS} and kind.reads is TEXT_READING:
+        own = modules_of(read_config(facts.place)) if kind.embeds else None
+        if own is not None and own.prompt:
+            return PromptedReader(facts, SENTENCE, columns, own.prompt)
         return EmbeddingReader(facts, SENTENCE, columns)
     reader: RowReader
     if kind.classes_as_text:

@@ -150,3 +150,16 @@ class EmbeddingReader(RowReader):
     def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
         """Nothing beside embeddings."""
         return {}
+
+
+class PromptedReader(EmbeddingReader):
+    """Embeddings of a model that puts a text of its own before every text."""
+
+    def __init__(self, facts: AboutModel, kind: TaskType, columns: int, prompt: str) -> None:
+        super().__init__(facts, kind, columns)
+        self.prompt = prompt
+
+    def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
+        """As others, of the prompted texts."""
+        prompted = [[self.prompt + text for text in column] for column in texts]
+        return super().encode(model, prompted)

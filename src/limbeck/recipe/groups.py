@@ -96,6 +96,11 @@ class EmbeddingModelSpec(Settings):
         description="numbers of the student's embeddings, by a learned map that is shipped with it (a Dense module); "
         "the encoder's own width if left out",
     )
+    prompt: str | None = Field(
+        None,
+        description="text before every sentence, of both models: a text, or the name of one of the teacher's prompts; "
+        "the one that the teacher uses unasked, if left out; '' for none",
+    )
 
 
 LrSchedule = Literal["linear", "cosine", "constant_with_warmup", "step"]

@@ -1,4 +1,7 @@
-"""Thresholds of several labels a row: those that a model was shipped with. Part of `limbeck.run`."""
+"""What a model was shipped with that decides how rows are read or scored: thresholds, a prompt.
+
+Part of `limbeck.run`.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,12 @@ from limbeck.tasks.thresholds import USUAL, thresholds_of
 
 
 def decided_by(task: Task, config: PretrainedConfig) -> Task:
-    """The task with the thresholds of a model, ½ where it has none; another task as it is.
+    """The task as a model has it: with its prompt, and of several labels a row its thresholds, ½ where it has none.
 
     Raises:
         LimbeckError: thresholds that are none.
     """
+    task = replace(task, kind=task.kind.of_model(config))
     if not task.kind.several_classes:
         return task
     return replace(task, thresholds=thresholds_of(config) or USUAL)

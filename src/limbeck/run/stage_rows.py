@@ -12,9 +12,11 @@ from datasets import Dataset, DatasetDict
 from limbeck.data import CORPUS, Collator, encode, load_corpus, load_task
 from limbeck.data.lazy_rows import LazyRows
 from limbeck.data.row_facts import facts_of
+from limbeck.embedding import modules_of
 from limbeck.errors import LimbeckError
 from limbeck.recipe import ImageSpec, Recipe, Stage
 from limbeck.run.known_classes import labelling_of
+from limbeck.students import read_config
 from limbeck.tasks import Processor, Reading, Task, TaskType
 
 
@@ -122,14 +124,22 @@ def _viewed(task: Task, recipe: Recipe) -> Task:
 def _embedding(task: Task, recipe: Recipe) -> Task:
     """A task of embeddings with the run's settings of what stands behind an encoder."""
     own = recipe.embedding
-    if own is None:
-        return task
     if not task.kind.embeds:
+        if own is None:
+            return task
         raise LimbeckError(
             f"embedding: the task {task.name!r} is of kind {task.kind.name}",
             "leave embedding out, or set kind=embedding",
         )
-    return replace(task, kind=task.kind.embedding_as(own.pooling, own.normalize, own.width))
+    kind, prompts = task.kind, dict[str, str]()
+    if recipe.lead is not None:
+        config = read_config(recipe.lead)
+        kind, known = kind.of_model(config), modules_of(config)
+        prompts = {} if known is None else dict(known.prompts)
+    if own is not None:
+        prompt = prompts.get(own.prompt, own.prompt) if own.prompt else own.prompt
+        kind = kind.embedding_as(own.pooling, own.normalize, own.width, prompt)
+    return replace(task, kind=kind)
 
 
 def stage_rows(

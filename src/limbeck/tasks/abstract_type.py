@@ -154,9 +154,17 @@ class TaskType(ABC):
         return self
 
     def embedding_as(
-        self, pooling: str | None, normalize: bool | None, width: int | None
+        self,
+        pooling: str | None = None,
+        normalize: bool | None = None,
+        width: int | None = None,
+        prompt: str | None = None,
     ) -> TaskType:
         """The type of a run whose models embed so; of others it is as it is."""
+        return self
+
+    def of_model(self, config: PretrainedConfig) -> TaskType:
+        """The type as a model with this configuration reads its rows."""
         return self
 
     def student_config(self, config: PretrainedConfig) -> PretrainedConfig:

@@ -16,7 +16,12 @@ from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck import functional as F
-from limbeck.embedding import SENTENCE_EMBEDDERS, SentenceEmbedders, modules_of
+from limbeck.embedding import (
+    SENTENCE_EMBEDDERS,
+    EmbeddingModules,
+    SentenceEmbedders,
+    modules_of,
+)
 from limbeck.embedding.embedding_modules import DenseModule, set_modules
 from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import (
@@ -44,11 +49,13 @@ from limbeck.tasks.soft_rule import SoftRule
 class Embedding(TaskType):
     """Sentence embeddings, learned from a teacher's and scored by the cosine of pairs.
 
-    `models` reads checkpoints; `width` gives the student a linear map to so many numbers, shipped with it.
+    `models` reads checkpoints; `width` gives the student a linear map to so many numbers, shipped with it; `prompt` is
+    put before every text, of training rows and of pairs alike.
     """
 
     models: SentenceEmbedders = SENTENCE_EMBEDDERS
     width: int | None = None
+    prompt: str = ""
 
     summary = (
         "an embedding for a sentence; scored by the correlation of cosines with similarities (STS)"
@@ -73,18 +80,33 @@ class Embedding(TaskType):
         return self.models
 
     def embedding_as(
-        self, pooling: str | None, normalize: bool | None, width: int | None
+        self,
+        pooling: str | None = None,
+        normalize: bool | None = None,
+        width: int | None = None,
+        prompt: str | None = None,
     ) -> Embedding:
         """The type of a run with these settings; None leaves a model's own."""
-        return replace(self, models=SentenceEmbedders(pooling, normalize), width=width)
+        prompt = self.prompt if prompt is None else prompt
+        return replace(
+            self, models=SentenceEmbedders(pooling, normalize), width=width, prompt=prompt
+        )
+
+    def of_model(self, config: PretrainedConfig) -> Embedding:
+        """With the prompt that the model uses unasked."""
+        known = modules_of(config)
+        return self if known is None else replace(self, prompt=known.prompt)
 
     def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
-        """With a linear map to the student's width, where one is set."""
-        known = modules_of(config)
-        if self.width is not None and known is not None:
-            dense = DenseModule(self.width)
-            if known.dense is None or known.dense.width != self.width:
-                set_modules(config, replace(known, dense=dense))
+        """With a linear map to the student's width, where one is set, and the prompt that it is trained with."""
+        known = modules_of(config) or EmbeddingModules(
+            self.models.pooling or "mean", self.models.normalize is not False
+        )
+        if self.width is not None and (known.dense is None or known.dense.width != self.width):
+            known = replace(known, dense=DenseModule(self.width))
+        if self.prompt != known.prompt:
+            known = known.prompted(self.prompt)
+        set_modules(config, known)
         return config
 
     def claims(self, config: PretrainedConfig) -> bool:
@@ -99,7 +121,7 @@ class Embedding(TaskType):
 
     def texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
         """All sentences in one list."""
-        return [[text for _, text in _sentences(task, rows)]]
+        return [[self.prompt + text for _, text in _sentences(task, rows)]]
 
     def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
         """Pairs with a similarity and one text."""
@@ -112,8 +134,9 @@ class Embedding(TaskType):
         self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
     ) -> Rows:
         """An example for each sentence; `row` names the split's row it is of."""
-        places, texts = zip(*_sentences(task, rows), strict=True)
-        encoded = tokenizer([*texts], truncation=True, max_length=max_length, padding=False)
+        places, alone = zip(*_sentences(task, rows), strict=True)
+        texts = [self.prompt + text for text in alone]
+        encoded = tokenizer(texts, truncation=True, max_length=max_length, padding=False)
         columns: Rows = {**encoded, CUT: truncated(encoded)}
         columns[ROW] = [rows["index"][place] for place in places]
         return columns
