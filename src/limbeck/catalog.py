@@ -26,6 +26,7 @@ FAMILIES = {
     "relation": "Relations, contrast and transport",
     "several": "Several teachers",
     "embedding": "Sentence embeddings",
+    "ranking": "Rerankers: the candidates of a query",
 }
 
 HEADER = ("method", "family", "summary", "paper", "formula")

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from datasets import Dataset
 
 from limbeck.data.beir_files import beir_splits, is_beir, read_beir
-from limbeck.data.candidate_files import holds_candidates, read_candidates
+from limbeck.data.tables import read_table
 from limbeck.errors import LimbeckError
 
 
@@ -89,17 +90,21 @@ def test_candidates(tmp_path) -> None:
         {"query": "b", "documents": ["x"]},
         {"query": "c", "positive": "z", "negative": ["x", "y"]},
     )
-    found = read_candidates(path)
-    assert holds_candidates(path)
-    assert found.queries == ["a", "a", "b", "c", "c", "c"]
-    assert found.passages == ["x", "y", "x", "z", "x", "y"]
-    assert found.labels == [1, 0, None, 1, 0, 0]
-    assert found.scores == [2.5, None, None, None, None, None]
+    found = {name: list(column) for name, column in read_table(path).columns.items()}
+    assert found == {
+        "query": ["a", "a", "b", "c", "c", "c"],
+        "passage": ["x", "y", "x", "z", "x", "y"],
+        "label": [1, 0, None, 1, 0, 0],
+        "score": [2.5, None, None, None, None, None],
+    }
 
 
-def test_candidates_without_numbers(tmp_path) -> None:
-    found = read_candidates(lines(tmp_path / "a.jsonl", {"query": "a", "passages": ["x", "y"]}))
-    assert found.labels is None and found.scores is None
+def test_candidates_in_parquet(tmp_path) -> None:
+    row = {"query": "a", "passages": ["x", "y"], "scores": [1.5, 2.0]}
+    Dataset.from_list([row]).to_parquet(tmp_path / "a.parquet")
+    found = read_table(tmp_path / "a.parquet").columns
+    assert [*found] == ["query", "passage", "score"]
+    assert list(found["score"]) == [1.5, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -113,24 +118,22 @@ def test_candidates_without_numbers(tmp_path) -> None:
         ({"query": "a", "passages": ["x"], "scores": [float("nan")]}, "scores holds nan"),
         ({"query": "a", "passages": ["x"], "labels": [-1]}, "below 0"),
         ({"query": "a", "passages": ["x"], "labels": ["1"]}, "labels holds '1'"),
-        ({"query": "a", "text": "x"}, "no query with passages"),
+        ({"query": "a", "positive": None}, "there are no passages"),
         ({"query": "a", "positive": ["x"]}, "negative is None"),
     ],
 )
 def test_candidates_that_do_not_fit(tmp_path, row, said) -> None:
     with pytest.raises(LimbeckError, match=said):
-        read_candidates(lines(tmp_path / "a.jsonl", row))
+        read_table(lines(tmp_path / "a.jsonl", row))
 
 
 def test_a_passage_twice_over_two_lines(tmp_path) -> None:
     row = {"query": "a", "passages": ["x"]}
     with pytest.raises(LimbeckError, match="row 2: a passage stands twice"):
-        read_candidates(lines(tmp_path / "a.jsonl", row, row))
+        read_table(lines(tmp_path / "a.jsonl", row, row))
 
 
-def test_tables_hold_no_lists(tmp_path) -> None:
+def test_tables_without_lists_are_as_they_were(tmp_path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("query,passages\na,b\n")
-    assert not holds_candidates(path)
-    with pytest.raises(LimbeckError, match="stand in lists"):
-        read_candidates(path)
+    assert [*read_table(path).columns] == ["query", "passages"]

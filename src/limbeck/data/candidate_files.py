@@ -5,83 +5,51 @@
 
 `labels` say how relevant each passage is, `scores` are a teacher's, and either may be left out. `documents` and
 `docs` are other names of `passages`. The second form is that of sentence-transformers: 1 for what is positive, 0 for
-what is negative.
+what is negative. Below `tables`, which reads such files as a row for each pair.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from limbeck.data.tables import MAX_ROWS, SUFFIXES, FileTable, read_table
+from limbeck.data.column import ArrowColumn
 from limbeck.errors import LimbeckError
 
-PASSAGES = ("passages", "documents", "docs")
-QUERY, LABELS, SCORES, POSITIVE, NEGATIVE = "query", "labels", "scores", "positive", "negative"
-_TYPED = (".jsonl", ".json", ".parquet")
+QUERY, PASSAGE, LABEL, SCORE = "query", "passage", "label", "score"
+"""The columns of the pairs."""
+_PASSAGES = ("passages", "documents", "docs")
+_LABELS, _SCORES, _POSITIVE, _NEGATIVE = "labels", "scores", "positive", "negative"
 _FIX = 'write {"query": "…", "passages": ["…", "…"], "labels": [1, 0]}, one object per line'
 
-
-@dataclass(frozen=True)
-class CandidatePairs:
-    """A query and one of its candidates a row, all candidates of a line after each other.
-
-    `labels` and `scores` are None where no line has any, and hold None for candidates without.
-    """
-
-    queries: list[str]
-    passages: list[str]
-    labels: list[float | None] | None
-    scores: list[float | None] | None
+Columns = Mapping[str, ArrowColumn]
 
 
-def holds_candidates(path: Path, max_rows: int = MAX_ROWS) -> bool:
-    """Whether a file has candidates in lists; what cannot be read has none."""
-    if path.suffix.lower() not in _TYPED:
-        return False
-    try:
-        return is_candidate_table(read_table(path, max_rows))
-    except LimbeckError:
-        return False
+def holds_candidates(names: Sequence[str]) -> bool:
+    """Whether a table with columns of these names has a query and lists of candidates in each row."""
+    return QUERY in names and any(one in names for one in (*_PASSAGES, _POSITIVE))
 
 
-def is_candidate_table(table: FileTable) -> bool:
-    """Whether a table's rows are a query and lists of candidates."""
-    if QUERY not in table.columns or not table.typed:
-        return False
-    lists = [name for name in PASSAGES if name in table.columns]
-    return bool(lists) or POSITIVE in table.columns
+def pairs_of(columns: Columns, path: Path) -> dict[str, ArrowColumn]:
+    """A row for each candidate: `query`, `passage`, and `label` and `score` where a line has any.
 
+    A candidate without a label or a score has None there.
 
-def read_candidates(path: Path, max_rows: int = MAX_ROWS) -> CandidatePairs:
-    """All pairs of a file.
+    Args:
+        columns: of a table for which `holds_candidates` says so.
+        path: its file, for messages.
 
     Raises:
-        LimbeckError: it cannot be read or is in another layout; a text is none; labels or scores are not finite
-            numbers, one for each passage; or a passage stands twice among a query's candidates.
+        LimbeckError: a text is none; labels or scores are not finite numbers, one for each passage; or a passage
+            stands twice among a query's candidates.
     """
-    if path.suffix.lower() not in _TYPED:
-        raise LimbeckError(
-            f"{path}: candidates stand in lists, which {path.suffix or 'such a file'} has not",
-            f"{_FIX}, in a file with one of {', '.join(s for s in SUFFIXES if s in _TYPED)}",
-        )
-    return candidates_of(read_table(path, max_rows))
-
-
-def candidates_of(table: FileTable) -> CandidatePairs:
-    """All pairs of a table; raises as `read_candidates`."""
-    if not is_candidate_table(table):
-        raise LimbeckError(
-            f"{table.path} has no query with passages; it has {', '.join(table.columns)}", _FIX
-        )
-    found = CandidatePairs([], [], [], [])
-    assert found.labels is not None and found.scores is not None
+    found: dict[str, ArrowColumn] = {name: ArrowColumn() for name in (QUERY, PASSAGE, LABEL, SCORE)}
+    some = dict.fromkeys((LABEL, SCORE), False)
     seen: set[tuple[str, str]] = set()
-    for row, line in enumerate(_lines(table), start=1):
-        where = f"{table.path}, row {row}"
+    for row, line in enumerate(_lines(columns), start=1):
+        where = f"{path}, row {row}"
         query = line[QUERY]
         if not isinstance(query, str) or not query.strip():
             raise LimbeckError(f"{where}: the query is {query!r:.60}, expected text", _FIX)
@@ -93,32 +61,32 @@ def candidates_of(table: FileTable) -> CandidatePairs:
                     "take one of them out: a query's candidates are different texts",
                 )
             seen.add((query, passage))
-        found.queries.extend([query] * len(passages))
-        found.passages.extend(passages)
-        found.labels.extend(labels)
-        found.scores.extend(_numbers(line, SCORES, len(passages), where))
-    return CandidatePairs(
-        found.queries, found.passages, _or_none(found.labels), _or_none(found.scores)
-    )
+        numbers = {LABEL: labels, SCORE: _numbers(line, _SCORES, len(passages), where)}
+        found[QUERY].extend([query] * len(passages))
+        found[PASSAGE].extend(passages)
+        for name, values in numbers.items():
+            found[name].extend(values)
+            some[name] |= any(value is not None for value in values)
+    return {name: column for name, column in found.items() if some.get(name, True)}
 
 
-def _lines(table: FileTable) -> list[dict[str, Any]]:
-    columns = {name: list(column) for name, column in table.columns.items()}
-    return [
-        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
-    ]
+def _lines(columns: Columns) -> Iterator[dict[str, Any]]:
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True))
 
 
 def _passages(line: dict[str, Any], where: str) -> tuple[list[str], Sequence[float | None]]:
     """A line's passages and their grades."""
-    name = next((name for name in PASSAGES if line.get(name) is not None), None)
+    name = next((name for name in _PASSAGES if line.get(name) is not None), None)
     if name is not None:
         passages = _texts(line[name], name, where)
-        labels = _numbers(line, LABELS, len(passages), where)
+        labels = _numbers(line, _LABELS, len(passages), where)
         if any(label is not None and label < 0 for label in labels):
             raise LimbeckError(f"{where}: a label is below 0", "0 is for what is not relevant")
         return passages, labels
-    positive, negative = (_texts(line.get(one), one, where) for one in (POSITIVE, NEGATIVE))
+    if line.get(_POSITIVE) is None and line.get(_NEGATIVE) is None:
+        raise LimbeckError(f"{where}: there are no passages", _FIX)
+    positive, negative = (_texts(line.get(one), one, where) for one in (_POSITIVE, _NEGATIVE))
     return positive + negative, [1.0] * len(positive) + [0.0] * len(negative)
 
 
@@ -151,7 +119,3 @@ def _number(value: Any, name: str, where: str) -> float:
             "expected a finite number, or null where there is none",
         )
     return float(value)
-
-
-def _or_none(values: list[float | None]) -> list[float | None] | None:
-    return None if all(value is None for value in values) else values

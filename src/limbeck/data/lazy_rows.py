@@ -107,6 +107,12 @@ class LazyRows(torch.utils.data.Dataset, RowFacts):
         """What each example's `index` is, (n,)."""
         return self._column("index")
 
+    def groups(self, column: str) -> np.ndarray | None:
+        """By the texts of the rows."""
+        names = [name for name in self.task.text_columns if name in self.raw.column_names]
+        found = self.task.kind.groups_of(self.task, {name: self.raw[name][:] for name in names})
+        return found if found is None or self.places is None else found[self.places]
+
     @property
     def lengths(self) -> np.ndarray:
         """Bytes of text of each example, (n,)."""

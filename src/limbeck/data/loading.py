@@ -26,6 +26,7 @@ _ANY = Labelling()
 _SHIPPED = (
     "limbeck.data.on_disk",
     "limbeck.data.own_sentences",
+    "limbeck.data.own_pairs",
     "limbeck.lab.cifar",
     "limbeck.data.hub",
     "limbeck.lab.digits",

@@ -44,6 +44,11 @@ class RowFacts(ABC):
         """Each example's labels as its task type encodes them; None where they have none, or nobody knows."""
         return self.labels
 
+    def groups(self, column: str) -> np.ndarray | None:
+        """Numbers of which equal ones say that examples belong together, (n,), as `column` of a batch holds them; None
+        where nobody knows."""
+        return None
+
     @property
     @abstractmethod
     def mean_tokens(self) -> float | None:
@@ -113,6 +118,9 @@ class _EncodedTable(_Collection):
     @property
     def label_column(self) -> Any:
         return self.rows[_LABELS][:] if _LABELS in self.rows.column_names else None
+
+    def groups(self, column: str) -> np.ndarray | None:
+        return self._column(column)
 
     @property
     def mean_tokens(self) -> float | None:

@@ -10,7 +10,7 @@ import csv
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 from datasets import ClassLabel, Features
 
+from limbeck.data.candidate_files import holds_candidates, pairs_of
 from limbeck.data.column import PIECE, ArrowColumn
 from limbeck.data.well_formed import batches, well_quoted
 from limbeck.errors import LimbeckError, unknown
@@ -54,7 +55,8 @@ def read_table(path: Path, max_rows: int = MAX_ROWS) -> FileTable:
     """Read a file by its suffix.
 
     CSV has a header line and the usual double quotes. TSV has a header line and no quoting, as
-    GLUE's files. JSON lines have an object per line. Raises
+    GLUE's files. JSON lines have an object per line. Of a query with lists of candidates (`candidate_files`)
+    every pair is a row. Raises
     LimbeckError naming the file, and the line where there is one, for anything that does not fit,
     and for more than `max_rows` rows: a Parquet file of a few kilobytes may hold millions.
     """
@@ -88,6 +90,8 @@ def read_table(path: Path, max_rows: int = MAX_ROWS) -> FileTable:
             )
     if not len(table):
         raise LimbeckError(f"{path} holds no rows", "check that the right file is named")
+    if table.typed and holds_candidates([*table.columns]):
+        return replace(table, columns=pairs_of(table.columns, path))
     return table
 
 

@@ -6,6 +6,7 @@ One file a family: what a recipe may say of it, the term, and its traits.
 from limbeck.objectives.attention_maps import AttentionSpec, RelationSpec
 from limbeck.objectives.base import OBJECTIVES, Objective, TermSettings
 from limbeck.objectives.by_teacher_error import ErrorWeightedSpec
+from limbeck.objectives.candidate_terms import ListwiseSpec, MarginSpec, RankedSpec
 from limbeck.objectives.class_logits import DistSpec, DkdSpec, LogitMseSpec, PseudoLabelSpec
 from limbeck.objectives.comparisons import LayerComparison, comparison
 from limbeck.objectives.consistency import ConsistencySpec
@@ -60,14 +61,17 @@ __all__ = [
     "LayerMatch",
     "LayerRelationSpec",
     "LayerSpec",
+    "ListwiseSpec",
     "LogitMseSpec",
     "Mapped",
     "MappedSpec",
     "MappedTerm",
+    "MarginSpec",
     "ModelShape",
     "Objective",
     "Objectives",
     "PseudoLabelSpec",
+    "RankedSpec",
     "RelationSpec",
     "Shape",
     "SimilarityListSpec",

@@ -151,10 +151,10 @@ def _check_score(
 ) -> list[Problem]:
     """The teacher's score, and the order of its classes where their names prove nothing."""
     names = check_labels(side, teacher.model.config, task)
-    labels = dev[task.label_column][:]
+    chosen, labels = dev, dev[task.label_column][:]
     score = recorded_score(teacher.path, task, rows_fingerprint(task, dev))
     if score is not None and not names:
-        return check_teacher_score(task, score, labels, side=side)
+        return check_teacher_score(task, score, labels, side=side, rows=dev)
     try:
         outputs = ask_teacher(task, teacher.model, teacher.tokenizer, dev, max_length)
         order = check_class_order(task, outputs, side=side)
@@ -162,7 +162,8 @@ def _check_score(
             return order
         if score is None:
             score, labels = measured_score(outputs), outputs.labels
-        found = check_teacher_score(task, score, labels, side=side)
+            chosen = outputs.rows or dev
+        found = check_teacher_score(task, score, labels, side=side, rows=chosen)
     except LimbeckError as error:
         return error.problems
     # Right predictions in the data's order say more than names.

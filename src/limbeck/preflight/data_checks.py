@@ -65,10 +65,10 @@ def check_values(task: Task, split: str, dataset: Dataset) -> list[Problem]:
                     "warning",
                 )
             )
+    wrong = task.kind.check_rows(task, dataset)
+    problems += [Problem(f"{split}: {what}", "fix or remove those rows") for what in wrong]
     if not task.kind.has_classes:  # of several classes, tags and spans the type itself
-        fix = "fix or remove those rows"
-        wrong = task.kind.check_rows(task, dataset)
-        return problems + [Problem(f"{split}: {what}", fix) for what in wrong]
+        return problems
     try:
         labels = np.asarray(dataset.with_format("numpy")[task.label_column][:], dtype=np.float64)
     except (TypeError, ValueError):

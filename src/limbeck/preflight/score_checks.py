@@ -120,7 +120,7 @@ class TeacherOutputs:
     """A teacher's predictions [n, outputs] on rows of dev with labels [n], and which rows.
 
     `scores` are all their scores, 0 to 100, and `primary` the one that counts; `by_row` what was
-    predicted and what is right, as the task type keeps it.
+    predicted and what is right, as the task type keeps it; `rows` the rows themselves, where they are known.
     """
 
     predictions: np.ndarray
@@ -129,6 +129,7 @@ class TeacherOutputs:
     primary: float = float("nan")
     scores: Mapping[str, float] = field(default_factory=dict)
     by_row: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    rows: Dataset | None = None
 
 
 def ask_teacher(
@@ -146,8 +147,8 @@ def ask_teacher(
     not finite or do not fit the task.
     """
     asked = teacher if isinstance(teacher, Teacher) else Teacher(teacher)
-    count = min(rows, len(dev))
-    chosen = dev.select(np.linspace(0, len(dev) - 1, count).round().astype(int).tolist())
+    chosen = task.kind.spread_rows(task, dev, rows)
+    count = len(chosen)
     encoded, _ = encode(chosen, task, tokenizer, max_length)
     collate = Collator(tokenizer, kind=task.kind)
     predictions = []
@@ -163,7 +164,7 @@ def ask_teacher(
     found = task.kind.results(task, joined, encoded, chosen, tokenizer)
     labels, primary = chosen[task.label_column][:], found.scores["primary"]
     return TeacherOutputs(
-        joined, labels, f"measured on {part}", primary, found.scores, found.predictions
+        joined, labels, f"measured on {part}", primary, found.scores, found.predictions, chosen
     )
 
 
@@ -214,14 +215,23 @@ def check_class_order(
 
 
 def check_teacher_score(
-    task: Task, score: TeacherScore, labels: Sequence[Any] | np.ndarray, *, side: str = "teacher"
+    task: Task,
+    score: TeacherScore,
+    labels: Sequence[Any] | np.ndarray,
+    *,
+    side: str = "teacher",
+    rows: Dataset | None = None,
 ) -> list[Problem]:
     """A teacher no better than always making one prediction, on the rows with these `labels`.
+
+    `rows`: themselves, where what one prediction is worth follows from more than their labels.
 
     A score above by less than chance explains (three standard errors of an accuracy of one half, or
     of a correlation of zero) is a warning: an untrained regression head rarely scores exactly 0.
     """
-    baseline, answer = constant_baseline(task, labels)
+    baseline, answer = (
+        constant_baseline(task, labels) if rows is None else task.kind.baseline_of_rows(task, rows)
+    )
     noise = 100 * 3 * (1.0 if task.regression or task.kind.embeds else 0.5) / np.sqrt(len(labels))
     if score.value > baseline + noise:
         return []

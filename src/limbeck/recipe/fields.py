@@ -141,12 +141,17 @@ class RecipeFields(Settings):
         description="how much an example without a label counts in the terms that learn from the teacher's logits, "
         "next to one with a label",
     )
+    candidates: Count | None = Field(
+        None,
+        description="kind pair-score: candidates of a query in an epoch at most, one of the best grade and others that "
+        "are sampled again every epoch; all if left out. Best with a batch_size that is a multiple of it",
+    )
     kind: str | None = Field(
         None,
         description="task type: sentence (a class or number, the default for your own data), multi-label (any number "
         "of classes), tokens (a tag for each word), spans (part of a context), masked (masked language "
         "modelling), text (classes as generated words), image (a class for an image), embedding (a vector for a "
-        "sentence)",
+        "sentence), pair-score (how well a passage answers a query: rerankers)",
     )
     max_length: Tokens = Field(128, description="longest input, in tokens")
     pad_to: Tokens | Literal["max_length"] | None = Field(

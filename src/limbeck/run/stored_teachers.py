@@ -311,4 +311,4 @@ def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
     if task.label_column not in rows.column_names or not one.teacher.outputs.known(ids).all():
         return None
     logits = one.teacher.outputs.logits(ids)
-    return task.kind.results_of_examples(task, logits, rows[task.label_column][:], rows["index"][:])
+    return task.kind.results_of_rows(task, logits, rows)

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from limbeck import preflight
 from limbeck.activations import Passes, Request, Trace, capture
+from limbeck.data.row_facts import facts_of
 from limbeck.errors import LimbeckError, Problem
 from limbeck.input_transforms import StepInputs
 from limbeck.objectives import ExampleWeights, Objectives, TeamObjectives
@@ -24,6 +25,7 @@ from limbeck.run.stage_passes import length_of
 from limbeck.run.stored_layer_checks import layer_problems
 from limbeck.schedules import Ramp
 from limbeck.step_state import StepState
+from limbeck.tasks.ranking_metrics import by_query
 from limbeck.teachers import Team
 from limbeck.teachers.teacher import Teacher
 
@@ -49,7 +51,7 @@ def trial_terms(
         for side, model in models.items()
         for problem in preflight.check_padding(side, model, recipe.padded_width)
     ]
-    few = train.select(range(min(_EXAMPLES, len(train))))
+    few = train.select(_few(inputs))
     method = preflight.Method(
         weights=trial.weights,
         requests=trial.requests,
@@ -65,6 +67,17 @@ def trial_terms(
             return shown, None
     notes = trial.objectives.remarks() + too_wide + shown
     return notes + _too_short(recipe, trial.objectives, len(train)), method
+
+
+def _few(inputs: StageInputs) -> list[int]:
+    """Places of some training rows, of those that belong together all or none."""
+    train, column = inputs.rows.encoded, inputs.rows.kind.group_column
+    groups = None if column is None else facts_of(train).groups(column)
+    if groups is None:
+        return list(range(min(_EXAMPLES, len(train))))
+    several = [rows for rows in by_query(groups) if len(rows) > 1][:_EXAMPLES]
+    places = [int(row) for rows in several for row in rows[:_EXAMPLES]]
+    return places[: 2 * _EXAMPLES] or [0]
 
 
 @dataclass(frozen=True)

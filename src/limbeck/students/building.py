@@ -33,7 +33,7 @@ from limbeck.students.transplanting import (
     shares_one_layer,
     transplant,
 )
-from limbeck.tasks import SENTENCE, TaskType, kind_of_config
+from limbeck.tasks import SENTENCE, TASK_TYPES, TaskType, kind_of_config
 from limbeck.tasks.abstract_type import Labelled
 
 log = logging.getLogger(__name__)
@@ -76,6 +76,7 @@ def build_student(
     head: Head = "optional" if task is not None else "required"
     source, base, has_head = _start(init, teacher, seed, auto, attn_implementation, head)
     picked = _picked(base, layers, pick)
+    named = kind is not None or task is not None
     kind = kind or SENTENCE
     labelled = None if task is None else _labels_of_head(kind, task)
     shape = with_layers(base, picked) if picked else deepcopy(base)
@@ -84,7 +85,7 @@ def build_student(
     # With a vocabulary for labels there is nothing to name.
     if labelled is not None:
         shape = with_labels(shape, *labelled, classes=kind.constant, problem_type=kind.problem_type)
-    shape = kind.student_config(shape)
+    shape = _marked(shape, kind if named else kind_of_config(base))
     target = fresh_model(shape, seed=seed, auto=auto, attn_implementation=attn_implementation)
     if source is None:
         return target
@@ -101,6 +102,13 @@ def build_student(
     if kind.embeds:  # a linear map of another width is a new one
         copy_head = copy_head and heads_alike(source, target)
     return transplant(source, target, picked, copy_head=copy_head)
+
+
+def _marked(config: PretrainedConfig, kind: TaskType) -> PretrainedConfig:
+    """The configuration as one of this kind has it, whatever kind it was of."""
+    for other in map(TASK_TYPES.get, TASK_TYPES):
+        config = other.disown(config) if other is not kind else config
+    return kind.student_config(config)
 
 
 class _SameClass:

@@ -21,6 +21,7 @@ from limbeck.tasks.masked_language_model import MASKED
 from limbeck.tasks.metrics import METRICS
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
 from limbeck.tasks.multi_label import MULTI_LABEL
+from limbeck.tasks.pair_score import PAIR_SCORE
 from limbeck.tasks.score_profiles import (
     PROFILES,
     Profile,
@@ -44,6 +45,7 @@ __all__ = [
     "MASKED",
     "METRICS",
     "MULTI_LABEL",
+    "PAIR_SCORE",
     "PROFILES",
     "SENTENCE",
     "SPANS",

@@ -71,6 +71,8 @@ class TaskLike(Labelled, Protocol):
     def kind(self) -> TaskType: ...  # noqa: D102
     @property
     def thresholds(self) -> Thresholds: ...  # noqa: D102
+    @property
+    def metrics(self) -> tuple[str, ...]: ...  # noqa: D102
     def scores(self, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]: ...  # noqa: D102
 
 
@@ -126,6 +128,9 @@ class TaskType(ABC):
     """How many of the last text columns a row may leave empty."""
     becomes: ClassVar[Mapping[str, str | None]] = MappingProxyType({})
     """Terms of methods that mean another one here, by `compare`; None: nothing, so that they are left out."""
+    group_column: ClassVar[str | None] = None
+    """The column of a batch with numbers of which equal ones say that rows belong together, as the candidates of one
+    query do; None where each row stands for itself."""
     scoring_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of an encoded split that only `results` reads: they never reach a batch."""
 
@@ -167,6 +172,16 @@ class TaskType(ABC):
         """The type as a model with this configuration reads its rows."""
         return self
 
+    def task_fields(self, task: TaskLike) -> dict[str, Any]:
+        """What changes of a known task that is read as one of this type.
+
+        Raises:
+            LimbeckError: it cannot be.
+        """
+        return {}
+
+    # ---- models ----
+
     def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
         """The configuration of a student of this type, from the one it starts from."""
         return config
@@ -174,6 +189,10 @@ class TaskType(ABC):
     def claims(self, config: PretrainedConfig) -> bool:
         """Whether a saved model is of this type by more than its class's name."""
         return False
+
+    def disown(self, config: PretrainedConfig) -> PretrainedConfig:
+        """The configuration without what this type claims it by."""
+        return config
 
     # ---- rows ----
 
@@ -195,6 +214,15 @@ class TaskType(ABC):
     def texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
         """The text columns as plain text: one list a column."""
         return [list(rows[column]) for column in task.text_columns]
+
+    def groups_of(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> np.ndarray | None:
+        """Numbers of which equal ones say that loaded rows belong together, (n,); None where none do."""
+        return None
+
+    def spread_rows(self, task: TaskLike, rows: Dataset, wanted: int) -> Dataset:
+        """About so many rows, evenly spaced, that can be scored by themselves."""
+        count = min(wanted, len(rows))
+        return rows.select(np.linspace(0, len(rows) - 1, count).round().astype(int).tolist())
 
     def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
         """What is wrong with loaded labels, in words; empty if nothing is."""
@@ -293,6 +321,11 @@ class TaskType(ABC):
             f"task type {self.name} has no outputs of whole examples", "give a model"
         )
 
+    def results_of_rows(self, task: TaskLike, outputs: np.ndarray, rows: Dataset) -> Results:
+        """As `results_of_examples`, of loaded rows."""
+        labels, index = rows[task.label_column][:], rows["index"][:]
+        return self.results_of_examples(task, outputs, labels, index)
+
     def row_parts(
         self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
     ) -> tuple[np.ndarray, np.ndarray] | None:
@@ -309,6 +342,10 @@ class TaskType(ABC):
 
         `labels` is the label column of some rows. Raises LimbeckError when there are none.
         """
+
+    def baseline_of_rows(self, task: TaskLike, rows: Dataset) -> tuple[float, str]:
+        """As `baseline`, of loaded rows."""
+        return self.baseline(task, rows[task.label_column][:])
 
 
 TASK_TYPES: Registry[TaskType] = Registry("kind")

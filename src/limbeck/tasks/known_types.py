@@ -25,7 +25,7 @@ def task_type_of(model: PreTrainedModel) -> TaskType:
         LimbeckError: several labels for what is no text, which no task type has.
     """
     problem = getattr(model.config, "problem_type", None)
-    found = _by_class(type(model).__name__, problem)
+    found = _claimed(model.config) or _by_class(type(model).__name__, problem)
     if problem == _SEVERAL and not found.several_classes:
         raise LimbeckError(
             f"a {type(model).__name__} of several labels a row ({problem}) is of no task type",
@@ -36,10 +36,14 @@ def task_type_of(model: PreTrainedModel) -> TaskType:
 
 def kind_of_config(config: PretrainedConfig) -> TaskType:
     """The type of the head a saved model had; classification where the configuration names none."""
-    claimed = [one for one in map(TASK_TYPES.get, TASK_TYPES) if one.claims(config)]
     names = getattr(config, "architectures", None) or [""]
-    found = _by_class(names[0], getattr(config, "problem_type", None))
-    return next(iter(claimed), found)
+    by_class = _by_class(names[0], getattr(config, "problem_type", None))
+    return _claimed(config) or by_class
+
+
+def _claimed(config: PretrainedConfig) -> TaskType | None:
+    """The type that a configuration says by more than a class's name."""
+    return next((one for one in map(TASK_TYPES.get, TASK_TYPES) if one.claims(config)), None)
 
 
 def _by_class(name: str, problem: str | None) -> TaskType:

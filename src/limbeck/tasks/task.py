@@ -149,7 +149,7 @@ def as_kind(task: Task, kind: str | None) -> Task:
             f"kind: task {task.name!r} is of kind {task.kind.name}, not {kind}",
             "leave kind out; classification tasks can also be read as kind text",
         )
-    return replace(task, kind=wanted)
+    return replace(task, kind=wanted, **wanted.task_fields(task))
 
 
 _MEAN = "accuracy+f1"

@@ -40,6 +40,7 @@ def training_arguments(
         unlabelled_weight=recipe.unlabelled_weight,
         group_by_length=recipe.groups_by_length,
         labelled_share=recipe.labelled_share,
+        candidates=recipe.candidates,
         compile=recipe.compile,
         compact_metrics=True,
         skip_unused_embeddings=recipe.skip_unused_embeddings,

@@ -17,6 +17,7 @@ from transformers.trainer_utils import has_length
 
 from limbeck.data import EpochSampler
 from limbeck.data.mixed_sampler import MixedSampler
+from limbeck.data.query_sampler import QuerySampler
 from limbeck.data.row_facts import facts_of
 from limbeck.errors import LimbeckError
 from limbeck.tasks import TaskType
@@ -35,7 +36,8 @@ class FeedsExamples(SendsBatches):
     kind: TaskType
     group_by_length: bool = False
     labelled_share: float | None = None
-    _order: EpochSampler | MixedSampler | None = None
+    candidates: int | None = None
+    _order: EpochSampler | MixedSampler | QuerySampler | None = None
     _in_step: tuple[int, float | Tensor] | None = None
 
     # ---- columns ----
@@ -60,7 +62,7 @@ class FeedsExamples(SendsBatches):
     @property
     def training_rows(self) -> int | None:
         """How many training examples an epoch has; None where nobody knows."""
-        if isinstance(self._order, MixedSampler):
+        if self._order is not None:
             return len(self._order)
         rows: Any = self.train_dataset
         return len(rows) if rows is not None and has_length(rows) else None
@@ -80,6 +82,11 @@ class FeedsExamples(SendsBatches):
         grouped = self.group_by_length or strategy == GROUPED
         lengths = self._lengths(dataset) if grouped else None
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        if self.labelled_share is not None and self.kind.group_column is not None:
+            raise LimbeckError(
+                f"labelled_share={self.labelled_share:g}: the candidates of a query belong into one batch",
+                "leave it out",
+            )
         if self.labelled_share is not None:
             self._order = MixedSampler(
                 labelled_examples(dataset),
@@ -88,6 +95,10 @@ class FeedsExamples(SendsBatches):
                 batch_size=self._train_batch_size,
                 lengths=None if lengths is None else np.asarray(lengths),
             )
+            return self._order
+        together = self._together(dataset, seed, lengths)
+        if together is not None:
+            self._order = together
             return self._order
         self._order = EpochSampler(
             dataset,
@@ -98,6 +109,32 @@ class FeedsExamples(SendsBatches):
             * self.args.world_size,
         )
         return self._order
+
+    def _together(
+        self, dataset: Any, seed: int, lengths: Sequence[int] | np.ndarray | None
+    ) -> QuerySampler | None:
+        """The order of rows that belong together; None where each stands for itself.
+
+        Raises:
+            LimbeckError: some of each query are asked for, and nobody knows whose candidates the rows are.
+        """
+        column, facts = self.kind.group_column, facts_of(dataset)
+        queries = None if column is None else facts.groups(column)
+        if queries is None:
+            if self.candidates is not None:
+                raise LimbeckError(
+                    f"candidates={self.candidates}: the training examples are no candidates of queries",
+                    f"give them a column {column}" if column else "leave it out",
+                )
+            return None
+        return QuerySampler(
+            queries,
+            seed,
+            batch_size=self._train_batch_size,
+            candidates=self.candidates,
+            grades=facts.labels,
+            lengths=None if lengths is None else np.asarray(lengths),
+        )
 
     def _lengths(self, dataset: Any) -> Sequence[int] | np.ndarray | None:
         name = getattr(self.args, "length_column_name", "length")

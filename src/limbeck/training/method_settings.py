@@ -117,6 +117,13 @@ class MethodSettings:
             "the unlabelled ones. As they come if left out."
         },
     )
+    candidates: int | None = field(
+        default=None,
+        metadata={
+            "help": "Task type pair-score: candidates of a query in an epoch at most, one of the best grade and others "
+            "that are sampled again every epoch; all if left out."
+        },
+    )
     compact_metrics: bool = field(
         default=False,
         metadata={

@@ -148,6 +148,7 @@ class DistillationTrainer(TrainsParts):
         self.optimisation = own.how_to_optimise()
         self.group_by_length = own.group_by_length
         self.labelled_share = own.labelled_share
+        self.candidates = own.candidates
         self.progress = Progress()
 
     def _rows_to_train(

@@ -1,0 +1,217 @@
+"""`--data FILE --kind pair-score`: a user's own queries with their candidates. Part of `limbeck.data`.
+
+Candidates in lists (`candidate_files`), tables with a pair in each row, and folders in BEIR's layout. A dev split is
+made of whole queries. All files end as rows of a query, a passage and a grade; NaN is the grade of a candidate of train
+that nobody judged, 0 of one of dev or test.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as parquet
+from datasets import DatasetDict
+
+from limbeck.data.beir_candidates import read_beir_pairs
+from limbeck.data.beir_files import is_beir
+from limbeck.data.candidate_files import LABEL, PASSAGE, QUERY, SCORE, holds_candidates
+from limbeck.data.on_disk import OnDisk
+from limbeck.data.own import split_files
+from limbeck.data.reader import DataRequest, Loaded, data_reader
+from limbeck.data.splits import DEV_SHARE, check_splits, make_split, take
+from limbeck.data.tables import SUFFIXES, FileTable, read_table
+from limbeck.errors import LimbeckError, Problem
+from limbeck.tasks import PAIR_SCORE
+from limbeck.tasks.pair_score import METRICS_OF_RANKS
+from limbeck.tasks.ranking_metrics import by_query
+from limbeck.tasks.task import Task
+
+_USUAL = (QUERY, PASSAGE)
+
+
+class Pairs(NamedTuple):
+    """The rows of one split; `labels` is None where no row has a grade, and holds NaN for those without."""
+
+    queries: list[str]
+    passages: list[str]
+    labels: list[float] | None
+
+
+@data_reader("queries with candidates")
+class OwnPairs(OnDisk):
+    """Files of candidates, tables of pairs, and folders in BEIR's layout."""
+
+    def reads(self, request: DataRequest) -> bool:
+        """What is asked for as pairs, or says by its layout that it holds some."""
+        if not super().reads(request) or request.known is not None:
+            return False
+        if request.kind is None:
+            return is_beir(request.path) or _has_lists(request.path)
+        return request.task_type is PAIR_SCORE
+
+    def read(self, request: DataRequest) -> Loaded:
+        """Train, dev and test as the files have them; else a tenth of the queries is dev."""
+        if request.labelling.classes or request.labelling.holds == "classes":
+            raise LimbeckError("classes, labels: grades of candidates are numbers", "leave it out")
+        path = request.path
+        if is_beir(path):
+            read = read_beir_pairs(path, request.max_rows)
+            splits = {name: Pairs(*columns) for name, columns in read.items()}
+        else:
+            files = split_files(path, SUFFIXES) if path.is_dir() else {"train": path}
+            splits = {split: _read(file, request, split=split) for split, file in files.items()}
+        return _loaded(request, splits)
+
+
+def _loaded(request: DataRequest, splits: dict[str, Pairs]) -> Loaded:
+    name = request.name or request.path.resolve().stem
+    task = Task(name, name, _USUAL, (), METRICS_OF_RANKS, METRICS_OF_RANKS[0], kind=PAIR_SCORE)
+    found = DatasetDict()
+    for split, pairs in splits.items():
+        if list(splits) == ["train"] and not request.for_training:
+            found["dev"] = _split(task, _judged(pairs))
+        elif split == "train" and "dev" not in splits and pairs.labels is not None:
+            kept, held = _held_out(pairs, request.seed)
+            found["train"], found["dev"] = _split(task, kept), _split(task, _judged(held))
+        else:
+            found[split] = _split(task, pairs if split == "train" else _judged(pairs))
+    check_splits(task, found, str(request.path), for_training=request.for_training)
+    return task, found
+
+
+def _split(task: Task, pairs: Pairs) -> Any:
+    texts = dict(zip(_USUAL, (pairs.queries, pairs.passages), strict=True))
+    return make_split(task, texts, pairs.labels)
+
+
+def _judged(pairs: Pairs) -> Pairs:
+    """What nobody judged counts as not relevant, as in TREC's scores."""
+    labels = pairs.labels
+    if labels is None:
+        return pairs
+    return pairs._replace(labels=[0.0 if math.isnan(label) else label for label in labels])
+
+
+def _held_out(pairs: Pairs, seed: int) -> tuple[Pairs, Pairs]:
+    """Train and dev: a tenth of the queries that have something relevant, and something else beside it."""
+    labels = np.asarray(pairs.labels)
+    groups = by_query(np.unique(pairs.queries, return_inverse=True)[1])
+    useful = [
+        place
+        for place, rows in enumerate(groups)
+        if len(rows) > 1 and (np.nan_to_num(labels[rows]) > 0).any()
+    ]
+    spared = max(1, round(DEV_SHARE * len(useful))) if len(useful) > 1 else 0
+    if not spared:
+        raise LimbeckError(
+            f"{len(useful)} queries have several candidates and one of them relevant, too few to keep some back as a "
+            "dev split",
+            "give a folder with train and dev files, or more queries",
+        )
+    chosen = np.random.default_rng(seed).permutation(useful)[:spared]
+    held = np.sort(np.concatenate([groups[place] for place in chosen]))
+    kept = np.setdiff1d(np.arange(len(labels)), held)
+    columns = {name: list(values) for name, values in zip(Pairs._fields, pairs, strict=True)}
+    return Pairs(**take(columns, kept)), Pairs(**take(columns, held))
+
+
+# ---- files ----
+
+
+def _has_lists(path: Path) -> bool:
+    """Whether a file, or the train file of a folder, holds lists of candidates; quick, and without an error."""
+    if path.is_dir():
+        try:
+            path = split_files(path, SUFFIXES)["train"]
+        except LimbeckError:
+            return False
+    try:
+        if path.suffix.lower() == ".parquet":
+            return holds_candidates(parquet.read_schema(path).names)
+        if path.suffix.lower() not in (".jsonl", ".json"):
+            return False
+        with path.open(encoding="utf-8-sig") as file:
+            first = json.loads(next((line for line in file if line.strip()), "0"))
+        return isinstance(first, dict) and holds_candidates([*first])
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def _read(path: Path, request: DataRequest, *, split: str) -> Pairs:
+    table = read_table(path, request.max_rows)
+    texts = list(request.text_columns or _USUAL)
+    label = request.label_column or LABEL
+    problems = []
+    if len(texts) != 2 or len(set(texts)) < 2 or label in texts:
+        problems.append(
+            Problem(
+                f"columns {', '.join([*texts, label])}: a pair is a query, a passage and a grade",
+                "name two text columns, the query's first, and another for the label",
+            )
+        )
+    there = f"columns that are there: {', '.join(table.columns)}"
+    missing = [name for name in texts if name not in table.columns]
+    # Of the usual name a file may have none: its scores teach.
+    if label not in table.columns and (request.label_column or SCORE not in table.columns):
+        missing += [] if split == "test" else [label]
+    if missing:
+        problems.append(
+            Problem(
+                f"{path} has no column {', '.join(map(repr, missing))}",
+                f"name --text-columns QUERY PASSAGE and --label-column; {there}",
+            )
+        )
+    if problems:
+        raise LimbeckError(problems)
+    queries, passages = (_texts(table, name) for name in texts)
+    _each_once(path, queries, passages)
+    return Pairs(queries, passages, _grades(table, label))
+
+
+def _texts(table: FileTable, name: str) -> list[str]:
+    values = list(table.columns[name])
+    for row, value in enumerate(values, start=1):
+        if not isinstance(value, str) or not value.strip():
+            raise LimbeckError(
+                f"{table.path}, row {row}: {name} is {value!r:.80}, expected text", "fill the gap"
+            )
+    return values
+
+
+def _each_once(path: Path, queries: Sequence[str], passages: Sequence[str]) -> None:
+    seen: dict[tuple[str, str], int] = {}
+    for row, pair in enumerate(zip(queries, passages, strict=True), start=1):
+        if pair in seen:
+            raise LimbeckError(
+                f"{path}, row {row}: the same query and passage as in row {seen[pair]}: {pair[0]!r:.60}",
+                "take one of them out: a query's candidates are different texts",
+            )
+        seen[pair] = row
+
+
+def _grades(table: FileTable, name: str) -> list[float] | None:
+    if name not in table.columns:
+        return None
+    found = [
+        math.nan if value in (None, "") else _grade(value, table.path, row, name)
+        for row, value in enumerate(table.columns[name], start=1)
+    ]
+    return None if all(map(math.isnan, found)) else found
+
+
+def _grade(value: Any, path: Path, row: int, name: str) -> float:
+    try:
+        grade = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        grade = math.nan
+    if not 0 <= grade < math.inf:
+        raise LimbeckError(
+            f"{path}, row {row}: {name} is {value!r:.60}",
+            "a grade is a number of 0 or more, 0 for what is not relevant",
+        )
+    return grade

@@ -1,0 +1,195 @@
+"""How well a passage answers a query, as one number: cross-encoders that rerank. Part of `limbeck.tasks`.
+
+A row is a query with one of its candidates. Rows with the same query are candidates of one another: the losses of
+lists and the scores compare them among themselves, and batches hold them together. The head is that of a regression;
+its outputs are taken as they are, without a sigmoid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from torch import Tensor
+from transformers import PretrainedConfig
+
+from limbeck import functional as F
+from limbeck.errors import LimbeckError
+from limbeck.tasks.abstract_type import (
+    TASK_TYPES,
+    Batch,
+    Labels,
+    Results,
+    Rows,
+    TaskLike,
+    need_labels,
+    need_rows,
+    task_type,
+)
+from limbeck.tasks.hard_rule import PLAIN, HardRule
+from limbeck.tasks.modality import Processor
+from limbeck.tasks.ranking_metrics import by_query, mean_scores, scores_by_query
+from limbeck.tasks.sentence import Sentence
+
+QUERY_ID = "query_id"
+"""The column of a batch that says whose candidate each row is, int64 (B,)."""
+METRICS_OF_RANKS = ("ndcg@10", "mrr@10")
+
+_MARK = "limbeck_task_type"
+# What sentence-transformers' CrossEncoder reads; its own choice for one output is a sigmoid.
+_CROSS_ENCODER = {"activation_fn": "torch.nn.modules.linear.Identity"}
+
+
+@task_type("pair-score")
+class PairScore(Sentence):
+    """Relevance of a passage for a query."""
+
+    summary = "how well a passage answers a query: rerankers (cross-encoders)"
+    label_names = ("labels", QUERY_ID)
+    extra_columns = (QUERY_ID,)
+    weighs_classes = False
+    group_column = QUERY_ID
+
+    def task_fields(self, task: TaskLike) -> dict[str, Any]:
+        """The metrics of a known task of pairs with numbers.
+
+        Raises:
+            LimbeckError: it is another one.
+        """
+        if len(task.text_columns) != 2 or task.labels:
+            raise LimbeckError(
+                f"kind: {self.name} is for pairs of texts with grades, and task {task.name!r} has "
+                + (f"the classes {', '.join(task.labels)}" if task.labels else "one text"),
+                "leave kind out, or name a file of queries with candidates",
+            )
+        return {"metrics": METRICS_OF_RANKS, "primary": METRICS_OF_RANKS[0], "bounds": None}
+
+    def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
+        """With what says that its output is a score as it is."""
+        marked = deepcopy(config)
+        setattr(marked, _MARK, self.name)
+        marked.sentence_transformers = dict(_CROSS_ENCODER)
+        return marked
+
+    def claims(self, config: PretrainedConfig) -> bool:
+        """A student of this type; of other cross-encoders nobody knows whether they are a regression."""
+        return getattr(config, _MARK, None) == self.name
+
+    def disown(self, config: PretrainedConfig) -> PretrainedConfig:
+        """Without what says so."""
+        if not self.claims(config):
+            return config
+        plain = deepcopy(config)
+        for name in (_MARK, "sentence_transformers"):
+            delattr(plain, name)
+        return plain
+
+    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
+        """As a pair of texts, with a number of the query that follows from its text."""
+        columns = super().encode(task, tokenizer, max_length, rows)
+        columns[QUERY_ID] = query_ids(rows[task.text_columns[0]]).tolist()
+        return columns
+
+    def groups_of(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> np.ndarray:
+        """Each row's query, as a number."""
+        return query_ids(rows[task.text_columns[0]])
+
+    def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
+        """Queries with a single candidate each leave nothing to rank."""
+        queries = query_ids(rows[task.text_columns[0]][:])
+        if len(np.unique(queries)) < len(queries):
+            return []
+        return [f"each of {len(queries)} queries has one candidate, so that nothing can be ranked"]
+
+    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
+        """Cross-entropy of each query's candidates with shares in proportion to their grades; logits (B, 1)."""
+        need_labels(batch, ("labels",))
+        need_queries(batch)
+        grades = batch["labels"].to(logits.dtype)
+        return F.listwise_cross_entropy(logits.squeeze(-1), grades, batch[QUERY_ID])
+
+    def results(
+        self,
+        task: TaskLike,
+        outputs: np.ndarray,
+        encoded: Dataset,
+        rows: Dataset,
+        tokenizer: Processor,
+    ) -> Results:
+        """Metrics of the ranks of each query's candidates; scores and grades by row."""
+        return self.results_of_rows(task, outputs, rows)
+
+    def results_of_rows(self, task: TaskLike, outputs: np.ndarray, rows: Dataset) -> Results:
+        """As `results`, of rows that need not be encoded."""
+        scores = np.asarray(outputs, dtype=np.float64).reshape(-1)
+        grades = np.asarray(rows[task.label_column][:], dtype=np.float64)
+        need_rows(task, grades)
+        _check(task, scores, grades)
+        found = scores_by_query(
+            task.metrics, scores, grades, query_ids(rows[task.text_columns[0]][:])
+        )
+        means = mean_scores(found, f"task {task.name!r}")
+        kept = {
+            "index": rows["index"][:],
+            "prediction": scores.tolist(),
+            "label": grades.tolist(),
+        }
+        return Results(means | {"primary": means[task.primary]}, kept)
+
+    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+        """Whose candidates the labels are is not known here; see `baseline_of_rows`."""
+        need_rows(task, labels)
+        return 0.0, "one score"
+
+    def baseline_of_rows(self, task: TaskLike, rows: Dataset) -> tuple[float, str]:
+        """What one score for every candidate is worth: the mean over all orders."""
+        same = self.results_of_rows(task, np.zeros(len(rows)), rows)
+        return same.scores["primary"], "one score for every candidate"
+
+    def spread_rows(self, task: TaskLike, rows: Dataset, wanted: int) -> Dataset:
+        """About so many rows: all candidates of queries that are evenly spaced."""
+        if wanted >= len(rows):
+            return rows
+        groups = by_query(query_ids(rows[task.text_columns[0]][:]))
+        count = max(1, round(len(groups) * wanted / len(rows)))
+        places = np.linspace(0, len(groups) - 1, min(count, len(groups))).round().astype(int)
+        return rows.select(np.sort(np.concatenate([groups[place] for place in places])).tolist())
+
+
+def query_ids(queries: Sequence[str]) -> np.ndarray:
+    """Numbers of queries by their texts, int64 (n,), the same in every file and split."""
+    known: dict[str, int] = {}
+    for text in queries:
+        if text not in known:
+            digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+            known[text] = int.from_bytes(digest, "big") >> 1
+    return np.fromiter((known[text] for text in queries), np.int64, len(queries))
+
+
+def _check(task: TaskLike, scores: np.ndarray, grades: np.ndarray) -> None:
+    if scores.shape != grades.shape:
+        raise LimbeckError(
+            f"task {task.name!r}: {len(scores)} scores of {len(grades)} candidates",
+            "use a model with 1 output",
+        )
+    if not np.isfinite(scores).all():
+        raise LimbeckError(
+            f"task {task.name!r}: the predictions hold values that are not finite",
+            "the model has diverged: lower lr, or train in fp32",
+        )
+
+
+def need_queries(batch: Batch) -> None:
+    """Raise LimbeckError for a batch that does not say whose candidates it holds."""
+    if QUERY_ID not in batch:
+        raise LimbeckError(
+            f"the batch has no {QUERY_ID}, so nobody knows which candidates are of one query",
+            f"give the rows a column {QUERY_ID} of whole numbers, one for each query",
+        )
+
+
+PAIR_SCORE = TASK_TYPES.get("pair-score")
