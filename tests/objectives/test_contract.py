@@ -59,6 +59,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         *("skd-uniform", "skd-teacher-rank", "skd-student-rank", "skd-adaptive", "wkd-uniform"),
         *("skd-best-of", "embedding-mse", "embedding-cosine", "embedding-similarity"),
         "embedding-lists",
+        *("lambda-loss", "listwise-kl", "margin-mse", "ranknet"),
         *("wkd-teacher-rank", "wkd-student-rank", "mt-bert", "takd"),
     )
 } | {"pkd": {"objectives.patience.mapping.layers": {1: 4}}}
@@ -98,6 +99,8 @@ def model(family: str, layers: int, width: int, heads: int, seed: int) -> Any:
         return SENTENCE_EMBEDDERS.from_config(config).eval()
     sizes = {"vocab_size": VOCABULARY, "num_labels": CLASSES, "pad_token_id": PAD}
     sizes |= {"max_position_embeddings": 32, "initializer_range": 0.2}
+    if family == "reranker":
+        family, sizes["num_labels"] = "bert", 1
     if family == "distilbert":
         config = hf.DistilBertConfig(
             **sizes, dim=width, n_layers=layers, n_heads=heads, hidden_dim=2 * width
@@ -125,7 +128,9 @@ PAIRS = {
         "narrower": (("embedder", 6, 12, 2), ("embedder", 3, 8, 2)),
     },
 }
+PAIRS["pair-score"] = {"narrower": (("reranker", 6, 12, 2), ("reranker", 3, 8, 2))}
 OTHER_HEADS = {
+    "pair-score": (("reranker", 24, 16, 4), ("reranker", 6, 8, 2)),
     None: (("roberta", 24, 16, 4), ("bert", 6, 8, 2)),
     "text": (("t5", 24, 16, 4), ("t5", 6, 8, 2)),
     "embedding": (("embedder", 24, 16, 4), ("embedder", 6, 8, 2)),
@@ -209,7 +214,8 @@ def batch(
             labels[row, :length] = torch.randint(5, VOCABULARY, (length,), generator=generator)
     labels = labels[:examples]
     index = torch.arange(examples)
-    return {"input_ids": ids, "attention_mask": mask, "labels": labels, "index": index}
+    own = {"query_id": torch.full((examples,), 4)} if kind == "pair-score" else {}
+    return own | {"input_ids": ids, "attention_mask": mask, "labels": labels, "index": index}
 
 
 @functools.cache

@@ -77,7 +77,15 @@ OTHER: dict[str, Any] = {
     "gamma": 3,
     "masked": "left_out",
     "rows": "valid",
-    "of": {"query": "key", "key": "value", "value": "query", "query_key": "query"},
+    "of": {
+        "query": "key",
+        "key": "value",
+        "value": "query",
+        "query_key": "query",
+        "teacher": "labels",
+        "labels": "teacher",
+    },
+    "weighting": {"uniform": "lambda_rank", "ndcg_loss2_plus": "ndcg_loss2"},
     "window": 3,
     "negatives": 1,
     "momentum": 0.9,
@@ -210,6 +218,9 @@ def models(kind: str, pair: str) -> tuple[Any, Any]:
 def examples(kind: str, step: int, pair: str = "") -> dict[str, torch.Tensor]:
     """Other words each time under the same four numbers."""
     made = batch(extra=1, seed=step, classes=1 if pair == NUMBERS else CLASSES)
+    if kind == "pair-score":
+        grades = torch.tensor([0.0, 1.0, 1.0, 0.0])
+        return made | {"labels": grades, "query_id": torch.full((4,), 3)}
     return made | {"labels": answers(seed=step)} if kind == "text" else made
 
 
@@ -337,8 +348,9 @@ def outcome(recipe: Recipe) -> Iterator[Any]:
         yield Optimisation.of(stage.recipe), stage.recipe.padded_width, stage.recipe.max_length
     for pair in (*PAIRS, NUMBERS):
         for stage in stages:
-            text = stage.recipe.kind == "text"
-            yield None if text and pair == NUMBERS else losses(stage.recipe, pair)
+            text, lists = (stage.recipe.kind == kind for kind in ("text", "pair-score"))
+            skipped = text if pair == NUMBERS else lists
+            yield None if skipped else losses(stage.recipe, pair)
 
 
 def load(raw: dict[str, Any]) -> Recipe:

@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_pairs import batch, bert
+from tiny_pairs import CLASSES, batch, bert
 
 from limbeck.activations import Mixed, Request, Trace, capture
 from limbeck.objectives import OBJECTIVES, ModelShape, Objectives, Shape, TermSpec
 from limbeck.step_state import StepState
-from limbeck.tasks import SENTENCE
+from limbeck.tasks import PAIR_SCORE, SENTENCE
 
 LAST = {"kind": "last-to-last"}
 ALL = {"kind": "uniform", "student_layers": "1..M"}
 MAP = {"to": "teacher", "sides": "student"}
+LISTS = ("listwise_kl", "margin_mse", "ranked_pairs")
 # Of each name what it needs besides.
 SETTINGS: dict[str, dict[str, Any]] = {
     **{
@@ -42,6 +43,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     **{name: {"mapping": ALL} for name in ("layer_relation_kl", "layer_relation_mse")},
     "info_nce": {"mapping": LAST, "project": {"to": 8}},
     **{name: {} for name in ("attention_consistency", "hidden_consistency")},
+    **{name: {} for name in LISTS},
 }
 every_term = pytest.mark.parametrize("name", SETTINGS)
 NOW = StepState(seed=3, step=2, progress=0.5)
@@ -64,6 +66,11 @@ class Watched(Trace):
         return super().__getitem__(seen)
 
 
+def list_batch(extra: int = 0, seed: int = 5) -> dict[str, torch.Tensor]:
+    """The same texts as candidates of two queries."""
+    return batch(extra, classes=1, seed=seed) | {"query_id": torch.tensor([5, 8, 5, 8])}
+
+
 class Step:
     """One term between two tiny models; mixed inputs where it needs them."""
 
@@ -71,10 +78,12 @@ class Step:
         from pydantic import TypeAdapter
 
         term = {"compare": name, **SETTINGS[name]}
-        self.student, self.teacher = copy.deepcopy(bert(3, 8, 1)), copy.deepcopy(bert(4, 12, 0))
-        shape = Shape(
-            ModelShape.of(self.student), ModelShape.of(self.teacher), kind=SENTENCE, rows=8
-        )
+        lists = name in LISTS
+        kind, classes = (PAIR_SCORE, 1) if lists else (SENTENCE, CLASSES)
+        models = bert(3, 8, 1, classes), bert(4, 12, 0, classes)
+        self.student, self.teacher = map(copy.deepcopy, models)
+        self.batch = list_batch if lists else batch
+        shape = Shape(ModelShape.of(self.student), ModelShape.of(self.teacher), kind=kind, rows=8)
         torch.manual_seed(7)
         specs = TypeAdapter(dict[str, TermSpec]).validate_python({"term": term})
         self.settings = specs["term"]
@@ -91,7 +100,7 @@ class Step:
         return student, teacher
 
     def __call__(self, examples=None) -> torch.Tensor:
-        examples = batch() if examples is None else examples
+        examples = self.batch() if examples is None else examples
         return self.objectives(*self.traces(examples), examples, NOW)["term"]
 
 
@@ -99,7 +108,7 @@ class Step:
 def test_padding_changes_nothing(name):
     step = Step(name)
     step.objectives.eval()
-    torch.testing.assert_close(step(batch(extra=6)), step(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(step(step.batch(extra=6)), step(), rtol=1e-4, atol=1e-5)
 
 
 @every_term
@@ -120,7 +129,7 @@ def test_gradients_reach_the_student_and_only_it(name):
 def test_it_asks_for_what_it_reads_and_no_more_than_its_traits_allow(name):
     step = Step(name)
     asked = {side: step.objectives.request(side, NOW) for side in ("student", "teacher")}
-    examples = batch()
+    examples = step.batch()
     student, teacher = step.traces(examples)
     step.objectives(student, teacher, examples, NOW)
     assert student.read == set(asked["student"].items)
@@ -145,7 +154,7 @@ def test_steps_after_its_state_was_saved_equal_unbroken_ones(name):
     def steps(step: Step, count: int, first: int) -> list[float]:
         found = []
         for number in range(first, first + count):
-            value = step(batch(seed=number))
+            value = step(step.batch(seed=number))
             found.append(value.item())
             weights = [*step.student.parameters(), *step.objectives.parameters()]
             gradients = torch.autograd.grad(value, weights, allow_unused=True)

@@ -116,8 +116,12 @@ def _held_out(pairs: Pairs, seed: int) -> tuple[Pairs, Pairs]:
     chosen = np.random.default_rng(seed).permutation(useful)[:spared]
     held = np.sort(np.concatenate([groups[place] for place in chosen]))
     kept = np.setdiff1d(np.arange(len(labels)), held)
-    columns = {name: list(values) for name, values in zip(Pairs._fields, pairs, strict=True)}
-    return Pairs(**take(columns, kept)), Pairs(**take(columns, held))
+    return _taken(pairs, kept), _taken(pairs, held)
+
+
+def _taken(pairs: Pairs, rows: np.ndarray) -> Pairs:
+    columns = {QUERY: pairs.queries, PASSAGE: pairs.passages, LABEL: pairs.labels or []}
+    return Pairs(*take(columns, rows).values())
 
 
 # ---- files ----

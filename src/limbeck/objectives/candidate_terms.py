@@ -118,7 +118,7 @@ class MarginMse(OfCandidates):
         grades = None
         if self.settings.reads_labels:
             need_labels(batch, ("labels",))
-            grades = batch["labels"]
+            grades = batch["labels"].float()
         return F.margin_mse(_scores(student), _scores(teacher), self.queries(batch), grades)
 
 
@@ -170,7 +170,7 @@ class RankedPairs(OfCandidates):
         own = self.settings
         if own.reads_labels:
             need_labels(batch, ("labels",))
-        targets = batch["labels"] if own.reads_labels else _scores(teacher)
+        targets = batch["labels"].float() if own.reads_labels else _scores(teacher)
         return F.ranked_pairs(
             _scores(student), targets, self.queries(batch), weighting=own.weighting
         )

@@ -232,7 +232,8 @@ def check_teacher_score(
     baseline, answer = (
         constant_baseline(task, labels) if rows is None else task.kind.baseline_of_rows(task, rows)
     )
-    noise = 100 * 3 * (1.0 if task.regression or task.kind.embeds else 0.5) / np.sqrt(len(labels))
+    of_numbers = (task.regression and task.kind.group_column is None) or task.kind.embeds
+    noise = 100 * 3 * (1.0 if of_numbers else 0.5) / np.sqrt(len(labels))
     if score.value > baseline + noise:
         return []
     better = score.value > baseline

@@ -12,6 +12,7 @@ from limbeck.recipe.stage_checks import label_terms
 from limbeck.run.counted_rows import confidence_problems
 from limbeck.run.named_teachers import learns_from_its_teacher
 from limbeck.run.prepared import Prepared
+from limbeck.run.query_checks import query_problems
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.run.stage_objectives import chain_problems
 from limbeck.run.stored_teachers import order_problems
@@ -35,7 +36,7 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> None:
         problems += [_in_stage(inputs.stage, problem) for problem in found]
     problems += [prepared.task.said] if prepared.task.said is not None else []
     problems += _conditions(prepared) + _inherited_labels(recipe, numbers=prepared.task.regression)
-    problems += _unlabelled(prepared)
+    problems += _unlabelled(prepared) + query_problems(prepared)
     problems += preflight.check_workers(recipe.workers)
     sides = {}
     if learns_from_its_teacher(recipe):

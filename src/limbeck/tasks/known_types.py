@@ -25,7 +25,10 @@ def task_type_of(model: PreTrainedModel) -> TaskType:
         LimbeckError: several labels for what is no text, which no task type has.
     """
     problem = getattr(model.config, "problem_type", None)
-    found = _claimed(model.config) or _by_class(type(model).__name__, problem)
+    found = _by_class(type(model).__name__, problem)
+    claimed = _claimed(model.config)
+    if claimed is not None and claimed.auto is found.auto:
+        return claimed
     if problem == _SEVERAL and not found.several_classes:
         raise LimbeckError(
             f"a {type(model).__name__} of several labels a row ({problem}) is of no task type",

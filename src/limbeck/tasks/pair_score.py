@@ -99,17 +99,24 @@ class PairScore(Sentence):
         return query_ids(rows[task.text_columns[0]])
 
     def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
-        """Queries with a single candidate each leave nothing to rank."""
+        """Queries with a single candidate each leave nothing to rank, and grades of 0 alone nothing to find."""
         queries = query_ids(rows[task.text_columns[0]][:])
-        if len(np.unique(queries)) < len(queries):
-            return []
-        return [f"each of {len(queries)} queries has one candidate, so that nothing can be ranked"]
+        count = len(np.unique(queries))
+        if count == len(queries):
+            return [f"each of {count} queries has one candidate, so that nothing can be ranked"]
+        grades = np.asarray(rows[task.label_column][:], dtype=np.float64)
+        known = grades[~np.isnan(grades)]
+        if len(known) and not (known > 0).any():
+            return [
+                f"no query of {count} has a candidate with a grade above 0, so that nothing can be found"
+            ]
+        return []
 
     def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
         """Cross-entropy of each query's candidates with shares in proportion to their grades; logits (B, 1)."""
         need_labels(batch, ("labels",))
         need_queries(batch)
-        grades = batch["labels"].to(logits.dtype)
+        grades = batch["labels"].float()
         return F.listwise_cross_entropy(logits.squeeze(-1), grades, batch[QUERY_ID])
 
     def results(

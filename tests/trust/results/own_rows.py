@@ -11,7 +11,9 @@ import transformers as hf
 from datasets import Dataset
 from transformers import DataCollatorWithPadding, TrainerCallback, TrainingArguments
 
+import limbeck
 import tiny_runs as tiny
+from limbeck.tasks import PAIR_SCORE
 
 ROWS = 12
 
@@ -31,6 +33,16 @@ def prompts() -> Dataset:
     columns = {name: [row[name] for row in rows] for name in ("input_ids", "attention_mask")}
     targets = [row["input_ids"][-2:] for row in rows]
     return Dataset.from_dict(columns | {"labels": targets, "page": list(range(ROWS))})
+
+
+@functools.cache
+def candidates() -> Dataset:
+    """Three queries with four candidates each."""
+    return sentences().map(
+        lambda row, place: {"labels": float(row["label"]), "query_id": place // 4},
+        with_indices=True,
+        remove_columns=["label"],
+    )
 
 
 @functools.cache
@@ -71,6 +83,11 @@ def _fresh(model: Any) -> Any:
     return again
 
 
+def reranker(layers: int, seed: int = 0) -> Any:
+    """Says of itself that its one output is a score."""
+    return limbeck.build_student(bert(layers, seed, num_labels=1), kind=PAIR_SCORE)
+
+
 class OwnCollator:
     """Pads as the user's script always did, and counts how often it was asked."""
 
@@ -105,6 +122,13 @@ def accuracy(answer: hf.EvalPrediction) -> dict[str, float]:
     given = given[0] if isinstance(given, tuple) else given
     valid = answer.label_ids != -100
     return {"mine": float((given.argmax(-1) == answer.label_ids)[valid].mean())}
+
+
+def first_is_best(answer: hf.EvalPrediction) -> dict[str, float]:
+    grades, queries = answer.label_ids
+    best = {int(query): answer.predictions[queries == query].argmax() for query in queries}
+    found = [grades[queries == query][place] for query, place in best.items()]
+    return {"mine": float(sum(found) / len(found))}
 
 
 def arguments(folder: Path, **changes: Any) -> TrainingArguments:

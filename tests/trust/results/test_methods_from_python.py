@@ -31,13 +31,15 @@ def logged(stage: Stage) -> set[str]:
 def test_every_method_trains_whole(tmp_path, capsys, method):
     # Tiny models have few positions, and some releases pad every batch to all of max_length.
     recipe = Recipe.load(method, **GIVEN.get(method, {}), max_length=12)
-    text = recipe.kind == "text"
+    text, lists = recipe.kind == "text", recipe.kind == "pair-score"
     teachers = [own.t5(4, 1)] if text else [own.bert(12, 1)]
     if recipe.team is not None:
         teachers.append(own.bert(4, 2))
     student = own.t5(2) if text else own.bert(3)
+    if lists:
+        teachers, student = [own.reranker(12, 1)], own.reranker(3)
     before = {name: value.clone() for name, value in student.state_dict().items()}
-    rows = own.prompts() if text else own.sentences()
+    rows = own.prompts() if text else own.candidates() if lists else own.sentences()
     collator, watch = own.OwnCollator(text=text), own.Watch()
     trainer = DistillationTrainer(
         student,
@@ -51,7 +53,7 @@ def test_every_method_trains_whole(tmp_path, capsys, method):
         train_dataset=rows,
         eval_dataset=rows,
         data_collator=collator,
-        compute_metrics=own.accuracy,
+        compute_metrics=own.first_is_best if lists else own.accuracy,
         callbacks=[watch],
     )
     trainer.remove_callback(PrinterCallback)

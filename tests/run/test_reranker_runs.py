@@ -1,0 +1,212 @@
+"""Rerankers from candidates in files to a student that sentence-transformers scores as limbeck does."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, BertForSequenceClassification
+
+import kind_models as tiny
+import tiny_runs
+from limbeck.errors import LimbeckError
+from limbeck.recipe import Recipe
+from limbeck.run import distill, evaluate
+from limbeck.run.prepare import prepare
+from limbeck.tasks import PAIR_SCORE, task_type_of
+from limbeck.training import DistillationTrainer
+
+WORDS = ["ann", "annabelle", "lee", "saw", "the", "cat", "and", "in", "."]
+
+
+def candidates(count: int, seed: int) -> list[dict]:
+    """Queries with four to six passages, of which those about rome are relevant."""
+    generator = np.random.default_rng(seed)
+    rows = []
+    for number in range(count):
+        query = " ".join([*generator.choice(WORDS, 3), *WORDS[: number % 7]])
+        size = int(generator.integers(4, 7))
+        passages = [" ".join(generator.choice(WORDS, 4)) + f" {word}" for word in WORDS[:size]]
+        relevant = set(generator.permutation(size)[: 1 + number % 2].tolist())
+        passages = [
+            f"rome {text}" if place in relevant else text for place, text in enumerate(passages)
+        ]
+        labels = [float(place in relevant) for place in range(size)]
+        rows.append({"query": f"{query} {seed}{number}", "passages": passages, "labels": labels})
+    return rows
+
+
+def write(path: Path, rows: list[dict]) -> Path:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("reranker")
+    (folder / "data").mkdir()
+    write(folder / "data/train.jsonl", candidates(24, 1))
+    write(folder / "data/dev.jsonl", candidates(12, 2))
+    config = tiny.model("spans", layers=3).config
+    config.num_labels = 1
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        BertForSequenceClassification(config).save_pretrained(folder / "model")
+    tiny.tokenizer().save_pretrained(folder / "model")
+    return folder
+
+
+def recipe(place: Path, method: str, **changes) -> Recipe:
+    given = {"kind": "pair-score", "task": "own", "data": str(place / "data"), "epochs": 2,
+             "batch_size": 12, "max_length": 32, "lr": 5e-3, "seed": 3}  # fmt: skip
+    return Recipe.load(method, **given | changes)
+
+
+@pytest.fixture(scope="module")
+def teacher(place):
+    given = recipe(place, "finetune", epochs=8, **{"student.init": str(place / "model")})
+    return distill(given, out=place / "teacher", report=False)
+
+
+def taught(place, teacher, method: str, **changes) -> Recipe:
+    two = {"student.init": "teacher", "student.layers": 2, "teacher": str(teacher.path)}
+    return recipe(place, method, **two | changes)
+
+
+@pytest.fixture(scope="module")
+def student(place, teacher):
+    return distill(taught(place, teacher, "listwise-kl"), out=place / "student")
+
+
+def test_a_teacher_learns_what_is_relevant(teacher) -> None:
+    assert teacher.scores["dev"].keys() == {"ndcg@10", "mrr@10", "primary"}
+    assert teacher.scores["dev"]["primary"] == teacher.scores["dev"]["ndcg@10"] > 85
+
+
+def test_the_shipped_student_is_a_model_and_a_cross_encoder(place, student) -> None:
+    """sentence-transformers' own evaluator comes to the scores of the record."""
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
+
+    shipped = student.path / "student"
+    plain = AutoModelForSequenceClassification.from_pretrained(shipped)
+    assert plain.config.num_hidden_layers == 2 and plain.config.num_labels == 1
+    assert task_type_of(plain) is PAIR_SCORE
+    samples = [
+        {
+            "query": row["query"],
+            "positive": [p for p, y in zip(row["passages"], row["labels"], strict=True) if y],
+            "negative": [p for p, y in zip(row["passages"], row["labels"], strict=True) if not y],
+        }
+        for row in candidates(12, 2)
+    ]
+    model = CrossEncoder(str(shipped), device="cpu")
+    theirs = CrossEncoderRerankingEvaluator(samples, at_k=10, write_csv=False)(model)
+    for name in ("ndcg@10", "mrr@10"):
+        assert student.scores["dev"][name] == pytest.approx(100 * theirs[name], abs=1e-3)
+    pairs = [(row["query"], passage) for row in candidates(12, 2) for passage in row["passages"]]
+    answers = json.loads((student.path / "predictions.json").read_text())["dev"]
+    # No sigmoid in between.
+    np.testing.assert_allclose(model.predict(pairs), answers["prediction"], atol=1e-4)
+
+
+def test_scored_again_it_has_the_same_scores(student) -> None:
+    assert evaluate(student.path) == pytest.approx(student.scores["dev"])
+
+
+@pytest.mark.parametrize("method", ["kd", "rail-kd-l"])
+def test_methods_of_other_task_types_rank_as_well(place, teacher, tmp_path, method) -> None:
+    run = distill(taught(place, teacher, method, epochs=1), out=tmp_path / "run", report=False)
+    assert 0 < run.scores["dev"]["mrr@10"] <= 100
+    assert all(np.isfinite(value) for value in run.record.epochs[0].train.values())
+
+
+@pytest.mark.parametrize("kills", [[("epoch_end", 8), ("save", 12)]], ids=str)
+def test_killed_and_continued_it_ends_as_unbroken(place, teacher, tmp_path, monkeypatch, kills):
+    given = taught(place, teacher, "margin-mse", candidates=4, checkpoint_steps=3)
+    unbroken = distill(given, out=tmp_path / "unbroken", report=False)
+    for kill in kills:
+
+        def build(*args, kill=kill, **kwargs):
+            trainer = DistillationTrainer(*args, **kwargs)
+            trainer.add_callback(tiny_runs.Kill(*kill))
+            return trainer
+
+        with monkeypatch.context() as patched:
+            patched.setattr("limbeck.run.train.DistillationTrainer", build)
+            with pytest.raises(tiny_runs.KilledError):
+                distill(given, out=tmp_path / "run", report=False)
+    again = distill(given, out=tmp_path / "run", report=False)
+    for file in ("student/model.safetensors", "predictions.json"):
+        assert (again.path / file).read_bytes() == (unbroken.path / file).read_bytes()
+    ours, theirs = again.record.epochs, unbroken.record.epochs
+    assert [(e.train, e.dev) for e in ours] == [(e.train, e.dev) for e in theirs]
+
+
+def test_stored_scores_teach_as_their_teacher_does(place, teacher, tmp_path) -> None:
+    """A file of candidates with a teacher's scores, and no labels beside them."""
+    model = AutoModelForSequenceClassification.from_pretrained(teacher.path / "student").eval()
+    words, stored = tiny.tokenizer(), []
+    for row in candidates(24, 1):
+        texts = [row["query"]] * len(row["passages"]), row["passages"]
+        with torch.no_grad():
+            scores = model(**words(*texts, padding=True, return_tensors="pt")).logits[:, 0]
+        stored.append({**row, "labels": None, "scores": scores.tolist()})
+    (tmp_path / "data").mkdir()
+    file = write(tmp_path / "data/train.jsonl", stored)
+    (tmp_path / "data/dev.jsonl").write_bytes((place / "data/dev.jsonl").read_bytes())
+    changes = {"epochs": 1, "student.init": str(place / "model"), "student.layers": 2}
+    live = taught(place, teacher, "listwise-kl", **changes)
+    ours = recipe(place, "listwise-kl", outputs=[str(file)], data=str(tmp_path / "data"), **changes)
+    runs = [
+        distill(given, out=tmp_path / name, report=False)
+        for name, given in (("live", live), ("stored", ours))
+    ]
+    # What is added to all scores has a gradient of 0 but for rounding, of which Adam makes steps of any size.
+    terms = [run.record.epochs[0].train["list"] for run in runs]
+    assert terms[1] == pytest.approx(terms[0], rel=1e-4)
+    first, second = (
+        np.array(json.loads((run.path / "predictions.json").read_text())["dev"]["prediction"])
+        for run in runs
+    )
+    np.testing.assert_allclose(second - second.mean(), first - first.mean(), atol=1e-4)
+
+
+def test_a_batch_holds_whole_queries(place, teacher) -> None:
+    prepared = prepare(taught(place, teacher, "listwise-kl"))
+    from limbeck.run.query_checks import query_problems
+
+    found = query_problems(prepared)
+    sizes = [len(row["passages"]) for row in candidates(24, 1)]
+    assert len(found) <= 1 and all(problem.severity == "warning" for problem in found)
+    assert [len([*rows]) for _, rows in groupby(prepared.train.encoded["query_id"])] == sizes
+    few = query_problems(prepare(taught(place, teacher, "listwise-kl", batch_size=4)))
+    assert "do not stand in one batch" in few[0].message
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"candidates": 20}, "candidates: 20, and batches have 12 rows"),
+        ({"labelled_share": 0.5}, "labelled_share"),
+        ({"method": "dist"}, "dist compares classes"),
+    ],
+)
+def test_what_does_not_fit_is_said_before_the_first_step(place, teacher, tmp_path, changes, said):
+    given = taught(place, teacher, changes.pop("method", "listwise-kl"), **changes)
+    with pytest.raises(LimbeckError, match=said):
+        distill(given, out=tmp_path / "run", report=False)
+
+
+def test_candidates_of_rows_that_are_none(tmp_path, place) -> None:
+    rows = tiny_runs.write_csv(tmp_path / "rows.csv", 30, regression=True)
+    given = Recipe.load(
+        "finetune", data=str(rows), task="own", text_columns=["review"], label_column="verdict",
+        candidates=4, max_length=24, **{"student.init": str(place / "model")},
+    )  # fmt: skip
+    with pytest.raises(LimbeckError, match="no candidates of queries"):
+        distill(given, out=tmp_path / "run", report=False)
