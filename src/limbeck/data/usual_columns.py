@@ -5,6 +5,7 @@ from __future__ import annotations
 # One text among other columns of text (an id, a title) is not guessed.
 USUAL_TEXTS = (
     ("sentence1", "sentence2"),
+    ("query", "passage"),
     ("text1", "text2"),
     ("premise", "hypothesis"),
     ("question1", "question2"),

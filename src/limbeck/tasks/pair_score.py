@@ -55,18 +55,15 @@ class PairScore(Sentence):
     group_column = QUERY_ID
 
     def task_fields(self, task: TaskLike) -> dict[str, Any]:
-        """The metrics of a known task of pairs with numbers.
+        """None can be read so.
 
         Raises:
-            LimbeckError: it is another one.
+            LimbeckError: always: the rows of known tasks are no queries with candidates.
         """
-        if len(task.text_columns) != 2 or task.labels:
-            raise LimbeckError(
-                f"kind: {self.name} is for pairs of texts with grades, and task {task.name!r} has "
-                + (f"the classes {', '.join(task.labels)}" if task.labels else "one text"),
-                "leave kind out, or name a file of queries with candidates",
-            )
-        return {"metrics": METRICS_OF_RANKS, "primary": METRICS_OF_RANKS[0], "bounds": None}
+        raise LimbeckError(
+            f"kind: {self.name} is for queries with candidates, and the rows of task {task.name!r} are none",
+            "name a file of your own with queries and candidates, and another task",
+        )
 
     def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
         """With what says that its output is a score as it is."""
