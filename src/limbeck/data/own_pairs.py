@@ -120,7 +120,11 @@ def _held_out(pairs: Pairs, seed: int) -> tuple[Pairs, Pairs]:
 
 
 def _taken(pairs: Pairs, rows: np.ndarray) -> Pairs:
-    columns = {QUERY: pairs.queries, PASSAGE: pairs.passages, LABEL: pairs.labels or []}
+    columns: dict[str, Sequence[Any]] = {
+        QUERY: pairs.queries,
+        PASSAGE: pairs.passages,
+        LABEL: pairs.labels or [],
+    }
     return Pairs(*take(columns, rows).values())
 
 
