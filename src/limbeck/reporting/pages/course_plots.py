@@ -60,6 +60,7 @@ def _turns(panel: Panel, style: int, one: RunCourse) -> None:
         if layer is None or score is None:
             continue
         panel.axes[0].annotate(
-            f"L{layer}", (step, score), (0, 6), textcoords="offset points", ha="center",
+            # Runs that are at one place stand apart.
+            f"L{layer}", (step, score), (0, 6 if style % 2 == 0 else -13), textcoords="offset points", ha="center",
             fontsize=8, color=series_colour(style),
         )  # fmt: skip

@@ -127,7 +127,7 @@ def line_panel(
             axes.set_xticks(places, [f"{place:g}" for place in places])
             axes.set_xticks([], minor=True)
         elif whole:
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
         axes.set(xlabel=x_label, ylabel=y_label)
         if legend:
             axes.legend(fontsize=8, frameon=False, labelcolor=INK)

@@ -229,7 +229,8 @@ def heat_panels(
         )
         with panel as axes:
             low, high = float(np.nanmin(means)), float(np.nanmax(means))
-            room = (high - low) * 0.02 or 0.5
+            # A small step should not look like a cliff.
+            room = max((high - low) * 0.02, (SCORE_SPAN - (high - low)) / 2)
             value_cells(
                 axes,
                 means,
