@@ -14,7 +14,7 @@ import pytest
 from tiny_studies import plan_of, scored
 
 import limbeck.study.run_workers as run_workers
-from limbeck.errors import Problem
+from limbeck.errors import LimbeckError, Problem
 from limbeck.reporting.records import RECORD_NAME
 from limbeck.reporting.tables import build_table, collect
 from limbeck.study import (
@@ -24,6 +24,7 @@ from limbeck.study import (
     study_table,
     write_study,
 )
+from limbeck.study.study_groups import cells_of
 from limbeck.study.study_output import RECORDS, gather_results
 from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.training import DistillationTrainer
@@ -314,3 +315,44 @@ def test_cores_are_shared_out(monkeypatch) -> None:
     assert run_workers.parts_of_cores(1) == [[0, 1, 2, 5, 7]]
     assert run_workers.parts_of_cores(2) == [[0, 1], [2, 5]]
     assert run_workers.parts_of_cores(7) == [[0], [1], [2], [5], [7], [0], [1]]
+
+
+# ---- weights that add up to 1 ----
+
+
+def test_one_weight_is_what_the_others_leave():
+    """ALP-KD's grid: η and λ of {0, .2, .5, .7}, β = 1 − η − λ where that is not below 0."""
+    values = [0, 0.2, 0.5, 0.7]
+    grid = {
+        "objectives.hard.weight": ["rest"], "lr": [1e-5, 2e-5],
+        "objectives.soft.weight": values, "objectives.attention.weight": values,
+    }  # fmt: skip
+    cells = cells_of(grid)
+    assert len(cells) == 2 * 13
+    found = {
+        tuple(cell[f"objectives.{one}.weight"] for one in ("hard", "soft", "attention"))
+        for cell in cells
+    }
+    assert found == {
+        (1, 0, 0), (0.8, 0, 0.2), (0.5, 0, 0.5), (0.3, 0, 0.7), (0.8, 0.2, 0), (0.6, 0.2, 0.2),
+        (0.3, 0.2, 0.5), (0.1, 0.2, 0.7), (0.5, 0.5, 0), (0.3, 0.5, 0.2), (0, 0.5, 0.5),
+        (0.3, 0.7, 0), (0.1, 0.7, 0.2),
+    }  # fmt: skip
+    assert list(cells[0]) == list(grid)
+
+
+def test_a_rest_that_is_none_is_refused(place, tmp_path):
+    for grid, said in (
+        ("{lr: [rest]}", "other weights leave of 1"),
+        ("{objectives.hard.weight: [rest, 0.5]}", "as its only value"),
+        ("{objectives.hard.weight: [rest], objectives.soft.weight: [rest]}", "are both the rest"),
+        ("{objectives.hard.weight: [rest], objectives.soft.weight: [a]}", "are not all numbers"),
+        ("{objectives.hard.weight: [rest], objectives.soft.weight: [2]}", "above 1"),
+    ):
+        with pytest.raises(LimbeckError, match=said):
+            plan_of(
+                place,
+                tmp_path,
+                f"select: {{grid: {grid}}}\n",
+                methods="plain: {method: finetune, grid: {}}, kd: ",
+            )

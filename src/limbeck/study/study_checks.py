@@ -8,7 +8,8 @@ from limbeck.reporting.tables.measured_columns import FACTS
 from limbeck.reporting.tables.printed_numbers import AVERAGE, TEACHER
 from limbeck.reporting.tables.run_scores import task_title
 from limbeck.study.figure_checks import figure_problems
-from limbeck.study.study_fields import MODEL, Study, is_range
+from limbeck.study.study_fields import MODEL, REST, WEIGHT, Grid, Study, is_range
+from limbeck.study.study_groups import cells_of
 from limbeck.tasks import TASKS
 from limbeck.tasks.score_profiles import PROFILES
 
@@ -112,6 +113,11 @@ def _tried_problems(study: Study, labels: list[str]) -> list[Problem]:
             for key in grid
             if key in ("seed", "task", "method", "data", "teacher")
         ]
+    for place, grid in (
+        ("select.grid", study.select.grid),
+        *((f"methods.{one}.grid", study.method_of(one).grid or {}) for one in labels),
+    ):
+        found += _rest_problems(place, grid)
     if search is None:
         return found
     if study.select.grid:
@@ -135,6 +141,34 @@ def _tried_problems(study: Study, labels: list[str]) -> list[Problem]:
                     "search numbers, words and truth values; grids take the others",
                 )
             )
+    return found
+
+
+def _rest_problems(place: str, grid: Grid) -> list[Problem]:
+    """Of a weight that is to be what others leave."""
+    rests = [key for key, values in grid.items() if REST in values]
+    wrong = [key for key in rests if grid[key] != [REST] or not key.endswith(WEIGHT)]
+    others = [
+        key
+        for key, values in grid.items()
+        if rests and key not in rests and key.endswith(WEIGHT)
+        if not all(type(one) in (int, float) for one in values)
+    ]
+    found = [
+        Problem(
+            f"{place}.{key}: {grid[key]} holds `rest`, which is what a grid's other weights leave of 1",
+            "give it to one weight, as its only value: objectives.hard.weight: [rest]",
+        )
+        for key in wrong
+    ]
+    if len(rests) > 1:
+        found.append(Problem(f"{place}: {' and '.join(rests)} are both the rest", "name one"))
+    found += [
+        Problem(f"{place}.{key}: {grid[key]} are not all numbers", "give weights as numbers")
+        for key in others
+    ]
+    if rests and not found and not cells_of(grid):
+        found.append(Problem(f"{place}: every sum of the weights is above 1", "give smaller ones"))
     return found
 
 

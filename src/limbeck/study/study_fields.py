@@ -16,8 +16,11 @@ SCALES = ("paper", "small", "pocket")
 """As published; a small encoder at hand on real rows; generated rows, in minutes."""
 
 Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
-"""Recipe key → the values that are tried."""
+"""Recipe key → the values that are tried; `[rest]` of one weight: what the others leave of 1."""
 
+
+REST, WEIGHT = "rest", ".weight"
+"""A weight in a grid that is what the grid's other weights leave of 1; how keys of weights end."""
 
 MODEL = "{model}"
 """As a student's `student.init`: what the teachers are made from."""

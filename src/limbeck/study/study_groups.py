@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, Protocol
 
 from limbeck.study.shared_runs import StudyRun
-from limbeck.study.study_fields import Grid
+from limbeck.study.study_fields import REST, WEIGHT, Grid
 
 Cell = Mapping[str, Any]
 """Recipe keys that are tried together."""
@@ -99,5 +99,22 @@ class Choice:
 
 
 def cells_of(grid: Grid) -> list[dict[str, Any]]:
-    """Every combination of one value of each key, the first key slowest; one empty cell of no keys."""
-    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    """Every combination of one value of each key, the first key slowest; one empty cell of no keys.
+
+    Weights that are to add up to 1 (ALP-KD: β = 1 − η − λ): a weight whose value is `REST` is what the cell's other
+    weights leave; cells in which they leave less than 0 are none.
+    """
+    cells = (dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
+    return [cell for cell in map(_with_rest, cells) if cell is not None]
+
+
+def _with_rest(cell: dict[str, Any]) -> dict[str, Any] | None:
+    """The cell with the rest in place of the word, None if there is less than nothing."""
+    key = next((key for key, value in cell.items() if value == REST), None)
+    if key is None:
+        return cell
+    others = sum(
+        float(value) for name, value in cell.items() if name != key and name.endswith(WEIGHT)
+    )
+    rest = round(1 - others, 9)
+    return None if rest < 0 else {**cell, key: rest}
