@@ -9,6 +9,7 @@ import pytest
 import tiny_embedders as tiny
 
 from limbeck import predict
+from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
 
@@ -58,3 +59,9 @@ def test_what_is_scored_is_what_sentence_transformers_scores(given, expected, pl
     lines = (tmp_path / "out.jsonl").read_text("utf-8").splitlines()
     given = [json.loads(line)["embedding"] for line in lines]
     np.testing.assert_allclose(given, student.encode([*first]), atol=1e-5)
+
+
+def test_a_word_that_names_no_prompt_is_refused(place, tmp_path):
+    """It would stick to the first word of every text."""
+    with pytest.raises(LimbeckError, match=r"no prompt 'query' \(it has blame, praise\)"):
+        run(place, tmp_path / "run", **{"embedding.prompt": "query"})

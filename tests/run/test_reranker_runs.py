@@ -17,8 +17,9 @@ from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
 from limbeck.run.prepare import prepare
+from limbeck.students import build_student
 from limbeck.tasks import PAIR_SCORE, task_type_of
-from limbeck.training import DistillationTrainer
+from limbeck.training import DistillationConfig, DistillationTrainer
 
 WORDS = ["ann", "annabelle", "lee", "saw", "the", "cat", "and", "in", "."]
 
@@ -210,3 +211,27 @@ def test_candidates_of_rows_that_are_none(tmp_path, place) -> None:
     )  # fmt: skip
     with pytest.raises(LimbeckError, match="no candidates of queries"):
         distill(given, out=tmp_path / "run", report=False)
+
+
+def test_a_cross_encoder_of_sentence_transformers_teaches(place, tmp_path) -> None:
+    """Release 6 lists the modules of cross-encoders too, which are no embedding model's."""
+    from sentence_transformers import CrossEncoder
+
+    theirs = CrossEncoder(str(place / "model"), num_labels=1, device="cpu")
+    theirs.save_pretrained(str(tmp_path / "theirs"))
+    assert (tmp_path / "theirs" / "modules.json").exists()
+    given = recipe(
+        place, "listwise-kl", teacher=str(tmp_path / "theirs"), epochs=1, kind="pair-score"
+    )
+    run = distill(given, out=tmp_path / "run", report=False)
+    assert task_type_of(run.student) is PAIR_SCORE
+
+
+def test_a_foreign_student_is_marked_when_it_is_built(teacher) -> None:
+    plain = PAIR_SCORE.disown(teacher.student.config)
+    foreign = BertForSequenceClassification(plain)
+    args = DistillationConfig("out", method="listwise-kl", report_to="none", use_cpu=True)
+    with pytest.raises(LimbeckError, match="PAIR_SCORE"):
+        DistillationTrainer(build_student(foreign, layers=1), foreign, args)
+    marked = build_student(foreign, layers=1, kind=PAIR_SCORE)
+    assert DistillationTrainer(marked, foreign, args).kind is PAIR_SCORE

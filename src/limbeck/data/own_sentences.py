@@ -125,7 +125,7 @@ def _text_columns(table: FileTable, named: Sequence[str], *, pairs: bool) -> tup
         return found[0]
     what = "two text columns" if pairs else "a text column"
     raise LimbeckError(
-        f"{table.path} has no {' and '.join(map(repr, given)) if given else what + ' of a usual name'}",
+        f"{table.path} has no {' and '.join(map(repr, given)) or what.removeprefix('a ') + ' of a usual name'}",
         f"name {what}: --text-columns …; columns that are there: {', '.join(there)}",
     )
 

@@ -34,11 +34,14 @@ _FLAGS = {
 }
 _WORDS = {"mean": "mean", "cls": "cls", "lasttoken": "last", "last": "last"}
 _ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU")
+_RERANKER = "CrossEncoder"
 _ORDER = ("Transformer", "Pooling", "Dense", "Normalize")
 
 
 def read_modules(source: str) -> EmbeddingModules | None:
     """The modules that a folder or a repository of the Hub lists; None where it lists none.
+
+    Nor has a cross-encoder any, for which release 6 lists the model alone.
 
     Raises:
         LimbeckError: modules other than an encoder, pooling, one linear map and normalisation.
@@ -52,10 +55,12 @@ def read_modules(source: str) -> EmbeddingModules | None:
         (str(one.get("type", "")).rpartition(".")[2], str(one.get("path", ""))) for one in listed
     ]
     names = [name for name, _ in modules]
+    settings = _json(source, SETTINGS) or {}
+    if names == ["Transformer"] and settings.get("model_type") == _RERANKER:
+        return None
     _check_order(source, names)
     places = dict(modules)
     _check_place(source, places)
-    settings = _json(source, SETTINGS) or {}
     prompts = {str(key): str(text) for key, text in (settings.get("prompts") or {}).items() if text}
     default = settings.get("default_prompt_name")
     pooling = _json(source, f"{places['Pooling']}/{_CONFIG}") or {}

@@ -39,7 +39,8 @@ class OfCandidates(Objective):
         if shape.kind.group_column is None:
             raise LimbeckError(
                 f"{setting}: {settings.compare} compares the candidates of a query, and {shape.kind.name} has none",
-                "read the data as kind=pair-score, or use soft_kl",
+                "read the data as kind=pair-score (of a DistillationTrainer build the student with "
+                "limbeck.build_student(MODEL, kind=limbeck.tasks.PAIR_SCORE)), or use soft_kl",
             )
 
     def queries(self, batch: Batch[str, Tensor]) -> Tensor:

@@ -72,7 +72,15 @@ class ModelLabeller:
         self._asked = ModelOutputs.parse(asked, model)
         answers = self._asked.request.logits
         problems = []
-        if answers and not (kind.constant and kind.reads is TEXT_READING):
+        if answers and kind.embeds:
+            problems.append(
+                Problem(
+                    f"teacher {name} is of task type {kind.name}: it gives no class or number of a text",
+                    "write its embeddings with limbeck predict MODEL FILE --output embeddings, or ask for hidden "
+                    "states alone; a student reads the model itself (--teacher)",
+                )
+            )
+        elif answers and not (kind.constant and kind.reads is TEXT_READING):
             problems.append(
                 Problem(
                     f"teacher {name} is of task type {kind.name}: it gives no class or number of a text",

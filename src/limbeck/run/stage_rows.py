@@ -5,6 +5,7 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from datasets import Dataset, DatasetDict
@@ -137,9 +138,25 @@ def _embedding(task: Task, recipe: Recipe) -> Task:
         kind, known = kind.of_model(config), modules_of(config)
         prompts = {} if known is None else dict(known.prompts)
     if own is not None:
-        prompt = prompts.get(own.prompt, own.prompt) if own.prompt else own.prompt
+        prompt = _prompt_of(own.prompt, prompts)
         kind = kind.embedding_as(own.pooling, own.normalize, own.width, prompt)
     return replace(task, kind=kind)
+
+
+def _prompt_of(given: str | None, prompts: Mapping[str, str]) -> str | None:
+    """The text of a prompt that is named, or given itself.
+
+    Raises:
+        LimbeckError: a single word, which would stick to each text's first one, and no prompt's name.
+    """
+    if not given or given in prompts:
+        return prompts[given] if given else given
+    if given.isidentifier():
+        raise LimbeckError(
+            f"embedding.prompt: the teacher has no prompt {given!r} (it has {', '.join(prompts) or 'none'})",
+            f"name one that it has, or give the whole text, as it stands before others: '{given}: '",
+        )
+    return given
 
 
 def stage_rows(

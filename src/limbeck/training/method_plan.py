@@ -20,7 +20,7 @@ from transformers import EarlyStoppingCallback, PreTrainedModel, TrainingArgumen
 
 from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe, Stage
-from limbeck.tasks import task_type_of
+from limbeck.tasks import TaskType, task_type_of
 from limbeck.teachers import RANKINGS, ChainSpec, Team, by_capacity, shares, weighed
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.bound_objectives import objectives_for
@@ -88,6 +88,23 @@ class MethodPlan:
             problems += _unscorable(trainer, self.who.members, self.ranking)
         if problems:
             raise LimbeckError(problems)
+
+    def refuse_labels_alone(self, kind: TaskType) -> None:
+        """Before a training: terms of labels teach nothing where the task type has no labels.
+
+        Raises:
+            LimbeckError: a stage has no other terms.
+        """
+        stages = [self.last] if self.first_stage is None else [self.first_stage.recipe, self.last]
+        without = [name for name, now in kind.becomes.items() if now is None]
+        if any(
+            stage.objectives and all(term.compare in without for term in stage.objectives.values())
+            for stage in stages
+        ):
+            raise LimbeckError(
+                f"objectives: method {self.recipe.method} learns from labels alone, and kind {kind.name} has none",
+                "take a method that learns from a teacher: limbeck methods",
+            )
 
     @staticmethod
     def _terms(

@@ -90,6 +90,7 @@ class TrainsParts(TakesSteps, Optimises, Resumes, PublishesStudents):
             trial: of a search for hyperparameters.
             ignore_keys_for_eval: as for the Trainer.
         """
+        self.plan.refuse_labels_alone(self.kind)
         checkpoint: Any = resume_from_checkpoint or None
         self.parts, self._at_start = [], None
         if self.plan.staged:

@@ -1,0 +1,54 @@
+"""Embedding models in a `DistillationTrainer`, and as labellers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tiny_embedders as tiny
+import torch
+from datasets import Dataset
+
+from limbeck import DistillationConfig, DistillationTrainer, build_student
+from limbeck.errors import LimbeckError
+from limbeck.run import ModelLabeller
+
+
+def trainer(folder, method):
+    teacher = tiny.embedder()
+    student = build_student(teacher, layers=2)
+    args = DistillationConfig(
+        str(folder / "out"), method=method, max_steps=2, report_to="none", use_cpu=True,
+        learning_rate=0.01, warmup_steps=0, save_strategy="no", disable_tqdm=True,
+    )  # fmt: skip
+    rows = Dataset.from_dict({**tiny.tiny.tokenizer()(tiny.sentences(8))})
+    return DistillationTrainer(
+        student, teacher, args, train_dataset=rows, processing_class=tiny.tiny.tokenizer()
+    )
+
+
+def test_what_is_saved_embeds_in_sentence_transformers_as_the_student_does(tmp_path):
+    made = trainer(tmp_path, "embedding-mse")
+    before = {name: value.clone() for name, value in made.student.state_dict().items()}
+    made.train()
+    assert any((value != before[name]).any() for name, value in made.student.state_dict().items())
+    made.save_model(str(tmp_path / "small"))
+    texts = tiny.sentences(5, seed=3)
+    theirs = tiny.sentence_transformer(tmp_path / "small").encode(texts)
+    batch = tiny.tiny.tokenizer()(texts, return_tensors="pt", padding=True)
+    with torch.no_grad():
+        ours = made.student.eval()(**batch).logits.numpy()
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_labels_alone_teach_an_embedding_model_nothing(tmp_path):
+    with pytest.raises(LimbeckError, match="finetune learns from labels alone, and kind embedding"):
+        trainer(tmp_path, "finetune").train()
+
+
+def test_an_embedding_is_no_label(tmp_path):
+    with pytest.raises(LimbeckError, match="--output embeddings"):
+        ModelLabeller(tiny.embedder(), tiny.tiny.tokenizer(), name="theirs")
+    hidden = ModelLabeller(
+        tiny.embedder(), tiny.tiny.tokenizer(), name="theirs", outputs=["hidden:-1:mean"]
+    )
+    assert hidden.outputs == ("hidden-main-4-mean",)
