@@ -155,3 +155,56 @@ def test_given_keys_win_over_the_file() -> None:
     assert study.seeds == [7]
     assert study.settings["batch_size"] == 8
     assert study.settings["precision"] == "fp32"
+
+
+OWN = "title: t\ndata: pocket\nmodel: pocket\nteachers: {}\nmethods: {kd: , pkd-skip: }\n"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "table", "said"),
+    [
+        ("sst2, stsb", "{profile: internal, out_of_domain: left out}", "skd-dev"),
+        ("stsb", "{profile: internal}", "rail"),
+        ("cola, mrpc", "{out_of_domain: alone}", "sst2"),
+    ],
+)
+def test_a_table_that_would_have_no_column_is_refused(tmp_path, tasks, table, said) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{OWN}tasks: [{tasks}]\ntable: {table}\n", encoding="utf-8")
+    with pytest.raises(LimbeckError, match=f"no column for {tasks}: no run") as caught:
+        load_study(path)
+    assert said in caught.value.problems[0].fix
+
+
+@pytest.mark.parametrize(
+    ("tasks", "table"),
+    [
+        ("sst2, cola", "{profile: internal, out_of_domain: left out}"),
+        ("reviews", "{profile: internal}"),
+        ("sst2, mrpc", "{out_of_domain: alone}"),
+    ],
+)
+def test_a_table_of_some_columns_is_allowed(tmp_path, tasks, table) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{OWN}tasks: [{tasks}]\ntable: {table}\n", encoding="utf-8")
+    assert load_study(path).tasks == tasks.split(", ")
+
+
+def test_figures_that_show_nothing_are_refused_with_choices(tmp_path) -> None:
+    found = problems_of(
+        tmp_path / "mine.yaml",
+        f"""{OWN}tasks: [sst2]
+keep_students: true
+figures:
+  a: {{draw: heat, rows: task, columns: task}}
+  b: {{draw: boxes, tasks: [], methods: []}}
+  c: {{draw: analysis, of: noise, settings: {{deviation: [0.1]}}}}
+""",
+    )
+    assert found[:3] == [
+        "figures.a: rows and columns are both task",
+        "figures.b.methods: none are named",
+        "figures.b.tasks: none are named",
+    ]
+    assert "noise: 'deviation'" in found[3]
+    assert len(found) == 4

@@ -19,7 +19,7 @@ from limbeck.reporting.pages.score_figures import (
     score_bars,
 )
 from limbeck.reporting.records import Epoch, Record
-from limbeck.study import SharedRuns, carry_out, write_study
+from limbeck.study import SharedRuns, carry_out, load_study, write_study
 from limbeck.study.study_figures import MadeRun, study_figures
 
 
@@ -94,6 +94,17 @@ figures:
 """
 
 
+def test_a_figure_of_what_no_run_recorded_says_so(tmp_path) -> None:
+    figures = "figures: {a: {draw: curves, y: dev.lss}, b: {draw: curves}}\n"
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"title: t\ndata: pocket\ntasks: [sst2]\nmethods: {{kd: }}\n{figures}")
+    made = [MadeRun(point("kd", 70), tmp_path)]
+    empty, drawn = study_figures(load_study(path), made, {}, lambda name: nobody)
+    assert (empty.panels, empty.notes) == ((), ("No run has recorded what it shows.",))
+    assert drawn.panels
+    assert not drawn.notes
+
+
 def test_every_mistake_in_a_figure_is_said(place, tmp_path) -> None:
     wrong = """
 figures:
@@ -114,7 +125,7 @@ figures:
         "figures.three: columns is missing",
         "unknown method in figures.three: 'kdd'",
         "unknown analysis in figures.four.of: 'noises'",
-        "figures.five.settings.row: Extra inputs",
+        "figures.five.settings: unknown setting of analysis noise: 'row'",
         "figures.five: noise looks at students, whose weights are removed",
         "unknown task in figures.six: 'mrpc'",
     ):

@@ -121,18 +121,23 @@ def asked_of(what: str, settings: Mapping[str, Any], **opened: str | None) -> di
     return full | {key: value for key, value in opened.items() if value is not None}
 
 
+def setting_problems(what: str, given: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with settings of an analysis, each with its fix; empty where nothing is."""
+    settings = ANALYSES.get(what).settings
+    try:
+        settings.model_validate(dict(given))
+    except ValidationError as error:
+        return [_said(what, settings, one) for one in error.errors()]
+    return []
+
+
 def _measured(
     what: str, runs: Sequence[str | Path], given: dict[str, Any], watch: Watch | None, **opened: Any
 ) -> dict[AnalysedRun, Parts]:
     analysis = ANALYSES.get(what)
     if not runs:
         raise LimbeckError("analyze: no run is named", f"limbeck analyze {what} RUN")
-    problems: list[Problem] = []
-    try:
-        settings = analysis.settings.model_validate(given)
-    except ValidationError as error:
-        settings = None
-        problems += [_said(what, analysis.settings, one) for one in error.errors()]
+    problems = setting_problems(what, given)
     opened_runs = []
     for path in runs:
         try:
@@ -141,6 +146,7 @@ def _measured(
             problems += error.problems
     if problems:
         raise LimbeckError(problems)
+    settings = analysis.settings.model_validate(given)
     return {
         run: analysis.measure(run, settings, watch or (lambda name: nobody)) for run in opened_runs
     }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
+from dataclasses import replace
 
 from limbeck.analysis import ANALYSES
+from limbeck.analysis.analyze import setting_problems
 from limbeck.errors import Problem, unknown
 from limbeck.study.figure_spec import KINDS, METHOD, PARAMETERS, TASK, FigureSpec, missing, unread
 from limbeck.study.study_fields import Study
@@ -39,6 +40,15 @@ def _problems(study: Study, place: str, spec: FigureSpec) -> list[Problem]:
         given = getattr(spec, key)
         if given is not None and given not in choices:
             found.append(unknown(f"{place}.{key}:", given, choices))
+    if spec.rows is not None and spec.rows == spec.columns:
+        found.append(
+            Problem(f"{place}: rows and columns are both {spec.rows}", "give each a key of its own")
+        )
+    found += [
+        Problem(f"{place}.{key}: none are named", "leave it out for all of them")
+        for key in ("methods", "tasks")
+        if getattr(spec, key) == []
+    ]
     found += [
         unknown(f"method in {place}:", one, list(study.methods))
         for one in spec.methods or ()
@@ -55,15 +65,11 @@ def _problems(study: Study, place: str, spec: FigureSpec) -> list[Problem]:
 def _analysis_problems(study: Study, place: str, spec: FigureSpec) -> list[Problem]:
     if spec.of not in ANALYSES:
         return [unknown(f"analysis in {place}.of:", spec.of, list(ANALYSES))]
-    found = []
     analysis = ANALYSES.get(str(spec.of))
-    try:
-        analysis.settings.model_validate(spec.settings)
-    except ValidationError as error:
-        found += [
-            Problem(f"{place}.settings.{'.'.join(map(str, one['loc']))}: {one['msg']}", "fix it")
-            for one in error.errors()
-        ]
+    found = [
+        replace(one, message=f"{place}.settings: {one.message}")
+        for one in setting_problems(str(spec.of), spec.settings)
+    ]
     if analysis.reads_models and not study.keep_students:
         found.append(
             Problem(

@@ -6,7 +6,7 @@ from limbeck.errors import Problem, unknown
 from limbeck.reporting.tables.against import CORRECTIONS
 from limbeck.reporting.tables.measured_columns import FACTS
 from limbeck.reporting.tables.printed_numbers import AVERAGE, TEACHER
-from limbeck.reporting.tables.run_scores import task_title
+from limbeck.reporting.tables.run_scores import knows, task_title
 from limbeck.study.figure_checks import figure_problems
 from limbeck.study.study_fields import MODEL, REST, WEIGHT, Grid, Study, is_range
 from limbeck.study.study_groups import cells_of
@@ -176,6 +176,14 @@ def _table_problems(study: Study, labels: list[str]) -> list[Problem]:
     found = []
     if study.table.profile not in PROFILES:
         found.append(unknown("table.profile", study.table.profile, list(PROFILES)))
+    elif not any(_has_column(study, task) for task in study.tasks):
+        found.append(
+            Problem(
+                f"table: profile {study.table.profile} with out_of_domain {study.table.out_of_domain} has no column "
+                f"for {', '.join(study.tasks)}: no run would have a score",
+                _with_columns(study),
+            )
+        )
     if study.table.baseline is not None and study.table.baseline not in labels:
         found.append(unknown("table.baseline", study.table.baseline, labels))
     if study.table.correction not in CORRECTIONS:
@@ -186,6 +194,26 @@ def _table_problems(study: Study, labels: list[str]) -> list[Problem]:
         if one not in FACTS
     ]
     return found + _printed_problems(study, labels)
+
+
+def _has_column(study: Study, task: str) -> bool:
+    """Whether the table may show a task; the profile is one that there is."""
+    shown = study.table.out_of_domain
+    beyond = task in TASKS and TASKS[task].out_of_domain is not None
+    # Of a task that is none of GLUE's a table shows the primary score, whatever the profile.
+    own = not knows(task) or task in PROFILES[study.table.profile].columns
+    return (shown != "alone" and own) or (shown != "left out" and beyond)
+
+
+def _with_columns(study: Study) -> str:
+    """What gives the study's tasks columns."""
+    if study.table.out_of_domain == "alone":
+        those = [name for name, one in TASKS.items() if one.out_of_domain is not None]
+        return (
+            f"write out_of_domain: beside; tasks with a set out of their domain: {', '.join(those)}"
+        )
+    has = [name for name, one in PROFILES.items() if {*study.tasks} <= {*one.columns}]
+    return f"profiles with columns for them: {', '.join(has)}"
 
 
 def _printed_problems(study: Study, labels: list[str]) -> list[Problem]:

@@ -99,7 +99,9 @@ def study_figures(
             found.append(_analysed(name, spec, chosen, watch))
             continue
         panels = _DRAWN[spec.draw](spec, [one.point for one in chosen], teachers)
-        found.append(StudyFigure(name, spec.title or name, _LEADS[spec.draw], tuple(panels)))
+        notes = () if panels else ("No run has recorded what it shows.",)
+        title, lead = spec.title or name, _LEADS[spec.draw]
+        found.append(StudyFigure(name, title, lead, tuple(panels), notes))
     return found
 
 
