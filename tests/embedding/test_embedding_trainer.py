@@ -13,9 +13,9 @@ from limbeck.errors import LimbeckError
 from limbeck.run import ModelLabeller
 
 
-def trainer(folder, method):
-    teacher = tiny.embedder()
-    student = build_student(teacher, layers=2)
+def trainer(folder, method, teacher=None):
+    student = build_student(tiny.embedder(), layers=2)
+    teacher = teacher or tiny.embedder()
     args = DistillationConfig(
         str(folder / "out"), method=method, max_steps=2, report_to="none", use_cpu=True,
         learning_rate=0.01, warmup_steps=0, save_strategy="no", disable_tqdm=True,
@@ -52,3 +52,8 @@ def test_an_embedding_is_no_label(tmp_path):
         tiny.embedder(), tiny.tiny.tokenizer(), name="theirs", outputs=["hidden:-1:mean"]
     )
     assert hidden.outputs == ("hidden-main-4-mean",)
+
+
+def test_a_teacher_that_does_not_embed_is_refused(tmp_path):
+    with pytest.raises(LimbeckError, match="the teacher gives none"):
+        trainer(tmp_path, "embedding-mse", tiny.tiny.bert(4))

@@ -101,7 +101,8 @@ def _members(given: Any, *, dropout: bool) -> tuple[tuple[Teacher, ...], tuple[s
         given = [given]
     if not isinstance(given, Mapping | Sequence) or not given:
         raise LimbeckError(
-            f"teacher: {given!r} is no model", "pass a transformers model, or a list of them"
+            f"teacher: a {type(given).__name__} is no model",
+            "pass a transformers model, or a list of them",
         )
     if isinstance(given, Mapping):
         names = [str(name) for name in given]
