@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 import limbeck
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, Problem
 from limbeck.plain import loads
 from limbeck.submitting import GLUE_FILES, GlueFile, glue_test_rows, submission, submitted_runs
 
@@ -189,6 +190,18 @@ def test_all_that_is_missing_is_said_together(runs, tmp_path):
         "5 test rows of sst2, and the benchmark scores 1,821",
     ):  # fmt: skip
         assert part in said
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("model.safetensors", "has no student"), ("tokenizer.json", "is not what the run wrote")],
+)
+def test_a_damaged_student_is_named_before_anything_is_predicted(runs, tmp_path, name, said):
+    run = shutil.copytree(runs["sst2"], tmp_path / "run")
+    (run / "student" / name).unlink()
+    problems: list[Problem] = []
+    assert not submitted_runs.submitted_runs([run], problems, partial=True)
+    assert said in problems[0].message
 
 
 def test_a_part_of_the_benchmark_has_to_be_asked_for(runs, small, tmp_path):

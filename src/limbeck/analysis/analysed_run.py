@@ -207,7 +207,7 @@ class AnalysedRun:
         """
         if not self.has_classes:
             raise LimbeckError(
-                f"run {self.folder.path}: the rows of {self.task.name} have no classes",
+                f"run {self.folder.path}: the rows of {self.task.name} are not of one class each",
                 "this analysis counts classes; choose another one, or a classifier's run",
             )
         return np.asarray(self.encoded(self.student, rows)["labels"][:], dtype=np.int64)

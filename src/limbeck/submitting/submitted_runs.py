@@ -10,6 +10,7 @@ from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home
 from limbeck.given import is_reference
 from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.students.weights import refuse_damaged_student
 from limbeck.submitting.glue_files import GLUE_FILES
 
 
@@ -72,10 +73,13 @@ def _read(folder: Path) -> tuple[str, SubmittedRun]:
     record = Record.load(folder)
     if record.status != "finished":
         raise LimbeckError(f"run {folder} is {record.status}", "finish it first")
-    if not (folder / "student" / "config.json").is_file():
+    student = folder / "student"
+    if not (student / "config.json").is_file() or not any(student.glob("*.safetensors")):
         raise LimbeckError(
             f"run {folder} has no student", "studies keep them with keep_students: true"
         )
+    # Found later, it would cost the predictions of the tasks before.
+    refuse_damaged_student(folder, student)
     data = str(record.recipe.get("data"))
     return str(record.recipe.get("task")), SubmittedRun(
         folder, "hub" if is_reference(data) else data
