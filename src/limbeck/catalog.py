@@ -7,6 +7,7 @@ here into checked recipes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -77,5 +78,11 @@ def find(method: str) -> CatalogEntry:
 
 
 def read(method: str) -> dict[str, Any]:
-    """The shipped recipe of that name as a dictionary."""
+    """The shipped recipe of that name as a dictionary, the caller's own."""
+    return deepcopy(_parsed(method))
+
+
+@cache
+def _parsed(method: str) -> dict[str, Any]:
+    # A study's plan reads one recipe hundreds of times.
     return read_yaml(find(method).text, f"recipe {method}")
