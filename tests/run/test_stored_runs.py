@@ -28,7 +28,7 @@ STAGES = [
     and stage.recipe.transform is None
     # T5's are in the tests of its runs: this teacher is a BERT.
     and stage.recipe.kind != "text"
-    and stage.recipe.kind != "pair-score"  # this one has classes
+    and stage.recipe.kind not in ("pair-score", "embedding")  # this one has classes
     # Padding counts, or the teacher's dropout is on.
     and method not in ("tinybert-released", "bert-emd-released", "contextual-kd-released")
 ]

@@ -13,6 +13,7 @@ from transformers import DataCollatorWithPadding, TrainerCallback, TrainingArgum
 
 import limbeck
 import tiny_runs as tiny
+from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.tasks import PAIR_SCORE
 
 ROWS = 12
@@ -86,6 +87,11 @@ def _fresh(model: Any) -> Any:
 def reranker(layers: int, seed: int = 0) -> Any:
     """Says of itself that its one output is a score."""
     return limbeck.build_student(bert(layers, seed, num_labels=1), kind=PAIR_SCORE)
+
+
+def embedder(layers: int, seed: int = 0) -> Any:
+    """Mean pooling and the division by the length, as an encoder without modules has them."""
+    return SENTENCE_EMBEDDERS.from_config(bert(layers, seed).config)
 
 
 class OwnCollator:

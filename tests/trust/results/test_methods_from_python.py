@@ -11,6 +11,7 @@ from transformers import PrinterCallback
 
 import tiny_runs
 from limbeck import catalog
+from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe, Stage
 from limbeck.training import DistillationConfig, DistillationTrainer
@@ -31,13 +32,15 @@ def logged(stage: Stage) -> set[str]:
 def test_every_method_trains_whole(tmp_path, capsys, method):
     # Tiny models have few positions, and some releases pad every batch to all of max_length.
     recipe = Recipe.load(method, **GIVEN.get(method, {}), max_length=12)
-    text, lists = recipe.kind == "text", recipe.kind == "pair-score"
+    text, lists, embeds = (recipe.kind == one for one in ("text", "pair-score", "embedding"))
     teachers = [own.t5(4, 1)] if text else [own.bert(12, 1)]
     if recipe.team is not None:
         teachers.append(own.bert(4, 2))
     student = own.t5(2) if text else own.bert(3)
     if lists:
         teachers, student = [own.reranker(12, 1)], own.reranker(3)
+    if embeds:
+        teachers, student = [own.embedder(12, 1)], own.embedder(3)
     before = {name: value.clone() for name, value in student.state_dict().items()}
     rows = own.prompts() if text else own.candidates() if lists else own.sentences()
     collator, watch = own.OwnCollator(text=text), own.Watch()
@@ -74,13 +77,15 @@ def test_every_method_trains_whole(tmp_path, capsys, method):
     assert folders <= set(watch.steps)
     assert set(map(watch.steps.get, folders)) <= {2, 5}
     assert collator.calls > 0
-    assert "eval_mine" in trainer.evaluate()
+    # As in transformers, metrics are of labelled rows; those of an embedding model have no labels.
+    assert ("eval_mine" in trainer.evaluate()) is not embeds
     assert trainer.predict(rows).predictions is not None
     after = trainer.student.state_dict()
     assert trainer.student is student
     assert any(not torch.equal(after[name], before[name]) for name in before)
     trainer.save_model(str(tmp_path / "shipped"))
-    again = type(student).from_pretrained(tmp_path / "shipped").state_dict()
+    load = SENTENCE_EMBEDDERS if embeds else type(student)
+    again = load.from_pretrained(str(tmp_path / "shipped")).state_dict()
     assert all(torch.equal(again[name], after[name]) for name in after)
 
 
