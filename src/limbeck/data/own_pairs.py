@@ -138,6 +138,8 @@ def _has_lists(path: Path) -> bool:
             path = split_files(path, SUFFIXES)["train"]
         except LimbeckError:
             return False
+    if not path.is_file():  # to open a pipe may wait for ever
+        return False
     try:
         if path.suffix.lower() == ".parquet":
             return holds_candidates(parquet.read_schema(path).names)

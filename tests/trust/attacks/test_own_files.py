@@ -137,7 +137,9 @@ def test_a_pipe_is_not_waited_for(tmp_path, name):
     assert "is a pipe" in refusal(tmp_path / name)
 
 
-@pytest.mark.parametrize("kind", ["tokens", "spans", "masked"])
+@pytest.mark.parametrize(
+    "kind", ["tokens", "spans", "masked", "embedding", "pair-score", "multi-label"]
+)
 def test_a_pipe_is_not_waited_for_by_any_kind(tmp_path, kind):
     for suffix in ("txt", "json", "csv"):
         os.mkfifo(tmp_path / f"p.{suffix}")
