@@ -66,10 +66,12 @@ def test_without_a_teacher_only_fine_tuning_is_left(tmp_path):
     make(tmp_path, method="finetune", teacher=None)
 
 
-def test_a_multi_label_head_is_refused(tmp_path):
+def test_a_multi_label_head_wants_a_number_for_each_class(tmp_path):
     student = tiny.bert(2, problem_type="multi_label_classification")
-    with pytest.raises(LimbeckError, match="multi-label"):
-        make(tmp_path, student=student)
+    trainer = make(tmp_path, student=student)
+    assert trainer.kind.name == "multi-label"
+    with pytest.raises(LimbeckError, match="of which a row may have several"):
+        trainer.train()  # these rows have a class each
 
 
 def test_length_grouping_needs_something_to_measure(tmp_path):

@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from limbeck import functional as F
+from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import (
     EXAMPLE_WEIGHTS,
     MOST_PROBABILITIES,
@@ -95,8 +96,19 @@ class MultiLabel(TaskType):
     # ---- losses ----
 
     def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
-        """Binary cross-entropy of logits (B, C) with labels of 0 and 1 (B, C), mean over classes and rows."""
+        """Binary cross-entropy of logits (B, C) with labels of 0 and 1 (B, C), mean over classes and rows.
+
+        Raises:
+            LimbeckError: labels of another shape, a class's number say.
+        """
         need_labels(batch, self.label_names)
+        if batch["labels"].shape != logits.shape:
+            raise LimbeckError(
+                f"labels have shape {tuple(batch['labels'].shape)}, and the student has {logits.shape[-1]} classes "
+                "of which a row may have several",
+                "give a 0 or 1 for each class, or take problem_type='multi_label_classification' out of the student's "
+                "config",
+            )
         labels = batch["labels"].to(torch.promote_types(batch["labels"].dtype, torch.float32))
         weights, gamma = rule
         return F.binary_cross_entropy(logits, labels, positive_weights=weights, gamma=gamma)
