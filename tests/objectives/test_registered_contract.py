@@ -15,13 +15,15 @@ import torch
 from tiny_pairs import CLASSES, batch, bert
 
 from limbeck.activations import Mixed, Request, Trace, capture
+from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.objectives import OBJECTIVES, ModelShape, Objectives, Shape, TermSpec
 from limbeck.step_state import StepState
-from limbeck.tasks import PAIR_SCORE, SENTENCE
+from limbeck.tasks import PAIR_SCORE, SENTENCE, get_task_type
 
 LAST = {"kind": "last-to-last"}
 ALL = {"kind": "uniform", "student_layers": "1..M"}
 MAP = {"to": "teacher", "sides": "student"}
+EMBEDDINGS = ("embedding_mse", "embedding_cosine", "similarity_mse", "similarity_kl")
 LISTS = ("listwise_kl", "margin_mse", "ranked_pairs")
 # Of each name what it needs besides.
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -43,7 +45,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     **{name: {"mapping": ALL} for name in ("layer_relation_kl", "layer_relation_mse")},
     "info_nce": {"mapping": LAST, "project": {"to": 8}},
     **{name: {} for name in ("attention_consistency", "hidden_consistency")},
-    **{name: {} for name in LISTS},
+    **{name: {} for name in (*LISTS, *EMBEDDINGS)},
 }
 every_term = pytest.mark.parametrize("name", SETTINGS)
 NOW = StepState(seed=3, step=2, progress=0.5)
@@ -81,6 +83,10 @@ class Step:
         lists = name in LISTS
         kind, classes = (PAIR_SCORE, 1) if lists else (SENTENCE, CLASSES)
         models = bert(3, 8, 1, classes), bert(4, 12, 0, classes)
+        if name in EMBEDDINGS:
+            kind = get_task_type("embedding")
+            torch.manual_seed(1)
+            models = tuple(SENTENCE_EMBEDDERS.from_config(one.config).eval() for one in models)
         self.student, self.teacher = map(copy.deepcopy, models)
         self.batch = list_batch if lists else batch
         shape = Shape(ModelShape.of(self.student), ModelShape.of(self.teacher), kind=kind, rows=8)

@@ -64,7 +64,12 @@ def attention_of(model: PreTrainedModel) -> str:
 
 def builder_of(model: PreTrainedModel) -> Callable[..., PreTrainedModel]:
     """What builds a model of the same class from a configuration, as AutoModel classes do."""
-    build: Callable[..., PreTrainedModel] = type(model)._from_config
+    return class_builder(type(model))
+
+
+def class_builder(kind: type[PreTrainedModel]) -> Callable[..., PreTrainedModel]:
+    """What builds a model of a class from a configuration."""
+    build: Callable[..., PreTrainedModel] = kind._from_config
     return build
 
 

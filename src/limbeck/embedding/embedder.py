@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from limbeck.activations.compat import class_builder
 from limbeck.embedding.embedding_modules import EmbeddingModules, modules_of, set_modules
 from limbeck.embedding.module_folder import dense_file, read_modules, write_modules
 from limbeck.errors import LimbeckError
@@ -165,8 +166,8 @@ class SentenceEmbedders:
 
     def from_config(self, config: PretrainedConfig, **kwargs: Any) -> SentenceEmbedder:
         """A model with random weights."""
-        found = _class_for(config)
-        return found._from_config(self._ready(config, "the model it starts from"), **kwargs)
+        build: Any = class_builder(_class_for(config))
+        return build(self._ready(config, "the model it starts from"), **kwargs)
 
     def from_pretrained(self, source: str, **kwargs: Any) -> Any:
         """A model from a folder or the Hub, with `output_loading_info` beside what was loaded.

@@ -18,8 +18,15 @@ from limbeck.data import Labelling, load_task
 from limbeck.recipe import Recipe
 
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
-# What needs the Hub (named shapes, and the team made of them), a language model, or minutes.
-NEEDS_MORE = ("quickstart", "bert-8-128-2", "runs/team", "causal-lm", "limbeck study")
+# What needs the Hub (named shapes, and the team made of them), a language model, runs of all tasks, or minutes.
+NEEDS_MORE = (
+    "quickstart",
+    "bert-8-128-2",
+    "runs/team",
+    "causal-lm",
+    "limbeck study",
+    "limbeck submit",
+)
 # Seconds each: a graph is traced, and what is timed is loaded in processes of its own.
 SLOW = ("limbeck export", "--backend onnxruntime", "limbeck bench")
 
