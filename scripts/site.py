@@ -32,6 +32,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Takes from fences why their code is not run: with more than a language a fence is none to the site."""
+    return re.sub(r"^(```\w+) no-run:.*$", r"\1", markdown, flags=re.MULTILINE)
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the first page and one page for each package."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
