@@ -14,6 +14,7 @@ import pytest
 import torch
 from tiny_pairs import GIVEN, TAUGHT, batch, bert, t5
 
+from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.input_transforms import StepInputs
 from limbeck.objectives import ModelShape, Objectives, Shape, TeamObjectives
 from limbeck.recipe import Recipe
@@ -45,7 +46,10 @@ def on_meta(model):
 
 
 def of_kind(kind: str | None, layers: int, seed: int):
-    return on_meta(t5(layers, 8, seed) if kind == "text" else bert(layers, 8, seed))
+    if kind == "text":
+        return on_meta(t5(layers, 8, seed))
+    model = bert(layers, 8, seed)
+    return on_meta(SENTENCE_EMBEDDERS.from_config(model.config) if kind == "embedding" else model)
 
 
 def examples(kind: str | None) -> dict[str, torch.Tensor]:
