@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import Any
 
 from limbeck.plain import read_yaml
+
+_FOLDER = resources.files("limbeck.study") / "shipped"
 
 
 @dataclass(frozen=True)
@@ -20,14 +23,20 @@ class ShippedStudy:
     raw: dict[str, Any]
 
 
+def shipped_names() -> tuple[str, ...]:
+    """Every shipped study's name."""
+    files = sorted(file.name for file in _FOLDER.iterdir())
+    return tuple(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
+
+
 def shipped() -> dict[str, ShippedStudy]:
     """Every shipped study by name."""
-    found = {}
-    folder = resources.files("limbeck.study") / "shipped"
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".yaml"):
-            raw = read_yaml(file.read_text(encoding="utf-8"), file.name)
-            name = file.name.removesuffix(".yaml")
-            scales = tuple(raw.get("scales", {}))
-            found[name] = ShippedStudy(name, raw["title"], raw["paper"], scales, raw)
-    return found
+    return {name: shipped_study(name) for name in shipped_names()}
+
+
+@cache
+def shipped_study(name: str) -> ShippedStudy:
+    """The one of `shipped_names` with this name, which is read once and not to be changed."""
+    file = _FOLDER / f"{name}.yaml"
+    raw = read_yaml(file.read_text(encoding="utf-8"), file.name)
+    return ShippedStudy(name, raw["title"], raw["paper"], tuple(raw.get("scales", {})), raw)

@@ -13,7 +13,7 @@ from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.plain import check_plain, read_text, read_yaml
 from limbeck.recipe.load import merge
 from limbeck.study.figure_spec import FigureSpec
-from limbeck.study.shipped_studies import shipped
+from limbeck.study.shipped_studies import shipped_names, shipped_study
 from limbeck.study.study_checks import study_problems
 from limbeck.study.study_fields import (
     MethodSpec,
@@ -62,10 +62,10 @@ def load_study(path_or_name: str | Path, *, scale: str | None = None, **given: A
 def _read(path_or_name: str | Path) -> tuple[str, dict[str, Any]]:
     path = Path(path_or_name)
     if path.suffix not in (".yaml", ".yml"):
-        known = shipped()
-        if str(path_or_name) not in known:
-            raise LimbeckError(unknown("study", path_or_name, [*known, "or a file STUDY.yaml"]))
-        return str(path_or_name), deepcopy(known[str(path_or_name)].raw)
+        name, known = str(path_or_name), shipped_names()
+        if name not in known:
+            raise LimbeckError(unknown("study", name, [*known, "or a file STUDY.yaml"]))
+        return name, deepcopy(shipped_study(name).raw)
     if not path.is_file():
         raise LimbeckError(
             f"study: no file {path}",
