@@ -19,7 +19,10 @@ gc.disable()
 # Runs of tiny models wait for the disk a fifth of their time, and no test cuts the power: what they write
 # stays in memory where there is room, and nobody waits for it to reach a disk.
 _MEMORY, _ROOM = Path("/dev/shm"), 4 * 1024**3
-if _MEMORY.is_dir() and min(shutil.disk_usage(_MEMORY).free, psutil.virtual_memory().available) > 2 * _ROOM:
+if (
+    _MEMORY.is_dir()
+    and min(shutil.disk_usage(_MEMORY).free, psutil.virtual_memory().available) > 2 * _ROOM
+):
     os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
 os.fsync = lambda _descriptor: None
 

@@ -151,6 +151,7 @@ def test_a_model_learns_to_live_with_int8(given):
     )
 
 
+@pytest.mark.slow
 def test_what_int8_loses_is_recovered_and_shipped(given, tmp_path):
     model, settings = given
     asked = {"format": "onnx-int8", "scheme": "dynamic", "keep_sensitive": False, **settings}

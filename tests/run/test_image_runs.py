@@ -190,8 +190,10 @@ def test_a_remembering_teacher_is_refused_for_views(net, tmp_path):
 @pytest.mark.parametrize(
     "method",
     [
-        "pkd-skip",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("rail-kd-l", "tinybert")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("pkd-skip", "rail-kd-l", "tinybert")
+        ),
         "minilmv2",
     ],
 )

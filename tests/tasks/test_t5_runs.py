@@ -118,8 +118,8 @@ def first_stage(killed, tmp_path):
 @pytest.mark.parametrize(
     ("method", "terms"),
     [
-        ("l-ild-t5", TERMS),
-        ("l-ild-t5-attention", ("attention",)),
+        pytest.param("l-ild-t5", TERMS, marks=pytest.mark.slow),
+        pytest.param("l-ild-t5-attention", ("attention",), marks=pytest.mark.slow),
         ("cr-ild-t5", (*TERMS, *CONSISTENCY)),
     ],
 )

@@ -48,12 +48,12 @@ def test_the_unbroken_run_has_something_to_lose(unbroken):
     [
         # Inside the first epoch, and again inside the second, off the checkpoint's step.
         ("rail", 4, [("step_begin", 5), ("step_begin", 11)]),
-        ("rail bf16", 4, [("step_begin", 9)]),
+        pytest.param("rail bf16", 4, [("step_begin", 9)], marks=pytest.mark.slow),
         # Two steps an epoch of four and two batches: inside an epoch, and just after its end.
         ("alp accumulating", 1, [("step_begin", 1), ("step_begin", 3)]),
-        ("alp accumulating", None, [("step_begin", 2)]),
+        pytest.param("alp accumulating", None, [("step_begin", 2)], marks=pytest.mark.slow),
         # Just after an epoch's end.
-        ("rail", None, [("step_begin", 6), ("step_begin", 12)]),
+        pytest.param("rail", None, [("step_begin", 6), ("step_begin", 12)], marks=pytest.mark.slow),
         ("rail bf16", None, [("step_begin", 6)]),
         # Before anything was saved.
         ("rail", None, [("step_begin", 3)]),

@@ -61,16 +61,16 @@ def unbroken(tmp_path_factory):
     ("setting", "every", "kills"),
     [
         ("mixup", 4, [("step_begin", 9)]),
-        ("mixup released", None, [("step_begin", 8)]),
+        pytest.param("mixup released", None, [("step_begin", 8)], marks=pytest.mark.slow),
         # Inside layer 2 in an epoch's middle, and just where layer 3 has begun.
         ("pid", 4, [("step_begin", 9), ("step_begin", 14)]),
-        ("pid", None, [("step_begin", 12)]),
+        pytest.param("pid", None, [("step_begin", 12)], marks=pytest.mark.slow),
         # Just after the first move, and in the middle of the epoch after it.
-        ("sid watched", None, [("step_begin", 6)]),
+        pytest.param("sid watched", None, [("step_begin", 6)], marks=pytest.mark.slow),
         ("sid watched", 4, [("step_begin", 9)]),
         ("bert-emd", 4, [("step_begin", 5), ("step_begin", 15)]),
         ("bert-emd accumulating", 1, [("step_begin", 4)]),
-        ("codir", 4, [("step_begin", 5), ("step_begin", 11)]),
+        pytest.param("codir", 4, [("step_begin", 5), ("step_begin", 11)], marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_run_ends_as_an_unbroken_one(tmp_path, unbroken, setting, every, kills):

@@ -87,17 +87,17 @@ def in_training(monkeypatch, counted):
     ("method", "changes"),
     [
         ("kd", {}),  # padding to the longest of each batch
-        ("kd", {"group_by_length": True}),
-        ("finetune", {}),
+        pytest.param("kd", {"group_by_length": True}, marks=pytest.mark.slow),
+        pytest.param("finetune", {}, marks=pytest.mark.slow),
         ("kd", {"max_steps": 3, "epochs": 1}),  # stops inside an epoch
-        ("kd", {"accumulation": 2}),
+        pytest.param("kd", {"accumulation": 2}, marks=pytest.mark.slow),
         # Two stages; the first runs no heads, and attention maps are made.
         ("tinybert", {"first_stage.epochs": 1}),
         # Clean and mixed inputs, with gradients through both.
         pytest.param("cr-ild", {}, marks=pytest.mark.slow),
         # No gradient through the clean pass; mixed after the embeddings.
         pytest.param("cr-ild-released", {}, marks=pytest.mark.slow),
-        ("skd-uniform", {}),
+        pytest.param("skd-uniform", {}, marks=pytest.mark.slow),
     ],
 )
 def test_flops_of_a_run_are_those_of_its_steps(method, changes, place, tmp_path, in_training):
