@@ -98,7 +98,7 @@ OTHERS = {
     *("class_means", "class_thresholds", "sure_and_unsure", "cheaper_layers_weigh_more"),
     *("moved_unit", "cosine_matrix"),
     *("balanced_positive_weights", "balanced_weights", "binary_cross_entropy", "focal_factor"),
-    *("listwise_cross_entropy", "ranked_pairs"),
+    *("listwise_cross_entropy", "ranked_pairs", "pair_contrast", "query_similarities"),
     *("sample_tokens", "sampled_cross_entropy", "top_tokens", "topk_kl"),
 }
 

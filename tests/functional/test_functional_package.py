@@ -54,6 +54,8 @@ EXPORTED = {
     "listwise_kl": "student teacher queries *temperature=1.0 *scale_by_t2=False",
     "margin_mse": "student teacher queries grades=None",
     "ranked_pairs": "scores targets queries *weighting=uniform",
+    "pair_contrast": "embeddings queries grades tokens=None *temperature",
+    "query_similarities": "embeddings queries grades",
     "mix": "a b lam",
     "mse": "student teacher *weights=None",
     "normalized_mse": "student teacher",
@@ -152,6 +154,9 @@ for call in [
     lambda: f.margin_mse(a[0, 0], a[0, 0], a[0, 0].long(), a[0, 0, :1]),
     lambda: f.ranked_pairs(a[0, 0], a[0, 0, :1], a[0, 0].long()),
     lambda: f.ranked_pairs(a[0, 0], a[0, 0], a[0, 0].long(), weighting="ndcg"),
+    lambda: f.pair_contrast(a[0], a[0, :1, 0].long(), a[0, :, 0], temperature=1.0),
+    lambda: f.pair_contrast(a[0], a[0, :, 0].long(), a[0, :, 0], temperature=0),
+    lambda: f.query_similarities(a[0], a[0, :, 0].long(), a[0, :1, 0]),
     lambda: f.mix(a, a[:1], 0.5),
     lambda: f.transport_flow(a[0], a[0, 0], a[0, 0]),
 ]:
@@ -170,7 +175,7 @@ def test_without_the_hook_misfits_are_refused_and_nothing_slow_is_loaded():
         [sys.executable, "-W", "error", "-c", WITHOUT_HOOK], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("fix: ") == 43
+    assert done.stdout.count("fix: ") == 46
     assert "the student has shape (2, 3, 4), the teacher (2, 1, 4)" in done.stdout
     assert done.stdout.count("give both models one label set, or one vocabulary") == 4
 

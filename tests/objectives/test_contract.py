@@ -58,7 +58,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         *("rail-tinybert", "tinybert", "tinybert-released", "u-ild"),
         *("skd-uniform", "skd-teacher-rank", "skd-student-rank", "skd-adaptive", "wkd-uniform"),
         *("skd-best-of", "embedding-mse", "embedding-cosine", "embedding-similarity"),
-        "embedding-lists",
+        *("embedding-lists", "embedding-contrast", "embedding-margin"),
         *("lambda-loss", "listwise-kl", "margin-mse", "ranknet"),
         *("wkd-teacher-rank", "wkd-student-rank", "mt-bert", "takd"),
     )
@@ -214,7 +214,9 @@ def batch(
             labels[row, :length] = torch.randint(5, VOCABULARY, (length,), generator=generator)
     labels = labels[:examples]
     index = torch.arange(examples)
-    own = {"query_id": torch.full((examples,), 4)} if kind == "pair-score" else {}
+    own = {"query_id": torch.full((examples,), 4)} if kind in ("pair-score", "embedding") else {}
+    if kind == "embedding":
+        own["grade"] = torch.tensor([float("nan"), 1, 0])[:examples]
     return own | {"input_ids": ids, "attention_mask": mask, "labels": labels, "index": index}
 
 

@@ -221,6 +221,9 @@ def examples(kind: str, step: int, pair: str = "") -> dict[str, torch.Tensor]:
     if kind == "pair-score":
         grades = torch.tensor([0.0, 1.0, 1.0, 0.0])
         return made | {"labels": grades, "query_id": torch.full((4,), 3)}
+    if kind == "embedding":
+        grades = torch.tensor([float("nan"), 1.0, 0.0, 0.0])
+        return made | {"grade": grades, "query_id": torch.full((4,), 3)}
     return made | {"labels": answers(seed=step)} if kind == "text" else made
 
 

@@ -56,6 +56,8 @@ def examples(kind: str | None) -> dict[str, torch.Tensor]:
     given = batch()
     if kind == "text":
         given["labels"] = torch.tensor([[5, 6, 1], [7, 1, -100], [8, 1, -100], [9, 5, 1]])
+    if kind == "embedding":
+        given |= {"query_id": torch.zeros(4).long(), "grade": torch.ones(4)}
     return {name: value.to(META) for name, value in given.items()}
 
 

@@ -23,7 +23,13 @@ from limbeck.tasks import PAIR_SCORE, SENTENCE, get_task_type
 LAST = {"kind": "last-to-last"}
 ALL = {"kind": "uniform", "student_layers": "1..M"}
 MAP = {"to": "teacher", "sides": "student"}
-EMBEDDINGS = ("embedding_mse", "embedding_cosine", "similarity_mse", "similarity_kl")
+EMBEDDINGS = (
+    "embedding_mse",
+    "embedding_cosine",
+    "similarity_mse",
+    "similarity_kl",
+    "pair_contrast",
+)
 LISTS = ("listwise_kl", "margin_mse", "ranked_pairs")
 # Of each name what it needs besides.
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -73,6 +79,12 @@ def list_batch(extra: int = 0, seed: int = 5) -> dict[str, torch.Tensor]:
     return batch(extra, classes=1, seed=seed) | {"query_id": torch.tensor([5, 8, 5, 8])}
 
 
+def tuple_batch(extra: int = 0, seed: int = 5) -> dict[str, torch.Tensor]:
+    """The same texts as two pairs."""
+    grades = torch.tensor([float("nan"), float("nan"), 1, 1])
+    return list_batch(extra, seed) | {"grade": grades}
+
+
 class Step:
     """One term between two tiny models; mixed inputs where it needs them."""
 
@@ -88,7 +100,7 @@ class Step:
             torch.manual_seed(1)
             models = tuple(SENTENCE_EMBEDDERS.from_config(one.config).eval() for one in models)
         self.student, self.teacher = map(copy.deepcopy, models)
-        self.batch = list_batch if lists else batch
+        self.batch = tuple_batch if name in EMBEDDINGS else list_batch if lists else batch
         shape = Shape(ModelShape.of(self.student), ModelShape.of(self.teacher), kind=kind, rows=8)
         torch.manual_seed(7)
         specs = TypeAdapter(dict[str, TermSpec]).validate_python({"term": term})

@@ -1,13 +1,15 @@
 """`--kind embedding`: sentences to embed, and scored pairs of them.
 
-A source of the data stage, beside `own_kinds`. Training rows are a text a line, or a table with one text column or
-two; the dev split is a table with two and a similarity. Rows have two texts; of a single sentence the second is empty.
+A source of the data stage, beside `own_kinds`. Training rows are a text a line, a table with one text column or
+two, or tuples of a query with what belongs to it and what does not (`own_tuples`); the dev split is a table with two
+and a similarity. Rows have two texts or more; of a single sentence all but the first are empty. Of a tuple the first
+two have the similarity 1, others of train have none.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from datasets import DatasetDict
 
 from limbeck.data.on_disk import OnDisk
 from limbeck.data.own import one_file, split_files
+from limbeck.data.own_tuples import Texts, texts_of, tuples_of
 from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.splits import check_splits, make_split
 from limbeck.data.tables import SUFFIXES, FileTable, read_table
@@ -33,6 +36,7 @@ _USUAL_TEXTS = (
     ("text",),
     ("text1", "text2"),
     ("anchor", "positive"),
+    ("query", "positive"),
     ("sentence_A", "sentence_B"),
 )
 _USUAL_SCORES = (SCORE, "similarity_score", "similarity", "relatedness_score", "label")
@@ -56,10 +60,10 @@ class Sentences(OnDisk):
         files = split_files(path, suffixes) if path.is_dir() else one_file(path, dev)
         if not request.for_training and [*files] == ["train"]:
             files = {"dev": path}
-        task = _task(request.name or path.resolve().stem)
-        splits = DatasetDict(
-            {split: _split(task, file, split, request) for split, file in files.items()}
-        )
+        read = {split: _read(file, split, request) for split, file in files.items()}
+        width = max(len(texts) for texts, _ in read.values())
+        task = _task(request.name or path.resolve().stem, width)
+        splits = DatasetDict({split: _split(task, *found) for split, found in read.items()})
         if request.for_training and "dev" not in splits:
             raise LimbeckError(
                 f"{request.text!r}: sentences alone, and nothing to score embeddings on",
@@ -69,12 +73,19 @@ class Sentences(OnDisk):
         return task, splits
 
 
-def _task(name: str) -> Task:
+def _task(name: str, texts: int) -> Task:
+    columns = (*TEXTS, *(f"sentence{number}" for number in range(3, texts + 1)))
     metrics = ("spearman", "pearson")
-    return Task(name, name, TEXTS, (), metrics, "spearman", label_column=SCORE, kind=EMBEDDING)
+    return Task(name, name, columns, (), metrics, "spearman", label_column=SCORE, kind=EMBEDDING)
 
 
-def _split(task: Task, path: Path, split: str, request: DataRequest) -> Any:
+def _split(task: Task, texts: Texts, scores: Sequence[float]) -> Any:
+    blank = [[""] * len(texts[0])] * (len(task.text_columns) - len(texts))
+    return make_split(task, dict(zip(task.text_columns, [*texts, *blank], strict=True)), scores)
+
+
+def _read(path: Path, split: str, request: DataRequest) -> tuple[Texts, Sequence[float]]:
+    """A file's texts by column, and the similarity of the first two of each row."""
     if path.suffix.lower() in _LINES:
         if split != "train":
             raise LimbeckError(
@@ -82,16 +93,28 @@ def _split(task: Task, path: Path, split: str, request: DataRequest) -> Any:
                 "give a table with the columns sentence1, sentence2 and score",
             )
         sentences = _lines(path, request.max_rows)
-        texts: list[list[str]] = [sentences, [""] * len(sentences)]
-        scores: Iterable[float] | None = None
-    else:
-        table = read_table(path, request.max_rows)
-        names = _text_columns(table, request.text_columns, pairs=split != "train")
-        texts = [_texts(table, name) for name in names]
-        texts += [[""] * len(table)] * (2 - len(texts))
-        scores = _scores(table, request.label_column, needed=split != "train")
-    labels = [math.nan] * len(texts[0]) if scores is None else [*scores]
-    return make_split(task, dict(zip(TEXTS, texts, strict=True)), labels)
+        return [sentences], [math.nan] * len(sentences)
+    table = read_table(path, request.max_rows, as_pairs=False)
+    if split != "train":
+        names = _text_columns(table, request.text_columns, pairs=True)
+        return [texts_of(table, name) for name in names], _scores(table, request.label_column)
+    named = _named(table, request.text_columns)
+    found = tuples_of(table, named) if len(named) != 1 else None
+    if found is not None:
+        return found, [1.0] * len(found[0])
+    columns = [*named] or _text_columns(table, (), pairs=False)
+    return [texts_of(table, name) for name in columns], [math.nan] * len(table)
+
+
+def _named(table: FileTable, named: Sequence[str]) -> Sequence[str]:
+    """Text columns that are named. Raises LimbeckError for one that is not there."""
+    lost = [name for name in named if name not in table.columns]
+    if lost:
+        raise LimbeckError(
+            f"{table.path} has no {' and '.join(map(repr, lost))}",
+            f"name --text-columns …; columns that are there: {', '.join(table.columns)}",
+        )
+    return named
 
 
 def _lines(path: Path, max_rows: int) -> list[str]:
@@ -112,13 +135,11 @@ def _lines(path: Path, max_rows: int) -> list[str]:
 
 
 def _text_columns(table: FileTable, named: Sequence[str], *, pairs: bool) -> tuple[str, ...]:
-    """The names of one or two text columns; of two for pairs."""
+    """The names of one or two text columns; of two for pairs, the first two of those that are named."""
     there = [*table.columns]
     given = tuple(named)
-    if given and all(name in there for name in given) and not (pairs and len(given) < 2):
-        if len(given) > 2:
-            raise LimbeckError(f"{len(given)} text columns are named", "name one or two")
-        return given
+    if len(given) > 1 and all(name in there for name in given):
+        return given[:2]
     usual = [names for names in _USUAL_TEXTS if all(name in there for name in names)]
     found = [names for names in usual if len(names) == 2 or not pairs]
     if found and (pairs or not given):
@@ -130,21 +151,8 @@ def _text_columns(table: FileTable, named: Sequence[str], *, pairs: bool) -> tup
     )
 
 
-def _texts(table: FileTable, column: str) -> list[str]:
-    values = [*table.columns[column]]
-    wrong = [row for row, text in enumerate(values, start=1) if not isinstance(text, str)]
-    if wrong:
-        raise LimbeckError(
-            f"{table.path}, row {wrong[0]}: {column} is {values[wrong[0] - 1]!r:.80}, expected text",
-            "name a text column, or fill the gap",
-        )
-    return values
-
-
-def _scores(table: FileTable, named: str | None, *, needed: bool) -> list[float] | None:
-    """The similarity of each pair; None of training rows, whose teacher says all there is."""
-    if not needed:
-        return None
+def _scores(table: FileTable, named: str | None) -> list[float]:
+    """The similarity of each pair."""
     there = [*table.columns]
     known = [name for name in ((named,) if named else _USUAL_SCORES) if name in there]
     if not known:

@@ -46,7 +46,7 @@ class RowFacts(ABC):
 
     def groups(self, column: str) -> np.ndarray | None:
         """Numbers of which equal ones say that examples belong together, (n,), as `column` of a batch holds them; None
-        where nobody knows."""
+        where each stands for itself, or nobody knows."""
         return None
 
     @property
@@ -120,7 +120,8 @@ class _EncodedTable(_Collection):
         return self.rows[_LABELS][:] if _LABELS in self.rows.column_names else None
 
     def groups(self, column: str) -> np.ndarray | None:
-        return self._column(column)
+        found = self._column(column)
+        return None if found is None or len(np.unique(found)) == len(found) else found
 
     @property
     def mean_tokens(self) -> float | None:

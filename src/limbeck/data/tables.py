@@ -51,12 +51,12 @@ class FileTable:
         return len(next(iter(self.columns.values()), ()))
 
 
-def read_table(path: Path, max_rows: int = MAX_ROWS) -> FileTable:
+def read_table(path: Path, max_rows: int = MAX_ROWS, *, as_pairs: bool = True) -> FileTable:
     """Read a file by its suffix.
 
     CSV has a header line and the usual double quotes. TSV has a header line and no quoting, as
     GLUE's files. JSON lines have an object per line. Of a query with lists of candidates (`candidate_files`)
-    every pair is a row. Raises
+    every pair is a row, unless `as_pairs` is false. Raises
     LimbeckError naming the file, and the line where there is one, for anything that does not fit,
     and for more than `max_rows` rows: a Parquet file of a few kilobytes may hold millions.
     """
@@ -90,7 +90,7 @@ def read_table(path: Path, max_rows: int = MAX_ROWS) -> FileTable:
             )
     if not len(table):
         raise LimbeckError(f"{path} holds no rows", "check that the right file is named")
-    if table.typed and holds_candidates([*table.columns]):
+    if as_pairs and table.typed and holds_candidates([*table.columns]):
         return replace(table, columns=pairs_of(table.columns, path))
     return table
 

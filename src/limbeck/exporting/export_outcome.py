@@ -70,7 +70,7 @@ def manifest_of(
         source=source,
         weights=dict(weights),
         labels=_labels(model, rows),
-        texts=len(rows.task.text_columns) - rows.task.kind.spare_texts,
+        texts=len(rows.task.text_columns[: rows.task.kind.needed_texts]),
         prompt=prompt_of(rows.task) if workshop.generation else None,
         max_length=rows.max_length,
         inputs=list(workshop.inputs),

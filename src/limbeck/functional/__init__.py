@@ -47,6 +47,7 @@ from limbeck.functional.embeddings import (
 )
 from limbeck.functional.error_weighted import error_weighted_cross_entropy, error_weighted_mse
 from limbeck.functional.hidden import cosine_distance, hidden_mse, mse, normalized_mse
+from limbeck.functional.in_batch_pairs import pair_contrast, query_similarities
 from limbeck.functional.labelled_positions import (
     span_cross_entropy,
     span_soft_cross_entropy,
@@ -123,8 +124,10 @@ __all__ = [
     "mse",
     "normalized_entropy",
     "normalized_mse",
+    "pair_contrast",
     "pool",
     "pseudo_label",
+    "query_similarities",
     "rank_distribution",
     "ranked_pairs",
     "relation_kl",

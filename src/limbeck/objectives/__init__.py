@@ -27,6 +27,7 @@ from limbeck.objectives.hard_labels import FocalLabel, FocalSpec, HardLabel, Har
 from limbeck.objectives.layer_match import LayerMatch, LayerSpec
 from limbeck.objectives.mapped import Mapped, MappedSpec
 from limbeck.objectives.matched import MappedTerm
+from limbeck.objectives.pair_terms import PairContrastSpec
 from limbeck.objectives.per_teacher import TeamObjectives
 from limbeck.objectives.predictions import SoftLabel, SoftSpec
 from limbeck.objectives.registration import (
@@ -70,6 +71,7 @@ __all__ = [
     "ModelShape",
     "Objective",
     "Objectives",
+    "PairContrastSpec",
     "PseudoLabelSpec",
     "RankedSpec",
     "RelationSpec",

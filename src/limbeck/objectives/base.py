@@ -120,6 +120,11 @@ class TermSettings(Settings):
         return self.objective.weighs_examples
 
     @property
+    def compares_candidates(self) -> bool:
+        """As of the term."""
+        return self.objective.compares_candidates
+
+    @property
     def shifts_matter(self) -> bool:
         """As of the term."""
         return self.objective.shifts_matter
@@ -173,6 +178,8 @@ class Objective(nn.Module, ABC):
     """Whether it remembers training examples by their number, `batch["index"]`."""
     weighs_examples: ClassVar[bool] = False
     """Whether it counts each example by the weight that its batch has for it (`example_weights`)."""
+    compares_candidates: ClassVar[bool] = False
+    """Whether it compares examples of a batch that belong together, so that rows have to say which do."""
     shifts_matter: ClassVar[bool] = False
     """Whether a number added to all logits of an example changes it: of probabilities they are known but for one."""
     needs_mixed: ClassVar[str] = ""

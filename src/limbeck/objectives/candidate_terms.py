@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Batch
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from torch import Tensor
 
 from limbeck import functional as F
@@ -17,48 +17,79 @@ from limbeck.objectives.base import NOTHING, Objective, TermSettings
 from limbeck.objectives.predictions import present
 from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
-from limbeck.schedules import Temperature
+from limbeck.schedules import Number, Temperature
 from limbeck.step_state import StepState
-from limbeck.tasks.abstract_type import need_labels
+from limbeck.tasks.candidate_reading import SCORED
+
+
+class OfCandidatesSpec(TermSettings):
+    """What every comparison of a query's candidates may be told."""
+
+    scale: Number = Field(
+        1.0,
+        gt=0,
+        description="multiplies the student's scores; cosines are at most 1 apart from 0, and a cross-encoder's scores "
+        "are not",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_idle_scale(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = handler(self)
+        if self.scale == 1:
+            written.pop("scale", None)  # a dump may leave out what was not set
+        return written
 
 
 class OfCandidates(Objective):
-    """A comparison of the scores (B, 1) of candidates, query by query.
+    """A comparison of the scores of candidates, query by query.
+
+    A cross-encoder's outputs (B, 1) are scores; of embeddings (B, d) a candidate's score is its inner product with
+    its query's. Student and teacher may be one of each.
 
     Raises:
-        LimbeckError: rows are no candidates of queries.
+        LimbeckError: rows are no candidates of queries, or the teacher gives neither scores nor embeddings.
     """
 
     # A batch without labels is told as such, and one in which some are missing leaves those out.
     counts_labelled = True
+    compares_candidates = True
+    settings: OfCandidatesSpec
 
     def __init__(
-        self, settings: TermSettings, shape: Shape, setting: str, maps: Projections | None = None
+        self,
+        settings: OfCandidatesSpec,
+        shape: Shape,
+        setting: str,
+        maps: Projections | None = None,
     ) -> None:
         super().__init__(settings, shape, setting, maps)
-        if shape.kind.group_column is None:
+        if shape.kind.candidates is None:
             raise LimbeckError(
                 f"{setting}: {settings.compare} compares the candidates of a query, and {shape.kind.name} has none",
                 "read the data as kind=pair-score (of a DistillationTrainer build the student with "
                 "limbeck.build_student(MODEL, kind=limbeck.tasks.PAIR_SCORE)), or use soft_kl",
             )
+        self.candidates = shape.kind.candidates
+        self.of_teacher = self.candidates if shape.teacher.embedding else SCORED
 
     def queries(self, batch: Batch[str, Tensor]) -> Tensor:
         """Whose candidate each row is, (B,). Raises LimbeckError for a batch that does not say it."""
-        column = self.shape.kind.group_column
-        if column is None or column not in batch:
-            raise LimbeckError(
-                f"{self.setting}: the batch has no {column}, so nobody knows which candidates are of one query",
-                f"give the rows a column {column} of whole numbers, one for each query",
-            )
-        return batch[column]
+        return self.candidates.queries(batch)
+
+    def grades(self, batch: Batch[str, Tensor]) -> Tensor:
+        """How relevant each row is, (B,). Raises LimbeckError for a batch that does not say it."""
+        return self.candidates.grades(batch)
+
+    def ours(self, student: Trace, batch: Batch[str, Tensor]) -> Tensor:
+        """The student's scores (B,)."""
+        return self.settings.scale * self.candidates.scores(present(student.logits), batch)
+
+    def theirs(self, teacher: Trace, batch: Batch[str, Tensor]) -> Tensor:
+        """The teacher's scores (B,)."""
+        return self.of_teacher.scores(present(teacher.logits), batch)
 
 
-def _scores(trace: Trace) -> Tensor:
-    return present(trace.logits).squeeze(-1)
-
-
-class ListwiseSpec(TermSettings):
+class ListwiseSpec(OfCandidatesSpec):
     """KL from the teacher's distribution over a query's candidates to the student's."""
 
     compare: Literal["listwise_kl"]
@@ -75,18 +106,18 @@ class ListwiseKL(OfCandidates):
     def forward(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
     ) -> Tensor:
-        """Scores (B, 1) of both sides."""
+        """Scores (B, 1) or embeddings (B, d) of both sides."""
         own = self.settings
         return F.listwise_kl(
-            _scores(student),
-            _scores(teacher),
+            self.ours(student, batch),
+            self.theirs(teacher, batch),
             self.queries(batch),
             temperature=own.temperature,
             scale_by_t2=own.scale_by_t2,
         )
 
 
-class MarginSpec(TermSettings):
+class MarginSpec(OfCandidatesSpec):
     """Squared error of differences between the scores of a query's candidates."""
 
     compare: Literal["margin_mse"]
@@ -115,15 +146,13 @@ class MarginMse(OfCandidates):
     def forward(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
     ) -> Tensor:
-        """Scores (B, 1) of both sides, and the batch's grades (B)."""
-        grades = None
-        if self.settings.reads_labels:
-            need_labels(batch, ("labels",))
-            grades = batch["labels"].float()
-        return F.margin_mse(_scores(student), _scores(teacher), self.queries(batch), grades)
+        """Scores (B, 1) or embeddings (B, d) of both sides, and the batch's grades (B)."""
+        grades = self.grades(batch) if self.settings.reads_labels else None
+        ours, theirs = self.ours(student, batch), self.theirs(teacher, batch)
+        return F.margin_mse(ours, theirs, self.queries(batch), grades)
 
 
-class RankedSpec(TermSettings):
+class RankedSpec(OfCandidatesSpec):
     """Pairs of a query's candidates in the order of their targets: RankNet, and LambdaLoss's weights for it."""
 
     compare: Literal["ranked_pairs"]
@@ -167,11 +196,9 @@ class RankedPairs(OfCandidates):
     def forward(
         self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
     ) -> Tensor:
-        """Scores (B, 1) of the student, and of the teacher or the batch's grades (B)."""
+        """Scores (B, 1) or embeddings (B, d) of the student, and of the teacher or the batch's grades (B)."""
         own = self.settings
-        if own.reads_labels:
-            need_labels(batch, ("labels",))
-        targets = batch["labels"].float() if own.reads_labels else _scores(teacher)
+        targets = self.grades(batch) if own.reads_labels else self.theirs(teacher, batch)
         return F.ranked_pairs(
-            _scores(student), targets, self.queries(batch), weighting=own.weighting
+            self.ours(student, batch), targets, self.queries(batch), weighting=own.weighting
         )

@@ -64,7 +64,7 @@ class OfEmbeddings(Objective):
                 f"{shape.kind.name} put out something else",
                 "set kind=embedding, or use soft_kl for classes and numbers (method kd-soft)",
             )
-        if not shape.teacher.embedding:
+        if self.needs_teacher and not shape.teacher.embedding:
             raise LimbeckError(
                 f"{setting}: {settings.compare} compares sentence embeddings, and the teacher gives none",
                 "give an embedding model (limbeck.embedding.SENTENCE_EMBEDDERS.from_pretrained)",

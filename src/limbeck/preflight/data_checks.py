@@ -55,7 +55,7 @@ def check_columns(task: Task, rows: Mapping[str, Dataset], needed: Sequence[str]
 def check_values(task: Task, split: str, dataset: Dataset) -> list[Problem]:
     """Rows without text (or image) or without a label the task knows."""
     problems = []
-    for column in task.text_columns[: len(task.text_columns) - task.kind.spare_texts]:
+    for column in task.text_columns[: task.kind.needed_texts]:
         blank = _blank(task, dataset, column)
         if blank:
             problems.append(

@@ -18,15 +18,24 @@ def _of_stage(inputs: StageInputs) -> list[Problem]:
     recipe, column = inputs.stage.recipe, inputs.rows.kind.group_column
     queries = None if column is None else facts_of(inputs.rows.encoded).groups(column)
     setting = inputs.stage.setting
-    if queries is None:
-        if recipe.candidates is None:
-            return []
+    if recipe.candidates is not None and (queries is None or inputs.rows.kind.embeds):
         return [
             Problem(
                 f"{setting}candidates: {recipe.candidates}, and rows of kind {inputs.rows.kind.name} are no candidates "
                 "of queries",
                 "leave it out, or read them as kind=pair-score",
             )
+        ]
+    if queries is None:
+        return [
+            Problem(
+                f"{setting}objectives.{name}: {term.compare} compares texts that belong together, and the rows are "
+                "sentences",
+                "give pairs or triplets (columns anchor, positive, negative; or --text-columns), or take it out: "
+                f"{setting}objectives.{name}=null",
+            )
+            for name, term in recipe.objectives.items()
+            if column is not None and term.compares_candidates
         ]
     if recipe.labelled_share is not None:
         return [

@@ -19,6 +19,7 @@ from limbeck.errors import LimbeckError
 from limbeck.functional.absent_labels import NO_LABEL as NO_LABEL
 from limbeck.functional.partial_logits import PartialLogits
 from limbeck.registry import Registry
+from limbeck.tasks.candidate_reading import CandidateReading
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
 from limbeck.tasks.soft_rule import SoftRule
@@ -124,13 +125,15 @@ class TaskType(ABC):
     """Whether logits are one vector (B, d) for each example, whose numbers are no classes."""
     one_example_a_row: ClassVar[bool] = True
     """Whether each row is one example, whatever it holds."""
-    spare_texts: ClassVar[int] = 0
-    """How many of the last text columns a row may leave empty."""
+    needed_texts: ClassVar[int | None] = None
+    """How many of the first text columns every row has to fill; None: all."""
     becomes: ClassVar[Mapping[str, str | None]] = MappingProxyType({})
     """Terms of methods that mean another one here, by `compare`; None: nothing, so that they are left out."""
     group_column: ClassVar[str | None] = None
     """The column of a batch with numbers of which equal ones say that rows belong together, as the candidates of one
     query do; None where each row stands for itself."""
+    candidates: ClassVar[CandidateReading | None] = None
+    """How scores of candidates are found in what its models put out; None where there are none."""
     scoring_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of an encoded split that only `results` reads: they never reach a batch."""
 

@@ -30,13 +30,12 @@ from limbeck.tasks.abstract_type import (
     need_rows,
     task_type,
 )
+from limbeck.tasks.candidate_reading import QUERY_ID, SCORED
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.ranking_metrics import by_query, mean_scores, scores_by_query
 from limbeck.tasks.sentence import Sentence
 
-QUERY_ID = "query_id"
-"""The column of a batch that says whose candidate each row is, int64 (B,)."""
 METRICS_OF_RANKS = ("ndcg@10", "mrr@10")
 
 _MARK = "limbeck_task_type"
@@ -53,6 +52,7 @@ class PairScore(Sentence):
     extra_columns = (QUERY_ID,)
     weighs_classes = False
     group_column = QUERY_ID
+    candidates = SCORED
 
     def task_fields(self, task: TaskLike) -> dict[str, Any]:
         """None can be read so.
@@ -112,9 +112,9 @@ class PairScore(Sentence):
     def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
         """Cross-entropy of each query's candidates with shares in proportion to their grades; logits (B, 1)."""
         need_labels(batch, ("labels",))
-        need_queries(batch)
-        grades = batch["labels"].float()
-        return F.listwise_cross_entropy(logits.squeeze(-1), grades, batch[QUERY_ID])
+        return F.listwise_cross_entropy(
+            SCORED.scores(logits, batch), SCORED.grades(batch), SCORED.queries(batch)
+        )
 
     def results(
         self,
@@ -184,15 +184,6 @@ def _check(task: TaskLike, scores: np.ndarray, grades: np.ndarray) -> None:
         raise LimbeckError(
             f"task {task.name!r}: the predictions hold values that are not finite",
             "the model has diverged: lower lr, or train in fp32",
-        )
-
-
-def need_queries(batch: Batch) -> None:
-    """Raise LimbeckError for a batch that does not say whose candidates it holds."""
-    if QUERY_ID not in batch:
-        raise LimbeckError(
-            f"the batch has no {QUERY_ID}, so nobody knows which candidates are of one query",
-            f"give the rows a column {QUERY_ID} of whole numbers, one for each query",
         )
 
 

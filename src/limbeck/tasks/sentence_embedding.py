@@ -1,14 +1,16 @@
 """One vector for a sentence, compared by the cosine. Part of `limbeck.tasks`.
 
-There is no label to learn from: training rows are sentences, or pairs whose sentences are taken one by one, and
-the teacher's embeddings are all there is. A scored pair (STS) is two examples, which meet again in `results`.
+Training rows are sentences, taken one by one, of which a teacher's embeddings are all there is to know; or tuples of a
+query, a passage that belongs to it, and passages that do not. A text is an example, and knows its tuple. A scored pair
+(STS) is two examples, which meet again in `results`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from datasets import Dataset, Value
@@ -39,6 +41,7 @@ from limbeck.tasks.abstract_type import (
     task_type,
     truncated,
 )
+from limbeck.tasks.candidate_reading import EMBEDDED, GRADE, QUERY_ID
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.metrics import METRICS
 from limbeck.tasks.soft_rule import SoftRule
@@ -65,7 +68,10 @@ class Embedding(TaskType):
     constant = True
     embeds = True
     one_example_a_row = False
-    spare_texts = 1
+    needed_texts = 1
+    extra_columns = (QUERY_ID, GRADE)
+    group_column = QUERY_ID
+    candidates = EMBEDDED
     scoring_columns = (ROW,)
     becomes = {  # noqa: RUF012  (read-only by convention, as all traits are)
         "hard_label": None,
@@ -115,13 +121,13 @@ class Embedding(TaskType):
         return modules_of(config) is not None and not any("For" in name for name in names)
 
     def features(self, task: TaskLike) -> dict[str, Any]:
-        """Two texts, the second of which may be empty, and how similar they are, NaN where nobody says."""
+        """Texts, all but the first of which may be empty, and how similar the first two are, NaN where nobody says."""
         texts = {column: Value("string") for column in task.text_columns}
         return texts | {task.label_column: Value("float32")}
 
     def texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
         """All sentences in one list."""
-        return [[self.prompt + text for _, text in _sentences(task, rows)]]
+        return [[self.prompt + one.text for one in _sentences(task, rows)]]
 
     def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
         """Pairs with a similarity and one text."""
@@ -133,13 +139,13 @@ class Embedding(TaskType):
     def encode(
         self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
     ) -> Rows:
-        """An example for each sentence; `row` names the split's row it is of."""
-        places, alone = zip(*_sentences(task, rows), strict=True)
-        texts = [self.prompt + text for text in alone]
+        """An example for each sentence; `row` names the split's row it is of, the others what it is there."""
+        found = _sentences(task, rows)
+        texts = [self.prompt + one.text for one in found]
         encoded = tokenizer(texts, truncation=True, max_length=max_length, padding=False)
         columns: Rows = {**encoded, CUT: truncated(encoded)}
-        columns[ROW] = [rows["index"][place] for place in places]
-        return columns
+        columns[ROW] = [rows["index"][one.place] for one in found]
+        return columns | _tuples(task, rows, found)
 
     def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
         """0: there are no labels."""
@@ -191,15 +197,41 @@ class Embedding(TaskType):
         return 0.0, "one cosine for all"
 
 
-def _sentences(task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[tuple[int, str]]:
-    """Row and text of every sentence: the first of a row, and the second where there is one."""
+class _TextOfRow(NamedTuple):
+    """A text, and where it stands: a place among rows, and which of the row's texts it is."""
+
+    place: int
+    number: int
+    text: str
+
+
+def _sentences(task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[_TextOfRow]:
+    """Every sentence: the first of a row, and the others where there are any."""
     columns = [rows[column] for column in task.text_columns]
     return [
-        (place, text)
+        _TextOfRow(place, number, text)
         for place, texts in enumerate(zip(*columns, strict=True))
         for number, text in enumerate(texts)
         if number == 0 or (text or "").strip()
     ]
+
+
+def _tuples(
+    task: TaskLike, rows: Mapping[str, Sequence[Any]], sentences: Sequence[_TextOfRow]
+) -> Rows:
+    """Which tuple each sentence is of, and what it is there: a query, what belongs to it, or what does not.
+
+    Rows whose first two texts have a similarity are tuples. Other sentences are alone, by numbers below 0.
+    """
+    index = rows["index"]
+    labels = rows.get(task.label_column) or [math.nan] * len(index)
+    width = len(task.text_columns)
+    numbers, grades = [], []
+    for place, number, _ in sentences:
+        alone = math.isnan(labels[place])
+        numbers.append(-1 - index[place] * width - number if alone else index[place])
+        grades.append(math.nan if alone or number == 0 else float(number == 1))
+    return {QUERY_ID: numbers, GRADE: grades}
 
 
 def _cosines(pairs: np.ndarray) -> np.ndarray:

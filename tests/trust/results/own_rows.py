@@ -47,6 +47,17 @@ def candidates() -> Dataset:
 
 
 @functools.cache
+def tuples() -> Dataset:
+    """Four queries, each with what belongs to it and what does not."""
+    grades = (float("nan"), 1.0, 0.0)
+    return sentences().map(
+        lambda row, place: {"grade": grades[place % 3], "query_id": place // 3},
+        with_indices=True,
+        remove_columns=["label"],
+    )
+
+
+@functools.cache
 def _bert(layers: int, seed: int, **changes: Any) -> hf.BertForSequenceClassification:
     return tiny.bert(layers, seed=seed, **changes)
 

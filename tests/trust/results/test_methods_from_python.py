@@ -43,6 +43,8 @@ def test_every_method_trains_whole(tmp_path, capsys, method):
         teachers, student = [own.embedder(12, 1)], own.embedder(3)
     before = {name: value.clone() for name, value in student.state_dict().items()}
     rows = own.prompts() if text else own.candidates() if lists else own.sentences()
+    if embeds:
+        rows = own.tuples()
     collator, watch = own.OwnCollator(text=text), own.Watch()
     trainer = DistillationTrainer(
         student,

@@ -1,0 +1,131 @@
+"""Queries with what belongs to them and what does not, as embedding models learn from them. Part of `limbeck.data`.
+
+Tables as sentence-transformers reads them: a query, a passage that belongs to it, perhaps passages that do not, a
+column each. And rerankers' files: lists of candidates, or a pair with a grade on each row, of which every relevant
+passage makes a tuple with those that are not. All end as texts in columns: query, positive, negatives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limbeck.data.candidate_files import LABEL, PASSAGE, QUERY, SCORE, holds_candidates, pairs_of
+from limbeck.data.tables import FileTable
+from limbeck.errors import LimbeckError
+from limbeck.tasks.ranking_metrics import by_query
+
+_QUERIES = ("anchor", QUERY, "question")
+_POSITIVES = ("positive", "answer", PASSAGE)
+_NEGATIVE = re.compile(r"negative_?([0-9]*)")
+
+Texts = list[list[str]]
+"""Texts by column: the queries, their positives, then negatives; "" where a row has no more."""
+
+
+def tuples_of(table: FileTable, named: Sequence[str]) -> Texts | None:
+    """The tuples of a table; None where its texts are to be taken one by one.
+
+    Args:
+        table: as it lies in its file, lists of candidates and all.
+        named: text columns that are asked for, the query's first; two or more.
+
+    Raises:
+        LimbeckError: a text is none, or nobody says what is relevant.
+    """
+    there = [*table.columns]
+    if not named and holds_candidates(there) and _has_lists(table):
+        pairs = pairs_of(table.columns, table.path)
+        return _of_pairs(replace(table, columns=pairs), LABEL)
+    names = named or _usual(there)
+    if len(names) == 2 and names[1] == PASSAGE and (LABEL in there or SCORE in there):
+        return _of_pairs(table, LABEL)
+    return _columns(table, names) if len(names) > 1 else None
+
+
+def _has_lists(table: FileTable) -> bool:
+    """Whether a row may have several candidates, in lists."""
+    return any(isinstance(next(iter(column), None), list) for column in table.columns.values())
+
+
+def _usual(there: Sequence[str]) -> tuple[str, ...]:
+    """The columns of tuples by their usual names; none where there are none."""
+    pair = next(((q, p) for q in _QUERIES for p in _POSITIVES if q in there and p in there), ())
+    found = [(name, _NEGATIVE.fullmatch(name)) for name in there]
+    negatives = [(int(match[1] or 0), name) for name, match in found if match is not None]
+    return (*pair, *(name for _, name in sorted(negatives))) if pair else ()
+
+
+def _columns(table: FileTable, names: Sequence[str]) -> Texts:
+    return [texts_of(table, name, blank=place > 1) for place, name in enumerate(names)]
+
+
+def texts_of(table: FileTable, column: str, *, blank: bool = True) -> list[str]:
+    """A column of text; raises LimbeckError for a value that is none, or without `blank` one that says nothing."""
+    values: list[Any] = [*table.columns[column]]
+    if blank:
+        values = ["" if value is None else value for value in values]
+    for row, text in enumerate(values, start=1):
+        if not isinstance(text, str) or not (blank or text.strip()):
+            raise LimbeckError(
+                f"{table.path}, row {row}: {column} is {text!r:.80}, expected text",
+                "name a text column, or fill the gap",
+            )
+    return values
+
+
+def _of_pairs(table: FileTable, label: str) -> Texts:
+    """Of a table with a query and one of its candidates on each row."""
+    if label not in table.columns:
+        raise LimbeckError(
+            f"{table.path}: nobody says which passages are relevant",
+            "give every passage a label: 1 for what answers the query, else 0",
+        )
+    columns = {
+        QUERY: texts_of(table, QUERY, blank=False),
+        PASSAGE: texts_of(table, PASSAGE, blank=False),
+    }
+    return tuples_of_grades(
+        columns, [_grade(v, table.path, r) for r, v in enumerate(table.columns[label], 1)]
+    )
+
+
+def tuples_of_grades(columns: Mapping[str, list[str]], grades: Sequence[float]) -> Texts:
+    """Every passage with a grade above 0 with its query and all passages of grade 0.
+
+    Raises:
+        LimbeckError: nothing is relevant.
+    """
+    queries, passages = columns[QUERY], columns[PASSAGE]
+    judged = np.asarray(grades, dtype=np.float64)
+    rows: Texts = []
+    for places in by_query(np.unique(queries, return_inverse=True)[1]):
+        negatives = [passages[place] for place in places if judged[place] == 0]
+        rows += [
+            [queries[place], passages[place], *negatives] for place in places if judged[place] > 0
+        ]
+    if not rows:
+        raise LimbeckError(
+            "no query has a passage with a grade above 0, so that nothing belongs together",
+            "give grades: 1 for what answers the query, else 0",
+        )
+    width = max(map(len, rows))
+    return [[row[place] if place < len(row) else "" for row in rows] for place in range(width)]
+
+
+def _grade(value: Any, path: Path, row: int) -> float:
+    """A number; NaN where nobody judged."""
+    if value in (None, ""):
+        return float("nan")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise LimbeckError(
+            f"{path}, row {row}: {LABEL} is {value!r:.60}",
+            "a grade is a number of 0 or more, 0 for what is not relevant",
+        ) from None

@@ -1,0 +1,82 @@
+"""How scores of a query's candidates are found in what a model puts out. Part of `limbeck.tasks`.
+
+A cross-encoder gives each candidate a score. Embeddings of a query and its candidates give them too, as their inner
+products, so that every loss over candidates is one for both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from limbeck import functional as F
+from limbeck.errors import LimbeckError
+
+QUERY_ID = "query_id"
+"""The column of a batch that says whose candidate each row is, int64 (B,)."""
+GRADE = "grade"
+"""The column that says what each text is in its tuple, (B,): NaN a query, else how relevant it is."""
+_FIX = "give the rows a column {} of {}"
+
+
+class CandidateReading(ABC):
+    """Scores, queries and grades of the candidates in a batch, a number for each row."""
+
+    grades_of: ClassVar[tuple[str, str]]
+    """The column of grades, and what it holds, in words."""
+
+    def queries(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Whose candidate each row is (B,); a row that is none is alone. Raises LimbeckError where nobody knows."""
+        if QUERY_ID not in batch:
+            raise LimbeckError(
+                f"the batch has no {QUERY_ID}, so nobody knows which candidates are of one query",
+                _FIX.format(QUERY_ID, "whole numbers, one for each query"),
+            )
+        return batch[QUERY_ID]
+
+    def grades(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """How relevant each row is (B,), NaN where nobody says. Raises LimbeckError for a batch without."""
+        name, what = self.grades_of
+        if name not in batch:
+            raise LimbeckError(f"the batch has no {name}", _FIX.format(name, what))
+        return batch[name].float()
+
+    @abstractmethod
+    def scores(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+        """How well each row answers its query (B,)."""
+
+
+class ScoredCandidates(CandidateReading):
+    """A row is a query with one of its candidates, and the output its score."""
+
+    grades_of = ("labels", "grades, 0 for what is not relevant")
+
+    def scores(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+        """Logits (B, 1) as they are."""
+        return logits.squeeze(-1)
+
+
+class EmbeddedCandidates(CandidateReading):
+    """A row is a text, a query or one of its candidates, and the output its embedding."""
+
+    grades_of = (GRADE, "numbers: NaN for a query, 1 for what belongs to it, 0 for what does not")
+
+    def queries(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """A query is alone, and so is a candidate whose query is in another batch."""
+        numbers, asked = super().queries(batch), self.grades(batch).isnan()
+        same = (numbers[:, None] == numbers[None, :]) & asked[:, None]
+        least = torch.iinfo(torch.int64).min
+        alone = least + torch.arange(len(numbers), device=numbers.device)
+        return torch.where(same.any(0) & ~asked, numbers, alone)
+
+    def scores(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+        """Inner products of embeddings (B, d) with their query's: cosines where they have length 1."""
+        return F.query_similarities(logits, super().queries(batch), self.grades(batch))
+
+
+SCORED = ScoredCandidates()
+EMBEDDED = EmbeddedCandidates()
