@@ -7,7 +7,7 @@ import math
 import pytest
 
 from limbeck.errors import LimbeckError
-from limbeck.reporting.records import Numbers, TeamFacts, TeamMember
+from limbeck.reporting.records import Best, Numbers, TeamFacts, TeamMember
 from limbeck.reporting.tables import build_table, collect, render
 from synthetic_records import a_run, a_student, a_study, a_teacher
 
@@ -321,6 +321,14 @@ def test_stages_and_noise_are_among_what_should_be_alike():
     notes = build_table(runs).notes
     assert "Not alike in RTE: epochs 3 (kd, joint); 5 + 3 (l-ild)." in notes
     assert "Not alike in RTE: label noise 30 % (kd); 0 % (l-ild, joint)." in notes
+
+
+def test_the_last_epochs_score_stands_beside_that_of_the_kept_one():
+    runs = [run for run in a_study() if run.method == "kd"]
+    for number, run in enumerate(runs):
+        run.last = Best(epoch=3, primary=60.0 + number % 3)
+    row = build_table(runs, facts=["last"]).rows[-1]
+    assert row.facts["last"].value == pytest.approx(61.0)
 
 
 def test_latency_says_how_it_was_measured():

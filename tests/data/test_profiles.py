@@ -89,6 +89,14 @@ def test_internal_shows_both_metrics():
     assert columns == {"QQP acc": 89.3, "QQP F1": 89.5}
 
 
+def test_table_3_of_skd_shows_both_metrics():
+    assert profile_columns("skd-both", "qqp", BERT_LARGE["qqp"]) == {
+        "QQP F1": 72.1,
+        "QQP acc": 89.3,
+    }
+    assert list(profile_columns("skd-both", "mnli", BERT_LARGE["mnli"])) == ["MNLI-m", "MNLI-mm"]
+
+
 def test_a_missing_score_leaves_no_number():
     assert profile_score("glue", "mnli", dev(accuracy=86.7)) is None
     assert profile_score("glue", "mrpc", dev(accuracy=86.7)) is None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 from tiny_studies import plan_of, scored
 
+from limbeck.analysis import AnalysedRun
 from limbeck.errors import LimbeckError
 from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages.score_figures import (
@@ -18,8 +20,10 @@ from limbeck.reporting.pages.score_figures import (
     line_panels,
     score_bars,
 )
+from limbeck.reporting.pages.share_figures import share_panels
 from limbeck.reporting.records import Epoch, Record
-from limbeck.study import SharedRuns, carry_out, load_study, write_study
+from limbeck.reporting.records.teacher_facts import TeamFacts, TeamMember
+from limbeck.study import SharedRuns, carry_out, estimate, load_study, write_study
 from limbeck.study.study_figures import MadeRun, study_figures
 
 
@@ -132,6 +136,57 @@ figures:
         assert part in said
     with pytest.raises(LimbeckError, match=r"unknown key of a study figures.one.colour"):
         plan_of(place, tmp_path, "figures: {one: {draw: boxes, colour: red}}\n")
+
+
+def test_probabilities_are_means_by_task_and_teacher_as_the_study_calls_them() -> None:
+    points = []
+    for task, shares in (("sst2", (0.25, 0.75)), ("sst2", (0.75, 0.25)), ("mrpc", (1.0, None))):
+        one = point("SKD", 60, task)
+        one.record.team = TeamFacts(
+            use="sample",
+            members=[
+                TeamMember(name=name, path=f"/elsewhere/{name}", share=share)
+                for name, share in zip(("run-a", "run-b"), shares, strict=True)
+            ],
+        )
+        points.append(replace(one, members={"run-a": "T10", "run-b": "T11"}))
+    (panel,) = share_panels([*points, point("kd", 60)])
+    assert panel.title == "SKD"
+    axes = panel.axes[0]
+    assert [text.get_text() for text in axes.texts] == ["0.50", "0.50", "1.00", "–"]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["T10", "T11"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["SST-2", "MRPC"]
+    assert "SST-2, T10 0.50" in panel.alt
+
+
+def test_an_analysis_of_what_a_recipe_lacks_is_refused_with_its_plan(place, tmp_path) -> None:
+    extra = "keep_students: true\nfigures: {weights: {draw: analysis, of: layer-attention}}\n"
+    with pytest.raises(LimbeckError) as caught:
+        plan_of(place, tmp_path, extra, methods="plain: {method: finetune}, kd: , alp-kd: ")
+    assert [problem.message for problem in caught.value.problems] == [
+        "figures.weights: plain: no term of finetune has an attention mapping",
+        "figures.weights: kd: no term of kd has an attention mapping",
+    ]
+
+
+def test_a_split_that_is_none_is_refused_before_a_run(place, tmp_path) -> None:
+    extra = "keep_students: true\nfigures: {noise: {draw: analysis, of: noise, split: trian}}\n"
+    plan = plan_of(place, tmp_path, extra)
+    with pytest.raises(LimbeckError, match=r"split of reviews in figures.noise.split: 'trian'"):
+        estimate(plan, SharedRuns(tmp_path / "runs"))
+
+
+def test_what_a_run_names_and_is_gone_may_be_named_otherwise(copied) -> None:
+    run = AnalysedRun(copied)
+    run.recipe = run.recipe.model_copy(update={"teacher": str(copied / "gone")})
+    with pytest.raises(LimbeckError) as caught:
+        run.teacher  # noqa: B018
+    assert "--teacher FOLDER" in caught.value.problems[0].fix
+    run = AnalysedRun(copied)
+    run.recipe = run.recipe.model_copy(update={"data": "gone/reviews.csv"})
+    with pytest.raises(LimbeckError) as caught:
+        run.rows()
+    assert "--data" in caught.value.problems[0].fix
 
 
 def test_a_student_that_is_gone_is_named_under_the_figure(place, copied, tmp_path) -> None:

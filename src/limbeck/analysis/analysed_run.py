@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -117,8 +118,10 @@ class AnalysedRun:
                 f"run {self.folder.path} has no teacher of its own{several}",
                 "name one: --teacher FOLDER",
             )
-        model = load_model(path, auto=self.task.kind.auto)
-        processor = processor_of(self.recipe, self.task, str(path))
+        kind = self.task.kind
+        with _or_name("another teacher with --teacher FOLDER", given=self._teacher):
+            model = load_model(path, auto=kind.auto)
+            processor = processor_of(self.recipe, self.task, str(path))
         return Side("teacher", str(path), _moved(model), processor)
 
     @property
@@ -136,18 +139,22 @@ class AnalysedRun:
     @cached_property
     def _loaded(self) -> tuple[Task, DatasetDict]:
         recipe = self.recipe
-        return load_task(
-            recipe.task,
-            self._data or recipe.data,
-            text_columns=recipe.text_columns,
-            label_column=recipe.label_column,
-            kind=recipe.kind,
-            labelling=student_labelling(recipe, self.folder),
-            # A single file is cut as the run cut it.
-            for_training=True,
-            max_rows=recipe.max_rows,
-            dev=recipe.dev if self._data is None else None,
-        )
+        with _or_name(
+            "where the rows are with --data (the run may have read them from another folder)",
+            given=self._data,
+        ):
+            return load_task(
+                recipe.task,
+                self._data or recipe.data,
+                text_columns=recipe.text_columns,
+                label_column=recipe.label_column,
+                kind=recipe.kind,
+                labelling=student_labelling(recipe, self.folder),
+                # A single file is cut as the run cut it.
+                for_training=True,
+                max_rows=recipe.max_rows,
+                dev=recipe.dev if self._data is None else None,
+            )
 
     @property
     def task(self) -> Task:
@@ -273,6 +280,19 @@ class AnalysedRun:
         if not (self.recipe.keep_texts and kind.has_classes and kind.reads.in_columns):
             return None
         return {name: rows[name][:] for name in self.task.text_columns}
+
+
+@contextmanager
+def _or_name(what: str, *, given: str | None) -> Iterator[None]:
+    """Add to a problem of what the run's record names that another may be named; not of what was given."""
+    try:
+        yield
+    except LimbeckError as error:
+        if given is not None:
+            raise
+        raise LimbeckError(
+            [replace(one, fix=f"{one.fix}; or name {what}") for one in error.problems]
+        ) from None
 
 
 def _moved(model: PreTrainedModel) -> PreTrainedModel:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from limbeck.analysis.analysed_run import AnalysedRun, Watch
+from limbeck.recipe import Recipe
 from limbeck.registry import Registry
 from limbeck.settings import Settings
 
@@ -23,12 +24,14 @@ class Analysis:
         settings: what may be said about it.
         measure: the run, the settings and `Watch` to numbers, frozen dataclasses.
         reads_models: whether it needs the student's weights, and not its record alone.
+        suits: raises LimbeckError for a recipe whose runs lack what it looks at; None where any will do.
     """
 
     summary: str
     settings: type[Settings]
     measure: Callable[[AnalysedRun, Any, Watch], Parts]
     reads_models: bool = True
+    suits: Callable[[Recipe], object] | None = None
 
 
 ANALYSES: Registry[Analysis] = Registry("analysis")

@@ -16,6 +16,7 @@ from limbeck.errors import LimbeckError
 from limbeck.objectives.mapped import MappedSpec
 from limbeck.objectives.matched import MappedTerm
 from limbeck.objectives.shape import ModelShape, Shape
+from limbeck.recipe import Recipe
 from limbeck.reporting.analysis.attention_by_layer import LayerAttention, layer_attention
 from limbeck.reporting.analysis.pooled_states import evaluating
 from limbeck.settings import Count, Settings
@@ -32,7 +33,7 @@ class LayerAttentionSettings(Settings):
 def _layer_attention(
     run: AnalysedRun, settings: LayerAttentionSettings, watch: Watch
 ) -> dict[str, LayerAttention]:
-    specs = _attending(run)
+    specs = _attending(run.recipe, f"run {run.folder.path}: ")
     student, teacher = run.student, run.teacher
     run.need_layers(student, teacher)
     shape = Shape(ModelShape.of(student.model), ModelShape.of(teacher.model), run.task.kind)
@@ -50,9 +51,9 @@ def _layer_attention(
     return found
 
 
-def _attending(run: AnalysedRun) -> dict[str, MappedSpec]:
-    """The terms of the run's last stage that has any whose mapping reads representations."""
-    for stage in reversed(run.recipe.stages()):
+def _attending(recipe: Recipe, whose: str = "") -> dict[str, MappedSpec]:
+    """The terms of the recipe's last stage that has any whose mapping reads representations."""
+    for stage in reversed(recipe.stages()):
         found = {
             name: spec
             for name, spec in stage.recipe.objectives.items()
@@ -61,7 +62,7 @@ def _attending(run: AnalysedRun) -> dict[str, MappedSpec]:
         if found:
             return found
     raise LimbeckError(
-        f"run {run.folder.path}: no term of {run.recipe.method} has an attention mapping",
+        f"{whose}no term of {recipe.method} has an attention mapping",
         "name a run of alp-kd, alp-no, alp-po, or of a recipe with mapping: {kind: attention}",
     )
 
@@ -104,5 +105,6 @@ ANALYSES.register("layer-attention")(
         "what each teacher layer counts for each student layer, where a mapping attends (ALP-KD)",
         LayerAttentionSettings,
         _layer_attention,
+        suits=_attending,
     )
 )

@@ -14,6 +14,7 @@ from rich.table import Table
 from limbeck.cli.console import output, trouble
 from limbeck.cli.options import is_recipe_file, is_setting, parse_settings
 from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.number_words import count_of
 
 OUT = Path("runs/studies")
 ENGINES = ("local", "ray")
@@ -164,10 +165,10 @@ def _sizes(plan) -> str:  # importing its type would load torch
     asked = plan.study
     tries = max(group.tries for group in plan.groups)
     parts = [
-        f"{len(asked.methods)} methods",
-        f"{len(asked.tasks)} tasks",
-        f"{len(asked.seeds)} seeds",
+        count_of(len(asked.methods), "method"),
+        count_of(len(asked.tasks), "task"),
+        count_of(len(asked.seeds), "seed"),
     ]
-    parts += [f"{key} {len(values)} values" for key, values in asked.axes.items()]
+    parts += [f"{count_of(len(values), 'value')} of {key}" for key, values in asked.axes.items()]
     parts += [f"{tries} settings to choose from on dev"] if tries > 1 else []
     return ", ".join(parts)

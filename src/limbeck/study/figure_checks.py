@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from limbeck.analysis import ANALYSES
 from limbeck.analysis.analyze import setting_problems
-from limbeck.errors import Problem, unknown
+from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.study.figure_spec import KINDS, METHOD, PARAMETERS, TASK, FigureSpec, missing, unread
 from limbeck.study.study_fields import Study
+from limbeck.study.study_groups import Group
 
 
 def figure_problems(study: Study) -> list[Problem]:
@@ -77,4 +79,33 @@ def _analysis_problems(study: Study, place: str, spec: FigureSpec) -> list[Probl
                 "write keep_students: true",
             )
         )
+    return found
+
+
+def split_problems(study: Study, task: str, splits: Collection[str]) -> list[Problem]:
+    """Figures that look at rows which a task has not, or has without labels; `splits` are those with labels."""
+    return [
+        unknown(f"split of {task} in figures.{name}.split:", spec.split, list(splits))
+        for name, spec in study.figures.items()
+        if spec.split is not None and (spec.tasks is None or task in spec.tasks)
+        if spec.split not in splits
+    ]
+
+
+def recipe_problems(study: Study, groups: Sequence[Group]) -> list[Problem]:
+    """Figures of an analysis that cannot be made of a method's recipe, said before it is trained."""
+    found = []
+    for name, spec in study.figures.items():
+        suits = None if spec.of is None else ANALYSES.get(spec.of).suits
+        if suits is None:
+            continue
+        for label in spec.methods or study.methods:
+            run = next(group.sample for group in groups if group.label == label)
+            try:
+                suits(run.recipe_with(run.needs))
+            except LimbeckError as error:
+                found += [
+                    replace(one, message=f"figures.{name}: {label}: {one.message}")
+                    for one in error.problems
+                ]
     return found

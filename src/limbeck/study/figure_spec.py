@@ -19,7 +19,7 @@ SCORE = "dev"
 class FigureSpec(Settings):
     """One figure."""
 
-    draw: str = Field(description="lines, boxes, bars, heat, curves or analysis")
+    draw: str = Field(description="lines, boxes, bars, heat, curves, probabilities or analysis")
     title: str = Field("", description="what it shows; by default its name")
     methods: Names | None = Field(
         None, description="rows of the table that are in it; all by default"
@@ -54,6 +54,7 @@ KINDS = {
     "bars": FigureKind(),
     "heat": FigureKind(needs=("rows", "columns")),
     "curves": FigureKind(takes=("y",)),
+    "probabilities": FigureKind(),
     "analysis": FigureKind(needs=("of",), takes=("settings", "split")),
 }
 _OF_ALL = {"draw", "title", "methods", "tasks"}

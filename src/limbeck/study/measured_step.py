@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from datasets import Dataset
@@ -22,7 +23,8 @@ from limbeck.activations import Request, capture
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
 from limbeck.execution import resolve_precision
-from limbeck.recipe import Recipe
+from limbeck.number_words import count_of
+from limbeck.recipe import Recipe, Stage
 from limbeck.run.loaded_models import build_models
 from limbeck.run.required_settings import missing
 from limbeck.run.stage_rows import EncodedRows, load_rows
@@ -44,15 +46,54 @@ class StepCost:
     dev_rows: int
     parameters: int
     device: str
+    splits: tuple[str, ...] = ()
+    """Those that have labels."""
 
-    def seconds(self, recipe: Recipe) -> float:
-        """Of a whole run: its training, and dev scores after every epoch and at the end."""
-        epochs = recipe.epochs + (getattr(recipe.first_stage, "epochs", None) or 0)
-        batches = self.rows / self.batch * epochs
+    def seconds(self, recipe: Recipe, teachers: Sequence[StepCost] = ()) -> float:
+        """Of a whole run: every stage, dev scores after every epoch and at the end, and runs that a team needs first.
+
+        `teachers`: what was measured of those that teach; without them the one that was measured here.
+        """
+        taught = self._taught(recipe, teachers)
+        stages = sum(self._stage(stage, taught) for stage in recipe.stages())
+        scored = (math.ceil(recipe.epochs) + 1) * self.dev_rows / self.batch * self.forward
+        by, use = getattr(recipe.team, "by", None), getattr(recipe.team, "use", None)
+        if by in _RANKS_STUDENTS:  # a student of each teacher first
+            epochs = getattr(recipe.team, "student_epochs", None) or recipe.epochs
+            alone = self.rows * epochs * (self.train + taught) / self.batch + scored
+            runs = _RANKS_STUDENTS[by]
+            return runs * (stages + scored) + len(teachers) * alone
+        if use == "chain":  # each but the largest is distilled first
+            stages += sum(
+                self.rows * recipe.epochs * (one.train + one.forward) / one.batch
+                for one in teachers[1:]
+            )
+        return stages + scored
+
+    def _stage(self, stage: Stage, taught: float) -> float:
+        """Training of one stage, whose rows may be others."""
+        recipe = stage.recipe
+        rows = self.rows
+        if stage.corpus is not None:
+            rows = stage.corpus.size
+        elif not stage.same_rows and recipe.train_rows is not None:
+            rows = recipe.train_rows
+        examples = rows * recipe.epochs
         if recipe.max_steps is not None:
-            batches = recipe.max_steps * recipe.batch_size * recipe.accumulation / self.batch
-        step = self.train + (self.teacher if recipe.needs_teacher else 0.0)
-        return batches * step + (math.ceil(epochs) + 1) * self.dev_rows / self.batch * self.forward
+            examples = recipe.max_steps * recipe.batch_size * recipe.accumulation
+        step = self.train + (taught if recipe.needs_teacher else 0.0)
+        return examples / self.batch * step
+
+    def _taught(self, recipe: Recipe, teachers: Sequence[StepCost]) -> float:
+        """The teachers' forward passes over one batch of this size."""
+        if not teachers:
+            return self.teacher
+        each = [one.forward * self.batch / one.batch for one in teachers]
+        return sum(each) if getattr(recipe.team, "use", None) == "ensemble" else fmean(each)
+
+
+_RANKS_STUDENTS = {"student-rank": 1, "best-of": 3}
+"""Distributions that students of each teacher decide, and the runs that come after them."""
 
 
 def measure(recipe: Recipe, *, save_as: Path | None = None) -> StepCost:
@@ -99,9 +140,10 @@ def measure(recipe: Recipe, *, save_as: Path | None = None) -> StepCost:
         len(train),
         sum(len(rows[split]) for split in task.dev_splits if split in rows),
         sum(weight.numel() for weight in student.parameters()),
-        f"{device.type} with {torch.get_num_threads()} thread(s)"
+        f"{device.type} with {count_of(torch.get_num_threads(), 'thread')}"
         if device.type == "cpu"
         else str(device),
+        tuple(name for name, own in rows.items() if task.label_column in own.column_names),
     )
 
 

@@ -253,6 +253,8 @@ def _titles(study: Study) -> list[str]:
         for task in tasks
         if (beyond := TASKS[task].out_of_domain) is not None
     }
+    # Tasks that are none of GLUE's have their primary score.
+    own |= {task.title for name, task in TASKS.items() if not knows(name)}
     shown = study.table.out_of_domain
     found = other if shown == "alone" else own if shown == "left out" else own | other
     return [*sorted(found), AVERAGE]

@@ -15,7 +15,9 @@ import torch
 
 from limbeck.byte_sizes import human_size
 from limbeck.errors import LimbeckError, Problem
+from limbeck.number_words import count_of
 from limbeck.reporting.records import Record
+from limbeck.study.figure_checks import split_problems
 from limbeck.study.measured_step import StepCost, measure
 from limbeck.study.run_workers import parts_of_cores
 from limbeck.study.shared_runs import SharedRuns, StudyRun
@@ -54,11 +56,11 @@ class StudyEstimate:
     def lines(self, jobs: int) -> list[str]:
         """The same in words."""
         if self.device is None:
-            return [f"{self.runs} runs, all of them held by records already"]
+            return [f"{count_of(self.runs, 'run')}, all of them held by records already"]
         hours = spoken_hours(self.left / jobs)
         beside = f" by {jobs} processes side by side" if jobs > 1 else ""
         return [
-            f"{self.runs} runs, {self.held} of them held by records already",
+            f"{count_of(self.runs, 'run')}, {self.held} of them held by records already",
             f"about {hours}{beside} for the rest, from a measured step on {self.device}",
             f"about {human_size(self.disk)} of disk for teachers and checkpoints; stored teacher outputs "
             "beside, where they pay (cache_limit)",
@@ -204,7 +206,11 @@ def _of_task(
         )
         if key not in costs:
             costs[key] = measure(recipe)
-        seconds[kind_of(run)] = costs[key].seconds(recipe)
+        teachers = [costs[name] for name in run.needs if name in costs]
+        seconds[kind_of(run)] = costs[key].seconds(recipe, teachers)
+    problems = split_problems(plan.study, task, next(iter(costs.values())).splits)
+    if problems:
+        raise LimbeckError(problems)
     return costs
 
 

@@ -24,6 +24,7 @@ from limbeck.reporting.pages.score_figures import (
     score_bars,
 )
 from limbeck.reporting.pages.sections import Section, SectionTable
+from limbeck.reporting.pages.share_figures import share_panels
 from limbeck.reporting.pages.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
 from limbeck.reporting.pages.svg import Panel
 from limbeck.reporting.tables.run_scores import task_title
@@ -73,6 +74,8 @@ _LEADS = {
     "bars": "Mean primary dev score over seeds; whiskers reach from the lowest to the highest. Dashed: the teacher.",
     "heat": "Mean primary dev score over seeds.",
     "curves": "By epoch, mean over seeds; bands reach from the lowest to the highest seed.",
+    "probabilities": "Of each teacher (columns) its probability of being sampled on each task (rows), or its weight in "
+    "the mean, at the start of the run; mean over seeds.",
 }
 
 
@@ -134,12 +137,19 @@ def _curves(spec: FigureSpec, points: list[RunPoint], teachers: Mapping[str, flo
     return curve_panels(points, spec.y, teachers)
 
 
+def _probabilities(
+    spec: FigureSpec, points: list[RunPoint], teachers: Mapping[str, float]
+) -> list[Panel]:
+    return share_panels(points)
+
+
 _DRAWN: dict[str, Drawn] = {
     "lines": _lines,
     "boxes": _boxes,
     "bars": _bars,
     "heat": _heat,
     "curves": _curves,
+    "probabilities": _probabilities,
 }
 
 

@@ -68,6 +68,7 @@ def gather_results(plan: StudyPlan, runs: SharedRuns) -> StudyResults:
     raw: dict[str, dict[str, Any]] = {}
     made: list[MadeRun] = []
     choices, missing = [], 0
+    called = {run.name: run.label for run in plan.teachers.values()}
     for run in plan.teachers.values():
         missing += not ended(run.name)
         _add(run, run.label, runs, records, raw, held)
@@ -92,7 +93,7 @@ def gather_results(plan: StudyPlan, runs: SharedRuns) -> StudyResults:
             else:
                 _add(run, group.label, runs, records, raw, held)
                 if (known_run := held(run.name)) is not None:
-                    point = RunPoint(group.label, group.task, group.condition, known_run)
+                    point = RunPoint(group.label, group.task, group.condition, known_run, called)
                     made.append(MadeRun(point, runs.path / run.name))
     _give_sizes(records)
     tried = [record for record in known.values() if record is not None]
@@ -174,6 +175,9 @@ def study_table(plan: StudyPlan, results: StudyResults) -> ResultsTable:
     members = [] if study.teachers is None else list(study.teachers.team)
     labels = [*members, *study.methods]
     records = list(results.records.values())
+    if members:
+        # Each has a row of its own; which of them a student's record describes is no matter of the table.
+        records = [record.model_copy(update={"teacher": None}) for record in records]
     baseline = study.table.baseline
     if baseline is not None and all(record.method != baseline for record in records):
         baseline = None  # none of its runs is there yet

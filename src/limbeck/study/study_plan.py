@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
+from limbeck.errors import LimbeckError
+from limbeck.study.figure_checks import recipe_problems
 from limbeck.study.plan_builder import PlanBuilder
 from limbeck.study.shared_runs import Held, StudyRun
 from limbeck.study.study_fields import Study
@@ -35,10 +37,13 @@ class StudyPlan:
             folder: where its searches are kept; without one they are forgotten with the process.
 
         Raises:
-            LimbeckError: what is wrong with any of their recipes, each problem once.
+            LimbeckError: what is wrong with any of their recipes, each problem once; a figure of what a recipe lacks.
         """
         builder = PlanBuilder(study, folder)
         teachers, groups = builder.teachers_and_groups()
+        problems = recipe_problems(study, groups)
+        if problems:
+            raise LimbeckError(problems)
         return cls(study, teachers, groups)
 
     def teachers_of(self, task: str) -> list[StudyRun]:

@@ -1,4 +1,4 @@
-"""How the papers average: eight named ways to turn a task's scores into a table's columns.
+"""How the papers average: nine named ways to turn a task's scores into a table's columns.
 
 Read by tables and reports only. The papers report different metrics of the same tasks and average
 over different tasks, so that a table without its profile's name cannot be compared with theirs.
@@ -75,6 +75,13 @@ _MNLI_TWICE = (ProfileColumn("MNLI", "accuracy", _MATCHED + _MISMATCHED, weight=
 _MNLI_BOTH = (*_MNLI_M, ProfileColumn("MNLI-mm", "accuracy", _MISMATCHED))
 
 
+_STSB_BOTH = (ProfileColumn("STS-B Pear", "pearson"), ProfileColumn("STS-B Spea", "spearman"))
+
+
+def _f1_and_accuracy(title: str) -> tuple[ProfileColumn, ...]:
+    return ProfileColumn(f"{title} F1", "f1"), ProfileColumn(f"{title} acc", "accuracy")
+
+
 def _accuracy_and_f1(title: str) -> tuple[ProfileColumn, ...]:
     return ProfileColumn(f"{title} acc", "accuracy"), ProfileColumn(f"{title} F1", "weighted_f1")
 
@@ -129,6 +136,15 @@ PROFILES: dict[str, Profile] = {
             "SKD, Table 10: means of accuracy and F1 and of both correlations, MNLI matched",
             ("mrpc", "rte", "stsb", "sst2", "qqp", "qnli", "mnli"),
             mnli=_MNLI_M,
+        ),
+        _profile(
+            "skd-both",
+            "SKD, Table 3: F1 and accuracy, Pearson and Spearman, MNLI's two sets side by side",
+            ("mrpc", "rte", "stsb", "sst2", "qqp", "qnli", "mnli"),
+            mrpc=_f1_and_accuracy("MRPC"),
+            qqp=_f1_and_accuracy("QQP"),
+            stsb=_STSB_BOTH,
+            mnli=_MNLI_BOTH,
         ),
         _profile(
             "skd-test",

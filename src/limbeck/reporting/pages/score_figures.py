@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from limbeck.reporting.pages import gather
-from limbeck.reporting.pages.plots import SCORE_SPAN, Series, line_panel, value_cells
+from limbeck.reporting.pages.map_panels import map_panel
+from limbeck.reporting.pages.plots import SCORE_SPAN, Series, line_panel
 from limbeck.reporting.pages.svg import INK, MUTED, Panel, series_colour
 from limbeck.reporting.records import Epoch, Record
 from limbeck.reporting.tables.run_scores import task_title
@@ -25,6 +26,8 @@ class RunPoint:
     task: str
     condition: Mapping[str, Any]
     record: Record
+    members: Mapping[str, str] = field(default_factory=dict)
+    """Of several teachers the folder of each → what the study calls it."""
 
     @property
     def score(self) -> float | None:
@@ -44,9 +47,9 @@ def line_panels(
 ) -> list[Panel]:
     """Scores by a number, a line a method; one a task."""
     panels = []
-    for task, own in _by(points, lambda one: one.task).items():
+    for task, own in by_key(points, lambda one: one.task).items():
         series = []
-        for style, (label, runs) in enumerate(_by(own, lambda one: one.label).items()):
+        for style, (label, runs) in enumerate(by_key(own, lambda one: one.label).items()):
             found: dict[float, list[float]] = {}
             for run in runs:
                 place, score = x(run), run.score
@@ -81,9 +84,9 @@ def _said(key: str) -> str:
 def curve_panels(points: Sequence[RunPoint], y: str, teachers: Teachers) -> list[Panel]:
     """Dev score or a training term by epoch, a line a method; one a task."""
     panels = []
-    for task, own in _by(points, lambda one: one.task).items():
+    for task, own in by_key(points, lambda one: one.task).items():
         series = []
-        for style, (label, runs) in enumerate(_by(own, _row).items()):
+        for style, (label, runs) in enumerate(by_key(own, _row).items()):
             records = [run.record for run in runs]
             found = gather.curve(
                 label,
@@ -161,10 +164,10 @@ def _columns(
     middle: Callable[[list[float]], Any],
 ) -> list[Panel]:
     panels = []
-    for task, own in _by(points, lambda one: one.task).items():
+    for task, own in by_key(points, lambda one: one.task).items():
         groups = {
             label: scores
-            for label, runs in _by(own, _row).items()
+            for label, runs in by_key(own, _row).items()
             if (scores := [run.score for run in runs if run.score is not None])
         }
         if not groups:
@@ -206,7 +209,7 @@ def heat_panels(
 ) -> list[Panel]:
     """Mean scores by two things, each value written in; one a method, where method is neither of them."""
     panels = []
-    groups = {"": list(points)} if "method" in keys else _by(points, lambda one: one.label)
+    groups = {"": list(points)} if "method" in keys else by_key(points, lambda one: one.label)
     for label, own in groups.items():
         rows, columns = (list(dict.fromkeys(map(word, own))) for word in words)
         found: dict[tuple[str, str], list[float]] = {}
@@ -220,36 +223,24 @@ def heat_panels(
         )
         title = label or "mean scores"
         said = "; ".join(f"{r}, {c} {fmean(v):.1f}" for (r, c), v in found.items())
-        panel = Panel(
+        low, high = float(np.nanmin(means)), float(np.nanmax(means))
+        # A small step should not look like a cliff.
+        room = max((high - low) * 0.02, (SCORE_SPAN - (high - low)) / 2)
+        panel = map_panel(
             title,
             f"{title}. {said}.",
-            1.4 + 0.07 * max(map(len, rows)) + 0.62 * len(columns),
-            1.3 + 0.36 * len(rows),
-            "none",
+            (rows, columns),
+            means,
+            span=(low - room, high + room),
+            text="{:.1f}",
+            labels=(_said(keys[0]), _said(keys[1])),
         )
-        with panel as axes:
-            low, high = float(np.nanmin(means)), float(np.nanmax(means))
-            # A small step should not look like a cliff.
-            room = max((high - low) * 0.02, (SCORE_SPAN - (high - low)) / 2)
-            value_cells(
-                axes,
-                means,
-                low=low - room,
-                high=high + room,
-                text=lambda value: f"{value:.1f}" if np.isfinite(value) else "–",
-            )
-            axes.set_xticks(range(1, len(columns) + 1), columns, rotation=30, ha="right")
-            axes.set_yticks(range(1, len(rows) + 1), rows)
-            axes.invert_yaxis()
-            axes.tick_params(length=0, labelcolor=INK)
-            for edge in ("left", "bottom"):
-                axes.spines[edge].set_visible(False)
-            axes.set(xlabel=_said(keys[1]), ylabel=_said(keys[0]))
         panels.append(panel)
     return panels
 
 
-def _by(points: Sequence[RunPoint], key: Callable[[RunPoint], str]) -> dict[str, list[RunPoint]]:
+def by_key(points: Sequence[RunPoint], key: Callable[[RunPoint], str]) -> dict[str, list[RunPoint]]:
+    """The points in groups of one key, in the order of the first of each."""
     found: dict[str, list[RunPoint]] = {}
     for point in points:
         found.setdefault(key(point), []).append(point)

@@ -72,6 +72,11 @@ FACTS: dict[str, FactColumn] = {
     ),
     "speedup": FactColumn("× teacher's speed", lambda v: f"{v:.1f}", of_run=speedup, middle=True),
     "kept": FactColumn("% of teacher", lambda v: f"{v:.1f}"),
+    "last": FactColumn(
+        "last epoch",
+        lambda v: f"{v:.1f}",
+        of_run=lambda r: None if r.last is None else r.last.primary,
+    ),
     "time": FactColumn("training time", duration, of_run=lambda r: r.cost.total_seconds),
 }
 DEFAULT_FACTS = ("layers", "parameters", "kept")
