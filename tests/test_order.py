@@ -21,6 +21,7 @@ ORDER = [
         "agreement",
         "byte_sizes",
         "cores",
+        "number_words",
         "errors",
         "lab",
         "reporting",
