@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import random
 import warnings
 from pathlib import Path
@@ -75,3 +76,22 @@ def sentence_transformer(folder: Path) -> Any:
         from sentence_transformers import SentenceTransformer
 
         return SentenceTransformer(str(folder), device="cpu")
+
+
+def write_beir(folder: Path, split: str = "dev", queries: int = 6, passages: int = 30) -> Path:
+    """Queries that share words with what answers them, in BEIR's layout; two passages have one text."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    corpus = sentences(passages, 4)
+    corpus[1] = corpus[0]
+    asked = {f"q{n}": " ".join([*corpus[3 * n].split()[:3], "film"]) for n in range(queries)}
+    found = {f"d{n}": text for n, text in enumerate(corpus)}
+    for name, texts in (("queries", asked), ("corpus", found)):
+        lines = [json.dumps({"_id": one, "text": text}) for one, text in texts.items()]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    rows = [f"q{n}\td{place}\t1" for n in range(queries) for place in (3 * n, 3 * n + 1 + n % 2)]
+    rows.append("q0\td9\t0")
+    head = "query-id\tcorpus-id\tscore"
+    (folder / "qrels" / f"{split}.tsv").write_text(
+        "\n".join([head, *rows]) + "\n", encoding="utf-8"
+    )
+    return folder

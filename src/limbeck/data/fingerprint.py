@@ -23,7 +23,7 @@ def rows_fingerprint(task: Task, rows: Dataset) -> str:
     Names of columns, splits, files and folders play no part; class ids count by their names.
     """
     digest = hashlib.blake2b(digest_size=8)
-    columns = [*task.text_columns, task.label_column]
+    columns = [*task.text_columns, *task.kind.split_columns, task.label_column]
     read = rows.with_format("arrow")
     for start in range(0, len(rows), _ROWS):
         table = read[start : start + _ROWS]

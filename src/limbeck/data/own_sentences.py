@@ -2,8 +2,8 @@
 
 A source of the data stage, beside `own_kinds`. Training rows are a text a line, a table with one text column or
 two, or tuples of a query with what belongs to it and what does not (`own_tuples`); the dev split is a table with two
-and a similarity. Rows have two texts or more; of a single sentence all but the first are empty. Of a tuple the first
-two have the similarity 1, others of train have none.
+and a similarity, or a folder in BEIR's layout (`retrieval_rows`). Rows have two texts or more; of a single sentence all
+but the first are empty. Of a tuple the first two have the similarity 1, others of train have none.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import Any
 
 from datasets import DatasetDict
 
+from limbeck.data.beir_files import is_beir
 from limbeck.data.on_disk import OnDisk
 from limbeck.data.own import one_file, split_files
 from limbeck.data.own_tuples import Texts, texts_of, tuples_of
 from limbeck.data.reader import DataRequest, Loaded, data_reader
+from limbeck.data.retrieval_rows import retrieval_splits, retrieval_task, retrieval_tuples
 from limbeck.data.splits import check_splits, make_split
 from limbeck.data.tables import SUFFIXES, FileTable, read_table
 from limbeck.errors import LimbeckError
@@ -55,19 +57,22 @@ class Sentences(OnDisk):
         self.known(request)  # a known task has an answer of its own
         if request.labelling.classes or request.labelling.holds:
             raise LimbeckError("classes, labels: sentences to embed have none", "leave them out")
-        path, dev = request.path, request.dev_path
-        suffixes = (*SUFFIXES, *_LINES)
-        files = split_files(path, suffixes) if path.is_dir() else one_file(path, dev)
-        if not request.for_training and [*files] == ["train"]:
-            files = {"dev": path}
-        read = {split: _read(file, split, request) for split, file in files.items()}
-        width = max(len(texts) for texts, _ in read.values())
+        path = request.path
+        searched = path if is_beir(path) and request.dev_path is None else request.dev_set
+        read = _read_files(request, searched)
+        width = max([len(texts) for texts, _ in read.values()] + [len(TEXTS)])
         task = _task(request.name or path.resolve().stem, width)
+        if searched is not None:
+            task = retrieval_task(task)
         splits = DatasetDict({split: _split(task, *found) for split, found in read.items()})
+        if searched is not None:
+            alone = searched != path or not request.for_training
+            splits |= retrieval_splits(task, searched, request.max_rows, alone=alone)
         if request.for_training and "dev" not in splits:
             raise LimbeckError(
                 f"{request.text!r}: sentences alone, and nothing to score embeddings on",
-                "name a file of scored pairs (columns sentence1, sentence2, score): --dev FILE",
+                "name a file of scored pairs (columns sentence1, sentence2, score), or a folder of queries and a "
+                "corpus in BEIR's layout: --dev PATH",
             )
         check_splits(task, splits, request.text, for_training=request.for_training)
         return task, splits
@@ -82,6 +87,24 @@ def _task(name: str, texts: int) -> Task:
 def _split(task: Task, texts: Texts, scores: Sequence[float]) -> Any:
     blank = [[""] * len(texts[0])] * (len(task.text_columns) - len(texts))
     return make_split(task, dict(zip(task.text_columns, [*texts, *blank], strict=True)), scores)
+
+
+def _read_files(
+    request: DataRequest, searched: Path | None
+) -> dict[str, tuple[Texts, Sequence[float]]]:
+    """Texts and similarities by split, of those that are not searched."""
+    path = request.path
+    if searched == path:
+        if not request.for_training:
+            return {}
+        texts = retrieval_tuples(path, request.max_rows)
+        return {"train": (texts, [1.0] * len(texts[0]))}
+    dev = None if searched is not None else request.dev_path
+    suffixes = (*SUFFIXES, *_LINES)
+    files = split_files(path, suffixes) if path.is_dir() else one_file(path, dev)
+    if not request.for_training and [*files] == ["train"]:
+        files = {"dev": path}
+    return {split: _read(file, split, request) for split, file in files.items()}
 
 
 def _read(path: Path, split: str, request: DataRequest) -> tuple[Texts, Sequence[float]]:

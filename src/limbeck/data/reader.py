@@ -14,6 +14,7 @@ from typing import ClassVar, TypeVar
 
 from datasets import DatasetDict
 
+from limbeck.data.beir_files import is_beir
 from limbeck.data.corpus_sources import Document
 from limbeck.data.own_labels import Labelling
 from limbeck.data.tables import MAX_ROWS
@@ -72,6 +73,23 @@ class DataRequest:
             raise LimbeckError(
                 f"dev: {self.dev}, and {self.text!r} is no single file",
                 "put the dev file into that folder (dev.tsv, dev.csv, …), or name one file as data",
+            )
+        return path
+
+    @property
+    def dev_set(self) -> Path | None:
+        """The folder in BEIR's layout that is named as dev, if one is.
+
+        Raises:
+            LimbeckError: the source holds a dev split of its own.
+        """
+        path = None if self.dev is None else at_home(place_of(self.dev))
+        if path is None or not is_beir(path):
+            return None
+        if not self.path.is_file():
+            raise LimbeckError(
+                f"dev: {self.dev}, and {self.text!r} is no single file",
+                "name one file as data, or leave dev out",
             )
         return path
 

@@ -134,6 +134,8 @@ class TaskType(ABC):
     query do; None where each row stands for itself."""
     candidates: ClassVar[CandidateReading | None] = None
     """How scores of candidates are found in what its models put out; None where there are none."""
+    split_columns: ClassVar[tuple[str, ...]] = ()
+    """Columns of a loaded split that `results` reads, beside texts and labels, where they are there."""
     scoring_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of an encoded split that only `results` reads: they never reach a batch."""
 

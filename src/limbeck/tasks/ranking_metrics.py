@@ -78,6 +78,12 @@ def ranking_metric(name: str) -> Callable[..., float]:
     return at_depth
 
 
+def is_ranking_metric(name: str) -> bool:
+    """Whether a metric of that name is one of ranks."""
+    found = _NAME.fullmatch(name)
+    return found is not None and found[1] in RANKING_METRICS
+
+
 def by_query(queries: np.ndarray) -> list[np.ndarray]:
     """The rows of each query, ascending, the queries as they first occur; `queries` (n,) names each row's."""
     _, first, place = np.unique(queries, return_index=True, return_inverse=True)

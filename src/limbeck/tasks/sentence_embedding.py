@@ -2,7 +2,7 @@
 
 Training rows are sentences, taken one by one, of which a teacher's embeddings are all there is to know; or tuples of a
 query, a passage that belongs to it, and passages that do not. A text is an example, and knows its tuple. A scored pair
-(STS) is two examples, which meet again in `results`.
+(STS) is two examples, which meet again in `results`; of a task of retrieval each text is one, a query or a passage.
 """
 
 from __future__ import annotations
@@ -44,6 +44,13 @@ from limbeck.tasks.abstract_type import (
 from limbeck.tasks.candidate_reading import EMBEDDED, GRADE, QUERY_ID
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.metrics import METRICS
+from limbeck.tasks.retrieval import (
+    GRADES,
+    JUDGED,
+    retrieval_results,
+    retrieves,
+    some_retrieval_rows,
+)
 from limbeck.tasks.soft_rule import SoftRule
 
 
@@ -72,6 +79,7 @@ class Embedding(TaskType):
     extra_columns = (QUERY_ID, GRADE)
     group_column = QUERY_ID
     candidates = EMBEDDED
+    split_columns = (JUDGED, GRADES)
     scoring_columns = (ROW,)
     becomes = {  # noqa: RUF012  (read-only by convention, as all traits are)
         "hard_label": None,
@@ -169,14 +177,18 @@ class Embedding(TaskType):
     ) -> Results:
         """Correlations of each pair's cosine with its similarity, times 100; the cosines by row.
 
+        Of a task of retrieval metrics of the ranks, by query.
+
         Raises:
-            LimbeckError: embeddings that are not finite; rows that are no scored pairs.
+            LimbeckError: embeddings that are not finite; rows that are no scored pairs, or not to be searched.
         """
         if not np.isfinite(outputs).all():
             raise LimbeckError(
                 f"task {task.name!r}: the embeddings hold values that are not finite",
                 "the model has diverged: lower lr, or train in fp32",
             )
+        if retrieves(task):
+            return retrieval_results(task, outputs, rows)
         right = np.asarray(rows.with_format("numpy")[task.label_column][:], dtype=np.float64)
         pairs = (
             np.asarray(encoded[ROW][:]).reshape(-1, 2) if len(encoded) == 2 * len(rows) else None
@@ -191,8 +203,22 @@ class Embedding(TaskType):
         kept = {"index": rows["index"][:], "prediction": given.tolist(), "label": right.tolist()}
         return Results(scores | {"primary": scores[task.primary]}, kept)
 
+    def row_parts(
+        self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Of what is retrieved the primary metric of each query."""
+        if not retrieves(task) or metric != task.primary:
+            return None
+        return np.asarray(given, dtype=np.float64), np.asarray(right, dtype=np.float64)
+
+    def spread_rows(self, task: TaskLike, rows: Dataset, wanted: int) -> Dataset:
+        """Some pairs; of what is to be searched some queries with what was judged for them, and other passages."""
+        if not retrieves(task):
+            return super().spread_rows(task, rows, wanted)
+        return rows.select(some_retrieval_rows(rows, wanted))
+
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
-        """A constant has no correlation with anything."""
+        """A constant has no correlation with anything, and finds next to nothing."""
         need_rows(task, labels)
         return 0.0, "one cosine for all"
 

@@ -1,0 +1,97 @@
+"""Scores of embeddings by what they retrieve: queries, a corpus, and what of it is relevant. Part of `limbeck.tasks`.
+
+A split holds each text once. A query's row names the rows that were judged for it, and their grades; a passage's row
+names none. Search is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from datasets import Dataset, List, Value
+
+from limbeck.errors import LimbeckError
+from limbeck.tasks.abstract_type import Results, TaskLike
+from limbeck.tasks.exact_search import exact_search
+from limbeck.tasks.ranking_metrics import is_ranking_metric, mean_scores, retrieval_scores
+
+RETRIEVAL_METRICS = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
+JUDGED, GRADES = "judged", "grades"
+"""Columns of a split: of a query the numbers (`index`) of the passages that were judged, and their grades."""
+RETRIEVAL_FEATURES = {JUDGED: List(Value("int64")), GRADES: List(Value("float32"))}
+_DEPTH = 100
+_SHARE = 4
+
+
+def retrieves(task: TaskLike) -> bool:
+    """Whether a task's scores are of what is retrieved."""
+    return is_ranking_metric(task.primary)
+
+
+def retrieval_results(task: TaskLike, vectors: np.ndarray, rows: Dataset) -> Results:
+    """Means over the queries of every metric, and by query its primary one.
+
+    Args:
+        task: whose metrics are wanted.
+        vectors: (n, d) embeddings of the rows; compared by the cosine.
+        rows: with the columns `JUDGED` and `GRADES`.
+
+    Raises:
+        LimbeckError: rows without them, or nothing relevant among them.
+    """
+    if JUDGED not in rows.column_names:
+        raise LimbeckError(
+            f"task {task.name!r}: rows that are searched have to be queries and passages",
+            "give a folder in BEIR's layout (dev: DIR)",
+        )
+    judged, numbers = rows[JUDGED][:], rows["index"][:]
+    asked = np.array([bool(places) for places in judged])
+    unit = F.normalize(torch.from_numpy(np.asarray(vectors, dtype=np.float32)), dim=-1)
+    found = exact_search(unit[asked], unit[~asked], _DEPTH)
+    passages = [str(number) for number, query in zip(numbers, asked, strict=True) if not query]
+    queries = [number for number, query in zip(numbers, asked, strict=True) if query]
+    ranked = {
+        str(query): dict(zip((passages[place] for place in places), scores, strict=True))
+        for query, places, scores in zip(
+            queries, found.places.tolist(), found.scores.tolist(), strict=True
+        )
+    }
+    relevant = {
+        str(number): {str(place): grade for place, grade in zip(places, grades, strict=True)}
+        for number, places, grades in zip(numbers, judged, rows[GRADES][:], strict=True)
+        if places
+    }
+    by_query = retrieval_scores(task.metrics, ranked, relevant)
+    means = mean_scores(by_query, f"task {task.name!r}")
+    own = by_query[task.primary]
+    # Of each query its score, of 1 that can be had.
+    kept: dict[str, list[Any]] = {
+        "index": [number for number, score in zip(queries, own, strict=True) if score == score],
+        "prediction": [float(score) for score in own if score == score],
+    }
+    kept["label"] = [1.0] * len(kept["index"])
+    return Results(means | {"primary": means[task.primary]}, kept)
+
+
+def some_retrieval_rows(rows: Dataset, wanted: int) -> list[int]:
+    """Places of about so many rows: queries, evenly spaced, all that was judged for them, and other passages."""
+    if wanted >= len(rows):
+        return list(range(len(rows)))
+    judged = rows[JUDGED][:]
+    places = {number: place for place, number in enumerate(rows["index"][:])}
+    queries = [place for place, own in enumerate(judged) if own]
+    chosen = _spaced(queries, max(1, wanted // _SHARE))
+    kept = {*chosen} | {places[number] for place in chosen for number in judged[place]}
+    others = [place for place, own in enumerate(judged) if not own and place not in kept]
+    return sorted(kept | {*_spaced(others, max(0, wanted - len(kept)))})
+
+
+def _spaced(places: Sequence[int], count: int) -> list[int]:
+    """So many of some places, evenly spaced."""
+    if count >= len(places):
+        return list(places)
+    return [places[place] for place in np.linspace(0, len(places) - 1, count).round().astype(int)]
