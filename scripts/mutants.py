@@ -53,7 +53,13 @@ CORE: dict[str, tuple[str, ...]] = {
     "activations": ("tests/activations", "tests/objectives"),
 }
 # What a mutant that lived meets too: checks and warnings of the core are tested from there.
-ALSO = ("tests/recipe", "tests/preflight", "tests/training", "tests/students")
+ALSO = (
+    "tests/recipe",
+    "tests/preflight",
+    "tests/training",
+    "tests/students",
+    "tests/trust/results/test_methods_from_python.py",
+)
 # Only what computes: the text of an error, a type and a decorator are not the core's behaviour.
 LEFT_OUT = ("core/RemoveDecorator", "core/ExceptionReplacer", "core/VariableReplacer")
 # Enough for the slowest of these test groups many times over.

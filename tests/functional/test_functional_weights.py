@@ -91,6 +91,8 @@ def test_entropy_is_torchs_own_over_the_largest_one():
     logits = random(7, 5)
     expected = torch.distributions.Categorical(logits=logits).entropy() / math.log(5)
     torch.testing.assert_close(F.normalized_entropy(logits), expected)
+    # By the last axis, however many stand before it.
+    torch.testing.assert_close(F.normalized_entropy(logits.expand(3, 7, 5)), expected.expand(3, 7))
 
 
 def test_a_class_that_is_ruled_out_has_no_part_in_the_entropy():

@@ -139,6 +139,13 @@ def test_llkd_keeps_its_thresholds_in_a_checkpoint():
     assert begun + [found(again, *traces(step)) for step in range(2, 4)] == expected
 
 
+def test_a_moment_without_one_sides_outputs_weighs_nothing():
+    own, (student, teacher) = objectives(example_weights="confidence"), traces(0)
+    examples = {"labels": torch.zeros(6, dtype=torch.long)}
+    for sides in ((student, Trace()), (Trace(), teacher)):
+        assert own._weighed(*sides, examples, NOW) == (examples, {})
+
+
 def test_both_may_be_asked_for_and_multiply():
     student, teacher = traces(0)
     sure = [max(softmax(row)) for row in teacher.logits.tolist()]

@@ -68,7 +68,7 @@ class LayerStack:
         """Whether that hidden state is the stack's own output rather than the layer's."""
         return self.last_is_output and layer == len(self.modules)
 
-    def core(self, layer: int, cross: bool = False) -> nn.Module | None:
+    def core(self, layer: int, cross: bool) -> nn.Module | None:
         """The module that calls the attention dispatch in a layer (1..L), None if there is
         none."""
         return (self.crosses if cross else self.cores)[layer - 1]
