@@ -150,6 +150,8 @@ def _check_score(
     task: Task, dev: Dataset, side: str, teacher: TeacherSide, max_length: int
 ) -> list[Problem]:
     """The teacher's score, and the order of its classes where their names prove nothing."""
+    if task.kind.of_teacher(teacher.model.config) is not task.kind:
+        return []  # what it gives is not what is scored
     names = check_labels(side, teacher.model.config, task)
     chosen, labels = dev, dev[task.label_column][:]
     score = recorded_score(teacher.path, task, rows_fingerprint(task, dev))

@@ -147,6 +147,10 @@ def ask_teacher(
     not finite or do not fit the task.
     """
     asked = teacher if isinstance(teacher, Teacher) else Teacher(teacher)
+    if task.kind.of_teacher(asked.model.config) is not task.kind:
+        raise LimbeckError(
+            "teacher: a cross-encoder gives no embeddings to score", "score it as kind=pair-score"
+        )
     chosen = task.kind.spread_rows(task, dev, rows)
     count = len(chosen)
     encoded, _ = encode(chosen, task, tokenizer, max_length)

@@ -52,9 +52,10 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> None:
         }
         problems += order_problems(prepared.task, prepared.splits["train"], prepared.named)
         problems += confidence_problems(prepared)
-        problems += input_problems(
-            prepared.named, prepared.tokens, logits_only=_logits_only(recipe)
-        )
+        misread = input_problems(prepared.named, prepared.tokens, logits_only=_logits_only(recipe))
+        problems += misread
+        if preflight.errors_of(misread):
+            method = None  # a teacher that reads something else has nothing to compare
     problems += preflight.check(
         task=prepared.task,
         rows=prepared.splits,

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from transformers import PreTrainedModel
 
+from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run.student_source import processor_of
-from limbeck.students import load_model
+from limbeck.students import load_model, read_config
 from limbeck.tasks import Processor, Task
 from limbeck.teachers import Team, form, short_names
 from limbeck.teachers import by_capacity as places_by_capacity
@@ -97,7 +98,7 @@ def load_teacher(path: str, task: Task) -> PreTrainedModel:
         path,
         regression=task.regression and task.kind.constant,
         head="required",
-        auto=task.kind.auto,
+        auto=task.kind.of_teacher(read_config(path)).auto,
     )
 
 
@@ -106,6 +107,11 @@ def lead_model(recipe: Recipe, task: Task, named: list[Named]) -> PreTrainedMode
     if not recipe.student.from_teacher:
         return None
     known = next((one for one in named if one.path == recipe.lead), None)
+    if task.kind.of_teacher(read_config(str(recipe.lead))) is not task.kind:
+        raise LimbeckError(
+            f"student.init: it would start from {recipe.lead}, a cross-encoder, which gives no embedding of a text",
+            "name an encoder or an embedding model: --student PATH",
+        )
     return load_teacher(str(recipe.lead), task) if known is None else known.teacher.model
 
 

@@ -13,12 +13,12 @@ from datasets import Dataset
 
 from limbeck import preflight
 from limbeck.data import Collator, add_inputs, encode
-from limbeck.errors import Problem
+from limbeck.errors import LimbeckError, Problem
 from limbeck.model_inputs import ModelInputs
 from limbeck.run.named_teachers import Named
 from limbeck.run.stage_rows import EncodedRows
 from limbeck.run.stored_teachers import bound_to
-from limbeck.tasks import Processor, Task
+from limbeck.tasks import Processor, Task, TaskType
 from limbeck.teachers.teacher import OwnTokens
 
 
@@ -57,6 +57,10 @@ def bound(
         if one.stored:
             found.append(bound_to(one, rows))
             continue
+        reading = kind.of_teacher(one.teacher.model.config)
+        if reading is not kind:
+            found.append(_reading(one, rows, reading, own_tokens=own_tokens, progress=progress))
+            continue
         inputs, words = None, None
         if not tokens.differ(one.tokenizer):
             # Rows that are encoded in their turn have one tokenizer on both sides.
@@ -77,6 +81,25 @@ def bound(
     return rows, found
 
 
+def _reading(
+    one: Named, rows: EncodedRows, kind: TaskType, *, own_tokens: bool, progress: bool
+) -> Named:
+    """A teacher that reads the rows' examples as another type of task has them.
+
+    Raises:
+        LimbeckError: it cannot have inputs of its own here.
+    """
+    if not own_tokens:
+        raise LimbeckError(
+            f"{one.setting}: a cross-encoder reads a query with a passage, and these rows have the student's texts",
+            "let it teach on the run's own rows",
+        )
+    task = replace(rows.task, kind=kind)
+    theirs, _ = encode(rows.raw, task, one.tokenizer, rows.max_length, progress=progress)
+    words = OwnTokens(theirs, Collator(one.tokenizer, kind=kind))
+    return replace(one, teacher=one.teacher.reading(None, words))
+
+
 # ---- what is said of it ----
 
 
@@ -93,6 +116,9 @@ def input_problems(
     for one in named:
         side, teacher = one.setting, one.teacher
         if one.stored:  # it reads no tokens
+            continue
+        if tokens.task.kind.of_teacher(teacher.model.config) is not tokens.task.kind:
+            problems += _of_pairs(side, logits_only=logits_only)
             continue
         if teacher.inputs is not None:
             problems += _note(side, teacher.inputs)
@@ -122,6 +148,19 @@ def stage_input_problems(readers: Sequence[Named], tokens: StudentTokens) -> lis
         elif not tokens.differ(one.tokenizer):
             problems.append(_rarely_alike(one.setting))
     return problems
+
+
+def _of_pairs(side: str, *, logits_only: bool) -> list[Problem]:
+    if logits_only:
+        said = f"{side}: it is a cross-encoder, which reads each passage with its query and gives scores"
+        return [Problem(said, "", "note")]
+    return [
+        Problem(
+            f"{side}: it is a cross-encoder, which reads a query with a passage, so that nothing inside it is of the "
+            "student's texts",
+            "compare scores alone: --method embedding-margin, or margin_mse, listwise_kl and ranked_pairs",
+        )
+    ]
 
 
 def _note(side: str, inputs: ModelInputs) -> list[Problem]:

@@ -177,6 +177,11 @@ class TaskType(ABC):
         """The type as a model with this configuration reads its rows."""
         return self
 
+    def of_teacher(self, config: PretrainedConfig) -> TaskType:
+        """The type by which a teacher with this configuration reads the examples: this one, unless it answers them in
+        another way."""
+        return self
+
     def task_fields(self, task: TaskLike) -> dict[str, Any]:
         """What changes of a known task that is read as one of this type.
 

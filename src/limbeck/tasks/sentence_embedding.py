@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from datasets import Dataset, Value
@@ -42,6 +42,7 @@ from limbeck.tasks.abstract_type import (
     truncated,
 )
 from limbeck.tasks.candidate_reading import EMBEDDED, GRADE, QUERY_ID
+from limbeck.tasks.cross_encoded import CROSS_ENCODED, is_cross_encoder
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.metrics import METRICS
 from limbeck.tasks.retrieval import (
@@ -52,6 +53,7 @@ from limbeck.tasks.retrieval import (
     some_retrieval_rows,
 )
 from limbeck.tasks.soft_rule import SoftRule
+from limbeck.tasks.tuple_texts import TextOfRow, texts_of_rows
 
 
 @task_type("embedding")
@@ -111,6 +113,10 @@ class Embedding(TaskType):
         known = modules_of(config)
         return self if known is None else replace(self, prompt=known.prompt)
 
+    def of_teacher(self, config: PretrainedConfig) -> TaskType:
+        """A cross-encoder reads each text beside the query of its tuple."""
+        return CROSS_ENCODED if is_cross_encoder(config) else self
+
     def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
         """With a linear map to the student's width, where one is set, and the prompt that it is trained with."""
         known = modules_of(config) or EmbeddingModules(
@@ -135,7 +141,7 @@ class Embedding(TaskType):
 
     def texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
         """All sentences in one list."""
-        return [[self.prompt + one.text for one in _sentences(task, rows)]]
+        return [[self.prompt + one.text for one in texts_of_rows(task, rows)]]
 
     def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
         """Pairs with a similarity and one text."""
@@ -148,7 +154,7 @@ class Embedding(TaskType):
         self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
     ) -> Rows:
         """An example for each sentence; `row` names the split's row it is of, the others what it is there."""
-        found = _sentences(task, rows)
+        found = texts_of_rows(task, rows)
         texts = [self.prompt + one.text for one in found]
         encoded = tokenizer(texts, truncation=True, max_length=max_length, padding=False)
         columns: Rows = {**encoded, CUT: truncated(encoded)}
@@ -223,27 +229,8 @@ class Embedding(TaskType):
         return 0.0, "one cosine for all"
 
 
-class _TextOfRow(NamedTuple):
-    """A text, and where it stands: a place among rows, and which of the row's texts it is."""
-
-    place: int
-    number: int
-    text: str
-
-
-def _sentences(task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[_TextOfRow]:
-    """Every sentence: the first of a row, and the others where there are any."""
-    columns = [rows[column] for column in task.text_columns]
-    return [
-        _TextOfRow(place, number, text)
-        for place, texts in enumerate(zip(*columns, strict=True))
-        for number, text in enumerate(texts)
-        if number == 0 or (text or "").strip()
-    ]
-
-
 def _tuples(
-    task: TaskLike, rows: Mapping[str, Sequence[Any]], sentences: Sequence[_TextOfRow]
+    task: TaskLike, rows: Mapping[str, Sequence[Any]], sentences: Sequence[TextOfRow]
 ) -> Rows:
     """Which tuple each sentence is of, and what it is there: a query, what belongs to it, or what does not.
 
