@@ -52,7 +52,7 @@ runs = SharedRuns(Path(folder) / "runs")
 seen, done, changed, gone_on = {}, 0, [], []
 while done < int(kills):
     pid = child(runs.path)
-    time.sleep(random.uniform(0, 0.8) * one)
+    time.sleep(random.uniform(0, 1.6) * one)
     if os.waitpid(pid, os.WNOHANG)[0]:
         break
     os.kill(pid, signal.SIGKILL)

@@ -72,7 +72,8 @@ def test_a_table_has_a_row_of_each_member_and_method(place, tmp_path) -> None:
     assert estimate(plan, runs).runs == 6
     assert carry_out(plan, runs) == []
     table, _ = write_study(plan, runs, tmp_path / "out")
-    assert {row.label for row in table.rows} >= set(plan.study.methods)
+    assert plan.study.teachers is not None
+    assert {row.label for row in table.rows} == {*plan.study.methods, *plan.study.teachers.team}
     scores = {row.label: next(iter(row.cells.values())).mean for row in table.rows}
     assert None not in scores.values()
     assert {run.role for run in plan.teachers.values()} == {"teacher"}
