@@ -12,8 +12,10 @@ from safetensors.torch import load_file
 
 import tiny_runs
 from limbeck.errors import LimbeckError
+from limbeck.objectives import ModelShape, Shape
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.tasks import EMBEDDING
 from limbeck.training import DistillationTrainer
 
 
@@ -86,3 +88,10 @@ def test_what_cannot_be_is_refused_before_the_first_step(
     changes = {k: str(place / v) if k == "data" else v for k, v in changes.items()}
     with pytest.raises(LimbeckError, match=message):
         distill(recipe(method, **changes), out=tmp_path / "run")
+
+
+def test_a_teacher_of_classes_scores_no_candidates():
+    shape = Shape(ModelShape(2, 8, 2, embedding=8), ModelShape(4, 8, 2, labels=3), kind=EMBEDDING)
+    term = Recipe.load("embedding-margin", teacher="t").objectives["margin"]
+    with pytest.raises(LimbeckError, match="neither embeddings nor one score, but 3 numbers"):
+        term.build(shape, "objectives.margin")

@@ -22,6 +22,7 @@ from tiny_pairs import CLASSES, GIVEN, answers, batch, bert, t5
 
 from limbeck import catalog
 from limbeck.activations import Passes, Request, Trace, capture
+from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.errors import LimbeckError
 from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
 from limbeck.mappings import MAPPINGS
@@ -206,10 +207,17 @@ PAIRS = {"of 6 layers, wider": (6, 12), "of 12, as wide": (12, 8), "of 12, wider
 NUMBERS = "of 6 layers, with a number for a label"
 
 
+def embedder(layers: int, width: int, seed: int) -> Any:
+    torch.manual_seed(seed)
+    return SENTENCE_EMBEDDERS.from_config(bert(layers, width, seed).config).eval()
+
+
 @functools.cache
 def models(kind: str, pair: str) -> tuple[Any, Any]:
     if pair == NUMBERS:
         return bert(4, 8, seed=1, classes=1), bert(6, 12, seed=0, classes=1)
+    if kind == "embedding":
+        return embedder(4, 8, seed=1), embedder(*PAIRS[pair], seed=0)
     make = t5 if kind == "text" else bert
     return make(4, 8, seed=1), make(*PAIRS[pair], seed=0)
 

@@ -69,6 +69,12 @@ class OfCandidates(Objective):
                 "read the data as kind=pair-score (of a DistillationTrainer build the student with "
                 "limbeck.build_student(MODEL, kind=limbeck.tasks.PAIR_SCORE)), or use soft_kl",
             )
+        if settings.needs_teacher and shape.kind.embeds and not _gives_scores(shape):
+            raise LimbeckError(
+                f"{setting}: {settings.compare} compares scores of a query's candidates, and the teacher gives neither "
+                f"embeddings nor one score, but {shape.teacher.labels} numbers",
+                "give an embedding model, or a cross-encoder with one output",
+            )
         self.candidates = shape.kind.candidates
         self.of_teacher = self.candidates if shape.teacher.embedding else SCORED
 
@@ -87,6 +93,11 @@ class OfCandidates(Objective):
     def theirs(self, teacher: Trace, batch: Batch[str, Tensor]) -> Tensor:
         """The teacher's scores (B,)."""
         return self.of_teacher.scores(present(teacher.logits), batch)
+
+
+def _gives_scores(shape: Shape) -> bool:
+    """Whether the teacher's output is an embedding, or one number."""
+    return bool(shape.teacher.embedding) or shape.teacher.labels == 1
 
 
 class ListwiseSpec(OfCandidatesSpec):
