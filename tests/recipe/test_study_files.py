@@ -26,13 +26,22 @@ def test_shipped_studies_are_whole(name, scale) -> None:
     study = load_study(name, scale=scale, **GIVEN.get(scale, {}))
     tasks = study.tasks[:2]
     plan = StudyPlan.of(study.model_copy(update={"tasks": tasks}))
-    seeds, runs = len(study.seeds), 0
+    # What says the same is one run, whatever rows it stands in.
+    team = {} if study.teachers is None else {k: repr(v) for k, v in study.teachers.team.items()}
+    seeds, runs = len(study.seeds), {}
     for label in study.methods:
-        cells = cells_by_hand(study.method_of(label).grid or study.select.grid)
-        runs += seeds if cells == 1 else cells * study.select.seeds + seeds - study.select.seeds
-    teachers = 0 if study.teachers is None else len(study.teachers.team) or 1
+        own = study.method_of(label)
+        cells = cells_by_hand(own.grid or study.select.grid)
+        taught = own.method in (None, "finetune") or sorted(
+            {team[one] for one in own.teachers or team}
+        )
+        said = repr((own.method or label, sorted(own.settings.items()), own.grid, taught))
+        runs[said] = (
+            seeds if cells == 1 else cells * study.select.seeds + seeds - study.select.seeds
+        )
+    teachers = 0 if study.teachers is None else len(set(team.values())) or 1
     conditions = math.prod(map(len, study.axes.values()))
-    assert plan.count == len(tasks) * (teachers + conditions * runs)
+    assert plan.count == len(tasks) * (teachers + conditions * sum(runs.values()))
     assert study.figures or study.printed
     if study.printed is not None:
         team = () if study.teachers is None else study.teachers.team
