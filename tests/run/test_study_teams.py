@@ -6,6 +6,7 @@ import pytest
 from tiny_studies import plan_of
 
 from limbeck.errors import LimbeckError
+from limbeck.recipe import Recipe
 from limbeck.study import SharedRuns, carry_out, estimate, write_study
 
 TEAM = {"team": {"two": {"student.layers": 2}, "all": None}, "settings": {"lr": 0.0001}}
@@ -77,3 +78,16 @@ def test_a_table_has_a_row_of_each_member_and_method(place, tmp_path) -> None:
     scores = {row.label: next(iter(row.cells.values())).mean for row in table.rows}
     assert None not in scores.values()
     assert {run.role for run in plan.teachers.values()} == {"teacher"}
+
+
+@pytest.mark.parametrize(("data", "kind"), [("digits", None), ("folder", "image")])
+def test_what_a_teacher_says_of_images_is_not_remembered(data, kind, tmp_path) -> None:
+    """Each epoch shows them shifted otherwise; a teacher of rows of text would be loaded here."""
+    given = {
+        "data": data,
+        "kind": kind,
+        "task": "digits" if kind is None else "mine",
+        "train_rows": 100,
+    }
+    recipe = Recipe.load("kd", teacher="gone", **given, **{"student.init": "resnet-8"})
+    assert SharedRuns(tmp_path)._teacher(recipe) is None

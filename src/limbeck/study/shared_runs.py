@@ -21,6 +21,8 @@ from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.run import distill
 from limbeck.sealing import verified
+from limbeck.tasks import TASKS
+from limbeck.tasks.known_types import get_task_type
 from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
 
@@ -198,6 +200,8 @@ class SharedRuns:
         """One teacher a process, which remembers what it said of rows that the next runs have too."""
         if recipe.augment is not None or recipe.teacher_dropout or recipe.cache == "never":
             return None
+        if _seen_anew(recipe):
+            return None
         rows = _POCKET_ROWS if recipe.data == "pocket" else recipe.train_rows
         if rows is None:  # as many as there are: stored outputs on disk are for these
             return None
@@ -222,6 +226,15 @@ class SharedRuns:
 
     def _failure(self, name: str) -> Path:
         return self.path / f"{name}.failed.json"
+
+
+def _seen_anew(recipe: Recipe) -> bool:
+    """Whether every epoch has other views of a row, as of images: what was said of one is not asked for again."""
+    known = TASKS.get(str(recipe.task))
+    kind = (
+        known.kind if recipe.kind is None and known else recipe.kind and get_task_type(recipe.kind)
+    )
+    return bool(kind) and not kind.reads.in_columns
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
