@@ -231,10 +231,9 @@ class SharedRuns:
 def _seen_anew(recipe: Recipe) -> bool:
     """Whether every epoch has other views of a row, as of images: what was said of one is not asked for again."""
     known = TASKS.get(str(recipe.task))
-    kind = (
-        known.kind if recipe.kind is None and known else recipe.kind and get_task_type(recipe.kind)
-    )
-    return bool(kind) and not kind.reads.in_columns
+    if recipe.kind is not None:
+        return not get_task_type(recipe.kind).reads.in_columns
+    return known is not None and not known.kind.reads.in_columns
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
