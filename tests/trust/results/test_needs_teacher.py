@@ -55,7 +55,8 @@ def trainer(folder: Path, **changes) -> DistillationTrainer:
 
 def test_every_term_says_whether_it_needs_a_teacher():
     without = {name for name in OBJECTIVES if not OBJECTIVES.get(name).needs_teacher}
-    assert without == {"hard_label", "focal", "attention_consistency", "hidden_consistency"}
+    consistency = {"attention_consistency", "hidden_consistency"}
+    assert without == {"hard_label", "focal", "pair_contrast", *consistency}
 
 
 def test_hard_label_with_consistency_trains_without_a_teacher(tmp_path):
