@@ -69,7 +69,10 @@ def test_the_layers_that_int8_hurts_stay_in_float(outlier, places, tmp_path):
     ("kind", "settings", "holds"),
     [
         ("sentence", {"format": "onnx-int8", "scheme": "dynamic"}, "MatMulInteger"),
-        ("regression", {"format": "onnx-int8", "scheme": "static"}, "QuantizeLinear"),
+        pytest.param(
+            *("regression", {"format": "onnx-int8", "scheme": "static"}, "QuantizeLinear"),
+            marks=pytest.mark.slow,  # of text to text both schemes are tried, for less
+        ),
         ("sentence", {"precision": "fp16"}, "Cast"),
     ],
 )

@@ -129,6 +129,7 @@ def test_a_teacher_that_remembers_other_copies_is_asked_anew(more, place, tmp_pa
     assert all(torch.equal(weights(live)[name], w) for name, w in weights(shown).items())
 
 
+@pytest.mark.slow
 def test_a_first_stage_on_the_same_rows_has_the_copies_and_one_of_its_own_has_not(more, tmp_path):
     both = distill(more("l-ild", epochs=1), tmp_path / "both", report=False).record
     assert [stage.rows for stage in both.stages] == [both.examples.train] * 2
