@@ -50,8 +50,17 @@ class GraphSession(ABC):
         """Logits as the torch model's: (B, C), (B, N, C), or start and end (B, N, 2); float32.
 
         Raises:
-            LimbeckError: the batch lacks an input.
+            LimbeckError: the batch lacks an input, or the runtime answered other rows than it was given.
         """
-        found = self.run(self.feed(batch))
+        feed = self.feed(batch)
+        found = self.run(feed)
         merged = found[0] if len(found) == 1 else np.stack(found, axis=-1)
+        rows = len(feed[self.inputs[0]])
+        # OpenVINO returns an empty array where a kernel it chose cannot run on this processor.
+        if len(merged) != rows:
+            raise LimbeckError(
+                f"the exported model answered {len(merged)} rows where it was given {rows}",
+                "its runtime fails on this processor: choose another runtime, export to another "
+                "format, or unset ONEDNN_MAX_CPU_ISA where it is set",
+            )
         return merged.astype(np.float32, copy=False)
