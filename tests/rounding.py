@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _AS_INTEGER = {torch.float64: torch.int64, torch.float32: torch.int32}
@@ -63,7 +65,9 @@ class RoundsOtherwise(TorchDispatchMode):
         self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if function.overloadpacket not in _PRODUCTS:
+        # What is traced for an export has shapes and no numbers.
+        traced = any(isinstance(one, FakeTensor | FunctionalTensor) for one in args)
+        if function.overloadpacket not in _PRODUCTS or traced:
             return function(*args, **kwargs)
         shapes = [tuple(one.shape) for one in args if isinstance(one, Tensor)]
         seed = zlib.crc32(f"{self.seed} {function} {shapes}".encode()) & 0x7FFF

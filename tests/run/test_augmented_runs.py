@@ -126,7 +126,8 @@ def test_a_teacher_that_remembers_other_copies_is_asked_anew(more, place, tmp_pa
     for seed, name in ((7, "other"), (0, "same")):
         own = more(**{"augment.seed": seed})
         shown = distill(own, tmp_path / name, report=False, live_teacher=shared)
-    assert all(torch.equal(weights(live)[name], w) for name, w in weights(shown).items())
+    # What is remembered was asked in batches of other rows, which may round otherwise.
+    assert_trained_alike(weights(shown), weights(live), travelled=travelled(live.record))
 
 
 @pytest.mark.slow
