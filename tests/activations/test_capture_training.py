@@ -121,6 +121,7 @@ def test_one_graph_under_compile(name: str) -> None:
         assert "forward" not in {key for m in captured.modules() for key in vars(m)}
 
 
+@pytest.mark.slow
 def test_a_compiled_model_shows_a_request_it_was_not_compiled_with() -> None:
     family = BY_NAME["bert"]
     model, batch = family.build(), family.batch()
@@ -140,6 +141,7 @@ def traced_backend(monkeypatch) -> None:
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("traced_backend")
 @pytest.mark.own_arithmetic
 def test_compiled_capture_equals_capture_for_batches_of_any_size() -> None:

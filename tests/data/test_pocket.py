@@ -26,6 +26,7 @@ def rows(split, task):
     return list(zip(*(split[column][:] for column in get_task(task).text_columns), strict=True))
 
 
+@pytest.mark.slow
 def test_there_is_a_pocket_version_of_every_glue_task_with_its_columns_and_splits(loaded):
     read = {name for name, task in TASKS.items() if task.kind is not IMAGE}
     assert set(loaded) < set(pocket.SIZES) == read

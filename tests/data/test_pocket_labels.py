@@ -324,6 +324,7 @@ def truth(sentence, world):
     return value != (denied != (words[-4:-3] == ["not"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "splits"), [("mnli", ("train", "dev", "dev_mismatched")), ("scitail", ("dev",))]
 )

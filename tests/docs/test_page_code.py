@@ -30,7 +30,13 @@ from limbeck.registry import Registry
 from synthetic_records import a_run
 from tiny_language_models import byte_tokenizer, language_model
 
-WITH_CODE = [page for page in PAGES if fences(page, "python")]
+# Pages whose blocks train and export for seconds; what they show, tests of their own try out.
+LONG = {"tutorial-classifier.md", "analysis.md", "teams.md"}
+WITH_CODE = [
+    pytest.param(page, marks=pytest.mark.slow) if page.name in LONG else page
+    for page in PAGES
+    if fences(page, "python")
+]
 ROWS = 12
 
 

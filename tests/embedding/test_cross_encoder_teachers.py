@@ -64,6 +64,7 @@ def test_the_teacher_scores_each_passage_with_its_query(place, rows):
     torch.testing.assert_close(found[batch["grade"].isfinite()], expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_student(place, tmp_path):
     given = recipe(place, checkpoint_steps=3, **{"objectives.margin.scale": 4})
     whole = distill(given, out=tmp_path / "straight", report=False)

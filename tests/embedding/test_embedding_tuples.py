@@ -45,6 +45,7 @@ def recipe(place):
     return load
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_student(recipe, tmp_path):
     both = {"objectives.margin": {"compare": "margin_mse"}}
     given = recipe("embedding-contrast", checkpoint_steps=3, **both)

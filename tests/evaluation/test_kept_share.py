@@ -26,6 +26,7 @@ def primary(task, rows) -> float:
     return task.scores(given, np.array(rows["label"]))["primary"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sst2", "cola"])
 def test_an_interval_is_that_of_an_explicit_loop(name):
     """Rows sampled one by one with another generator, and scored by the task's own metrics."""

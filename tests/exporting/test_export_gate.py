@@ -217,6 +217,7 @@ def test_the_command_prints_what_was_measured_and_the_snippet(places, tmp_path, 
     assert "accuracy 100.0" in scored.output
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     "ONEDNN_MAX_CPU_ISA" in os.environ,
     reason="OpenVINO chooses kernels by the processor itself, and fails where only oneDNN's are held back",

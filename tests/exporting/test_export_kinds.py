@@ -31,7 +31,14 @@ AUTO = {
     "image": AutoModelForImageClassification,
 }
 
-on_every_kind = pytest.mark.parametrize("kind", KINDS)
+# Each is exported once, which takes seconds; what other kinds have of their own is in these.
+on_every_kind = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.slow) if kind in ("spans", "masked") else kind
+        for kind in KINDS
+    ],
+)
 
 
 def torch_model(places, kind: str):
@@ -132,6 +139,7 @@ def test_the_snippet_says_what_torch_says_of_words(places, exported):
     assert said_alone(exported["tokens"].path, *SENTENCES) == expected
 
 
+@pytest.mark.slow
 def test_the_snippet_says_what_torch_says_of_a_span(places, exported):
     question, context = "who ?", SENTENCES[1]
     tokenizer = AutoTokenizer.from_pretrained(places["spans"][0])
@@ -149,6 +157,7 @@ def test_the_snippet_says_what_torch_says_of_a_span(places, exported):
     assert said_alone(exported["spans"].path, question, context) == [expected]
 
 
+@pytest.mark.slow
 def test_the_snippet_says_what_torch_says_of_a_mask(places, exported):
     text = "ann saw [MASK] in rome ."
     tokenizer = AutoTokenizer.from_pretrained(places["masked"][0])

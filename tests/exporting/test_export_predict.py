@@ -70,6 +70,7 @@ def test_by_the_command_with_the_columns_it_was_measured_on(places, exported, tm
     )
 
 
+@pytest.mark.slow
 def test_a_text_to_text_file_writes_what_transformers_generates(exported) -> None:
     """With the prompt of its training, found columns, gaps, and in batches of equal length or not."""
     pairs = [(a, b) for a in SENTENCES for b in SENTENCES[:3]]

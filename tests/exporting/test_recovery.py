@@ -179,6 +179,7 @@ def outlying(places, tmp_path):
     return str(tmp_path / "model"), settings | {"data": data}
 
 
+@pytest.mark.slow
 def test_a_text_to_text_model_learns_to_live_with_int8(outlying):
     """Encoder, decoder and the table that both read."""
     path, settings = outlying

@@ -45,6 +45,7 @@ def expected_of(model, folder) -> list[list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_snippet_says_all_classes_of_a_row(exported):
     model, folder, result = exported
     expected = expected_of(model, folder)

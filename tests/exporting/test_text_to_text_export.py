@@ -81,7 +81,7 @@ def test_the_snippet_writes_what_transformers_writes(exported):
     assert said_alone(exported["text"].path, *pair) == written_by_torch([pair])
 
 
-@pytest.mark.parametrize("scheme", ["dynamic", "static"])
+@pytest.mark.parametrize("scheme", ["dynamic", pytest.param("static", marks=pytest.mark.slow)])
 def test_both_graphs_are_quantised(places, tmp_path, scheme):
     model, data, settings = places["text"]
     out = tmp_path / "int8"
@@ -94,6 +94,7 @@ def test_both_graphs_are_quantised(places, tmp_path, scheme):
     assert 0 < result.manifest.measured.logits.mean_difference < 3
 
 
+@pytest.mark.slow
 def test_the_layers_that_int8_hurts_are_found_in_both_graphs(exported, tmp_path):
     manifest = exported["text"].manifest
     session = open_export(manifest)

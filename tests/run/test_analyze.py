@@ -192,6 +192,7 @@ def test_pca_and_loss_surface_of_a_run(finished, place) -> None:
         measure("loss-surface", [finished.path], points=4)
 
 
+@pytest.mark.slow
 def test_every_drawing_is_made(finished, attending, tmp_path) -> None:
     small = {
         "loss-surface": {"points": 3, "rows": 4},
@@ -225,6 +226,7 @@ def test_numbers_and_figures_are_kept_and_shown(copied) -> None:
     assert "Linear probes" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_two_runs_stand_in_one_figure(finished, attending, tmp_path) -> None:
     with pytest.raises(LimbeckError, match="2 runs and no folder"):
         analyze("calibration", [finished.path, attending])

@@ -101,6 +101,7 @@ def test_copies_are_made_once_for_every_seed_and_method(more, tmp_path, asked, s
     assert first.record.examples == second.record.examples
 
 
+@pytest.mark.slow
 def test_the_same_command_gives_the_same_student(more, tmp_path, store):
     first = distill(more(), tmp_path / "one", report=False)
     for entry in store.entries():
@@ -110,6 +111,7 @@ def test_the_same_command_gives_the_same_student(more, tmp_path, store):
     assert all(torch.equal(weights(first)[name], w) for name, w in weights(second).items())
 
 
+@pytest.mark.slow
 def test_answers_about_copies_are_stored_like_any_other(more, tmp_path):
     live = distill(more(cache="never"), tmp_path / "live", report=False)
     stored = distill(more(cache="always"), tmp_path / "stored", report=False)
@@ -120,6 +122,7 @@ def test_answers_about_copies_are_stored_like_any_other(more, tmp_path):
     assert all(torch.equal(weights(again)[name], w) for name, w in weights(stored).items())
 
 
+@pytest.mark.slow
 def test_a_teacher_that_remembers_other_copies_is_asked_anew(more, place, tmp_path):
     live = distill(more(cache="never"), tmp_path / "live", report=False)
     shared = RememberingTeacher(Teacher.load(place / "teacher"))
@@ -173,6 +176,7 @@ def test_a_build_that_is_killed_leaves_nothing_and_the_next_one_starts_anew(
     assert distill(more(), tmp_path / "run", report=False).record.examples.augmented > 0
 
 
+@pytest.mark.slow
 def test_room_is_made_for_copies(more, tmp_path, store):
     distill(more(), tmp_path / "one", report=False)
     distill(more(cache_limit=1e-9, **{"augment.seed": 5}), tmp_path / "two", report=False)
@@ -189,6 +193,7 @@ def test_terms_that_read_labels_are_named_before_the_run(more, tmp_path, capsys)
     assert "an augmented example has the label" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_tables_and_reports_tell_rows_with_copies_from_rows_without(more, recipe, tmp_path):
     records = [
         distill(own, tmp_path / name, report=False).record

@@ -67,6 +67,7 @@ def test_what_was_derived_of_the_student_goes_with_it(shipped, tmp_path):
         assert "onnx-int8" not in page and "abc123" not in page
 
 
+@pytest.mark.slow
 def test_nothing_is_sent_scored_timed_or_run(replaced):
     export = replaced / "exported" / "onnx-int8"
     for ask in (
@@ -93,6 +94,7 @@ def test_card_and_page_leave_it_out_and_say_so(replaced, tmp_path, caplog):
     assert "onnx-int8" not in (run / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_same_student_keeps_its_exports(shipped, tmp_path):
     """Trained again to the same weights, byte for byte."""
     run = trained_again(copy_of(shipped, tmp_path / "place"))

@@ -136,6 +136,7 @@ def test_what_is_wrong_with_all_cells_is_said_once(place, tmp_path) -> None:
         grid(place, tmp_path / "team", data="nowhere.csv")
 
 
+@pytest.mark.slow
 def test_another_recipes_run_is_refused_unless_it_is_to_be_replaced(place, tmp_path) -> None:
     axes = {"student.layers": [1]}
     grid(place, tmp_path / "team", axes=axes)

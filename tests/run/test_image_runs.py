@@ -159,6 +159,7 @@ def test_views_change_what_is_learned(net, unbroken, tmp_path):
     assert other.record.recipe["images"] == {"size": None, "crop": 0, "flip": False}
 
 
+@pytest.mark.slow
 def test_answers_about_views_are_not_stored(net, tmp_path, monkeypatch):
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -228,6 +229,7 @@ def test_a_cut_vit_starts_with_its_teachers_first_layers(vit):
     assert fresh.student.config.hidden_size == 16
 
 
+@pytest.mark.slow
 def test_a_vit_teaches_a_net_and_its_hidden_answers_are_stored(vit, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     net = distill(
@@ -249,6 +251,7 @@ def test_a_vit_teaches_a_net_and_its_hidden_answers_are_stored(vit, tmp_path, mo
 # ResNet of transformers
 
 
+@pytest.mark.slow
 def test_what_is_read_without_limbeck_and_what_with_it(net, tmp_path):
     start = sets.save(sets.hf_resnet(), tmp_path / "start")
     given = recipe(epochs=1, lr=1e-3, **{"student.init": str(start)})

@@ -60,7 +60,7 @@ def test_examples_are_those_that_are_encoded_at_once(data):
         lazy[len(lazy)]
 
 
-@pytest.mark.parametrize("share", [None, 0.25])
+@pytest.mark.parametrize("share", [pytest.param(None, marks=pytest.mark.slow), 0.25])
 def test_the_student_is_the_same(data, recipe, tmp_path, monkeypatch, share, capsys):
     given = recipe("kd", **settings(data, labelled_share=share, cache="auto"))
     at_once = distill(given, out=tmp_path / "at-once", report=False)
@@ -78,6 +78,7 @@ def test_the_student_is_the_same(data, recipe, tmp_path, monkeypatch, share, cap
     assert in_turn.record.examples.truncated == {"dev": 0}
 
 
+@pytest.mark.slow
 def test_workers_and_groups_by_length(data, recipe, tmp_path, few_are_many):
     given = recipe("alp-kd", **settings(data, group_by_length=True, workers=1))
     assert distill(given, out=tmp_path / "run", report=False).record.status == "finished"

@@ -53,7 +53,7 @@ def weights(run: Path) -> bytes:
     return (run / "student" / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("cache", ["never", "always"])
+@pytest.mark.parametrize("cache", [pytest.param("never", marks=pytest.mark.slow), "always"])
 def test_a_foreign_teacher_teaches_what_it_would_in_the_students_words(
     recipe, foreign, tmp_path, monkeypatch, cache
 ):
@@ -67,6 +67,7 @@ def test_a_foreign_teacher_teaches_what_it_would_in_the_students_words(
     assert "Layer similarity" not in (other.path / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_one_of_several_teachers_may_be_foreign(recipe, place, foreign, tmp_path):
     tiny.save(tiny.knowing_teacher(6), place / "deeper")
     others = {"teacher": None, "epochs": 1}

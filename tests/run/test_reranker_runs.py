@@ -227,6 +227,7 @@ def test_a_cross_encoder_of_sentence_transformers_teaches(place, tmp_path) -> No
     assert task_type_of(run.student) is PAIR_SCORE
 
 
+@pytest.mark.slow
 def test_a_foreign_student_is_marked_when_it_is_built(teacher) -> None:
     plain = PAIR_SCORE.disown(teacher.student.config)
     foreign = BertForSequenceClassification(plain)

@@ -111,6 +111,7 @@ def test_leftover_checkpoints_are_removed(copied, recipe, no_training):
 # ---- what goes wrong ----
 
 
+@pytest.mark.slow
 def test_a_failed_run_keeps_its_record_and_can_go_on(finished, tmp_path, monkeypatch, recipe):
     def fail(*args, **kwargs):
         raise LimbeckError("non-finite loss by step 9: soft", "lower lr")

@@ -269,6 +269,7 @@ def test_settings_of_outputs_without_outputs_are_refused(recipe):
 # ---- a store that limbeck label made ----
 
 
+@pytest.mark.slow
 def test_a_store_that_was_labelled_teaches_as_the_model_that_labelled(
     recipe, live, place, tmp_path
 ):

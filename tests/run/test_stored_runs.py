@@ -140,6 +140,7 @@ def test_another_request_has_an_entry_of_its_own(recipe, tmp_path, store):
     assert [f"hidden of main layer {k}, pool=mean" for k in (1, 2, 3)] == rail[:3]
 
 
+@pytest.mark.slow
 def test_stages_on_the_same_rows_share_a_pass(recipe, tmp_path, store):
     record = stored_run(recipe, tmp_path / "run", method="l-ild").record
     assert record.execution.teacher_outputs == {"1": "stored", "2": "stored"}
@@ -154,7 +155,7 @@ def test_stages_on_the_same_rows_share_a_pass(recipe, tmp_path, store):
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"method": "cr-ild"}, "mixed again"),
+        pytest.param({"method": "cr-ild"}, "mixed again", marks=pytest.mark.slow),
         ({"method": "kd", "teacher_dropout": True}, "dropout"),
     ],
 )

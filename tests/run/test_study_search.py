@@ -122,6 +122,7 @@ def test_nothing_is_searched_before_its_teacher_is_there(place, tmp_path) -> Non
     assert not (tmp_path / STORAGE).exists()
 
 
+@pytest.mark.slow
 def test_a_search_of_tiny_models(place, tmp_path) -> None:
     plan = planned(place, tmp_path, **{"select.search": {"lr": [0.001, 0.1], "trials": 2}})
     runs = SharedRuns(tmp_path / "runs", keep_students=False)

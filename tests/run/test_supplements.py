@@ -158,6 +158,7 @@ def test_noise_is_on_the_training_rows_alone_and_recorded(recipe, place, tmp_pat
     assert prepare(made).train.encoded["labels"][:] == noisy["train"]["label"][:]
 
 
+@pytest.mark.slow
 def test_a_teacher_of_other_rows_is_told(recipe, tmp_path, capsys):
     teacher = train(recipe("finetune", epochs=4), tmp_path / "teacher")
     few = {"teacher": str(teacher.path), "train_rows": 20, "max_steps": 1}

@@ -48,6 +48,7 @@ def logits_of(run: Path, texts: list[str]) -> np.ndarray:
     return torch.cat(rows).numpy()
 
 
+@pytest.mark.slow
 def test_a_folder_of_runs_is_a_team(team, recipe) -> None:
     look = look_at_team([team])
     found = look.team.diversity

@@ -268,6 +268,7 @@ def test_held_out_rows_are_not_trained_on(several, tmp_path, watch_training):
 # ---- what is trained first ----
 
 
+@pytest.mark.slow
 def test_a_student_of_each_teacher_comes_first_and_is_kept(several, tmp_path, monkeypatch):
     shared = str(tmp_path / "shared")
     given = {"team.student_runs": shared, "team.student_epochs": 1, "epochs": 1}
@@ -288,6 +289,7 @@ def test_a_student_of_each_teacher_comes_first_and_is_kept(several, tmp_path, mo
     assert [run.path.stat().st_mtime_ns for run in runs] == before
 
 
+@pytest.mark.slow
 def test_students_are_found_by_a_team_of_other_teachers(several, teachers, tmp_path):
     """A student that starts from weights of its own is the same whoever leads the team."""
     given = {
@@ -307,6 +309,7 @@ def test_students_are_found_by_a_team_of_other_teachers(several, teachers, tmp_p
     assert made.stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_the_students_own_teacher_teaches_its_first_stage(several, tmp_path, watch_training):
     """Not the team's first, which the students take their layers from."""
     depths: list[int] = []
@@ -337,6 +340,7 @@ def test_the_best_of_three_distributions_is_taken(several, tmp_path):
     assert train(several("skd-best-of", epochs=1, **{"team.student_epochs": 1}), tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_chain_goes_from_the_largest_to_the_student(several, teachers, place, tmp_path):
     result = train(several("takd", teachers=teachers, epochs=1), tmp_path / "run")
     runs = [Record.load(run) for run in result.record.team.runs]
@@ -367,6 +371,7 @@ def test_a_broken_chain_goes_on_at_the_broken_link(several, teachers, tmp_path, 
     assert weights(again.path) == weights(unbroken.path)
 
 
+@pytest.mark.slow
 def test_an_assistant_starts_from_its_pretrained_weights(several, recipe, place, tmp_path):
     """A teacher that a run made starts again from where that run started."""
     small = recipe("finetune", **{"student.layers": 2, "epochs": 1})

@@ -127,6 +127,7 @@ def test_the_labels_loss_is_that_of_the_labelled_rows(rows, place, tmp_path, wat
     assert terms["soft"] != pytest.approx(others["soft"], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_logged_means_of_the_labels_loss_leave_out_rows_without(rows, place, tmp_path):
     """With a rate of next to nothing the mean over small batches is that over one of all labelled rows."""
     still = tiny.bert(3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -139,6 +140,7 @@ def test_logged_means_of_the_labels_loss_leave_out_rows_without(rows, place, tmp
     assert (epoch.labelled, other.labelled) == (24, None)
 
 
+@pytest.mark.slow
 def test_a_method_of_the_teacher_alone_never_looks_at_labels(rows, place, tmp_path):
     """The same rows, labelled or not, give the very same student."""
     hidden = write(tmp_path / "more.csv", TEXTS[36:60])

@@ -57,11 +57,12 @@ def alike(one, other, rel=1e-4) -> None:
         torch.testing.assert_close(value, weights(other)[name], atol=2e-4, rtol=2e-3, msg=name)
 
 
+@pytest.mark.slow
 def test_all_tokens_stored_are_plain_kd(run):
     alike(run("all", f"top{V}", cache="always"), run("plain", cache="never"))
 
 
-@pytest.mark.parametrize("tokens", ["top3", "sample6"])
+@pytest.mark.parametrize("tokens", ["top3", pytest.param("sample6", marks=pytest.mark.slow)])
 def test_stored_tokens_teach_as_live_ones(run, store, tokens):
     stored = run("stored", tokens, cache="always")
     assert stored.record.execution.teacher_outputs == {"1": "stored"}
@@ -142,7 +143,7 @@ def test_what_cannot_be_kept_is_refused(run, changes, words):
         run("refused", **changes)
 
 
-@pytest.mark.parametrize("tokens", ["top3", "sample6"])
+@pytest.mark.parametrize("tokens", ["top3", pytest.param("sample6", marks=pytest.mark.slow)])
 def test_a_run_from_stored_tokens_that_was_killed_goes_on(run, tokens, tmp_path, monkeypatch):
     changes = {"cache": "always", "epochs": 2, "checkpoint_steps": 2}
     whole = run("whole", tokens, **changes)

@@ -198,6 +198,7 @@ def test_stored_probabilities_stand_each_by_itself(place, tmp_path):
     assert found.record.outputs[0].scores["dev"]["micro_f1"] == 100
 
 
+@pytest.mark.slow
 def test_a_store_of_probabilities_teaches_as_the_model_does(place, tmp_path):
     rows = {"data": str(place / "rows" / "train.jsonl"), "text_columns": ["review"]}
     teacher = str(place / "teacher")

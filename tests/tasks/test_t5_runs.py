@@ -213,6 +213,7 @@ def test_with_as_many_heads_attention_to_the_encoder_is_compared_head_by_head(re
     assert {what for what in "qkv" if cross.format(what) in moved} == {"q", "k"}
 
 
+@pytest.mark.slow
 def test_all_layers_of_the_decoder(recipe, tmp_path):
     mapped = {f"{name}.mapping": UNIFORM for name in TERMS}
     first, *_ = train(recipe(terms=mapped, epochs=1), tmp_path / "run").record.epochs
@@ -236,6 +237,7 @@ def from_storage_and_live(made, folder: Path) -> None:
         assert ours.train == pytest.approx(theirs.train, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_relations_of_the_decoder_from_storage(recipe, tmp_path):
     cross = {"compare": "relation_kl", "of": "value", "stack": "cross", "mapping": UNIFORM}
     scores = {"compare": "relation_mse", "of": "query_key", "stack": "cross", "mapping": UNIFORM}
@@ -243,6 +245,7 @@ def test_relations_of_the_decoder_from_storage(recipe, tmp_path):
     from_storage_and_live(lambda **given: recipe(terms=terms, epochs=1, **given), tmp_path)
 
 
+@pytest.mark.slow
 def test_the_soft_label_of_every_written_token_from_storage(settings, teachers, tmp_path):
     def made(**given) -> Recipe:
         given |= {"teacher": str(teachers["text"].path), "student.layers": 2}

@@ -50,13 +50,15 @@ def test_the_unbroken_run_has_something_to_lose(unbroken):
         ("rail", 4, [("step_begin", 5), ("step_begin", 11)]),
         pytest.param("rail bf16", 4, [("step_begin", 9)], marks=pytest.mark.slow),
         # Two steps an epoch of four and two batches: inside an epoch, and just after its end.
-        ("alp accumulating", 1, [("step_begin", 1), ("step_begin", 3)]),
+        pytest.param(
+            *("alp accumulating", 1, [("step_begin", 1), ("step_begin", 3)]), marks=pytest.mark.slow
+        ),
         pytest.param("alp accumulating", None, [("step_begin", 2)], marks=pytest.mark.slow),
         # Just after an epoch's end.
         pytest.param("rail", None, [("step_begin", 6), ("step_begin", 12)], marks=pytest.mark.slow),
-        ("rail bf16", None, [("step_begin", 6)]),
+        pytest.param("rail bf16", None, [("step_begin", 6)], marks=pytest.mark.slow),
         # Before anything was saved.
-        ("rail", None, [("step_begin", 3)]),
+        pytest.param("rail", None, [("step_begin", 3)], marks=pytest.mark.slow),
         # While the epoch's end is worked off: before, during and after its evaluation.
         ("rail", 6, [("epoch_end", 6), ("evaluate", 12)]),
         ("rail", 5, [("save", 18)]),

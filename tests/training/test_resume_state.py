@@ -69,7 +69,7 @@ def unbroken(tmp_path_factory):
         pytest.param("sid watched", None, [("step_begin", 6)], marks=pytest.mark.slow),
         ("sid watched", 4, [("step_begin", 9)]),
         ("bert-emd", 4, [("step_begin", 5), ("step_begin", 15)]),
-        ("bert-emd accumulating", 1, [("step_begin", 4)]),
+        pytest.param("bert-emd accumulating", 1, [("step_begin", 4)], marks=pytest.mark.slow),
         pytest.param("codir", 4, [("step_begin", 5), ("step_begin", 11)], marks=pytest.mark.slow),
     ],
 )

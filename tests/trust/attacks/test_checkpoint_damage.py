@@ -59,7 +59,10 @@ def flip(path: Path, at: float = 0.9) -> None:
 # ---- nothing is pickled ----
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize(
+    "setting",
+    ["adamw", *(pytest.param(n, marks=pytest.mark.slow) for n in SETTINGS if n != "adamw")],
+)
 def test_a_run_continued_without_pickles_ends_bit_equal(tmp_path, setting, no_pickle):
     changes = SETTINGS[setting]
     unbroken = outcome(start(tmp_path / "whole", recipe_of("rail", **changes)))

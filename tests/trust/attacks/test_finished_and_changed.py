@@ -162,7 +162,10 @@ def test_a_record_without_checksums_of_files_is_compared_by_what_it_has(here, mo
 
 @pytest.mark.parametrize(
     ("method", "inside", "one"),
-    [("takd", "assistants", "01-teacher"), ("skd-student-rank", "students", "large")],
+    [
+        pytest.param("takd", "assistants", "01-teacher", marks=pytest.mark.slow),
+        ("skd-student-rank", "students", "large"),
+    ],
 )
 def test_runs_inside_a_run_are_no_exception(here, method, inside, one):
     teachers = {"teacher": None, "teachers": [str(here / "large"), str(here / "teacher")]}
@@ -186,6 +189,7 @@ def test_runs_inside_a_run_are_no_exception(here, method, inside, one):
     distill(recipe, here / "again", report=False)
 
 
+@pytest.mark.slow
 def test_a_grid_trains_changed_cells_again_where_it_is_asked_to(here):
     settings = recipe_of(here, "finetune").model_dump(include={"task", "data", "text_columns"})
     settings |= {"label_column": "verdict", "max_steps": 1, "max_length": 24, "cache": "never"}

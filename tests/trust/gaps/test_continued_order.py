@@ -81,7 +81,9 @@ def start(folder: Path, form=DistillationTrainer, *, kill: int | None = None, ro
 
 
 # Inside an epoch, at its end, and inside the last one.
-@pytest.mark.parametrize("kill", [5, 7, 12, 15])
+@pytest.mark.parametrize(
+    "kill", [5, *(pytest.param(step, marks=pytest.mark.slow) for step in (7, 12, 15))]
+)
 def test_rows_come_in_the_order_of_an_unbroken_run(tmp_path, kill):
     _, whole = start(tmp_path / "whole", Wrapped)
     _, before = start(tmp_path / "cut", Wrapped, kill=kill)

@@ -89,7 +89,9 @@ def in_training(monkeypatch, counted):
         ("kd", {}),  # padding to the longest of each batch
         pytest.param("kd", {"group_by_length": True}, marks=pytest.mark.slow),
         pytest.param("finetune", {}, marks=pytest.mark.slow),
-        ("kd", {"max_steps": 3, "epochs": 1}),  # stops inside an epoch
+        pytest.param(
+            "kd", {"max_steps": 3, "epochs": 1}, marks=pytest.mark.slow
+        ),  # stops inside an epoch
         pytest.param("kd", {"accumulation": 2}, marks=pytest.mark.slow),
         # Two stages; the first runs no heads, and attention maps are made.
         ("tinybert", {"first_stage.epochs": 1}),

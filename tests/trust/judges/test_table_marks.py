@@ -158,6 +158,7 @@ def test_a_column_can_be_corrected_by_itself():
         build_table(a_study(), baseline="finetune", correction="tabel")
 
 
+@pytest.mark.slow
 def test_few_tables_without_any_difference_bear_a_mark():
     tasks, seeds, tables = 5, 2, 160
     columns = [TableColumn(f"task {n}", f"task {n}", f"place {n}") for n in range(tasks)]

@@ -116,6 +116,7 @@ def test_what_was_given_stays_as_it_was(tmp_path):
     assert data["train"].column_names == ["text", "label"]
 
 
+@pytest.mark.slow
 def test_a_list_of_teachers_is_a_team(tmp_path):
     small, large = teacher(), tiny.knowing_teacher(6)
     with torch.no_grad():

@@ -150,6 +150,7 @@ def test_seconds_of_a_continued_run_are_those_of_all_its_steps(
     assert Record.load(folder).cost == record.cost
 
 
+@pytest.mark.slow
 def test_a_run_of_several_teachers_counts_the_runs_made_first(place, tmp_path):
     tiny.save(tiny.knowing_teacher(3), place / "other")
     teachers = [str(place / "teacher"), str(place / "other")]

@@ -59,7 +59,16 @@ def killed_after(owner, name: str, recipe: Recipe, folder: Path) -> None:
             distill(recipe, out=folder, report=False)
 
 
-@pytest.mark.parametrize("kill", ["after storing", "before a checkpoint", "after a checkpoint"])
+@pytest.mark.parametrize(
+    "kill",
+    [
+        "after storing",
+        *(
+            pytest.param(kill, marks=pytest.mark.slow)
+            for kill in ("before a checkpoint", "after a checkpoint")
+        ),
+    ],
+)
 def test_a_continued_run_has_paid_for_what_it_stored(kill, place, tmp_path):
     recipe, folder = recipe_of(place), tmp_path / "run"
     if kill == "after storing":  # and before anything was written of it
@@ -74,6 +83,7 @@ def test_a_continued_run_has_paid_for_what_it_stored(kill, place, tmp_path):
     assert cost.student_flops == unbroken.student_flops
 
 
+@pytest.mark.slow
 def test_its_seconds_stay_too(place, tmp_path, monkeypatch):
     build = storing.build
 

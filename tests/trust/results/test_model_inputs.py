@@ -115,6 +115,7 @@ def test_what_is_stored_is_found_by_what_the_teacher_read(recipe, tmp_path, stor
         assert len(store.entries()) == (1 if number < 3 else 2)
 
 
+@pytest.mark.slow
 def test_remembered_answers_are_those_of_the_teachers_own_inputs(recipe, tmp_path, monkeypatch):
     made = recipe()
     live = RememberingTeacher(Teacher.load(made.teacher))

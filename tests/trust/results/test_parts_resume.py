@@ -98,9 +98,15 @@ def unbroken(tmp_path_factory):
         # Inside the first stage, then inside the last one.
         ("tinybert", [("first_stage", "step_begin", 2), ("out", "step_begin", 3)]),
         # After the first stage's last step, before it is kept as finished; and just as the last begins.
-        ("tinybert", [("first_stage", "train_end", 4), ("out", "step_begin", 0)]),
+        pytest.param(
+            "tinybert",
+            [("first_stage", "train_end", 4), ("out", "step_begin", 0)],
+            marks=pytest.mark.slow,
+        ),
         ("takd", [("assistants/01-teacher-3", "step_begin", 2), ("out", "step_begin", 2)]),
-        ("takd", [("assistants/02-teacher-1", "step_begin", 1)]),
+        pytest.param(
+            "takd", [("assistants/02-teacher-1", "step_begin", 1)], marks=pytest.mark.slow
+        ),
         ("skd-student-rank", [("students/teacher-2", "step_begin", 1), ("out", "step_begin", 1)]),
         pytest.param(
             "skd-best-of", [("tries/teacher-rank", "step_begin", 2)], marks=pytest.mark.slow

@@ -84,6 +84,7 @@ def test_each_assistant_of_a_chain_is_an_ordinary_run_of_the_terms(place, tmp_pa
         assert weights(run) == weights(tmp_path / f"plain-{number}")
 
 
+@pytest.mark.slow
 def test_by_command_line(place, tmp_path):
     line = ["distill", "--method", "takd", "--teachers", *team(place, "small", "large")]
     line += ["--student", str(place / "start"), "--task", "reviews"]
@@ -104,6 +105,7 @@ def test_students_that_rank_drawn_teachers_learn_their_layers(place, tmp_path):
         assert {"soft", "layers"} in terms_of(tmp_path / "run" / "students" / name)
 
 
+@pytest.mark.slow
 def test_assistants_have_the_terms_that_are_joined_to_the_last_stages(place, tmp_path):
     changes = {"teachers": team(place, "small", "large"), "joint": True, "team.use": "chain"}
     distill("tinybert", tmp_path / "run", report=False, **settings(place, **changes))
