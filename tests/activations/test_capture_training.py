@@ -98,7 +98,8 @@ def test_bfloat16_autocast(name: str) -> None:
         torch.testing.assert_close(sums, torch.ones_like(sums))
 
 
-@pytest.mark.parametrize("name", ["bert", pytest.param("llama", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bert", "llama"])
 @pytest.mark.own_arithmetic
 def test_one_graph_under_compile(name: str) -> None:
     family = BY_NAME[name]

@@ -100,6 +100,7 @@ def test_fingerprint_ignores_the_tokenizers_past():
     assert encode(pairs((0, 0, 1)), TASKS["mrpc"], fresh, 8)[0]._fingerprint != prints[0]
 
 
+@pytest.mark.slow
 def test_fingerprint_is_the_same_in_another_process():
     code = (
         "from test_encoding import *\n"

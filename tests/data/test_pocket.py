@@ -39,6 +39,7 @@ def test_there_is_a_pocket_version_of_every_glue_task_with_its_columns_and_split
         assert (len(splits["train"]), len(splits["dev"])) == pocket.SIZES[name]
 
 
+@pytest.mark.slow
 def test_sizes_are_in_the_order_of_glue_and_within_a_factor_of_twenty(loaded):
     sizes = [len(loaded[task]["train"]) for task in GLUE_BY_SIZE]
     assert sizes == sorted(sizes, reverse=True)
@@ -83,6 +84,7 @@ def test_same_seed_same_rows_other_seed_other_rows(loaded):
     assert fingerprint(other) != fingerprint(loaded["wnli"])
 
 
+@pytest.mark.slow
 def test_rows_do_not_depend_on_the_hash_seed_of_python(loaded):
     code = (
         "import hashlib\nfrom limbeck.lab import pocket\n"

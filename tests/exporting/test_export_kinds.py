@@ -35,7 +35,9 @@ AUTO = {
 on_every_kind = pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=pytest.mark.slow) if kind in ("spans", "masked") else kind
+        pytest.param(kind, marks=pytest.mark.slow)
+        if kind in ("regression", "spans", "masked")
+        else kind
         for kind in KINDS
     ],
 )
@@ -116,6 +118,7 @@ def test_the_snippet_says_what_torch_says_of_classes(places, exported):
     np.testing.assert_allclose(predictor.logits(texts, batch_size=2), logits, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_snippet_says_what_torch_says_of_a_pair(places, exported):
     tokenizer = AutoTokenizer.from_pretrained(places["regression"][0])
     with torch.no_grad():

@@ -53,6 +53,7 @@ def test_the_snippet_says_all_classes_of_a_row(exported):
     assert said_alone(result.path, *TEXTS) == expected
 
 
+@pytest.mark.slow
 def test_predict_says_the_same_as_of_the_checkpoint(exported):
     model, folder, result = exported
     rows = [{"review": text} for text in TEXTS]

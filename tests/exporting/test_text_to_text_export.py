@@ -28,6 +28,7 @@ from limbeck.runtimes.text_to_text import shifted_right
 PAIRS = [(SENTENCES[2], "ann"), (SENTENCES[0], SENTENCES[1]), ("lee", "who ?"), SENTENCES[3:5]]
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_transformers(exported):
     """Of batches and lengths that the graphs were not traced with; some end early, some at the limit."""
     predictor = OnnxPredictor.load(exported["text"].path)
@@ -43,6 +44,7 @@ def test_answers_are_those_of_transformers(exported):
         OnnxPredictor.load(exported["sentence"].path).generate(firsts)
 
 
+@pytest.mark.slow
 def test_logits_are_those_of_torch(exported):
     model = writing_model()
     batch = {
@@ -62,6 +64,7 @@ def test_what_the_decoder_reads_begins_with_the_start_token():
     assert found.tolist() == [[9, 5, 3], [9, 6, 7]]
 
 
+@pytest.mark.slow
 def test_the_gate_scores_what_is_written(exported):
     """The model is right on the rows whose answers come to an end."""
     manifest = exported["text"].manifest
@@ -76,12 +79,14 @@ def test_the_gate_scores_what_is_written(exported):
     assert manifest.bytes == sum(path.stat().st_size for path in manifest.files)
 
 
+@pytest.mark.slow
 def test_the_snippet_writes_what_transformers_writes(exported):
     pair = PAIRS[0]
     assert said_alone(exported["text"].path, *pair) == written_by_torch([pair])
 
 
-@pytest.mark.parametrize("scheme", ["dynamic", pytest.param("static", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["dynamic", "static"])
 def test_both_graphs_are_quantised(places, tmp_path, scheme):
     model, data, settings = places["text"]
     out = tmp_path / "int8"
@@ -144,6 +149,7 @@ def test_what_is_not_greedy_is_refused(places, tmp_path):
         assert said in str(refused.value)
 
 
+@pytest.mark.slow
 def test_damage_to_the_decoder_is_found(exported, tmp_path):
     copied = Path(shutil.copytree(exported["text"].path, tmp_path / "copy"))
     (copied / "decoder_model.onnx").write_bytes(b"nothing")
@@ -155,6 +161,7 @@ def test_damage_to_the_decoder_is_found(exported, tmp_path):
         read_export(copied)
 
 
+@pytest.mark.slow
 def test_a_bench_times_the_first_token(places, exported):
     model, _, _ = places["text"]
     for one in contenders([model, str(exported["text"].path)]):

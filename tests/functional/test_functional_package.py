@@ -170,6 +170,7 @@ for call in [
 """
 
 
+@pytest.mark.slow
 def test_without_the_hook_misfits_are_refused_and_nothing_slow_is_loaded():
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", WITHOUT_HOOK], capture_output=True, text=True

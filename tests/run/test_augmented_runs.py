@@ -184,6 +184,7 @@ def test_room_is_made_for_copies(more, tmp_path, store):
     assert entry.manifest.content == "augmented examples"
 
 
+@pytest.mark.slow
 def test_terms_that_read_labels_are_named_before_the_run(more, tmp_path, capsys):
     distill(more("kd"), tmp_path / "kd", show=True, report=False)
     said = " ".join(capsys.readouterr().err.split())

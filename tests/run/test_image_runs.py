@@ -148,6 +148,7 @@ def unbroken(net, place):
     return distill(augmented(net), out=place / "unbroken", report=False)
 
 
+@pytest.mark.slow
 def test_views_change_what_is_learned(net, unbroken, tmp_path):
     given = augmented(net)
     plain = given.model_copy(
@@ -344,7 +345,11 @@ def test_the_papers_rates_for_text_are_not_those_of_nets(method):
 
 
 @pytest.mark.parametrize(
-    "method", ["skd-uniform", pytest.param("wkd-teacher-rank", marks=pytest.mark.slow), "takd"]
+    "method",
+    [
+        "skd-uniform",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("wkd-teacher-rank", "takd")),
+    ],
 )
 def test_a_net_and_a_vit_teach_another_net(net, vit, place, method):
     teachers = [str(net.path), str(vit.path)]

@@ -88,6 +88,7 @@ def test_a_teacher_learns_what_is_relevant(teacher) -> None:
     assert teacher.scores["dev"]["primary"] == teacher.scores["dev"]["ndcg@10"] > 85
 
 
+@pytest.mark.slow
 def test_the_shipped_student_is_a_model_and_a_cross_encoder(place, student) -> None:
     """sentence-transformers' own evaluator comes to the scores of the record."""
     from sentence_transformers import CrossEncoder

@@ -240,6 +240,7 @@ def stop_after(call, steps):
     return stopping
 
 
+@pytest.mark.slow
 def test_a_start_that_went_live_stays_live(recipe, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Teacher, "__call__", stop_after(Teacher.__call__, 10))

@@ -351,6 +351,7 @@ def test_a_chain_goes_from_the_largest_to_the_student(several, teachers, place, 
     assert weights(train(alone, tmp_path / "alone").path) == weights(result.path)
 
 
+@pytest.mark.slow
 def test_a_broken_chain_goes_on_at_the_broken_link(several, teachers, tmp_path, monkeypatch):
     recipe = several("takd", teachers=teachers, epochs=1)
     unbroken = train(recipe, tmp_path / "unbroken")
@@ -389,6 +390,7 @@ def test_an_assistant_starts_from_its_pretrained_weights(several, recipe, place,
     assert Record.load(made[0]).recipe["student"]["layers"] == 2
 
 
+@pytest.mark.slow
 def test_first_one_fixed_teacher_then_draws(several, teachers, tmp_path, asked):
     """SKDBERT §5.4: transformer distillation from one teacher, then soft labels of all."""
     hidden = {

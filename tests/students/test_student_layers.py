@@ -72,6 +72,7 @@ def test_saved_student_reloads_bit_equal(family, pick, tmp_path):
     torch.testing.assert_close(logits(again), logits(student), rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.own_arithmetic
 def test_reloads_where_limbeck_is_not_imported(tmp_path):
     students = {}

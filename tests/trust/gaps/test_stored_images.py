@@ -90,6 +90,7 @@ def test_another_process_has_the_same_key():
     assert ran.stdout.split() == [key(PIXELS, kind) for kind in TYPES]
 
 
+@pytest.mark.slow
 def test_a_second_run_on_pictures_asks_the_teacher_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "store"))
     settings = {"data": "digits", "train_rows": 64, "images.crop": 0, "images.flip": False}

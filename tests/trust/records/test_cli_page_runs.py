@@ -81,7 +81,8 @@ def run(line: str) -> Result:
     return CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
 
 
-@pytest.mark.parametrize("exports", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("exports", [False, True])
 def test_every_command_of_the_page_that_can_run_runs(place, exports):
     lines = [line for line in commands() if exports or not any(word in line for word in SLOW)]
     assert len(lines) >= (18 if exports else 15)

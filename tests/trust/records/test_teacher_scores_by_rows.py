@@ -81,6 +81,7 @@ def test_a_teams_ranking_is_of_the_runs_rows(place, tmp_path):
     assert [member.score for member in record.team.members] == [100.0, 100.0]
 
 
+@pytest.mark.slow
 def test_a_student_of_another_time_is_ranked_on_these_rows(place, tmp_path):
     """Students that were made before, when the file held other rows, are found again."""
     teachers = [str(place / "other"), str(place / "old")]

@@ -97,6 +97,7 @@ def test_by_command_line(place, tmp_path):
     assert {"soft", "layers"} in terms_of(tmp_path / "chain/assistants/01-small")
 
 
+@pytest.mark.slow
 def test_students_that_rank_drawn_teachers_learn_their_layers(place, tmp_path):
     members = team(place, "large", "middle")
     changes = {"teachers": members, "objectives.layers": LAYERS, "team.student_epochs": None}
