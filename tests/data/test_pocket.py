@@ -48,6 +48,7 @@ def test_sizes_are_in_the_order_of_glue_and_within_a_factor_of_twenty(loaded):
     assert all(len(split["dev"]) >= 500 for split in loaded.values())
 
 
+@pytest.mark.slow
 def test_no_text_occurs_twice_within_or_across_splits(loaded):
     for task, splits in loaded.items():
         everything = [row for split in splits.values() for row in rows(split, task)]

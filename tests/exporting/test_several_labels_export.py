@@ -62,6 +62,7 @@ def test_predict_says_the_same_as_of_the_checkpoint(exported):
         assert found == expected_of(model, folder)
 
 
+@pytest.mark.slow
 def test_it_is_measured_with_its_thresholds(exported):
     _, folder, result = exported
     measured = result.manifest.measured
