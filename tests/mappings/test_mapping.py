@@ -151,6 +151,7 @@ def test_combinations_by_hand():
     teacher = {1: torch.tensor([[1.0, 2.0]]), 3: torch.tensor([[10.0, 20.0]])}
     assert weighted_sum(({1: 0.25, 3: 0.75},), teacher)[0].tolist() == [[7.75, 15.5]]
     assert weighted_sum(({3: 1.0},), teacher)[0] is teacher[3]
+    assert weighted_sum(({3: 0.5},), teacher)[0].tolist() == [[5.0, 10.0]]
     assert concatenation(({3: 0.5, 1: 0.5},), teacher)[0].tolist() == [[1.0, 2.0, 10.0, 20.0]]
     # Two examples would be (B=2); here B=1, S=2, T=2.
     per_example = torch.tensor([[[0.5, 0.5], [1.0, 0.0]]])
