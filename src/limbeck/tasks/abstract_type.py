@@ -30,6 +30,9 @@ Batch = Mapping[str, Tensor]
 Labels = Sequence[Any] | np.ndarray
 """The label column of some rows."""
 
+NO_PROMPTS: Mapping[str, str] = MappingProxyType({})
+"""No texts to put before others than what a model has itself."""
+
 EXAMPLE_WEIGHTS = "example_weights"
 """The column of a batch that says how much each example counts (B,), for the terms that learn from a
 teacher's logits; without it all count alike."""
@@ -168,9 +171,16 @@ class TaskType(ABC):
         pooling: str | None = None,
         normalize: bool | None = None,
         width: int | None = None,
-        prompt: str | None = None,
+        prompts: Mapping[str, str] = NO_PROMPTS,
     ) -> TaskType:
-        """The type of a run whose models embed so; of others it is as it is."""
+        """The type of a run whose models embed so; of others it is as it is.
+
+        Args:
+            pooling: which tokens speak for a text.
+            normalize: whether embeddings are divided by their length.
+            width: numbers of the student's.
+            prompts: what is put before a `sentence`, a `query` or a `passage`, where it is not a model's own.
+        """
         return self
 
     def of_model(self, config: PretrainedConfig) -> TaskType:
