@@ -29,10 +29,7 @@ from limbeck.embedding.embedding_modules import DenseModule, set_modules
 from limbeck.embedding.text_prompts import BARE
 from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import (
-    CUT,
-    EXAMPLE_WEIGHTS,
     NO_PROMPTS,
-    ROW,
     TASK_TYPES,
     Batch,
     Labels,
@@ -40,14 +37,14 @@ from limbeck.tasks.abstract_type import (
     Rows,
     TaskLike,
     TaskType,
-    need_rows,
     task_type,
-    truncated,
 )
+from limbeck.tasks.batch_columns import CUT, EXAMPLE_WEIGHTS, ROW
 from limbeck.tasks.candidate_reading import EMBEDDED, GRADE, QUERY_ID
 from limbeck.tasks.cross_encoded import CROSS_ENCODED, is_cross_encoder
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.metrics import METRICS
+from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.retrieval import (
     GRADES,
     JUDGED,
@@ -55,6 +52,7 @@ from limbeck.tasks.retrieval import (
     retrieves,
     some_retrieval_rows,
 )
+from limbeck.tasks.row_checks import need_rows
 from limbeck.tasks.soft_rule import SoftRule
 from limbeck.tasks.tuple_texts import TextOfRow, texts_of_rows
 
