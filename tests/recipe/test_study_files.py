@@ -63,7 +63,9 @@ def cells_by_hand(grid) -> int:
 
 def test_shipped_studies_are_short() -> None:
     for file in (resources.files("limbeck.study") / "shipped").iterdir():
-        assert len(file.read_text(encoding="utf-8").splitlines()) <= 40, file.name
+        lines = file.read_text(encoding="utf-8").splitlines()
+        assert len(lines) <= 40, file.name
+        assert max(map(len, lines)) <= 140, file.name
 
 
 @pytest.mark.skipif(PAPERS is None, reason="LIMBECK_PAPERS names no folder of the papers' texts")
@@ -159,22 +161,39 @@ def test_the_scale_has_to_be_one_of_the_studys() -> None:
         load_study("rail-kd-table-9")
 
 
+def test_names_of_a_file_and_of_its_scales_are_written_out(tmp_path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        """
+title: t
+data: pocket
+tasks: [sst2]
+names: {teacher: [T1, T2], teacher.net: [pocket-2-32-2, pocket-4-32-2]}
+teachers: {team: {"{teacher}": {student.init: "{teacher.net}"}}}
+methods: {"by {teacher}": {method: kd-soft, teachers: ["{teacher}"]}, SKD: {method: skd-uniform}}
+scales:
+  a: {names: {teacher: [T2], teacher.net: {T2: pocket}}}
+  b: {methods: {by T1: {settings: {student.init: "{model}"}}}}
+""",
+        encoding="utf-8",
+    )
+    a, b = load_study(path, scale="a"), load_study(path, scale="b", model="pocket")
+    assert a.teachers.team == {"T2": {"student.init": "pocket"}}
+    assert list(a.methods) == ["by T2", "SKD"]
+    assert b.teachers.team["T2"] == {"student.init": "pocket-4-32-2"}
+    assert list(b.methods) == ["by T1", "by T2", "SKD"]
+    assert b.method_of("by T1").teachers == ["T1"]
+    assert b.method_of("by T1").settings == {"student.init": "{model}"}
+    with pytest.raises(LimbeckError, match="says nothing of T2"):
+        load_study(path, scale="b", **{"names.teacher.net": {"T1": "pocket"}})
+
+
 def test_given_keys_win_over_the_file() -> None:
     given = {"seeds": [7], "settings.batch_size": 8}
     study = load_study("rail-kd-table-2", scale="pocket", **given)
     assert study.seeds == [7]
     assert study.settings["batch_size"] == 8
     assert study.settings["precision"] == "fp32"
-
-
-def test_fewer_tasks_take_what_the_file_says_of_the_others_along() -> None:
-    small = GIVEN["small"]
-    assert "sst2" in load_study("alp-kd-table-3", scale="small", **small).per_task
-    few = load_study("alp-kd-table-3", scale="small", tasks=["mrpc"], **small)
-    assert (few.tasks, few.per_task) == (["mrpc"], {})
-    with pytest.raises(LimbeckError, match="unknown task in per_task: 'cola'"):
-        own = {"per_task.cola": {"epochs": 1}}
-        load_study("alp-kd-table-3", scale="small", tasks=["mrpc"], **own, **small)
 
 
 OWN = "title: t\ndata: pocket\nmodel: pocket\nteachers: {}\nmethods: {kd: , pkd-skip: }\n"

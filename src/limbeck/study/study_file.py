@@ -13,6 +13,7 @@ from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.plain import check_plain, read_text, read_yaml
 from limbeck.recipe.load import merge
 from limbeck.study.figure_spec import FigureSpec
+from limbeck.study.name_patterns import expand_names
 from limbeck.study.shipped_studies import shipped_names, shipped_study
 from limbeck.study.study_checks import study_problems
 from limbeck.study.study_fields import (
@@ -24,6 +25,7 @@ from limbeck.study.study_fields import (
     TableSpec,
     TeacherSpec,
 )
+from limbeck.study.study_names import NAMES
 
 
 def load_study(path_or_name: str | Path, *, scale: str | None = None, **given: Any) -> Study:
@@ -53,21 +55,10 @@ def load_study(path_or_name: str | Path, *, scale: str | None = None, **given: A
             f"choose one: --scale {list(scales)[-1]}",
         )
     raw = merge(raw, dict(scales[scale]) if scale else {})
-    if "tasks" in given:
-        raw = _without_tasks(raw, given["tasks"])
     for key, value in given.items():
         part, _, rest = key.partition(".")
         raw = merge(raw, {part: {rest: value} if rest else value})
-    return _checked({"name": name, "scale": scale, **raw})
-
-
-def _without_tasks(raw: dict[str, Any], wanted: Any) -> dict[str, Any]:
-    """The file without what it says of those of its tasks that are not wanted."""
-    own, listed = raw.get("per_task"), raw.get("tasks")
-    if not (isinstance(own, dict) and isinstance(listed, list) and isinstance(wanted, list)):
-        return raw  # whose mistake is told by the check
-    dropped = [task for task in listed if task not in wanted]
-    return raw | {"per_task": {task: own[task] for task in own if task not in dropped}}
+    return _checked(expand_names({"name": name, "scale": scale, **raw}))
 
 
 def _read(path_or_name: str | Path) -> tuple[str, dict[str, Any]]:
@@ -105,7 +96,8 @@ def _said(error: Any) -> Problem:
         model: Any = Study
         for part in error["loc"][:-1]:
             model = _PARTS.get(str(part), model)
-        return unknown(f"key of a study {place}:", error["loc"][-1], list(model.model_fields))
+        known = [*model.model_fields, *([NAMES, "scales"] if model is Study else [])]
+        return unknown(f"key of a study {place}:", error["loc"][-1], known)
     if error["type"] == "missing":
         return Problem(f"{place}: is missing", f"write it into the study: {error['loc'][-1]}: …")
     got = repr(error["input"])
