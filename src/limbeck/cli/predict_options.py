@@ -20,8 +20,8 @@ class PredictOptions:
         list[str] | None,
         option(
             OUTPUT,
-            "labels, scores (the label's probability), probabilities, logits, embeddings; several. "
-            "\\[default: labels]",
+            "labels, scores (the label's probability), ranks (of a query's passages), probabilities, logits, "
+            "embeddings; several. \\[default: labels]",
         ),
     ] = None
     keep: Annotated[

@@ -21,6 +21,8 @@ from limbeck.errors import LimbeckError
 QUERY, PASSAGE, LABEL, SCORE = "query", "passage", "label", "score"
 """The columns of the pairs."""
 _PASSAGES = ("passages", "documents", "docs")
+LISTED_TEXTS = tuple((QUERY, name) for name in _PASSAGES)
+"""The columns of texts, under each of their names, where a row is a query with its passages."""
 _LABELS, _SCORES, _POSITIVE, _NEGATIVE = "labels", "scores", "positive", "negative"
 _FIX = 'write {"query": "…", "passages": ["…", "…"], "labels": [1, 0]}, one object per line'
 

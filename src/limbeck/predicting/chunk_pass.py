@@ -75,7 +75,7 @@ class ChunkPass:
         filled = self._filled(inputs, place)
         advance(len(rows) - len(filled))
         texts = [[column[row] for row in filled] for column in inputs]
-        found, cut = self._of(texts, advance) if filled else ({}, 0)
+        found, cut = self._of_all(texts, advance) if filled else ({}, 0)
         columns: dict[str, list[Any]] = {}
         for name in self.reader.all_types(self.asked):
             column: list[Any] = [None] * len(rows)
@@ -83,6 +83,17 @@ class ChunkPass:
                 column[row] = value
             columns[name] = column
         return PredictedRows(rows, columns, len(rows) - len(filled), cut)
+
+    def _of_all(self, texts: list[list[Any]], advance: Advance) -> tuple[dict[str, list[Any]], int]:
+        """Piece by piece, so that memory holds the examples of one."""
+        found: dict[str, list[Any]] = {}
+        cut = 0
+        for rows in self.reader.pieces(texts):
+            values, lost = self._of([column[rows] for column in texts], advance)
+            for name, column in values.items():
+                found.setdefault(name, []).extend(column)
+            cut += lost
+        return found, cut
 
     def _of(self, texts: list[list[Any]], advance: Advance) -> tuple[dict[str, list[Any]], int]:
         self.reader.check(self.asked)
@@ -111,6 +122,7 @@ class ChunkPass:
             now = len(texts[0]) * done // len(examples)
             advance(now - whole)
             whole = now
+        advance(len(texts[0]) - whole)  # lists of nothing are no examples
         read = ReadRows(texts, encoded, kept, self.model.processor)
         found = self.reader.values(read, self.asked)
         return found | ({EMBEDDING: pooled} if EMBEDDINGS in self.asked else {}), cut
@@ -120,8 +132,8 @@ class ChunkPass:
         blank = self.reader.kind.reads.is_blank
         filled = []
         for row, values in enumerate(zip(*inputs, strict=True)):
-            for name, value in zip(self.columns, values, strict=True):
-                if value is not None and not self.reader.reads(value):
+            for column, (name, value) in enumerate(zip(self.columns, values, strict=True)):
+                if value is not None and not self.reader.reads(value, column):
                     raise LimbeckError(
                         f"{place(row)}: {name} is {value!r:.60}, expected {self.reader.expects}",
                         "write it as text, or name another column with --text-columns",

@@ -1,4 +1,4 @@
-"""Rows of one class, several classes or a number: sentences, pairs, images. Part of `limbeck.predicting`."""
+"""Rows of one class or several: sentences, pairs, images. Part of `limbeck.predicting`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,6 @@ from limbeck.predicting.row_reader import (
     RowReader,
 )
 from limbeck.tasks.thresholds import USUAL
-
-
-class NumberReader(RowReader):
-    """A regression's rows."""
-
-    outputs = (LABELS,)
-
-    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
-        """The number itself."""
-        return {PREDICTION: [float(one[0]) for one in read.kept]} if LABELS in asked else {}
-
-    def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
-        """A number."""
-        return {PREDICTION: pa.float32()} if LABELS in asked else {}
 
 
 class ClassReader(RowReader):

@@ -15,7 +15,7 @@ class ImageReader(ClassReader):
 
     expects = "an image: a file's path, its bytes, or {bytes, path} as the datasets library has it"
 
-    def reads(self, value: Any) -> bool:
+    def reads(self, value: Any, column: int) -> bool:
         """A path, bytes, or both as the datasets library has it."""
         if isinstance(value, dict):
             return bool(value.get("bytes") or value.get("path"))

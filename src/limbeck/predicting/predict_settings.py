@@ -11,8 +11,9 @@ from limbeck.activations.request import Pool
 from limbeck.embedding import modules_of
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.predicting.about_model import TORCH, AboutModel
-from limbeck.predicting.class_reader import ClassReader, NumberReader
+from limbeck.predicting.class_reader import ClassReader
 from limbeck.predicting.image_reader import ImageReader
+from limbeck.predicting.number_reader import NumberReader
 from limbeck.predicting.row_reader import (
     EMBEDDINGS,
     OUTPUTS,
@@ -36,7 +37,8 @@ class PredictSettings:
     """How rows are predicted.
 
     Attributes:
-        output: some of `labels`, `scores` (the probability of the label), `probabilities`, `logits`, `embeddings`.
+        output: some of `labels`, `scores` (the probability of the label), `ranks` (of a query's passages),
+            `probabilities`, `logits`, `embeddings`.
         text_columns: the columns that the model reads.
         keep: the columns that stand beside the predictions; all by default, `["none"]` for none.
         prefix: of the names of the predicted columns.

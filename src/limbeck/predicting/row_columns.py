@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from limbeck.data.candidate_files import LISTED_TEXTS
 from limbeck.data.streams import IMAGE_COLUMN, TEXT_COLUMN
 from limbeck.data.usual_columns import USUAL_TEXTS
 from limbeck.errors import LimbeckError, Problem
@@ -18,7 +19,7 @@ _USUAL = {
 }
 _NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
-_WIDTHS = {"tokens": (1, 1), "spans": (2, 2), "image": (1, 1)}
+_WIDTHS = {"tokens": (1, 1), "spans": (2, 2), "image": (1, 1), "pair-score": (2, 2)}
 
 Heads = Mapping[str, Sequence[str]]
 
@@ -127,6 +128,8 @@ def _known(
     facts: AboutModel, width: tuple[int, int], *, embeds_only: bool
 ) -> list[tuple[str, ...]]:
     usual = USUAL_TEXTS if embeds_only else _USUAL.get(facts.kind.name, USUAL_TEXTS)
+    if facts.regression and not embeds_only:
+        usual = (*LISTED_TEXTS, *usual)
     low, high = width
     every = dict.fromkeys((*facts.columns, *usual))
     return [names for names in every if low <= len(names) <= high]

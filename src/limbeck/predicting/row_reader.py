@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,14 +18,15 @@ from limbeck.predicting.row_model import PassOutputs, RowModel
 from limbeck.tasks import Processor, Task, TaskType
 from limbeck.tasks.abstract_type import CUT, Rows
 
-LABELS, SCORES, PROBABILITIES, LOGITS, EMBEDDINGS = OUTPUTS = (
+LABELS, SCORES, RANKS, PROBABILITIES, LOGITS, EMBEDDINGS = OUTPUTS = (
     "labels",
     "scores",
+    "ranks",
     "probabilities",
     "logits",
     "embeddings",
 )
-PREDICTION, SCORE, EMBEDDING = "prediction", "score", "embedding"
+PREDICTION, SCORE, RANK, EMBEDDING = "prediction", "score", "rank", "embedding"
 _FLOATS = pa.list_(pa.float32())
 
 
@@ -76,9 +77,13 @@ class RowReader(ABC):
             kind=kind,
         )
 
-    def reads(self, value: Any) -> bool:
-        """Whether an input is of the form that it reads."""
+    def reads(self, value: Any, column: int) -> bool:
+        """Whether an input, of one of the columns that the model reads, is of the form that it reads."""
         return isinstance(value, str) and encodable(value)
+
+    def pieces(self, texts: Sequence[list[Any]]) -> Iterator[slice]:
+        """The rows that are encoded at once; all where a row is an example or a few."""
+        yield slice(0, len(texts[0]))
 
     def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
         """Examples of some rows, each with its row's place as `index`, and how many lost text to the length limit."""
@@ -94,7 +99,7 @@ class RowReader(ABC):
         self, model: RowModel, batch: Mapping[str, Tensor], asked: frozenset[str], pool: Any
     ) -> PassOutputs:
         """One pass that gives what is asked for."""
-        wants = asked & {LABELS, SCORES, PROBABILITIES, LOGITS}
+        wants = asked & {LABELS, SCORES, RANKS, PROBABILITIES, LOGITS}
         return model.run(batch, logits=bool(wants), pool=pool if EMBEDDINGS in asked else None)
 
     def kept(self, outputs: PassOutputs, batch: Mapping[str, Tensor]) -> list[Any]:

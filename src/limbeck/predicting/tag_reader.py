@@ -45,13 +45,15 @@ class TagReader(RowReader):
     of_words: bool | None = None
     """Whether the rows hold lists of words; the first says it."""
 
-    def reads(self, value: Any) -> bool:
+    def reads(self, value: Any, column: int) -> bool:
         """A list of words, or text, as the row before."""
         if self.of_words is None:
             self.of_words = isinstance(value, list)
         if self.of_words:
-            return isinstance(value, list) and all(map(super().reads, value))
-        return super().reads(value)
+            return isinstance(value, list) and all(
+                super(TagReader, self).reads(word, column) for word in value
+            )
+        return super().reads(value, column)
 
     def check(self, asked: frozenset[str]) -> None:
         """Raise LimbeckError for what entities do not have."""
