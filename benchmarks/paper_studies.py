@@ -18,7 +18,7 @@ from typing import Any
 from limbeck.reporting.records import read_collection, write_collection, write_whole
 from limbeck.reporting.records.collection import read_raw
 from limbeck.reporting.tables import build_table, render
-from limbeck.reporting.tables.printed_numbers import in_order
+from limbeck.reporting.tables.printed_numbers import beside_printed, in_order
 from limbeck.study import load_study
 from limbeck.study.study_output import RECORDS
 
@@ -82,15 +82,28 @@ class KeptStudy:
 
     def table(self) -> str:
         """The study's own, in markdown."""
-        of = self.study.table
-        made = {record.method for record in self.records.values()}
+        of, records = self.study.table, list(self.records.values())
+        team = [] if self.study.teachers is None else list(self.study.teachers.team)
+        if team:  # each has a row of its own
+            records = [record.model_copy(update={"teacher": None}) for record in records]
+        made = {record.method for record in records}
         table = build_table(
-            list(self.records.values()),
+            records,
             profile=of.profile,
             baseline=of.baseline if of.baseline in made else None,
+            correction=of.correction,
             facts=of.columns,
         )
-        return _rows_of(render(in_order(table, list(self.study.methods)), "markdown"))
+        table = in_order(table, [*team, *self.study.methods])
+        if (said := self.study.printed) is not None:
+            table = beside_printed(
+                table,
+                said.numbers(),
+                decimals=said.decimals,
+                source=said.source,
+                average_of=said.average_of,
+            )
+        return _rows_of(render(table, "markdown"))
 
     def of(self, analysis: str, part: str) -> Iterable[tuple[str, dict[str, Any]]]:
         """Each method with what the analysis found in its first run, in the study's order."""

@@ -35,6 +35,12 @@ from limbeck.recipe.fields import descriptions
         ("[2, 4, 6]", [2, 4, 6]),
         ("{start: 0, end: 1}", {"start": 0, "end": 1}),
         ("1e", "1e"),
+        ("query: ", "query: "),
+        ("title: none | text: ", "title: none | text: "),
+        ("two words ", "two words "),
+        ('"query: "', "query: "),
+        ("{a: b}", {"a": "b"}),
+        ('""', ""),
     ],
 )
 def test_values_are_yaml_with_scientific_numbers(text: str, value: object) -> None:

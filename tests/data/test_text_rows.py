@@ -69,3 +69,30 @@ def test_columns_that_are_not_known_are_asked_for(path, columns, task, said):
 def test_a_folder_without_rows_is_refused(tmp_path):
     with pytest.raises(LimbeckError, match="holds no file of rows"):
         read_text_rows(tmp_path)
+
+
+def test_candidates_of_queries_are_pairs_however_they_are_written(tmp_path):
+    lists = tmp_path / "lists.jsonl"
+    lists.write_text(
+        '{"query": "q", "passages": ["a", "b"]}\n{"query": "r", "documents": ["c"], "labels": [1]}\n'
+    )
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("label,passage,query\n1,a,q\n0,b,q\n,c,r\n")
+    for file in (lists, pairs):
+        rows = read_text_rows(file)
+        assert rows.names == ("query", "passage")
+        assert rows.take(np.arange(3)) == {"sentence1": ["q", "q", "r"], "sentence2": [*"abc"]}
+
+
+def test_a_folder_in_beirs_layout_is_what_training_reads_of_it(tmp_path):
+    (tmp_path / "queries.jsonl").write_text('{"_id": "q", "text": "cats sing"}\n')
+    corpus = ["cats sing now", "dogs bark"]
+    lines = (f'{{"_id": "d{n}", "title": "", "text": "{text}"}}\n' for n, text in enumerate(corpus))
+    (tmp_path / "corpus.jsonl").write_text("".join(lines))
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels/train.tsv").write_text("query-id\tcorpus-id\tscore\nq\td1\t1\n")
+    rows = read_text_rows(tmp_path)
+    assert rows.names == ("query", "passage")
+    assert [*rows.take(np.arange(2)).values()] == [["cats sing"] * 2, corpus[::-1]]
+    with pytest.raises(LimbeckError, match="more than 1 row"):
+        read_text_rows(tmp_path, max_rows=1)

@@ -37,8 +37,8 @@ def run(place, out, **given):
 
 
 @pytest.mark.parametrize(("given", "expected"), [
-    ({}, PROMPT), ({"embedding.prompt": "blame"}, "very bad "), ({"embedding.prompt": "the "}, "the "),
-    ({"embedding.prompt": ""}, ""),
+    ({}, PROMPT), pytest.param({"embedding.prompt": "blame"}, "very bad ", marks=pytest.mark.slow),
+    pytest.param({"embedding.prompt": "the "}, "the ", marks=pytest.mark.slow), ({"embedding.prompt": ""}, ""),
 ])  # fmt: skip
 def test_what_is_scored_is_what_sentence_transformers_scores(given, expected, place, tmp_path):
     made = run(place, tmp_path / "run", **given)

@@ -153,6 +153,9 @@ def test_combinations_by_hand():
     assert weighted_sum(({3: 1.0},), teacher)[0] is teacher[3]
     assert weighted_sum(({3: 0.5},), teacher)[0].tolist() == [[5.0, 10.0]]
     assert concatenation(({3: 0.5, 1: 0.5},), teacher)[0].tolist() == [[1.0, 2.0, 10.0, 20.0]]
+    tokens = {k: layer.unsqueeze(1).expand(1, 3, 2) for k, layer in teacher.items()}  # (B, T, H)
+    (side_by_side,) = concatenation(({1: 0.5, 3: 0.5},), tokens)
+    assert side_by_side.tolist() == [[[1.0, 2.0, 10.0, 20.0]] * 3]
     # Two examples would be (B=2); here B=1, S=2, T=2.
     per_example = torch.tensor([[[0.5, 0.5], [1.0, 0.0]]])
     mixed = weighted_sum(per_example, teacher)

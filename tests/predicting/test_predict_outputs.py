@@ -24,7 +24,7 @@ import kind_models as kinds
 import tiny_runs as tiny
 from limbeck import LimbeckError, predict
 from limbeck.reporting.records import ClassFacts, ClassificationScores, ModelScores
-from limbeck.tasks.abstract_type import ROW
+from limbeck.tasks.batch_columns import ROW
 from limbeck.tasks.spans import OFFSETS, SPANS, best_spans
 from limbeck.tasks.task import TASKS
 from synthetic_records import a_run

@@ -196,6 +196,16 @@ def test_given_keys_win_over_the_file() -> None:
     assert study.settings["precision"] == "fp32"
 
 
+def test_fewer_tasks_take_what_the_file_says_of_the_others_along() -> None:
+    small = GIVEN["small"]
+    assert "sst2" in load_study("alp-kd-table-3", scale="small", **small).per_task
+    few = load_study("alp-kd-table-3", scale="small", tasks=["mrpc"], **small)
+    assert (few.tasks, few.per_task) == (["mrpc"], {})
+    with pytest.raises(LimbeckError, match="unknown task in per_task: 'cola'"):
+        own = {"per_task.cola": {"epochs": 1}}
+        load_study("alp-kd-table-3", scale="small", tasks=["mrpc"], **own, **small)
+
+
 OWN = "title: t\ndata: pocket\nmodel: pocket\nteachers: {}\nmethods: {kd: , pkd-skip: }\n"
 
 

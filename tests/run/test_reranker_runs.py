@@ -13,10 +13,13 @@ from transformers import AutoModelForSequenceClassification, BertForSequenceClas
 
 import kind_models as tiny
 import tiny_runs
+from limbeck.data.row_ids import row_ids
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate
+from limbeck.run import distill, evaluate, label
 from limbeck.run.prepare import prepare
+from limbeck.run.stage_rows import load_rows
+from limbeck.run.stored_teachers import open_outputs
 from limbeck.students import build_student
 from limbeck.tasks import PAIR_SCORE, task_type_of
 from limbeck.training import DistillationConfig, DistillationTrainer
@@ -176,6 +179,46 @@ def test_stored_scores_teach_as_their_teacher_does(place, teacher, tmp_path) -> 
         for run in runs
     )
     np.testing.assert_allclose(second - second.mean(), first - first.mean(), atol=1e-4)
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_labelled_file_of_candidates_is_a_store_and_a_table_that_teach(
+    place, teacher, tmp_path, foreign
+) -> None:
+    """Candidates in lists go in as they are; a cross-encoder that nobody marked answers with scores too."""
+    model = AutoModelForSequenceClassification.from_pretrained(teacher.path / "student").eval()
+    shipped = model
+    if foreign:
+        shipped = BertForSequenceClassification(PAIR_SCORE.disown(model.config))
+        shipped.load_state_dict(model.state_dict())
+    shipped.save_pretrained(tmp_path / "scorer")
+    words = tiny.tokenizer()
+    words.save_pretrained(tmp_path / "scorer")
+    store = label(
+        tmp_path / "scorer", place / "data", out=tmp_path / "store", to=tmp_path / "scores.jsonl"
+    )
+    assert store.kind == ("sentence" if foreign else "pair-score")
+    pairs = [
+        (row["query"], text)
+        for rows in (candidates(12, 2), candidates(24, 1))
+        for row in rows
+        for text in row["passages"]
+    ]
+    with torch.no_grad():
+        encoded = words(*map(list, zip(*pairs, strict=True)), padding=True, return_tensors="pt")
+        scores = model(**encoded).logits[:, 0].numpy()
+    lines = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    assert [(line["query"], line["passage"]) for line in lines] == pairs
+    np.testing.assert_allclose([line["score"] for line in lines], scores, atol=1e-5)
+    # Training finds every row in both, and dev's scores are those of the teacher's own run.
+    given = recipe(place, "listwise-kl")
+    task, splits = load_rows(given)
+    for place_of_outputs in (tmp_path / "store", tmp_path / "scores.jsonl"):
+        outputs = open_outputs(str(place_of_outputs), task, given)
+        outputs.check_known(row_ids([splits["train"][name][:] for name in task.text_columns]))
+        ids = row_ids([splits["dev"][name][:] for name in task.text_columns])
+        found = PAIR_SCORE.results_of_rows(task, outputs.logits(ids), splits["dev"])
+        assert found.scores == pytest.approx(teacher.scores["dev"])
 
 
 def test_a_batch_holds_whole_queries(place, teacher) -> None:

@@ -12,10 +12,10 @@ import kind_models as tiny
 import tiny_runs
 from limbeck.activations import Request
 from limbeck.errors import LimbeckError
+from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.tasks.abstract_type import NO_LABEL
 from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
 from limbeck.teachers.teacher import Teacher
 

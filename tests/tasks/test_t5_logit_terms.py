@@ -8,12 +8,12 @@ import torch
 
 import kind_models as tiny
 from limbeck.errors import LimbeckError
+from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
 from limbeck.run.stage_objectives import objectives_of
 from limbeck.step_state import StepState
-from limbeck.tasks.abstract_type import NO_LABEL
 
 
 @pytest.fixture

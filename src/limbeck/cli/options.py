@@ -145,10 +145,17 @@ def parse_settings(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_value(text: str, setting: str = "a setting") -> Any:
-    """The value of a setting, in YAML. Raises LimbeckError where there is none."""
-    if not text.strip():
-        raise LimbeckError(f"{setting} has no value", "write null for the default")
-    return read_yaml(text, f"the value of {setting}")
+    """The value of a setting, in YAML; plain text as it is typed. Raises LimbeckError where there is none."""
+    plain = text.strip()
+    if not plain:
+        raise LimbeckError(
+            f"{setting} has no value", "write null for the default, or '\"\"' for an empty text"
+        )
+    # `query: ` is a prompt that many models have, and to YAML a key without a value, which no setting takes.
+    if plain.endswith(":") and plain[0] not in "{[\"'":
+        return text
+    value = read_yaml(text, f"the value of {setting}")
+    return text if value == plain else value
 
 
 def parse_axes(arguments: Sequence[str]) -> dict[str, list[Any]]:

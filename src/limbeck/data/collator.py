@@ -13,7 +13,7 @@ import torch
 from limbeck.errors import LimbeckError
 from limbeck.model_inputs import TEACHER_COLUMN
 from limbeck.tasks import SENTENCE, Processor, TaskType
-from limbeck.tasks.abstract_type import pad_column
+from limbeck.tasks.output_arrays import pad_column
 
 # What evaluation draws with; in training epoch e (from 0) draws with e + 1.
 _EVALUATION_SEED = 0

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from datasets import DatasetDict
+from datasets import Dataset, DatasetDict, Value
 
 from limbeck.data.beir_files import is_beir
 from limbeck.data.on_disk import OnDisk
@@ -23,10 +23,12 @@ from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.retrieval_rows import retrieval_splits, retrieval_task, retrieval_tuples
 from limbeck.data.splits import check_splits, make_split
 from limbeck.data.tables import SUFFIXES, FileTable, read_table
+from limbeck.embedding.text_prompts import QUERY
 from limbeck.errors import LimbeckError
 from limbeck.plain import regular
 from limbeck.tasks import EMBEDDING
 from limbeck.tasks.task import Task
+from limbeck.tasks.tuple_texts import FIRST
 
 TEXTS = ("sentence1", "sentence2")
 SCORE = "score"
@@ -42,6 +44,14 @@ _USUAL_TEXTS = (
     ("sentence_A", "sentence_B"),
 )
 _USUAL_SCORES = (SCORE, "similarity_score", "similarity", "relatedness_score", "label")
+
+
+class Texted(NamedTuple):
+    """The rows of a file: texts by column, the similarity of the first two, and whether the first one asks."""
+
+    texts: Texts
+    scores: Sequence[float]
+    asks: bool = False
 
 
 @data_reader("sentences")
@@ -60,11 +70,11 @@ class Sentences(OnDisk):
         path = request.path
         searched = path if is_beir(path) and request.dev_path is None else request.dev_set
         read = _read_files(request, searched)
-        width = max([len(texts) for texts, _ in read.values()] + [len(TEXTS)])
+        width = max([len(found.texts) for found in read.values()] + [len(TEXTS)])
         task = _task(request.name or path.resolve().stem, width)
         if searched is not None:
             task = retrieval_task(task)
-        splits = DatasetDict({split: _split(task, *found) for split, found in read.items()})
+        splits = DatasetDict({split: _split(task, found) for split, found in read.items()})
         if searched is not None:
             alone = searched != path or not request.for_training
             splits |= retrieval_splits(task, searched, request.max_rows, alone=alone)
@@ -84,21 +94,26 @@ def _task(name: str, texts: int) -> Task:
     return Task(name, name, columns, (), metrics, "spearman", label_column=SCORE, kind=EMBEDDING)
 
 
-def _split(task: Task, texts: Texts, scores: Sequence[float]) -> Any:
-    blank = [[""] * len(texts[0])] * (len(task.text_columns) - len(texts))
-    return make_split(task, dict(zip(task.text_columns, [*texts, *blank], strict=True)), scores)
+def _split(task: Task, found: Texted) -> Dataset:
+    texts, rows = found.texts, len(found.texts[0])
+    blank = [[""] * rows] * (len(task.text_columns) - len(texts))
+    columns = dict(zip(task.text_columns, [*texts, *blank], strict=True))
+    split = make_split(task, columns, found.scores)
+    return split.add_column(FIRST, [QUERY] * rows, feature=Value("string")) if found.asks else split
 
 
-def _read_files(
-    request: DataRequest, searched: Path | None
-) -> dict[str, tuple[Texts, Sequence[float]]]:
-    """Texts and similarities by split, of those that are not searched."""
+def _tuples(texts: Texts) -> Texted:
+    """Queries with what belongs to them, and what does not."""
+    return Texted(texts, [1.0] * len(texts[0]), asks=True)
+
+
+def _read_files(request: DataRequest, searched: Path | None) -> dict[str, Texted]:
+    """The rows of each split, of those that are not searched."""
     path = request.path
     if searched == path:
         if not request.for_training:
             return {}
-        texts = retrieval_tuples(path, request.max_rows)
-        return {"train": (texts, [1.0] * len(texts[0]))}
+        return {"train": _tuples(retrieval_tuples(path, request.max_rows))}
     dev = None if searched is not None else request.dev_path
     suffixes = (*SUFFIXES, *_LINES)
     files = split_files(path, suffixes) if path.is_dir() else one_file(path, dev)
@@ -107,8 +122,8 @@ def _read_files(
     return {split: _read(file, split, request) for split, file in files.items()}
 
 
-def _read(path: Path, split: str, request: DataRequest) -> tuple[Texts, Sequence[float]]:
-    """A file's texts by column, and the similarity of the first two of each row."""
+def _read(path: Path, split: str, request: DataRequest) -> Texted:
+    """A file's rows."""
     if path.suffix.lower() in _LINES:
         if split != "train":
             raise LimbeckError(
@@ -116,17 +131,18 @@ def _read(path: Path, split: str, request: DataRequest) -> tuple[Texts, Sequence
                 "give a table with the columns sentence1, sentence2 and score",
             )
         sentences = _lines(path, request.max_rows)
-        return [sentences], [math.nan] * len(sentences)
+        return Texted([sentences], [math.nan] * len(sentences))
     table = read_table(path, request.max_rows, as_pairs=False)
     if split != "train":
         names = _text_columns(table, request.text_columns, pairs=True)
-        return [texts_of(table, name) for name in names], _scores(table, request.label_column)
+        texts = [texts_of(table, name) for name in names]
+        return Texted(texts, _scores(table, request.label_column))
     named = _named(table, request.text_columns)
     found = tuples_of(table, named) if len(named) != 1 else None
     if found is not None:
-        return found, [1.0] * len(found[0])
+        return _tuples(found)
     columns = [*named] or _text_columns(table, (), pairs=False)
-    return [texts_of(table, name) for name in columns], [math.nan] * len(table)
+    return Texted([texts_of(table, name) for name in columns], [math.nan] * len(table))
 
 
 def _named(table: FileTable, named: Sequence[str]) -> Sequence[str]:

@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from datasets import Dataset, DatasetDict
+from datasets import Dataset, DatasetDict, Value
 
 from limbeck.data.beir_candidates import read_beir_pairs
 from limbeck.data.beir_files import RetrievalSet, beir_splits, read_beir
@@ -19,6 +19,7 @@ from limbeck.data.splits import make_split
 from limbeck.errors import LimbeckError
 from limbeck.tasks.retrieval import GRADES, JUDGED, RETRIEVAL_FEATURES, RETRIEVAL_METRICS
 from limbeck.tasks.task import Task
+from limbeck.tasks.tuple_texts import FIRST
 
 _SCORED = ("dev", "test")
 
@@ -77,4 +78,6 @@ def _rows(task: Task, found: RetrievalSet) -> Dataset:
     judged = [[places[name] for name in grades] for grades in qrels] + none
     values = [[*grades.values()] for grades in qrels] + none
     rows = rows.add_column(JUDGED, judged, feature=RETRIEVAL_FEATURES[JUDGED])
-    return rows.add_column(GRADES, values, feature=RETRIEVAL_FEATURES[GRADES])
+    rows = rows.add_column(GRADES, values, feature=RETRIEVAL_FEATURES[GRADES])
+    kinds = [QUERY] * first + [PASSAGE] * len(found.corpus)
+    return rows.add_column(FIRST, kinds, feature=Value("string"))

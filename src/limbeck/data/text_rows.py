@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from limbeck.data.beir_files import is_beir
+from limbeck.data.candidate_files import PASSAGE, QUERY
 from limbeck.data.loading import load_task
 from limbeck.data.row_ids import row_ids
 from limbeck.data.tables import MAX_ROWS, SUFFIXES, read_table
@@ -23,6 +25,7 @@ from limbeck.tasks.task import TASKS, Task
 
 _PIECE = 65_536
 _ONE, _TWO = ("sentence",), ("sentence1", "sentence2")
+_PAIR = (QUERY, PASSAGE)
 # Of plain text, whose column has no name.
 _UNNAMED = ("text",)
 
@@ -86,7 +89,8 @@ def read_text_rows(
         source: a file (CSV, TSV, JSON lines, Parquet, or plain text with a row on every line), a folder of such files
             or a pattern of their names, or what `load_task` reads: a folder in GLUE's layout, `hub`, `pocket`, ….
         task: a known task, whose columns they are; it is needed for what is no file of the user's own.
-        text_columns: the columns that hold text, one or two; needed for files with several columns.
+        text_columns: the columns that hold text, one or two; needed for files with several columns, but for those of
+            queries with candidates, of which every pair is a row.
         max_rows: of a file; more are refused.
 
     Raises:
@@ -96,7 +100,7 @@ def read_text_rows(
     known = TASKS.get(task) if task is not None else None
     if path.is_file():
         files = [path]
-    elif path.is_dir() and (text_columns or known is None):
+    elif path.is_dir() and (text_columns or (known is None and not is_beir(path))):
         files = sorted(
             file for file in path.iterdir() if file.suffix.lower() in (*SUFFIXES, *LINES)
         )
@@ -107,7 +111,7 @@ def read_text_rows(
     elif matches := matching(str(source)):
         files = matches
     else:
-        return _of_task(source, task, text_columns)
+        return _of_task(source, task, text_columns, max_rows)
     return joined([_of_file(file, known, text_columns, max_rows) for file in files])
 
 
@@ -139,9 +143,11 @@ def joined(parts: Sequence[TextRows]) -> TextRows:
     )
 
 
-def _of_task(source: str | Path, task: str | None, text_columns: Sequence[str]) -> TextRows:
+def _of_task(
+    source: str | Path, task: str | None, text_columns: Sequence[str], max_rows: int
+) -> TextRows:
     found, splits = load_task(
-        task, source, text_columns=text_columns, for_training=False, max_rows=MAX_ROWS
+        task, source, text_columns=text_columns, for_training=False, max_rows=max_rows
     )
     parts = []
     for split in splits.values():
@@ -155,7 +161,7 @@ def _of_task(source: str | Path, task: str | None, text_columns: Sequence[str]) 
 def _of_file(
     file: Path, known: Task | None, text_columns: Sequence[str], max_rows: int
 ) -> TextRows:
-    names = text_columns or (None if known is not None else _only_column(file, max_rows))
+    names = text_columns or (None if known is not None else _unnamed_columns(file, max_rows))
     task = known or _own_task(len(names or _ONE))
     if names is not None and len(names) != len(task.text_columns):
         raise LimbeckError(
@@ -178,11 +184,13 @@ def _own_task(columns: int) -> Task:
     return Task("rows", "rows", _ONE if columns == 1 else _TWO, (), (), "")
 
 
-def _only_column(file: Path, max_rows: int) -> list[str] | None:
-    """The one column of a table; None of plain text, which has no columns."""
+def _unnamed_columns(file: Path, max_rows: int) -> list[str] | None:
+    """The one column of a table, or a query and its passage; None of plain text, which has no columns."""
     if file.suffix.lower() in LINES:
         return None
     columns = [*read_table(file, max_rows).columns]
+    if {*_PAIR} <= {*columns}:  # as training finds them, lists of candidates among them
+        return [*_PAIR]
     if len(columns) > 1:
         raise LimbeckError(
             f"{file}: no text columns are named",

@@ -12,10 +12,10 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
+from limbeck.embedding.text_prompts import TextPrompts, named_prompts, prompts_of
 from limbeck.errors import LimbeckError, unknown
 from limbeck.functional.pooling import POOLINGS
 
-_NEW = "default"
 ENTRY = "sentence_embedding"
 """The entry of a configuration that holds them."""
 
@@ -44,7 +44,7 @@ class EmbeddingModules:
         normalize: whether the embedding is divided by its length.
         dense: a linear map before that, if there is one.
         prompts: texts to put before a text, by the name of what it is for.
-        default_prompt: the name of the one that is used unasked.
+        default_prompt: the name of the one that is used unasked, of texts that are neither queries nor passages.
         max_tokens: the longest text that sentence-transformers reads with it; None: as its tokenizer says.
     """
 
@@ -60,18 +60,14 @@ class EmbeddingModules:
             raise LimbeckError(unknown("pooling", self.pooling, POOLINGS))
 
     @property
-    def prompt(self) -> str:
-        """What is put before every text unasked; empty for nothing."""
-        return "" if self.default_prompt is None else self.prompts.get(self.default_prompt, "")
+    def text_prompts(self) -> TextPrompts:
+        """What is put before sentences, queries and passages."""
+        return prompts_of(self.prompts, self.default_prompt)
 
-    def prompted(self, prompt: str) -> EmbeddingModules:
-        """The same with another text before every text: one of its prompts, or a new one; "" for none."""
-        if not prompt:
-            return replace(self, default_prompt=None)
-        known = [name for name, text in self.prompts.items() if text == prompt]
-        if known:
-            return replace(self, default_prompt=known[0])
-        return replace(self, prompts={**self.prompts, _NEW: prompt}, default_prompt=_NEW)
+    def prompted(self, prompts: TextPrompts) -> EmbeddingModules:
+        """The same with these, under the names that sentence-transformers looks for."""
+        named, default = named_prompts(prompts, self.prompts)
+        return replace(self, prompts=named, default_prompt=default)
 
     def written(self) -> dict[str, Any]:
         """As a configuration keeps it."""

@@ -16,6 +16,7 @@ from torch import nn
 from transformers.utils import cached_file
 
 from limbeck.embedding.embedding_modules import DenseModule, EmbeddingModules
+from limbeck.embedding.text_prompts import prompts_of
 from limbeck.errors import LimbeckError
 from limbeck.files import write_whole
 from limbeck.functional.pooling import POOLINGS
@@ -61,10 +62,12 @@ def read_modules(source: str) -> EmbeddingModules | None:
     _check_order(source, names)
     places = dict(modules)
     _check_place(source, places)
-    prompts = {str(key): str(text) for key, text in (settings.get("prompts") or {}).items() if text}
+    named = settings.get("prompts") or {}
+    prompts = {str(key): str(text) for key, text in named.items() if text is not None}
     default = settings.get("default_prompt_name")
     pooling = _json(source, f"{places['Pooling']}/{_CONFIG}") or {}
-    if pooling.get("include_prompt") is False and default:
+    default = None if default is None else str(default)
+    if pooling.get("include_prompt") is False and any(prompts_of(prompts, default)):
         raise LimbeckError(
             f"model {source!r} pools its texts without their prompt, which is not supported",
             "use a model whose pooling includes the prompt, as almost all do",
@@ -74,7 +77,7 @@ def read_modules(source: str) -> EmbeddingModules | None:
         normalize="Normalize" in places,
         dense=_dense(source, places),
         prompts=prompts,
-        default_prompt=None if default is None else str(default),
+        default_prompt=default,
         max_tokens=(_json(source, TRANSFORMER) or {}).get("max_seq_length"),
     )
 

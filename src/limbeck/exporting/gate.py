@@ -16,12 +16,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
+from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.run.exported_outputs import compact_outputs_of_export
 from limbeck.run.gate_rows import GateRows
 from limbeck.runtimes import GraphSession
 from limbeck.runtimes.export_manifest import GateMeasure, LogitParity
 from limbeck.tasks import Results, Task, as_array, join
-from limbeck.tasks.abstract_type import NO_LABEL
 
 # Logits of more numbers than this are compared on the first rows only (a vocabulary's are large).
 _KEPT_NUMBERS = 30_000_000

@@ -17,7 +17,8 @@ from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
 from limbeck.schedules import Temperature
 from limbeck.step_state import StepState
-from limbeck.tasks.abstract_type import EXAMPLE_WEIGHTS, need_labels
+from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
+from limbeck.tasks.row_checks import need_labels
 
 
 class ErrorWeightedSpec(TermSettings):

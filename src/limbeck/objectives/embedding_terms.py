@@ -25,7 +25,7 @@ from limbeck.objectives.shape import Shape
 from limbeck.schedules import Temperature
 from limbeck.settings import Count
 from limbeck.step_state import StepState
-from limbeck.tasks.abstract_type import EXAMPLE_WEIGHTS
+from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
 
 _DISTANCES = {"embedding_mse": F.embedding_mse, "embedding_cosine": F.embedding_cosine}
 

@@ -28,7 +28,7 @@ from limbeck.objectives.registration import TermSpec
 from limbeck.objectives.shape import Shape
 from limbeck.schedules import Ramp, weight_at
 from limbeck.step_state import StepState
-from limbeck.tasks.abstract_type import EXAMPLE_WEIGHTS
+from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
 
 # The name of the weighted sum in logs and records.
 _TOTAL = "loss"

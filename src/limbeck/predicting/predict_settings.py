@@ -152,8 +152,8 @@ def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> Row
     kind = facts.kind
     if settings.asked == {EMBEDDINGS} and kind.reads is TEXT_READING:
         own = modules_of(read_config(facts.place)) if kind.embeds else None
-        if own is not None and own.prompt:
-            return PromptedReader(facts, SENTENCE, columns, own.prompt)
+        if own is not None and own.text_prompts.sentence:
+            return PromptedReader(facts, SENTENCE, columns, own.text_prompts.sentence)
         return EmbeddingReader(facts, SENTENCE, columns)
     reader: RowReader
     if kind.classes_as_text:

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from limbeck.predicting.row_model import PassOutputs, RowModel
 from limbeck.predicting.row_reader import LABELS, PREDICTION, SCORE, SCORES, ReadRows, RowReader
-from limbeck.tasks.abstract_type import ROW, Rows
+from limbeck.tasks.abstract_type import Rows
+from limbeck.tasks.batch_columns import ROW
 from limbeck.tasks.spans import OFFSETS, best_spans
 
 START, END = "start", "end"

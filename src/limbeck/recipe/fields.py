@@ -163,7 +163,7 @@ class RecipeFields(Settings):
         None, description="size of images, and how training crops and mirrors them"
     )
     embedding: EmbeddingModelSpec | None = Field(
-        None, description="kind embedding: pooling, normalisation and width"
+        None, description="kind embedding: pooling, normalisation, width and prompts"
     )
     train_rows: Count | None = Field(
         None, description="use N training rows, sampled with train_rows_seed"

@@ -98,8 +98,18 @@ class EmbeddingModelSpec(Settings):
     )
     prompt: str | None = Field(
         None,
-        description="text before every sentence, of both models: a text, or the name of one of the teacher's prompts; "
-        "the one that the teacher uses unasked, if left out; '' for none",
+        description="text before every text, of both models: a text, or the name of one of the teacher's prompts; "
+        "as the teacher's folder says, if left out; '' for none",
+    )
+    query_prompt: str | None = Field(
+        None,
+        description="text before queries (of pairs, triplets and retrieval), likewise; the teacher's prompt `query`, "
+        "if left out",
+    )
+    passage_prompt: str | None = Field(
+        None,
+        description="text before what queries look for, likewise; the teacher's prompt `document` or `passage`, "
+        "if left out",
     )
 
 

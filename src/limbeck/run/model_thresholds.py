@@ -1,4 +1,4 @@
-"""What a model was shipped with that decides how rows are read or scored: thresholds, a prompt.
+"""What a model was shipped with that decides how rows are read or scored: thresholds, prompts.
 
 Part of `limbeck.run`.
 """
@@ -15,7 +15,7 @@ from limbeck.tasks.thresholds import USUAL, thresholds_of
 
 
 def decided_by(task: Task, config: PretrainedConfig) -> Task:
-    """The task as a model has it: with its prompt, and of several labels a row its thresholds, ½ where it has none.
+    """The task as a model has it: with its prompts, and of several labels a row its thresholds, ½ where it has none.
 
     Raises:
         LimbeckError: thresholds that are none.

@@ -13,9 +13,11 @@ import pyarrow.csv
 import pyarrow.parquet as parquet
 from scipy.special import softmax
 
+from limbeck.data.candidate_files import PASSAGE, QUERY, SCORE
 from limbeck.data.text_rows import TextRows
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import write_whole
+from limbeck.tasks import get_task_type
 from limbeck.teachers.outputs import OutputStore
 from limbeck.teachers.outputs.columns import LOGITS
 from limbeck.teachers.outputs.parquet_shards import LABEL
@@ -34,7 +36,7 @@ def check_target(path: Path) -> list[Problem]:
 
 def check_columns(texts: Sequence[str]) -> None:
     """Raise LimbeckError for text columns that have the name of what stands beside them."""
-    if taken := {*texts} & {LABEL, CONFIDENCE}:
+    if taken := {*texts} & {LABEL, CONFIDENCE, SCORE}:
         raise LimbeckError(
             f"--to: the text column {', '.join(sorted(taken))} has the name of a column that is written",
             "rename it in your file, or leave --to out and read the store",
@@ -43,7 +45,7 @@ def check_columns(texts: Sequence[str]) -> None:
 
 def write_plain_labels(path: Path, store: OutputStore, rows: TextRows) -> None:
     """Write a row for every row read: its texts under the user's own names, `label` (a class's name, or a number),
-    and of classes `confidence`.
+    and of classes `confidence`; of a query's candidate `score`, as its label would be a grade.
 
     Raises:
         LimbeckError: the store has no labels, rows are missing, or the file cannot be written.
@@ -62,7 +64,8 @@ def write_plain_labels(path: Path, store: OutputStore, rows: TextRows) -> None:
         columns[LABEL] = pa.array([store.classes[number] for number in found[LABEL]])
         columns[CONFIDENCE] = pa.array(_confidence(found))
     else:
-        columns[LABEL] = pa.array(found[LABEL])
+        scored = get_task_type(store.kind).candidates is not None or rows.names == (QUERY, PASSAGE)
+        columns[SCORE if scored else LABEL] = pa.array(found[LABEL])
     table = pa.table(columns)
     write_whole(path, _content(table, path.suffix.lower()))
 

@@ -5,7 +5,6 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from datasets import Dataset, DatasetDict
@@ -13,11 +12,10 @@ from datasets import Dataset, DatasetDict
 from limbeck.data import CORPUS, Collator, encode, load_corpus, load_task
 from limbeck.data.lazy_rows import LazyRows
 from limbeck.data.row_facts import facts_of
-from limbeck.embedding import modules_of
 from limbeck.errors import LimbeckError
 from limbeck.recipe import ImageSpec, Recipe, Stage
+from limbeck.run.embedding_settings import embedding_kind
 from limbeck.run.known_classes import labelling_of
-from limbeck.students import read_config
 from limbeck.tasks import Processor, Reading, Task, TaskType
 
 
@@ -123,40 +121,15 @@ def _viewed(task: Task, recipe: Recipe) -> Task:
 
 
 def _embedding(task: Task, recipe: Recipe) -> Task:
-    """A task of embeddings with the run's settings of what stands behind an encoder."""
-    own = recipe.embedding
-    if not task.kind.embeds:
-        if own is None:
-            return task
-        raise LimbeckError(
-            f"embedding: the task {task.name!r} is of kind {task.kind.name}",
-            "leave embedding out, or set kind=embedding",
-        )
-    kind, prompts = task.kind, dict[str, str]()
-    if recipe.lead is not None:
-        config = read_config(recipe.lead)
-        kind, known = kind.of_model(config), modules_of(config)
-        prompts = {} if known is None else dict(known.prompts)
-    if own is not None:
-        prompt = _prompt_of(own.prompt, prompts)
-        kind = kind.embedding_as(own.pooling, own.normalize, own.width, prompt)
-    return replace(task, kind=kind)
-
-
-def _prompt_of(given: str | None, prompts: Mapping[str, str]) -> str | None:
-    """The text of a prompt that is named, or given itself.
-
-    Raises:
-        LimbeckError: a single word, which would stick to each text's first one, and no prompt's name.
-    """
-    if not given or given in prompts:
-        return prompts[given] if given else given
-    if given.isidentifier():
-        raise LimbeckError(
-            f"embedding.prompt: the teacher has no prompt {given!r} (it has {', '.join(prompts) or 'none'})",
-            f"name one that it has, or give the whole text, as it stands before others: '{given}: '",
-        )
-    return given
+    """A task of embeddings with the run's settings of what stands around an encoder."""
+    if task.kind.embeds:
+        return replace(task, kind=embedding_kind(task.kind, recipe))
+    if recipe.embedding is None:
+        return task
+    raise LimbeckError(
+        f"embedding: the task {task.name!r} is of kind {task.kind.name}",
+        "leave embedding out, or set kind=embedding",
+    )
 
 
 def stage_rows(

@@ -25,7 +25,7 @@ from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import ALONE, Named
 from limbeck.run.stage_rows import EncodedRows
 from limbeck.run.stored_targets import about_store, of_targets, token_problems
-from limbeck.tasks import Processor, Results, Task
+from limbeck.tasks import Processor, Results, Task, get_task_type
 from limbeck.tasks.no_labels import labelled_rows
 from limbeck.teachers import short_names
 from limbeck.teachers.outputs import OutputStore, open_store
@@ -110,7 +110,7 @@ def _rows_of(found: FileOutputs, columns: np.ndarray, ids: np.ndarray) -> np.nda
 
 def _of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     store = open_store(place)
-    if store.kind != task.kind.name:
+    if not _answers(store, task):
         raise LimbeckError(
             f"outputs: {place} is of task type {store.kind}, and {task.name} is {task.kind.name}",
             f"name outputs of type {task.kind.name}",
@@ -145,6 +145,16 @@ def _of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
         StoredLayers.of(store, int(recipe.cache_limit * _GIB)),
         several=task.kind.several_classes,
     )
+
+
+def _answers(store: OutputStore, task: Task) -> bool:
+    """Whether a store is of the task's type, or both are numbers of one head: a cross-encoder made elsewhere does not
+    say whether its number is a score of a candidate or a regression.
+    """
+    if store.kind == task.kind.name:
+        return True
+    numbers = task.regression and not store.classes
+    return numbers and get_task_type(store.kind).auto is task.kind.auto
 
 
 def _taken(store: OutputStore, what: str, columns: np.ndarray, ids: np.ndarray) -> np.ndarray:

@@ -55,10 +55,21 @@ def load_study(path_or_name: str | Path, *, scale: str | None = None, **given: A
             f"choose one: --scale {list(scales)[-1]}",
         )
     raw = merge(raw, dict(scales[scale]) if scale else {})
+    if "tasks" in given:
+        raw = _without_tasks(raw, given["tasks"])
     for key, value in given.items():
         part, _, rest = key.partition(".")
         raw = merge(raw, {part: {rest: value} if rest else value})
     return _checked(expand_names({"name": name, "scale": scale, **raw}))
+
+
+def _without_tasks(raw: dict[str, Any], wanted: Any) -> dict[str, Any]:
+    """The file without what it says of those of its tasks that are not wanted."""
+    own, listed = raw.get("per_task"), raw.get("tasks")
+    if not (isinstance(own, dict) and isinstance(listed, list) and isinstance(wanted, list)):
+        return raw  # whose mistake is told by the check
+    dropped = [task for task in listed if task not in wanted]
+    return raw | {"per_task": {task: own[task] for task in own if task not in dropped}}
 
 
 def _read(path_or_name: str | Path) -> tuple[str, dict[str, Any]]:

@@ -6,21 +6,14 @@ label are, what evaluation keeps of a batch and how that becomes scores. Nothing
 kind a task is of.
 """
 
-from limbeck.tasks.abstract_type import (
-    LOWER_IS_BETTER,
-    TASK_TYPES,
-    Results,
-    TaskType,
-    as_array,
-    join,
-    task_type,
-)
+from limbeck.tasks.abstract_type import LOWER_IS_BETTER, TASK_TYPES, Results, TaskType, task_type
 from limbeck.tasks.image import IMAGE, Image
 from limbeck.tasks.known_types import get_task_type, kind_of_config, task_type_of
 from limbeck.tasks.masked_language_model import MASKED
 from limbeck.tasks.metrics import METRICS
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
 from limbeck.tasks.multi_label import MULTI_LABEL
+from limbeck.tasks.output_arrays import as_array, join
 from limbeck.tasks.pair_score import PAIR_SCORE
 from limbeck.tasks.score_profiles import (
     PROFILES,

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
-import torch
 from datasets import Dataset
 from scipy.special import softmax
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.errors import LimbeckError
-from limbeck.functional.absent_labels import NO_LABEL as NO_LABEL
 from limbeck.functional.partial_logits import PartialLogits
 from limbeck.registry import Registry
 from limbeck.tasks.candidate_reading import CandidateReading
@@ -30,16 +28,8 @@ Batch = Mapping[str, Tensor]
 Labels = Sequence[Any] | np.ndarray
 """The label column of some rows."""
 
-EXAMPLE_WEIGHTS = "example_weights"
-"""The column of a batch that says how much each example counts (B,), for the terms that learn from a
-teacher's logits; without it all count alike."""
-
-CUT = "__truncated__"
-"""The column in which `TaskType.encode` says whether an example lost text to the length limit."""
-
-ROW = "row"
-"""The column that says which row of the split an encoded example is a part of, where one row can
-become several; the examples are then numbered again."""
+NO_PROMPTS: Mapping[str, str] = MappingProxyType({})
+"""No texts to put before others than what a model has itself."""
 
 MOST_PROBABILITIES = 5_000_000
 """Numbers that a file of predictions may hold beside classes; as text they are ten times as many bytes."""
@@ -168,9 +158,16 @@ class TaskType(ABC):
         pooling: str | None = None,
         normalize: bool | None = None,
         width: int | None = None,
-        prompt: str | None = None,
+        prompts: Mapping[str, str] = NO_PROMPTS,
     ) -> TaskType:
-        """The type of a run whose models embed so; of others it is as it is."""
+        """The type of a run whose models embed so; of others it is as it is.
+
+        Args:
+            pooling: which tokens speak for a text.
+            normalize: whether embeddings are divided by their length.
+            width: numbers of the student's.
+            prompts: what is put before a `sentence`, a `query` or a `passage`, where it is not a model's own.
+        """
         return self
 
     def of_model(self, config: PretrainedConfig) -> TaskType:
@@ -385,73 +382,3 @@ def task_type(name: str) -> Callable[[Type], Type]:
         return found
 
     return known
-
-
-def as_array(outputs: Tensor) -> np.ndarray:
-    """Outputs of a batch on the CPU, floats in float32."""
-    moved = outputs.detach().cpu()
-    return (moved.float() if moved.is_floating_point() else moved).numpy()
-
-
-def join(outputs: Iterable[np.ndarray]) -> np.ndarray:
-    """Outputs of several batches under each other, narrower ones widened with −100."""
-    parts = list(outputs)
-    if parts[0].ndim < 2:
-        return np.concatenate(parts)
-    width = max(part.shape[1] for part in parts)
-    widened = [
-        np.pad(
-            part,
-            [(0, 0), (0, width - part.shape[1]), *[(0, 0)] * (part.ndim - 2)],
-            constant_values=NO_LABEL,
-        )
-        for part in parts
-    ]
-    return np.concatenate(widened)
-
-
-def pad_column(
-    values: Sequence[Sequence[int]], width: int, fill: int, *, left: bool = False
-) -> Tensor:
-    """Lists of different lengths as one int64 tensor (B, width)."""
-    padded = torch.full((len(values), width), fill, dtype=torch.int64)
-    for row, value in enumerate(values):
-        start = width - len(value) if left else 0
-        padded[row, start : start + len(value)] = torch.tensor(value, dtype=torch.int64)
-    return padded
-
-
-def truncated(encoded: Any) -> list[bool]:
-    """Which examples of a tokenizer's output lost text."""
-    # Both texts' leftovers hang on the encoding, so nothing is tokenised twice to count them.
-    return [bool(encoding.overflowing) for encoding in encoded.encodings]
-
-
-def check_outputs(task: TaskLike, outputs: np.ndarray, expected: tuple[int, ...]) -> None:
-    """Raise LimbeckError for outputs of another shape, or that are not finite."""
-    if outputs.shape != expected:
-        wanted = expected[-1] if len(expected) > 1 else 1
-        raise LimbeckError(
-            f"task {task.name!r}: predictions of shape {outputs.shape}, expected {expected}",
-            f"use a model with {wanted} output{'s' if wanted > 1 else ''}",
-        )
-    if not np.isfinite(outputs).all():
-        raise LimbeckError(
-            f"task {task.name!r}: the predictions hold values that are not finite",
-            "the model has diverged: lower lr, or train in fp32",
-        )
-
-
-def need_rows(task: TaskLike, labels: Labels) -> None:
-    """Raise LimbeckError for no rows at all."""
-    if len(labels) == 0:
-        raise LimbeckError(f"task {task.name!r}: there are no labels", "check the split")
-
-
-def need_labels(batch: Batch, names: Sequence[str]) -> None:
-    """Raise LimbeckError for a batch without labels."""
-    missing = [name for name in names if name not in batch]
-    if missing:
-        raise LimbeckError(
-            f"the batch has no {' and no '.join(missing)}", "score or train on labelled rows"
-        )

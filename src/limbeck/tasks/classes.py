@@ -14,7 +14,6 @@ from transformers import PreTrainedModel
 from limbeck import functional as F
 from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import (
-    EXAMPLE_WEIGHTS,
     MOST_PROBABILITIES,
     Batch,
     Labelled,
@@ -22,11 +21,11 @@ from limbeck.tasks.abstract_type import (
     Results,
     TaskLike,
     TaskType,
-    need_labels,
-    need_rows,
 )
+from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.modality import Processor
+from limbeck.tasks.row_checks import need_labels, need_rows
 from limbeck.tasks.soft_rule import SoftRule
 
 

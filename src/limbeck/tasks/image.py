@@ -20,7 +20,8 @@ from transformers import AutoModelForImageClassification
 
 from limbeck.activations.compat import IMAGE_CLASSIFIERS
 from limbeck.errors import LimbeckError, Problem
-from limbeck.tasks.abstract_type import CUT, TASK_TYPES, Rows, TaskLike, task_type
+from limbeck.tasks.abstract_type import TASK_TYPES, Rows, TaskLike, task_type
+from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.classes import Classes
 from limbeck.tasks.modality import Processor, Reading
 from limbeck.transfer import on_host

@@ -20,7 +20,6 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from limbeck import functional as F
 from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import (
-    EXAMPLE_WEIGHTS,
     MOST_PROBABILITIES,
     TASK_TYPES,
     Batch,
@@ -30,14 +29,13 @@ from limbeck.tasks.abstract_type import (
     Rows,
     TaskLike,
     TaskType,
-    check_outputs,
-    need_labels,
-    need_rows,
     task_type,
 )
+from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.metrics import mean_of
 from limbeck.tasks.modality import Processor
+from limbeck.tasks.row_checks import check_outputs, need_labels, need_rows
 from limbeck.tasks.sentence import encode_texts
 from limbeck.tasks.soft_rule import SoftRule
 from limbeck.tasks.thresholds import decided

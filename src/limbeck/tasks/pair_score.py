@@ -26,14 +26,13 @@ from limbeck.tasks.abstract_type import (
     Results,
     Rows,
     TaskLike,
-    need_labels,
-    need_rows,
     task_type,
 )
 from limbeck.tasks.candidate_reading import QUERY_ID, SCORED
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.ranking_metrics import by_query, mean_scores, scores_by_query
+from limbeck.tasks.row_checks import need_labels, need_rows
 from limbeck.tasks.sentence import Sentence
 
 METRICS_OF_RANKS = ("ndcg@10", "mrr@10")

@@ -22,14 +22,14 @@ from limbeck.embedding import (
     SENTENCE_EMBEDDERS,
     EmbeddingModules,
     SentenceEmbedders,
+    TextPrompts,
     modules_of,
 )
 from limbeck.embedding.embedding_modules import DenseModule, set_modules
+from limbeck.embedding.text_prompts import BARE
 from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import (
-    CUT,
-    EXAMPLE_WEIGHTS,
-    ROW,
+    NO_PROMPTS,
     TASK_TYPES,
     Batch,
     Labels,
@@ -37,14 +37,14 @@ from limbeck.tasks.abstract_type import (
     Rows,
     TaskLike,
     TaskType,
-    need_rows,
     task_type,
-    truncated,
 )
+from limbeck.tasks.batch_columns import CUT, EXAMPLE_WEIGHTS, ROW
 from limbeck.tasks.candidate_reading import EMBEDDED, GRADE, QUERY_ID
 from limbeck.tasks.cross_encoded import CROSS_ENCODED, is_cross_encoder
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.metrics import METRICS
+from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.retrieval import (
     GRADES,
     JUDGED,
@@ -52,6 +52,7 @@ from limbeck.tasks.retrieval import (
     retrieves,
     some_retrieval_rows,
 )
+from limbeck.tasks.row_checks import need_rows
 from limbeck.tasks.soft_rule import SoftRule
 from limbeck.tasks.tuple_texts import TextOfRow, texts_of_rows
 
@@ -61,13 +62,13 @@ from limbeck.tasks.tuple_texts import TextOfRow, texts_of_rows
 class Embedding(TaskType):
     """Sentence embeddings, learned from a teacher's and scored by the cosine of pairs.
 
-    `models` reads checkpoints; `width` gives the student a linear map to so many numbers, shipped with it; `prompt` is
-    put before every text, of training rows and of pairs alike.
+    `models` reads checkpoints; `width` gives the student a linear map to so many numbers, shipped with it; `prompts`
+    stand before texts, of training rows and of those that are scored alike.
     """
 
     models: SentenceEmbedders = SENTENCE_EMBEDDERS
     width: int | None = None
-    prompt: str = ""
+    prompts: TextPrompts = BARE
 
     summary = (
         "an embedding for a sentence; scored by the correlation of cosines with similarities (STS)"
@@ -100,33 +101,31 @@ class Embedding(TaskType):
         pooling: str | None = None,
         normalize: bool | None = None,
         width: int | None = None,
-        prompt: str | None = None,
+        prompts: Mapping[str, str] = NO_PROMPTS,
     ) -> Embedding:
-        """The type of a run with these settings; None leaves a model's own."""
-        prompt = self.prompt if prompt is None else prompt
+        """The type of a run with these settings; None, or no prompt, leaves a model's own."""
+        changed = self.prompts.changed(**prompts)
         return replace(
-            self, models=SentenceEmbedders(pooling, normalize), width=width, prompt=prompt
+            self, models=SentenceEmbedders(pooling, normalize), width=width, prompts=changed
         )
 
     def of_model(self, config: PretrainedConfig) -> Embedding:
-        """With the prompt that the model uses unasked."""
+        """With the prompts that the model has."""
         known = modules_of(config)
-        return self if known is None else replace(self, prompt=known.prompt)
+        return self if known is None else replace(self, prompts=known.text_prompts)
 
     def of_teacher(self, config: PretrainedConfig) -> TaskType:
         """A cross-encoder reads each text beside the query of its tuple."""
         return CROSS_ENCODED if is_cross_encoder(config) else self
 
     def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
-        """With a linear map to the student's width, where one is set, and the prompt that it is trained with."""
+        """With a linear map to the student's width, where one is set, and the prompts that it is trained with."""
         known = modules_of(config) or EmbeddingModules(
             self.models.pooling or "mean", self.models.normalize is not False
         )
         if self.width is not None and (known.dense is None or known.dense.width != self.width):
             known = replace(known, dense=DenseModule(self.width))
-        if self.prompt != known.prompt:
-            known = known.prompted(self.prompt)
-        set_modules(config, known)
+        set_modules(config, known.prompted(self.prompts))
         return config
 
     def claims(self, config: PretrainedConfig) -> bool:
@@ -141,7 +140,11 @@ class Embedding(TaskType):
 
     def texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
         """All sentences in one list."""
-        return [[self.prompt + one.text for one in texts_of_rows(task, rows)]]
+        return [self._prompted(texts_of_rows(task, rows))]
+
+    def _prompted(self, found: Sequence[TextOfRow]) -> list[str]:
+        """Texts as a model reads them."""
+        return [self.prompts.before(one.kind) + one.text for one in found]
 
     def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
         """Pairs with a similarity and one text."""
@@ -155,8 +158,9 @@ class Embedding(TaskType):
     ) -> Rows:
         """An example for each sentence; `row` names the split's row it is of, the others what it is there."""
         found = texts_of_rows(task, rows)
-        texts = [self.prompt + one.text for one in found]
-        encoded = tokenizer(texts, truncation=True, max_length=max_length, padding=False)
+        encoded = tokenizer(
+            self._prompted(found), truncation=True, max_length=max_length, padding=False
+        )
         columns: Rows = {**encoded, CUT: truncated(encoded)}
         columns[ROW] = [rows["index"][one.place] for one in found]
         return columns | _tuples(task, rows, found)
@@ -240,7 +244,7 @@ def _tuples(
     labels = rows.get(task.label_column) or [math.nan] * len(index)
     width = len(task.text_columns)
     numbers, grades = [], []
-    for place, number, _ in sentences:
+    for place, number, *_ in sentences:
         alone = math.isnan(labels[place])
         numbers.append(-1 - index[place] * width - number if alone else index[place])
         grades.append(math.nan if alone or number == 0 else float(number == 1))

@@ -21,8 +21,6 @@ from limbeck import functional as F
 from limbeck.activations.compat import SPAN_HEADS
 from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import (
-    CUT,
-    ROW,
     TASK_TYPES,
     Batch,
     Labelled,
@@ -31,12 +29,12 @@ from limbeck.tasks.abstract_type import (
     Rows,
     TaskLike,
     TaskType,
-    need_labels,
-    need_rows,
-    pad_column,
     task_type,
 )
+from limbeck.tasks.batch_columns import CUT, ROW
 from limbeck.tasks.hard_rule import PLAIN, HardRule
+from limbeck.tasks.output_arrays import pad_column
+from limbeck.tasks.row_checks import need_labels, need_rows
 from limbeck.tasks.soft_rule import SoftRule
 from limbeck.tasks.squad import exact_match, token_f1
 

@@ -18,9 +18,8 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedToken
 
 from limbeck.activations.compat import TEXT_TO_TEXT
 from limbeck.errors import LimbeckError
+from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.tasks.abstract_type import (
-    CUT,
-    NO_LABEL,
     TASK_TYPES,
     Batch,
     Labels,
@@ -28,10 +27,11 @@ from limbeck.tasks.abstract_type import (
     Rows,
     TaskLike,
     task_type,
-    truncated,
 )
+from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.classes import constant_class
 from limbeck.tasks.labelled import LabelledPositions
+from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.sentence import SENTENCE
 from limbeck.tasks.tokens import padded_labels
 

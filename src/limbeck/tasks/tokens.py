@@ -25,9 +25,8 @@ from transformers import (
 )
 
 from limbeck.activations.compat import TOKEN_CLASSIFIERS
+from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.tasks.abstract_type import (
-    CUT,
-    NO_LABEL,
     TASK_TYPES,
     Batch,
     Labelled,
@@ -35,14 +34,13 @@ from limbeck.tasks.abstract_type import (
     Results,
     Rows,
     TaskLike,
-    need_labels,
-    need_rows,
-    pad_column,
     task_type,
-    truncated,
 )
+from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.classes import balanced_over
 from limbeck.tasks.labelled import LabelledPositions
+from limbeck.tasks.output_arrays import pad_column, truncated
+from limbeck.tasks.row_checks import need_labels, need_rows
 
 _ENTITY_SCORES = {
     "f1": entities.f1_score,

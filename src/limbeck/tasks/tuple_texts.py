@@ -5,22 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from limbeck.embedding.text_prompts import PASSAGE, QUERY, SENTENCE
 from limbeck.tasks.abstract_type import TaskLike
+
+FIRST = "first_text"
+"""A column of a split: what each row's first text is, a query or a passage; without it all texts are sentences."""
 
 
 class TextOfRow(NamedTuple):
-    """A text, and where it stands: a place among rows, and which of the row's texts it is."""
+    """A text, and where it stands: a place among rows, which of the row's texts it is, and what it is."""
 
     place: int
     number: int
     text: str
+    kind: str
 
 
 def texts_of_rows(task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[TextOfRow]:
     """Every text: the first of a row, and the others where there are any."""
     columns = [rows[column] for column in task.text_columns]
+    first = rows.get(FIRST) or [SENTENCE] * len(columns[0])
     return [
-        TextOfRow(place, number, text)
+        TextOfRow(
+            place, number, text, PASSAGE if number and first[place] == QUERY else first[place]
+        )
         for place, texts in enumerate(zip(*columns, strict=True))
         for number, text in enumerate(texts)
         if number == 0 or (text or "").strip()
