@@ -39,7 +39,7 @@ UNSEEN = ROOT / "scripts" / "mutants_unseen.json"
 
 # What is mutated, and the tests that are to notice, the quickest first.
 CORE: dict[str, tuple[str, ...]] = {
-    "functional": ("tests/functional", "tests/objectives"),
+    "functional": ("tests/functional", "tests/objectives", "tests/trust/papers"),
     "mappings": ("tests/mappings", "tests/objectives"),
     "schedules.py": ("tests/test_schedules.py", "tests/objectives"),
     "objectives": (
