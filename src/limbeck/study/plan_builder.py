@@ -11,12 +11,12 @@ from limbeck.recipe import Recipe
 from limbeck.recipe.load import read_raw
 from limbeck.study.dev_search import DevSearch, SearchStorage, needs_optuna
 from limbeck.study.shared_runs import StudyRun, name_of, taught_by
+from limbeck.study.student_settings import OF_TEACHERS, shared_settings, student_settings
 from limbeck.study.study_fields import MODEL, MethodSpec, Study
 from limbeck.study.study_groups import Cell, Group, cells_of
 
 TEACHER_LABEL = "teacher"
 _TASK = "{task}"
-_OF_TEACHERS = "teachers."
 
 
 class PlanBuilder:
@@ -57,11 +57,16 @@ class PlanBuilder:
         made = {}
         for task in self.study.tasks:
             model = {} if self.study.model is None else {"student.init": self.study.model}
-            settings = {"seed": self.study.seeds[0], **self._shared(task), **model, **spec.settings}
+            settings = {
+                "seed": self.study.seeds[0],
+                **shared_settings(self.study, task),
+                **model,
+                **spec.settings,
+            }
             settings |= {
-                k.removeprefix(_OF_TEACHERS): v
-                for k, v in self._own(task).items()
-                if k.startswith(_OF_TEACHERS)
+                k.removeprefix(OF_TEACHERS): v
+                for k, v in self.study.per_task.get(task, {}).items()
+                if k.startswith(OF_TEACHERS)
             }
             for member, own in (spec.team or {TEACHER_LABEL: None}).items():
                 place = f"{member} of {task}"
@@ -83,8 +88,7 @@ class PlanBuilder:
     def _group(self, label: str, task: str, condition: Mapping[str, Any]) -> Group:
         study, spec = self.study, self.study.method_of(label)
         method = spec.method or label
-        own = {k: v for k, v in self._own(task).items() if not k.startswith(_OF_TEACHERS)}
-        settings = {**self._shared(task), **study.students, **own, **condition, **spec.settings}
+        settings = student_settings(study, label, task, condition)
         at = None if study.teachers is None or study.teachers.at is None else study.teachers.at
         if settings.get("student.init") == MODEL:
             settings["student.init"] = study.model
@@ -160,12 +164,6 @@ class PlanBuilder:
             )
             for seed in seeds
         ]
-
-    def _shared(self, task: str) -> dict[str, Any]:
-        return {**self.study.settings, "data": self.study.data, "task": task}
-
-    def _own(self, task: str) -> dict[str, Any]:
-        return self.study.per_task.get(task, {})
 
 
 class _Teachers(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from limbeck.files import file_name
 from limbeck.reporting.tables import DEFAULT_FACTS
@@ -12,7 +12,8 @@ from limbeck.reporting.tables.model import OutOfDomain
 from limbeck.settings import Count, Seed, Settings
 from limbeck.study.figure_spec import FigureSpec
 
-SCALES = ("paper", "small", "pocket")
+AS_PUBLISHED = "paper"
+SCALES = (AS_PUBLISHED, "small", "pocket")
 """As published; a small encoder at hand on real rows; generated rows, in minutes."""
 
 Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
@@ -172,13 +173,28 @@ class Study(Settings):
     figures: dict[str, FigureSpec] = Field(
         default_factory=dict, description="a figure's name → what is drawn, and of what"
     )
-    differs: list[str] = Field(default_factory=list, description="what is other than in the paper")
+    differs: list[str] = Field(
+        default_factory=list, description="what is other than in the paper and no key shows"
+    )
     jobs: Count | None = Field(
         None, description="processes side by side, where the command line says nothing"
     )
     keep_students: bool = Field(
         False, description="keep the students' weights, not only their records"
     )
+
+    _published: Study | None = PrivateAttr(None)
+    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @property
+    def published(self) -> Study | None:
+        """The study as the paper has it, its scale `paper`; None where it has none."""
+        return self._published
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Its keys that were asked for when it was loaded, over what its file says."""
+        return self._given
 
     def method_of(self, label: str) -> MethodSpec:
         """How a row is trained."""

@@ -17,6 +17,7 @@ from limbeck.study.name_patterns import expand_names
 from limbeck.study.shipped_studies import shipped_names, shipped_study
 from limbeck.study.study_checks import study_problems
 from limbeck.study.study_fields import (
+    AS_PUBLISHED,
     MethodSpec,
     PrintedSpec,
     SearchSpec,
@@ -54,13 +55,18 @@ def load_study(path_or_name: str | Path, *, scale: str | None = None, **given: A
             f"study {name} has several scales: {', '.join(scales)}",
             f"choose one: --scale {list(scales)[-1]}",
         )
-    raw = merge(raw, dict(scales[scale]) if scale else {})
+    base = {"name": name, "scale": scale, **raw}
+    raw = merge(base, dict(scales[scale]) if scale else {})
     if "tasks" in given:
         raw = _without_tasks(raw, given["tasks"])
     for key, value in given.items():
         part, _, rest = key.partition(".")
         raw = merge(raw, {part: {rest: value} if rest else value})
-    return _checked(expand_names({"name": name, "scale": scale, **raw}))
+    study = _checked(expand_names(raw))
+    study._given = given
+    if AS_PUBLISHED in scales:
+        study._published = _unchecked(merge(base, dict(scales[AS_PUBLISHED])))
+    return study
 
 
 def _without_tasks(raw: dict[str, Any], wanted: Any) -> dict[str, Any]:
@@ -88,6 +94,14 @@ def _read(path_or_name: str | Path) -> tuple[str, dict[str, Any]]:
     if not isinstance(raw, dict):
         raise LimbeckError(f"study: {path} holds no keys", "write key: value lines")
     return path.stem, raw
+
+
+def _unchecked(raw: dict[str, Any]) -> Study | None:
+    """A study that is only compared with; what is wrong with it is said where it is the one that is loaded."""
+    try:
+        return Study.model_validate(expand_names(raw))
+    except (ValidationError, LimbeckError):
+        return None
 
 
 def _checked(raw: dict[str, Any]) -> Study:

@@ -16,6 +16,7 @@ from limbeck.reporting.records import Record, write_collection, write_whole
 from limbeck.reporting.tables import ResultsTable, build_table, render
 from limbeck.reporting.tables.measured_columns import duration
 from limbeck.reporting.tables.printed_numbers import beside_printed, in_order
+from limbeck.study.paper_differences import given_otherwise, paper_differences
 from limbeck.study.plan_builder import TEACHER_LABEL
 from limbeck.study.shared_runs import Held, SharedRuns, StudyRun, nested, portable
 from limbeck.study.study_estimate import held_or_none
@@ -202,7 +203,9 @@ def study_table(plan: StudyPlan, results: StudyResults) -> ResultsTable:
             deviations=said.what == "deviation",
             average_of=said.average_of,
         )
-    notes = [f"Differs from the paper: {line}." for line in study.differs]
+    notes = [f"Differs from the paper: {line}." for line in paper_differences(study)]
+    if otherwise := given_otherwise(study):
+        notes.append(f"Other than in the study's file: {', '.join(otherwise)}.")
     if study.select.keep == "best":
         notes.append(f"Of {len(study.seeds)} runs the one best on dev.")
     if results.open:

@@ -1,0 +1,29 @@
+"""What a study gives a student's run, before a grid: the later key wins. Part of `limbeck.study`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from limbeck.study.study_fields import Study
+
+OF_TEACHERS = "teachers."
+"""How keys of `per_task` begin that are of the teacher's run alone."""
+
+
+def shared_settings(study: Study, task: str) -> dict[str, Any]:
+    """Recipe keys of every run of a task, teachers' included."""
+    return {**study.settings, "data": study.data, "task": task}
+
+
+def student_settings(
+    study: Study, label: str, task: str, condition: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Recipe keys of a row's runs on a task, under one condition of `axes`."""
+    own = {
+        key: value
+        for key, value in study.per_task.get(task, {}).items()
+        if not key.startswith(OF_TEACHERS)
+    }
+    spec = study.method_of(label)
+    return {**shared_settings(study, task), **study.students, **own, **condition, **spec.settings}
