@@ -12,7 +12,7 @@ from limbeck.recipe.load import read_raw
 from limbeck.study.dev_search import DevSearch, SearchStorage, needs_optuna
 from limbeck.study.shared_runs import StudyRun, name_of, taught_by
 from limbeck.study.student_settings import OF_TEACHERS, shared_settings, student_settings
-from limbeck.study.study_fields import MODEL, MethodSpec, Study
+from limbeck.study.study_fields import METHOD, MODEL, MethodSpec, Study
 from limbeck.study.study_groups import Cell, Group, cells_of
 
 TEACHER_LABEL = "teacher"
@@ -87,22 +87,22 @@ class PlanBuilder:
 
     def _group(self, label: str, task: str, condition: Mapping[str, Any]) -> Group:
         study, spec = self.study, self.study.method_of(label)
-        method = spec.method or label
         settings = student_settings(study, label, task, condition)
         at = None if study.teachers is None or study.teachers.at is None else study.teachers.at
         if settings.get("student.init") == MODEL:
             settings["student.init"] = study.model
         if at is not None:
             settings["teacher"] = at.replace(_TASK, task)
-        taught = self._needs(spec, method, task)
 
         def runs_of(cell: Cell) -> tuple[StudyRun, ...]:
+            method = str(cell.get(METHOD, spec.method or label))
+            own = {key: value for key, value in cell.items() if key != METHOD}
             return tuple(
                 self._runs(
                     method,
-                    {**settings, **cell},
+                    {**settings, **own},
                     study.seeds,
-                    taught,
+                    self._needs(spec, method, task),
                     label,
                     f"{label} on {task}",
                     " ".join(f"{key}={value}" for key, value in cell.items()),

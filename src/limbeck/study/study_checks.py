@@ -8,7 +8,7 @@ from limbeck.reporting.tables.measured_columns import FACTS
 from limbeck.reporting.tables.printed_numbers import AVERAGE, TEACHER
 from limbeck.reporting.tables.run_scores import knows, task_title
 from limbeck.study.figure_checks import figure_problems
-from limbeck.study.study_fields import MODEL, REST, WEIGHT, Grid, Study, is_range
+from limbeck.study.study_fields import METHOD, MODEL, REST, WEIGHT, Grid, Study, is_range
 from limbeck.study.study_groups import cells_of
 from limbeck.tasks import TASKS
 from limbeck.tasks.score_profiles import PROFILES
@@ -111,8 +111,14 @@ def _tried_problems(study: Study, labels: list[str]) -> list[Problem]:
                 "take it out; see tasks, seeds, methods, data and teachers",
             )
             for key in grid
-            if key in ("seed", "task", "method", "data", "teacher")
+            if key in ("seed", "task", "data", "teacher")
+            or (key == METHOD and not place.startswith("methods."))
         ]
+    found += [
+        Problem(f"methods.{one}: method and grid.method are both given", "leave one of them out")
+        for one in labels
+        if study.method_of(one).method is not None and METHOD in (study.method_of(one).grid or {})
+    ]
     for place, grid in (
         ("select.grid", study.select.grid),
         *((f"methods.{one}.grid", study.method_of(one).grid or {}) for one in labels),

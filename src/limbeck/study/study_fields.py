@@ -23,6 +23,9 @@ Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
 REST, WEIGHT = "rest", ".weight"
 """A weight in a grid that is what the grid's other weights leave of 1; how keys of weights end."""
 
+METHOD = "method"
+"""In a method's own grid: the methods of which the one best on dev is the row's."""
+
 MODEL = "{model}"
 """As a student's `student.init`: what the teachers are made from."""
 
@@ -37,7 +40,8 @@ class MethodSpec(Settings):
         default_factory=dict, description="recipe keys of this method alone"
     )
     grid: Grid | None = Field(
-        None, description="the values tried for this method, in place of select.grid"
+        None,
+        description="the values tried for this method, in place of select.grid; of `method` whole methods",
     )
     teachers: Annotated[list[str], Field(min_length=1)] | None = Field(
         None, description="members of teachers.team that it learns from; all, if left out"
