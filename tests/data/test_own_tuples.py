@@ -49,6 +49,22 @@ def test_files_hold_tuples(rows, expected, tmp_path, dev) -> None:
     assert found == expected and scores == [1.0] * len(expected)
 
 
+@pytest.mark.parametrize("rows", [
+    [{"query": "a", "passages": ["c", "b"], "scores": [1, 2]}, {"query": "d", "passages": ["c"]},
+     {"query": "a", "passages": ["e"]}],
+    "query,passage,score\na,c,1\na,b,2\nd,c,0\na,e,1\na,b,2\n",
+    "query,passage,label,score\na,c,,1\na,b,,2\nd,c,,0\na,e,,1\n",
+])  # fmt: skip
+def test_candidates_that_nobody_judged_are_rows_of_all_of_them(rows, tmp_path, dev) -> None:
+    path = tmp_path / ("rows.csv" if isinstance(rows, str) else "rows.jsonl")
+    found, scores = load(path, dev, rows)
+    assert found == [["a", "c", "b", "e"], ["d", "c"]] and all(map(isnan, scores))
+    task, splits = load_task(None, path, kind="embedding", dev=dev)
+    encoded, _ = encode(splits["train"], task, tiny.tokenizer(), 8)
+    assert encoded["query_id"][:] == [0, 0, 0, 0, 1, 1]
+    assert [None if isnan(g) else g for g in encoded["grade"][:]] == [None, -1, -1, -1, None, -1]
+
+
 def test_named_columns_are_tuples_in_their_order(tmp_path, dev) -> None:
     found, scores = load(tmp_path / "rows.csv", dev, "x,y,z\na,b,c\n", text_columns=["z", "x", "y"])
     assert found == [["c", "a", "b"]] and scores == [1.0]
@@ -75,7 +91,6 @@ def test_every_text_knows_its_tuple_and_what_it_is_there(tmp_path, dev) -> None:
 
 @pytest.mark.parametrize(("rows", "message"), [
     ("anchor,positive\na,\n", "positive is '', expected text"),
-    ([{"query": "a", "passages": ["b", "c"], "scores": [1, 2]}], "nobody says which passages"),
     ([{"query": "a", "passages": ["b", "c"], "labels": [0, 0]}], "no query has a passage"),
     ("query,passage,label\na,b,yes\n", "label is 'yes'"),
 ])  # fmt: skip

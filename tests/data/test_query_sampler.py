@@ -57,6 +57,29 @@ def test_a_query_that_fills_more_than_a_batch_stands_in_as_few_as_it_can() -> No
     assert parts(sampler, queries)[0] <= 4 and sampler.split >= 1
 
 
+def test_a_query_that_is_a_row_stands_beside_its_candidates_in_every_epoch() -> None:
+    queries = np.repeat(np.arange(12), np.random.default_rng(0).integers(4, 9, 12))
+    first = np.flatnonzero(np.diff(queries, prepend=-1))
+    asking = np.isin(np.arange(len(queries)), first)
+    grades = np.where(asking, np.nan, 0.0)
+    grades[first + 1] = 1.0
+    sampler = QuerySampler(queries, 1, batch_size=8, candidates=3, grades=grades, asking=asking)
+    seen = set()
+    for epoch in range(30):
+        sampler.set_epoch(epoch)
+        order = list(sampler)
+        assert len(order) == len(set(order)) == len(sampler)
+        for query, start in enumerate(first):
+            own = [row for row in order if queries[row] == query]
+            there = int((queries == query).sum()) - 1
+            assert start in own and start + 1 in own and len(own) == 1 + min(there, 3)
+        assert sampler.split == 0
+        seen |= set(order)
+    assert len(seen) == len(queries)
+    with pytest.raises(LimbeckError, match="8 and their query, and batches have 8 rows"):
+        QuerySampler(queries, 1, batch_size=8, candidates=8, asking=asking)
+
+
 def test_some_candidates_of_each_query_and_always_one_of_the_best() -> None:
     queries = np.repeat(np.arange(12), 10)
     grades = np.tile([0, 0, 1, 3, 0, np.nan, 3, 0, 0, 1], 12)

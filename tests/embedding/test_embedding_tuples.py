@@ -80,7 +80,8 @@ def test_methods_of_rerankers_teach_embedding_models(recipe, tmp_path):
 @pytest.mark.parametrize(("method", "changes", "message"), [
     ("embedding-contrast", {"data": "sentences.txt"}, "objectives.contrast: pair_contrast compares texts that belong"),
     ("embedding-margin", {"data": "sentences.txt"}, "objectives.margin: margin_mse compares texts that belong"),
-    ("embedding-contrast", {"candidates": 2}, "candidates: 2"),
+    ("embedding-contrast", {"candidates": 12}, "candidates: 12 and their query"),
+    ("embedding-mse", {"candidates": 2, "data": "sentences.txt"}, "candidates: 2, and rows of kind embedding are no"),
     ("embedding-margin", {"objectives.margin.scale": 0}, "scale"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused_before_the_first_step(

@@ -3,7 +3,8 @@
 A source of the data stage, beside `own_kinds`. Training rows are a text a line, a table with one text column or
 two, or tuples of a query with what belongs to it and what does not (`own_tuples`); the dev split is a table with two
 and a similarity, or a folder in BEIR's layout (`retrieval_rows`). Rows have two texts or more; of a single sentence all
-but the first are empty. Of a tuple the first two have the similarity 1, others of train have none.
+but the first are empty. Of a tuple the first two have the similarity 1, unless nobody says what belongs to its query;
+others of train have none.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from datasets import Dataset, DatasetDict, Value
 from limbeck.data.beir_files import is_beir
 from limbeck.data.on_disk import OnDisk
 from limbeck.data.own import one_file, split_files
-from limbeck.data.own_tuples import Texts, texts_of, tuples_of
+from limbeck.data.own_tuples import Texts, Tuples, texts_of, tuples_of
 from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.retrieval_rows import retrieval_splits, retrieval_task, retrieval_tuples
 from limbeck.data.splits import check_splits, make_split
@@ -102,9 +103,9 @@ def _split(task: Task, found: Texted) -> Dataset:
     return split.add_column(FIRST, [QUERY] * rows, feature=Value("string")) if found.asks else split
 
 
-def _tuples(texts: Texts) -> Texted:
-    """Queries with what belongs to them, and what does not."""
-    return Texted(texts, [1.0] * len(texts[0]), asks=True)
+def _asked(found: Tuples) -> Texted:
+    """Queries with what belongs to them, and what does not, or with passages of which nobody says it."""
+    return Texted(found.texts, [1.0 if found.graded else math.nan] * len(found.texts[0]), asks=True)
 
 
 def _read_files(request: DataRequest, searched: Path | None) -> dict[str, Texted]:
@@ -113,7 +114,7 @@ def _read_files(request: DataRequest, searched: Path | None) -> dict[str, Texted
     if searched == path:
         if not request.for_training:
             return {}
-        return {"train": _tuples(retrieval_tuples(path, request.max_rows))}
+        return {"train": _asked(retrieval_tuples(path, request.max_rows))}
     dev = None if searched is not None else request.dev_path
     suffixes = (*SUFFIXES, *_LINES)
     files = split_files(path, suffixes) if path.is_dir() else one_file(path, dev)
@@ -140,7 +141,7 @@ def _read(path: Path, split: str, request: DataRequest) -> Texted:
     named = _named(table, request.text_columns)
     found = tuples_of(table, named) if len(named) != 1 else None
     if found is not None:
-        return _tuples(found)
+        return _asked(found)
     columns = [*named] or _text_columns(table, (), pairs=False)
     return Texted([texts_of(table, name) for name in columns], [math.nan] * len(table))
 

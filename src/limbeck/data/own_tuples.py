@@ -1,17 +1,20 @@
 """Queries with what belongs to them and what does not, as embedding models learn from them. Part of `limbeck.data`.
 
 Tables as sentence-transformers reads them: a query, a passage that belongs to it, perhaps passages that do not, a
-column each. And rerankers' files: lists of candidates, or a pair with a grade on each row, of which every relevant
-passage makes a tuple with those that are not. All end as texts in columns: query, positive, negatives.
+column each. And rerankers' files: lists of candidates, or a pair on each row. With grades every relevant passage makes
+a tuple with those that are not; without, a query makes one with all of its passages. All end as texts in columns:
+query, positive, negatives.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +31,17 @@ Texts = list[list[str]]
 """Texts by column: the queries, their positives, then negatives; "" where a row has no more."""
 
 
-def tuples_of(table: FileTable, named: Sequence[str]) -> Texts | None:
+class Tuples(NamedTuple):
+    """Texts by column, the queries first, and whether it is known which passages belong to their query.
+
+    Where it is, the first passage of each row does and no other.
+    """
+
+    texts: Texts
+    graded: bool = True
+
+
+def tuples_of(table: FileTable, named: Sequence[str]) -> Tuples | None:
     """The tuples of a table; None where its texts are to be taken one by one.
 
     Args:
@@ -41,11 +54,11 @@ def tuples_of(table: FileTable, named: Sequence[str]) -> Texts | None:
     there = [*table.columns]
     if not named and holds_candidates(there) and _has_lists(table):
         pairs = pairs_of(table.columns, table.path)
-        return _of_pairs(replace(table, columns=pairs), LABEL)
+        return _of_pairs(replace(table, columns=pairs))
     names = named or _usual(there)
     if len(names) == 2 and names[1] == PASSAGE and (LABEL in there or SCORE in there):
-        return _of_pairs(table, LABEL)
-    return _columns(table, names) if len(names) > 1 else None
+        return _of_pairs(table)
+    return Tuples(_columns(table, names)) if len(names) > 1 else None
 
 
 def _has_lists(table: FileTable) -> bool:
@@ -79,20 +92,33 @@ def texts_of(table: FileTable, column: str, *, blank: bool = True) -> list[str]:
     return values
 
 
-def _of_pairs(table: FileTable, label: str) -> Texts:
+def _of_pairs(table: FileTable) -> Tuples:
     """Of a table with a query and one of its candidates on each row."""
-    if label not in table.columns:
-        raise LimbeckError(
-            f"{table.path}: nobody says which passages are relevant",
-            "give every passage a label: 1 for what answers the query, else 0",
-        )
     columns = {
         QUERY: texts_of(table, QUERY, blank=False),
         PASSAGE: texts_of(table, PASSAGE, blank=False),
     }
-    return tuples_of_grades(
-        columns, [_grade(v, table.path, r) for r, v in enumerate(table.columns[label], 1)]
+    grades = [
+        _grade(value, table.path, row) for row, value in enumerate(table.columns.get(LABEL, ()), 1)
+    ]
+    if all(map(math.isnan, grades)):
+        return Tuples(_all_passages(columns), graded=False)
+    return Tuples(tuples_of_grades(columns, grades))
+
+
+def _all_passages(columns: Mapping[str, list[str]]) -> Texts:
+    """Every query with its passages, each once."""
+    queries, passages = columns[QUERY], columns[PASSAGE]
+    groups = by_query(np.unique(queries, return_inverse=True)[1])
+    return _by_column(
+        [queries[places[0]], *dict.fromkeys(passages[place] for place in places)]
+        for places in sorted(groups, key=lambda places: int(places[0]))
     )
+
+
+def _by_column(rows: Iterable[list[str]]) -> Texts:
+    """Rows of different lengths as columns."""
+    return [list(column) for column in zip_longest(*rows, fillvalue="")]
 
 
 def tuples_of_grades(columns: Mapping[str, list[str]], grades: Sequence[float]) -> Texts:
@@ -114,8 +140,7 @@ def tuples_of_grades(columns: Mapping[str, list[str]], grades: Sequence[float]) 
             "no query has a passage with a grade above 0, so that nothing belongs together",
             "give grades: 1 for what answers the query, else 0",
         )
-    width = max(map(len, rows))
-    return [[row[place] if place < len(row) else "" for row in rows] for place in range(width)]
+    return _by_column(rows)
 
 
 def _grade(value: Any, path: Path, row: int) -> float:

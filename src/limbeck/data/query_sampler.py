@@ -8,11 +8,45 @@ from collections.abc import Iterator
 import numpy as np
 from torch.utils.data import Sampler
 
+from limbeck.data.row_facts import RowFacts
 from limbeck.data.sampler import in_pieces
 from limbeck.errors import LimbeckError
+from limbeck.tasks import TaskType
 from limbeck.tasks.ranking_metrics import by_query
 
 _MEGABATCH = 50
+
+
+def together(
+    kind: TaskType,
+    facts: RowFacts,
+    seed: int,
+    *,
+    batch_size: int,
+    candidates: int | None = None,
+    lengths: np.ndarray | None = None,
+) -> QuerySampler | None:
+    """The order of rows that belong together; None where each stands for itself, or nobody knows.
+
+    Args:
+        kind: of the rows.
+        facts: about them.
+        seed: as of `QuerySampler`, and so are the others.
+
+    Raises:
+        LimbeckError: as of `QuerySampler`.
+    """
+    queries = None if kind.group_column is None else facts.groups(kind.group_column)
+    if queries is None:
+        return None
+    grades, asking, reading = facts.labels, None, kind.candidates
+    if reading is not None:
+        grades = facts.numbers_of(reading.grades_of[0])
+        asking = np.isnan(grades) if reading.queries_are_rows and grades is not None else None
+    return QuerySampler(
+        queries, seed, batch_size=batch_size, candidates=candidates, grades=grades,
+        asking=asking, lengths=lengths,
+    )  # fmt: skip
 
 
 class QuerySampler(Sampler[int]):
@@ -24,7 +58,8 @@ class QuerySampler(Sampler[int]):
     is always split.
 
     With `candidates` an epoch has that many of a query at most: one of its best grade (any of several such), if there
-    are grades, and others at random, sampled again every epoch.
+    are grades, and others at random, sampled again every epoch. Rows that are no candidates but the query itself are in
+    every epoch, beside them.
 
     Args:
         queries: of which query each row is, (n,).
@@ -32,6 +67,7 @@ class QuerySampler(Sampler[int]):
         batch_size: rows of a forward pass.
         candidates: of a query in an epoch at most; None for all.
         grades: (n,), NaN where there is none; None for no grades.
+        asking: which rows are queries themselves, boolean (n,); None for none.
         lengths: of each row, (n,); with them batches hold queries whose longest rows are of similar length.
 
     Raises:
@@ -46,24 +82,35 @@ class QuerySampler(Sampler[int]):
         batch_size: int,
         candidates: int | None = None,
         grades: np.ndarray | None = None,
+        asking: np.ndarray | None = None,
         lengths: np.ndarray | None = None,
     ) -> None:
-        if candidates is not None and not 2 <= candidates <= batch_size:
+        beside = int(asking is not None and asking.any())
+        if candidates is not None and not 2 <= candidates <= batch_size - beside:
             raise LimbeckError(
-                f"candidates: {candidates}, and batches have {batch_size} rows",
-                "give 2 or more of each query, and a batch_size that is a multiple of it",
+                f"candidates: {candidates}{' and their query' * beside}, and batches have {batch_size} rows",
+                f"give 2 or more of each query, and a batch_size that is a multiple of {candidates + beside}",
             )
         self.groups = by_query(np.asarray(queries)) if len(queries) else []
         self.seed, self.epoch, self.batch_size = seed, 0, batch_size
         self.candidates = candidates
         self.grades = None if grades is None else np.nan_to_num(grades, nan=-np.inf)
+        self.asking = asking
         self.lengths = None if lengths is None else np.asarray(lengths)
 
     @property
     def sizes(self) -> np.ndarray:
         """How many candidates each query has in an epoch, (queries,)."""
         sizes = np.array([len(rows) for rows in self.groups], dtype=np.int64)
-        return sizes if self.candidates is None else sizes.clip(max=self.candidates)
+        if self.candidates is None:
+            return sizes
+        return np.minimum(sizes, self._beside() + self.candidates)
+
+    def _beside(self) -> np.ndarray:
+        """How many rows of each group are a query itself, (queries,)."""
+        if self.asking is None:
+            return np.zeros(len(self.groups), dtype=np.int64)
+        return np.array([self.asking[rows].sum() for rows in self.groups], dtype=np.int64)
 
     @property
     def split(self) -> int:
@@ -93,14 +140,15 @@ class QuerySampler(Sampler[int]):
         return in_pieces(np.concatenate([*shuffled, *batches[whole:], np.empty(0, np.int64)]))
 
     def _some(self, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """The candidates of one query in this epoch."""
-        if self.candidates is None or len(rows) <= self.candidates:
+        """The candidates of one query in this epoch, behind the query itself where it is a row."""
+        asking = rows[:0] if self.asking is None else rows[self.asking[rows]]
+        if self.candidates is None or len(rows) <= len(asking) + self.candidates:
             return rows
-        order = generator.permutation(rows)
+        order = generator.permutation(rows if self.asking is None else rows[~self.asking[rows]])
         if self.grades is not None:
             best = int(self.grades[order].argmax())
             order[[0, best]] = order[[best, 0]]
-        return order[: self.candidates]
+        return np.concatenate([asking, order[: self.candidates]])
 
     def _by_length(self, order: np.ndarray, chosen: list[np.ndarray]) -> np.ndarray:
         """Longest first within stretches of as many queries as fill 50 batches."""

@@ -14,7 +14,7 @@ from datasets import Dataset, DatasetDict, Value
 from limbeck.data.beir_candidates import read_beir_pairs
 from limbeck.data.beir_files import RetrievalSet, beir_splits, read_beir
 from limbeck.data.candidate_files import PASSAGE, QUERY
-from limbeck.data.own_tuples import Texts, tuples_of_grades
+from limbeck.data.own_tuples import Tuples, tuples_of_grades
 from limbeck.data.splits import make_split
 from limbeck.errors import LimbeckError
 from limbeck.tasks.retrieval import GRADES, JUDGED, RETRIEVAL_FEATURES, RETRIEVAL_METRICS
@@ -53,7 +53,7 @@ def retrieval_splits(
     return DatasetDict({"dev": read["test"]} if alone and there == ["test"] else read)
 
 
-def retrieval_tuples(folder: Path, max_rows: int) -> Texts:
+def retrieval_tuples(folder: Path, max_rows: int) -> Tuples:
     """The train split of a folder as tuples: what was judged, and near passages as negatives."""
     splits = read_beir_pairs(folder, max_rows)
     if "train" not in splits:
@@ -62,7 +62,7 @@ def retrieval_tuples(folder: Path, max_rows: int) -> Texts:
             "name a file of sentences, pairs or triplets as data, and the folder as dev",
         )
     queries, passages, grades = splits["train"]
-    return tuples_of_grades({QUERY: queries, PASSAGE: passages}, grades)
+    return Tuples(tuples_of_grades({QUERY: queries, PASSAGE: passages}, grades))
 
 
 def _rows(task: Task, found: RetrievalSet) -> Dataset:

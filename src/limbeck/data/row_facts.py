@@ -49,6 +49,10 @@ class RowFacts(ABC):
         where each stands for itself, or nobody knows."""
         return None
 
+    def numbers_of(self, column: str) -> np.ndarray | None:
+        """A number for each example, (n,), as `column` of a batch holds it; None where nobody knows."""
+        return self.labels if column == _LABELS else None
+
     @property
     @abstractmethod
     def mean_tokens(self) -> float | None:
@@ -122,6 +126,9 @@ class _EncodedTable(_Collection):
     def groups(self, column: str) -> np.ndarray | None:
         found = self._column(column)
         return None if found is None or len(np.unique(found)) == len(found) else found
+
+    def numbers_of(self, column: str) -> np.ndarray | None:
+        return self._column(column)
 
     @property
     def mean_tokens(self) -> float | None:

@@ -41,7 +41,7 @@ class PairContrast(OfEmbeddings):
         Raises:
             LimbeckError: the batch does not say so.
         """
-        grades = EMBEDDED.grades(batch)
+        grades = EMBEDDED.said(batch)
         EMBEDDED.queries(batch)  # says what is missing
         queries, tokens = batch[QUERY_ID], batch.get("input_ids")
         return self.over_widths(

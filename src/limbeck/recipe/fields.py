@@ -143,8 +143,9 @@ class RecipeFields(Settings):
     )
     candidates: Count | None = Field(
         None,
-        description="kind pair-score: candidates of a query in an epoch at most, one of the best grade and others that "
-        "are sampled again every epoch; all if left out. Best with a batch_size that is a multiple of it",
+        description="kinds pair-score and embedding: candidates of a query in an epoch at most, one of the best grade "
+        "and others that are sampled again every epoch; all if left out. Best with a batch_size that is a multiple "
+        "of it (of embedding of one more, as the query is a text too)",
     )
     kind: str | None = Field(
         None,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from limbeck.data.query_sampler import QuerySampler
+from limbeck.data.query_sampler import together
 from limbeck.data.row_facts import facts_of
 from limbeck.errors import LimbeckError, Problem
 from limbeck.run.prepared import Prepared
 from limbeck.run.stage_inputs import StageInputs
+
+_FILES = (
+    "give pairs, triplets or candidates (columns anchor, positive, negative; or --text-columns)"
+)
 
 
 def query_problems(prepared: Prepared) -> list[Problem]:
@@ -15,28 +19,13 @@ def query_problems(prepared: Prepared) -> list[Problem]:
 
 
 def _of_stage(inputs: StageInputs) -> list[Problem]:
-    recipe, column = inputs.stage.recipe, inputs.rows.kind.group_column
-    queries = None if column is None else facts_of(inputs.rows.encoded).groups(column)
-    setting = inputs.stage.setting
-    if recipe.candidates is not None and (queries is None or inputs.rows.kind.embeds):
-        return [
-            Problem(
-                f"{setting}candidates: {recipe.candidates}, and rows of kind {inputs.rows.kind.name} are no candidates "
-                "of queries",
-                "leave it out, or read them as kind=pair-score",
-            )
-        ]
-    if queries is None:
-        return [
-            Problem(
-                f"{setting}objectives.{name}: {term.compare} compares texts that belong together, and the rows are "
-                "sentences",
-                "give pairs or triplets (columns anchor, positive, negative; or --text-columns), or take it out: "
-                f"{setting}objectives.{name}=null",
-            )
-            for name, term in recipe.objectives.items()
-            if column is not None and term.compares_candidates
-        ]
+    recipe, kind = inputs.stage.recipe, inputs.rows.kind
+    setting, facts = inputs.stage.setting, facts_of(inputs.rows.encoded)
+    if kind.group_column is None or facts.groups(kind.group_column) is None:
+        return _of_none(inputs)
+    problems = _ungraded(inputs)
+    if problems:
+        return problems
     if recipe.labelled_share is not None:
         return [
             Problem(
@@ -45,19 +34,66 @@ def _of_stage(inputs: StageInputs) -> list[Problem]:
             )
         ]
     try:
-        order = QuerySampler(
-            queries, recipe.seed, batch_size=recipe.batch_size, candidates=recipe.candidates
+        order = together(
+            kind, facts, recipe.seed, batch_size=recipe.batch_size, candidates=recipe.candidates
         )
     except LimbeckError as error:
         return error.problems
+    assert order is not None  # they have groups
     largest, split = int(order.sizes.max()), order.split
     if not split:
         return []
+    beside = kind.candidates is not None and kind.candidates.queries_are_rows
+    what, and_itself = ("texts", " + 1") if beside else ("candidates", "")
     return [
         Problem(
             f"{setting}batch_size: {recipe.batch_size} rows; {split} of {len(order.sizes)} queries do not stand in one "
-            f"batch with all their candidates (up to {largest}), and what is apart is not compared",
-            "raise batch_size; with candidates=N and a batch_size that is a multiple of N most queries fit",
+            f"batch with all their {what} (up to {largest}), and what is apart is not compared",
+            f"raise batch_size; with candidates=N and a batch_size that is a multiple of N{and_itself} most fit",
             "warning",
         )
+    ]
+
+
+def _of_none(inputs: StageInputs) -> list[Problem]:
+    """Settings and terms of candidates, where the rows are none."""
+    recipe, kind, setting = inputs.stage.recipe, inputs.rows.kind, inputs.stage.setting
+    if recipe.candidates is not None:
+        return [
+            Problem(
+                f"{setting}candidates: {recipe.candidates}, and rows of kind {kind.name} are no candidates of queries",
+                _FILES
+                if kind.candidates is not None
+                else "leave it out, or read them as kind=pair-score",
+            )
+        ]
+    return [
+        Problem(
+            f"{setting}objectives.{name}: {term.compare} compares texts that belong together, and the rows are "
+            "sentences",
+            f"{_FILES}, or take it out: {setting}objectives.{name}=null",
+        )
+        for name, term in recipe.objectives.items()
+        if kind.group_column is not None and term.compares_candidates
+    ]
+
+
+def _ungraded(inputs: StageInputs) -> list[Problem]:
+    """Terms that look at grades of candidates that nobody judged, of rows whose labels say nothing else."""
+    reading, setting = inputs.rows.kind.candidates, inputs.stage.setting
+    if reading is None or not reading.queries_are_rows:
+        return []
+    grades = facts_of(inputs.rows.encoded).numbers_of(reading.grades_of[0])
+    if grades is None or (grades > 0).any():
+        return []
+    return [
+        Problem(
+            f"{setting}objectives.{name}: {term.compare} looks at which passages belong to their query, and nobody "
+            "says it of any",
+            "give every passage a label, 1 for what answers the query, else 0; or compare the teacher's scores alone: "
+            "--method listwise-kl or ranknet, or embedding-margin with objectives.margin.pairs=all",
+        )
+        for name, term in inputs.stage.recipe.objectives.items()
+        # Without a teacher there is nothing else to learn from.
+        if term.compares_candidates and (term.reads_labels or not term.needs_teacher)
     ]

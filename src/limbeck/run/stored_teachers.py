@@ -15,9 +15,10 @@ import numpy as np
 from datasets import Dataset
 
 from limbeck import preflight
+from limbeck.data.candidate_files import PASSAGE, QUERY
+from limbeck.data.output_keys import output_keys
 from limbeck.data.outputs_file import QUANTITIES, FileOutputs, read_outputs_file
 from limbeck.data.tables import SUFFIXES
-from limbeck.data.target_rows import keys_of
 from limbeck.data.unlabelled import ids_of
 from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home, checksum
@@ -25,6 +26,7 @@ from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import ALONE, Named
 from limbeck.run.stage_rows import EncodedRows
 from limbeck.run.stored_targets import about_store, of_targets, token_problems
+from limbeck.run.stored_term_checks import task_problems, term_problems
 from limbeck.tasks import Processor, Results, Task, get_task_type
 from limbeck.tasks.no_labels import labelled_rows
 from limbeck.teachers import short_names
@@ -45,15 +47,18 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
             of a teacher than outputs.
     """
     places = recipe.outputs or []
-    problems = _task_problems(task)
+    problems, stored = task_problems(task), _as_stored(task)
     teachers = []
     for place in places if not problems else ():
         try:
-            teachers.append(StoredTeacher(open_outputs(place, task, recipe)))
+            outputs = open_outputs(place, stored, recipe)
+            # Of other texts than the student's there is no layer to compare.
+            own = outputs if stored is task else replace(outputs, layers=None)
+            teachers.append(StoredTeacher(own))
         except LimbeckError as error:
             problems += error.problems
     for teacher in teachers:
-        problems += _term_problems(recipe, teacher.outputs)
+        problems += term_problems(recipe, task, teacher.outputs)
         problems += token_problems(recipe, teacher.outputs, tokenizer)
     if problems:
         raise LimbeckError(list(dict.fromkeys(problems)))
@@ -62,6 +67,12 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
         Named(name, place, teacher, tokenizer)
         for name, place, teacher in zip(names, places, teachers, strict=True)
     ]
+
+
+def _as_stored(task: Task) -> Task:
+    """The task as of which outputs are stored: its own, or of a query with a passage in each row."""
+    kind = task.kind.stored_as
+    return task if kind is task.kind else replace(task, kind=kind, text_columns=(QUERY, PASSAGE))
 
 
 def open_outputs(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
@@ -88,7 +99,8 @@ def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     path = at_home(place)
     order = recipe.output_classes or [str(name) for name in recipe.classes or ()]
     # As the user's own file calls them.
-    texts = recipe.text_columns or task.text_columns
+    named = recipe.text_columns or ()
+    texts = named if len(named) == len(task.text_columns) else task.text_columns
     found = read_outputs_file(
         path,
         texts,
@@ -172,58 +184,6 @@ def _columns(place: str, what: str, classes: Sequence[str], task: Task) -> np.nd
     return np.array([0]) if task.regression else in_order(place, classes, task.labels)
 
 
-def _task_problems(task: Task) -> list[Problem]:
-    if task.kind.labels_examples and task.kind.reads.in_columns:
-        return []
-    return [
-        Problem(
-            f"outputs: they are of whole texts, and {task.name} is of kind {task.kind.name}",
-            "give the teacher's model: --teacher",
-        )
-    ]
-
-
-def _term_problems(recipe: Recipe, outputs: GivenOutputs) -> list[Problem]:
-    """Terms and settings that need what a store of outputs does not hold."""
-    problems = []
-    for stage in recipe.stages():
-        if stage.recipe.outputs is None:
-            continue
-        transform = stage.recipe.transform
-        if transform is not None and transform.why_live is not None:
-            problems.append(
-                Problem(
-                    f"outputs: {transform.why_live} ({transform.name}), so stored ones cannot serve",
-                    "leave the transform out, or give the teacher's model: --teacher",
-                )
-            )
-        for name, term in stage.recipe.objectives.items():
-            setting = f"{stage.setting}objectives.{name}"
-            if term.needs_teacher and term.needs_layers and outputs.layers is None:
-                problems.append(
-                    Problem(
-                        f"{setting}: {term.compare} compares layers, and {outputs.place} holds "
-                        f"{outputs.what} alone",
-                        "compare the logits (method kd or kd-soft); or store layers with `limbeck label --outputs "
-                        "logits hidden:LAYER`, or give the teacher's model: --teacher",
-                    )
-                )
-            elif (
-                term.needs_teacher
-                and term.shifts_matter
-                and outputs.what not in ("logits", "score")
-                and not outputs.several
-            ):
-                problems.append(
-                    Problem(
-                        f"{setting}: {term.compare} compares logits themselves, and of {outputs.what} they "
-                        "are known but for a constant an example",
-                        "use soft_kl or soft_cross_entropy, or label with --outputs logits",
-                    )
-                )
-    return problems
-
-
 # ---- rows ----
 
 
@@ -236,8 +196,8 @@ def with_outputs(recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Name
     stored = [one.teacher for one in named if isinstance(one.teacher, StoredTeacher)]
     if not stored:
         return rows
-    ids = keys_of(task, rows)
-    known = [teacher.outputs.known(ids) for teacher in stored]
+    keys = output_keys(task, rows)
+    known = [keys.rows_known(teacher.outputs.known(keys.ids), len(rows)) for teacher in stored]
     if recipe.missing_outputs == "error":
         problems = [
             Problem(
@@ -275,8 +235,8 @@ def bound_to(one: Named, rows: EncodedRows) -> Named:
         LimbeckError: rows of which it knows nothing.
     """
     assert isinstance(one.teacher, StoredTeacher)
-    index = rows.raw["index"][:]
-    return replace(one, teacher=one.teacher.on_rows(index, keys_of(rows.task, rows.raw)))
+    keys = output_keys(rows.task, rows.raw)
+    return replace(one, teacher=one.teacher.on_rows(keys.examples, keys.ids, keys.silent))
 
 
 # ---- what is said of them ----
@@ -286,6 +246,8 @@ def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Pr
     """Outputs that fit the training rows' own labels much better with the classes in another order."""
     stored = [one for one in named if isinstance(one.teacher, StoredTeacher)]
     if not stored or task.regression or task.kind.classes_as_text:
+        return []
+    if task.kind.stored_as is not task.kind:  # the outputs are of no classes
         return []
     if task.label_column not in rows.column_names:
         return []
@@ -312,10 +274,11 @@ def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
     """Scores and predictions of stored outputs on a split; None where they do not know all its rows, or it has
     no labels.
 
-    Nor are there any of a text-to-text teacher, of whom nobody stored what it would write by itself.
+    Nor are there any of a text-to-text teacher, of whom nobody stored what it would write by itself, and of one whose
+    outputs are of other rows.
     """
     assert isinstance(one.teacher, StoredTeacher)
-    if task.kind.classes_as_text:
+    if task.kind.classes_as_text or task.kind.stored_as is not task.kind:
         return None
     ids = ids_of(task, rows)
     if task.label_column not in rows.column_names or not one.teacher.outputs.known(ids).all():

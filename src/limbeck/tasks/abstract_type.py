@@ -17,6 +17,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from limbeck.errors import LimbeckError
 from limbeck.functional.partial_logits import PartialLogits
 from limbeck.registry import Registry
+from limbeck.tasks.asked_texts import AskedTexts
 from limbeck.tasks.candidate_reading import CandidateReading
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
@@ -178,6 +179,15 @@ class TaskType(ABC):
         """The type by which a teacher with this configuration reads the examples: this one, unless it answers them in
         another way."""
         return self
+
+    @property
+    def stored_as(self) -> TaskType:
+        """The type as of which outputs are stored that teach the examples: this one, unless they answer other rows."""
+        return self
+
+    def asked_texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> AskedTexts | None:
+        """Whose stored outputs teach the examples of some rows; None for the rows' own."""
+        return None
 
     def task_fields(self, task: TaskLike) -> dict[str, Any]:
         """What changes of a known task that is read as one of this type.

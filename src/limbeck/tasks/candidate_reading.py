@@ -19,7 +19,9 @@ from limbeck.errors import LimbeckError
 QUERY_ID = "query_id"
 """The column of a batch that says whose candidate each row is, int64 (B,)."""
 GRADE = "grade"
-"""The column that says what each text is in its tuple, (B,): NaN a query, else how relevant it is."""
+"""The column that says what each text is in its tuple, (B,): NaN a query, else how relevant it is, or `UNGRADED`."""
+UNGRADED = -1.0
+"""What the column says of a candidate of which nobody knows how relevant it is."""
 _FIX = "give the rows a column {} of {}"
 
 
@@ -28,6 +30,8 @@ class CandidateReading(ABC):
 
     grades_of: ClassVar[tuple[str, str]]
     """The column of grades, and what it holds, in words."""
+    queries_are_rows: ClassVar[bool] = False
+    """Whether a query is a row of its own, the one without a grade, beside its candidates."""
 
     def queries(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Whose candidate each row is (B,); a row that is none is alone. Raises LimbeckError where nobody knows."""
@@ -63,11 +67,25 @@ class ScoredCandidates(CandidateReading):
 class EmbeddedCandidates(CandidateReading):
     """A row is a text, a query or one of its candidates, and the output its embedding."""
 
-    grades_of = (GRADE, "numbers: NaN for a query, 1 for what belongs to it, 0 for what does not")
+    grades_of = (
+        GRADE,
+        "numbers: NaN for a query, 1 for what belongs to it, 0 for what does not, -1 where nobody says",
+    )
+
+    queries_are_rows = True
+
+    def said(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """What the batch says of each text (B,), as its column has it. Raises LimbeckError for a batch without."""
+        return super().grades(batch)
+
+    def grades(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Of queries none, and none where nobody says."""
+        said = self.said(batch)
+        return said.masked_fill(said == UNGRADED, torch.nan)
 
     def queries(self, batch: Mapping[str, Tensor]) -> Tensor:
         """A query is alone, and so is a candidate whose query is in another batch."""
-        numbers, asked = super().queries(batch), self.grades(batch).isnan()
+        numbers, asked = super().queries(batch), self.said(batch).isnan()
         same = (numbers[:, None] == numbers[None, :]) & asked[:, None]
         least = torch.iinfo(torch.int64).min
         alone = least + torch.arange(len(numbers), device=numbers.device)
@@ -75,7 +93,7 @@ class EmbeddedCandidates(CandidateReading):
 
     def scores(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """Inner products of embeddings (B, d) with their query's: cosines where they have length 1."""
-        return F.query_similarities(logits, super().queries(batch), self.grades(batch))
+        return F.query_similarities(logits, super().queries(batch), self.said(batch))
 
 
 SCORED = ScoredCandidates()

@@ -26,7 +26,7 @@ from limbeck.embedding import (
     modules_of,
 )
 from limbeck.embedding.embedding_modules import DenseModule, set_modules
-from limbeck.embedding.text_prompts import BARE
+from limbeck.embedding.text_prompts import BARE, SENTENCE
 from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import (
     NO_PROMPTS,
@@ -39,12 +39,14 @@ from limbeck.tasks.abstract_type import (
     TaskType,
     task_type,
 )
+from limbeck.tasks.asked_texts import AskedTexts
 from limbeck.tasks.batch_columns import CUT, EXAMPLE_WEIGHTS, ROW
-from limbeck.tasks.candidate_reading import EMBEDDED, GRADE, QUERY_ID
+from limbeck.tasks.candidate_reading import EMBEDDED, GRADE, QUERY_ID, UNGRADED
 from limbeck.tasks.cross_encoded import CROSS_ENCODED, is_cross_encoder
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.metrics import METRICS
 from limbeck.tasks.output_arrays import truncated
+from limbeck.tasks.pair_score import PAIR_SCORE
 from limbeck.tasks.retrieval import (
     GRADES,
     JUDGED,
@@ -54,7 +56,7 @@ from limbeck.tasks.retrieval import (
 )
 from limbeck.tasks.row_checks import need_rows
 from limbeck.tasks.soft_rule import SoftRule
-from limbeck.tasks.tuple_texts import TextOfRow, texts_of_rows
+from limbeck.tasks.tuple_texts import TextOfRow, asked_pairs, texts_of_rows
 
 
 @task_type("embedding")
@@ -117,6 +119,15 @@ class Embedding(TaskType):
     def of_teacher(self, config: PretrainedConfig) -> TaskType:
         """A cross-encoder reads each text beside the query of its tuple."""
         return CROSS_ENCODED if is_cross_encoder(config) else self
+
+    @property
+    def stored_as(self) -> TaskType:
+        """Scores of a query with a passage."""
+        return PAIR_SCORE
+
+    def asked_texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> AskedTexts:
+        """Every passage of a tuple with its query."""
+        return asked_pairs(task, rows)
 
     def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
         """With a linear map to the student's width, where one is set, and the prompts that it is trained with."""
@@ -238,16 +249,19 @@ def _tuples(
 ) -> Rows:
     """Which tuple each sentence is of, and what it is there: a query, what belongs to it, or what does not.
 
-    Rows whose first two texts have a similarity are tuples. Other sentences are alone, by numbers below 0.
+    Rows whose first two texts have a similarity are tuples, and queries with passages that nobody judged. Other
+    sentences are alone, by numbers below 0.
     """
     index = rows["index"]
     labels = rows.get(task.label_column) or [math.nan] * len(index)
     width = len(task.text_columns)
     numbers, grades = [], []
-    for place, number, *_ in sentences:
-        alone = math.isnan(labels[place])
+    for place, number, _, kind in sentences:
+        judged, asks = not math.isnan(labels[place]), number == 0
+        alone = kind == SENTENCE and not judged
+        grade = float(number == 1) if judged else UNGRADED
         numbers.append(-1 - index[place] * width - number if alone else index[place])
-        grades.append(math.nan if alone or number == 0 else float(number == 1))
+        grades.append(math.nan if alone or asks else grade)
     return {QUERY_ID: numbers, GRADE: grades}
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from limbeck.embedding.text_prompts import PASSAGE, QUERY, SENTENCE
 from limbeck.tasks.abstract_type import TaskLike
+from limbeck.tasks.asked_texts import AskedTexts
 
 FIRST = "first_text"
 """A column of a split: what each row's first text is, a query or a passage; without it all texts are sentences."""
@@ -33,3 +34,18 @@ def texts_of_rows(task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[Tex
         for number, text in enumerate(texts)
         if number == 0 or (text or "").strip()
     ]
+
+
+def asked_pairs(task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> AskedTexts:
+    """Every passage with its query, without prompts; a query by itself is no pair, nor is a sentence."""
+    found = texts_of_rows(task, rows)
+    pairs = [
+        (example, one) for example, one in enumerate(found) if one.number and one.kind == PASSAGE
+    ]
+    queries = rows[task.text_columns[0]]
+    return AskedTexts(
+        [[queries[one.place] for _, one in pairs], [one.text for _, one in pairs]],
+        [one.place for _, one in pairs],
+        [example for example, _ in pairs],
+        len(found),
+    )

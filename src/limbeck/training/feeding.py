@@ -17,7 +17,7 @@ from transformers.trainer_utils import has_length
 
 from limbeck.data import EpochSampler
 from limbeck.data.mixed_sampler import MixedSampler
-from limbeck.data.query_sampler import QuerySampler
+from limbeck.data.query_sampler import QuerySampler, together
 from limbeck.data.row_facts import facts_of
 from limbeck.errors import LimbeckError
 from limbeck.tasks import TaskType
@@ -118,23 +118,21 @@ class FeedsExamples(SendsBatches):
         Raises:
             LimbeckError: some of each query are asked for, and nobody knows whose candidates the rows are.
         """
-        column, facts = self.kind.group_column, facts_of(dataset)
-        queries = None if column is None else facts.groups(column)
-        if queries is None:
-            if self.candidates is not None:
-                raise LimbeckError(
-                    f"candidates={self.candidates}: the training examples are no candidates of queries",
-                    f"give them a column {column}" if column else "leave it out",
-                )
-            return None
-        return QuerySampler(
-            queries,
+        found = together(
+            self.kind,
+            facts_of(dataset),
             seed,
             batch_size=self._train_batch_size,
             candidates=self.candidates,
-            grades=facts.labels,
             lengths=None if lengths is None else np.asarray(lengths),
         )
+        if found is None and self.candidates is not None:
+            column = self.kind.group_column
+            raise LimbeckError(
+                f"candidates={self.candidates}: the training examples are no candidates of queries",
+                f"give them a column {column}" if column else "leave it out",
+            )
+        return found
 
     def _lengths(self, dataset: Any) -> Sequence[int] | np.ndarray | None:
         name = getattr(self.args, "length_column_name", "length")

@@ -120,8 +120,8 @@ class MethodSettings:
     candidates: int | None = field(
         default=None,
         metadata={
-            "help": "Task type pair-score: candidates of a query in an epoch at most, one of the best grade and others "
-            "that are sampled again every epoch; all if left out."
+            "help": "Task types pair-score and embedding: candidates of a query in an epoch at most, one of the best "
+            "grade and others that are sampled again every epoch; all if left out."
         },
     )
     compact_metrics: bool = field(

@@ -86,18 +86,28 @@ class StoredTeacher(Teacher):
         self._ids = np.empty(0, dtype=np.int64)
         self._mapped: MappedOutputs | None = None
 
-    def on_rows(self, index: Sequence[int], ids: np.ndarray) -> Self:
+    def on_rows(
+        self, index: Sequence[int] | np.ndarray, ids: np.ndarray, silent: np.ndarray | None = None
+    ) -> Self:
         """The same teacher for certain examples: their numbers, and the ids of the rows they are.
+
+        Args:
+            index: the examples' numbers, (n,).
+            ids: of the rows that they are, (n,).
+            silent: numbers of examples that are no such rows; their logits are 0, and nobody is to look at them.
 
         Raises:
             LimbeckError: rows of which it knows nothing.
         """
         other = copy(self)
         if self.outputs.tokens is None:
-            other._logits = torch.from_numpy(self.outputs.logits(ids))
+            found = torch.from_numpy(self.outputs.logits(ids))
+            other._logits = torch.cat([found, torch.zeros(1, found.shape[1])])
         else:
             self.outputs.check_known(ids)
-        other._place = {number: place for place, number in enumerate(index)}
+        other._place = {int(number): place for place, number in enumerate(index)}
+        if silent is not None:
+            other._place |= dict.fromkeys(silent.tolist(), len(ids))
         other._ids, other._mapped = ids, None
         return other
 
