@@ -175,6 +175,10 @@ LISTS = {
         [("x", ["a"]), ("y", ["d"]), ("z", ["b"])],
         "the class 'd', which train has not",
     ),
+    "a number beside names": (
+        [("x", ["a"]), ("y", ["b", 2]), ("z", [])],
+        "names ('a' in row 1) and numbers (2 in row 2)",
+    ),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from preflight_runs import SST2, WORDS, config, model, tokenizer, words_of
@@ -22,7 +24,8 @@ from limbeck.preflight import (
     check_vocabulary,
     errors_of,
 )
-from limbeck.tasks import get_task
+from limbeck.preflight.classes_a_row import other_problem, unsaid_problem
+from limbeck.tasks import MULTI_LABEL, get_task
 
 
 def test_requests_beyond_the_model():
@@ -100,6 +103,19 @@ def test_labels(names, severity, words):
     found = check_labels("teacher", config(id2label=dict(enumerate(names))), SST2)
     assert [problem.severity for problem in found] == ([severity] if severity else [])
     assert words in words_of(found)
+
+
+@pytest.mark.parametrize(("trained", "rows", "words"), [
+    ("single_label_classification", MULTI_LABEL, "trained for one class a row (single_label_classification)"),
+    ("regression", MULTI_LABEL, "trained for a number (regression)"),
+    (None, MULTI_LABEL, "does not say whether it was trained for one class a row"),
+    ("multi_label_classification", MULTI_LABEL, ""), (None, SST2.kind, ""),
+    ("multi_label_classification", SST2.kind, "trained for any number of classes a row"),
+])  # fmt: skip
+def test_one_class_a_row_or_any_number(trained, rows, words):
+    task, own = replace(SST2, kind=rows), config(problem_type=trained)
+    found = other_problem("teacher", own, task) + unsaid_problem("teacher", own, task)
+    assert len(found) == bool(words) and words in words_of(found)
 
 
 def test_labels_of_regression():

@@ -19,7 +19,7 @@ from datasets import Dataset, DatasetDict, Value
 from limbeck.data.beir_files import is_beir
 from limbeck.data.on_disk import OnDisk
 from limbeck.data.own import one_file, split_files
-from limbeck.data.own_tuples import Texts, Tuples, texts_of, tuples_of
+from limbeck.data.own_tuples import NAMING, USUAL, Texts, Tuples, texts_of, tuples_of
 from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.retrieval_rows import retrieval_splits, retrieval_task, retrieval_tuples
 from limbeck.data.splits import check_splits, make_split
@@ -152,7 +152,7 @@ def _named(table: FileTable, named: Sequence[str]) -> Sequence[str]:
     if lost:
         raise LimbeckError(
             f"{table.path} has no {' and '.join(map(repr, lost))}",
-            f"name --text-columns …; columns that are there: {', '.join(table.columns)}",
+            f"{NAMING}; columns that are there: {', '.join(table.columns)}",
         )
     return named
 
@@ -184,10 +184,14 @@ def _text_columns(table: FileTable, named: Sequence[str], *, pairs: bool) -> tup
     found = [names for names in usual if len(names) == 2 or not pairs]
     if found and (pairs or not given):
         return found[0]
-    what = "two text columns" if pairs else "a text column"
+    if not pairs:
+        raise LimbeckError(
+            f"{table.path} has no text column of a usual name among {', '.join(there)}",
+            f"name it: {NAMING}; or rename: {USUAL}",
+        )
     raise LimbeckError(
-        f"{table.path} has no {' and '.join(map(repr, given)) or what.removeprefix('a ') + ' of a usual name'}",
-        f"name {what}: --text-columns …; columns that are there: {', '.join(there)}",
+        f"{table.path} has no {' and '.join(map(repr, given)) or 'two text columns of a usual name'}",
+        f"name two text columns: --text-columns …; columns that are there: {', '.join(there)}",
     )
 
 

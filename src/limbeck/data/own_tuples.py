@@ -27,6 +27,14 @@ _QUERIES = ("anchor", QUERY, "question")
 _POSITIVES = ("positive", "answer", PASSAGE)
 _NEGATIVE = re.compile(r"negative_?([0-9]*)")
 
+NAMING = "--text-columns COLUMN for sentences, --text-columns QUERY POSITIVE [NEGATIVE …] for pairs and triplets"
+"""How columns of texts are named."""
+USUAL = (
+    f"sentence or text for sentences, {', '.join(_QUERIES)} with {', '.join(_POSITIVES)}, and negative or negative_1, "
+    "negative_2, … for pairs and triplets"
+)
+"""The names by which they are found, in words."""
+
 Texts = list[list[str]]
 """Texts by column: the queries, their positives, then negatives; "" where a row has no more."""
 
@@ -87,9 +95,19 @@ def texts_of(table: FileTable, column: str, *, blank: bool = True) -> list[str]:
         if not isinstance(text, str) or not (blank or text.strip()):
             raise LimbeckError(
                 f"{table.path}, row {row}: {column} is {text!r:.80}, expected text",
-                "name a text column, or fill the gap",
+                _fix(text, [*table.columns]),
             )
     return values
+
+
+def _fix(value: Any, there: Sequence[str]) -> str:
+    """What to do about a value that is no text."""
+    if isinstance(value, list):
+        return f'write lists beside a text {QUERY!r}: {{"query": "…", "positive": ["…"], "negative": ["…", "…"]}}'
+    return (
+        f"fill the gap or take the row out, or name other columns: {NAMING}; there are "
+        f"{', '.join(there)}"
+    )
 
 
 def _of_pairs(table: FileTable) -> Tuples:

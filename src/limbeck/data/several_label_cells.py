@@ -54,10 +54,12 @@ def cells_as_sets(
     `numbered`: names of classes by id, for lists of numbers.
 
     Raises:
-        LimbeckError: what is no list and no text, empty names, a list in quotes, two spellings of a class.
+        LimbeckError: what is no list and no text, names beside numbers, empty names, a list in quotes, two spellings of
+            a class.
     """
     if _are_ticked(cells):
         return _of_ticks(path, column, cells, numbered)
+    _check_one_way(path, column, cells)
     rows = [
         _names(path, row, column, cell, separator, numbered) for row, cell in enumerate(cells, 1)
     ]
@@ -70,6 +72,22 @@ def cells_as_sets(
             path, len(twice), len(rows), column, twice[0],
         )  # fmt: skip
     return [None if row is None else frozenset(row) for row in rows]
+
+
+def _check_one_way(path: Path, column: str, cells: Sequence[Any]) -> None:
+    """Raise LimbeckError where some classes are written by name and others by number: a 3 beside names would be a class
+    of its own, or one of the names."""
+    first: dict[type, tuple[Any, int]] = {}
+    for row, cell in enumerate(cells, start=1):
+        for value in cell if isinstance(cell, list) else [cell] if isinstance(cell, str) else []:
+            if type(value) in (str, int):
+                first.setdefault(type(value), (value, row))
+    if len(first) > 1:
+        (name, named), (number, numbered) = first[str], first[int]
+        raise LimbeckError(
+            f"{path}: {column} holds names ({name!r:.60} in row {named}) and numbers ({number} in row {numbered})",
+            "write names alone, or whole numbers alone; a name that is a number stands in quotes",
+        )
 
 
 def _are_ticked(cells: Sequence[Any]) -> bool:

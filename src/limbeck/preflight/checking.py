@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 from limbeck.activations import Request
 from limbeck.data import rows_fingerprint
 from limbeck.errors import LimbeckError, Problem
+from limbeck.preflight.classes_a_row import unsaid_problem
 from limbeck.preflight.data_checks import check_columns, check_ids, check_truncation, check_values
 from limbeck.preflight.influence import Terms, check_influence, check_weights
 from limbeck.preflight.input_checks import INPUT_CHECKS
@@ -140,6 +141,7 @@ def _check_models(
         # those that a student has of it.
         theirs = [labels_of(teacher.model.config) for teacher in teachers.values()]
         problems += errors_of(in_labels) if labels_of(model.config) in theirs else in_labels
+        problems += unsaid_problem(side, model.config, task) if side in teachers else []
         checks = INPUT_CHECKS[task.kind.reads.name]
         problems += checks.model(side, model, own_tokenizer, max_length)
         problems += check_request(side, model, method.requests.get(side, Request()))

@@ -12,6 +12,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from limbeck.activations import Request, kinds_available, number_of_layers
 from limbeck.errors import LimbeckError, Problem
+from limbeck.preflight.classes_a_row import other_problem
 from limbeck.students import generic_labels, labels_of, plain_label
 from limbeck.tasks import Task
 
@@ -244,36 +245,18 @@ def _position_table(model: PreTrainedModel) -> nn.Embedding | None:
     )
 
 
-def _other_problem(side: str, config: PretrainedConfig, task: Task) -> list[Problem]:
-    """Classes that exclude each other on one side, and do not on the other."""
-    trained, wanted = getattr(config, "problem_type", None), task.kind.problem_type
-    if trained is None or not task.labels or not task.kind.labels_examples:
-        return []
-    if (trained == wanted) or (wanted is None and trained != "multi_label_classification"):
-        return []
-    of_several = "any number of classes a row (multi_label_classification)"
-    theirs = of_several if wanted is None else f"one class a row ({trained})"
-    ours, kind = ("one", "multi-label") if wanted is None else ("any number", "sentence")
-    return [
-        Problem(
-            f"{side}: it was trained for {theirs}, and rows of {task.name} have {ours}",
-            f"give a {side} that was fine-tuned on {task.name}, or set kind={kind}",
-        )
-    ]
-
-
 def check_labels(side: str, config: PretrainedConfig, task: Task) -> list[Problem]:
     """Classes of a model that differ from the task's in number, order or name."""
     wanted = task.kind.head_labels(task)
     if wanted is None:
         return []
     own = labels_of(config)
-    if problems := _other_problem(side, config, task):
+    if problems := other_problem(side, config, task):
         return problems
     if len(own) != len(wanted):
         return [
             Problem(
-                f"{side}: it has {len(own)} outputs ({', '.join(own)}), the task {task.name!r} "
+                f"{side}: it has {len(own)} output{'s' * (len(own) != 1)} ({', '.join(own)}), the task {task.name!r} "
                 f"needs {len(wanted)}" + (f" ({', '.join(task.labels)})" if task.labels else ""),
                 f"give a {side} that was fine-tuned on {task.name}",
             )
