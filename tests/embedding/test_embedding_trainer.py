@@ -13,7 +13,7 @@ from limbeck.errors import LimbeckError
 from limbeck.run import ModelLabeller
 
 
-def trainer(folder, method, teacher=None):
+def trainer(folder, method, teacher=None, *, evaluate=False):
     student = build_student(tiny.embedder(), layers=2)
     teacher = teacher or tiny.embedder()
     args = DistillationConfig(
@@ -22,8 +22,9 @@ def trainer(folder, method, teacher=None):
     )  # fmt: skip
     rows = Dataset.from_dict({**tiny.tiny.tokenizer()(tiny.sentences(8))})
     return DistillationTrainer(
-        student, teacher, args, train_dataset=rows, processing_class=tiny.tiny.tokenizer()
-    )
+        student, teacher, args, train_dataset=rows, processing_class=tiny.tiny.tokenizer(),
+        eval_dataset=rows.add_column("index", range(8)) if evaluate else None,
+    )  # fmt: skip
 
 
 def test_what_is_saved_embeds_in_sentence_transformers_as_the_student_does(tmp_path):
@@ -38,6 +39,18 @@ def test_what_is_saved_embeds_in_sentence_transformers_as_the_student_does(tmp_p
     with torch.no_grad():
         ours = made.student.eval()(**batch).logits.numpy()
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_methods_of_classes_have_no_term_of_labels(tmp_path):
+    made = trainer(tmp_path, "kd", evaluate=True)
+    assert {name: term.compare for name, term in made.plan.recipe.objectives.items()} == {
+        "soft": "embedding_mse"
+    }
+    assert made.plan.recipe.formula == "L = 1/2 embedding_mse" and [*made.objectives.terms] == [
+        "soft"
+    ]
+    found = made.evaluate()
+    assert "eval_loss" not in found and "eval_runtime" in found
 
 
 def test_labels_alone_teach_an_embedding_model_nothing(tmp_path):

@@ -7,6 +7,7 @@ method for classifiers is one for that type too, and recipes and records name wh
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from limbeck.errors import LimbeckError, Problem
@@ -46,6 +47,8 @@ def put_terms_of_kind(raw: dict[str, Any], given: Mapping[str, Any]) -> None:
             if now is not None:
                 own = {key: value for key, value in term.items() if key in _KEPT}
                 kept[name] = {"compare": now, **own}
+        if kept != terms:
+            _say(raw, kind, kept, first=bool(prefix))
         stage["objectives"] = kept
         if terms and not kept:
             problems.append(
@@ -57,6 +60,27 @@ def put_terms_of_kind(raw: dict[str, Any], given: Mapping[str, Any]) -> None:
             )
     if problems:
         raise LimbeckError(problems)
+
+
+def _say(raw: dict[str, Any], kind: str, terms: Mapping[str, Any], *, first: bool) -> None:
+    """Put what is trained in the place of the formula for classes; the summary says of which kind it is."""
+    if first:
+        return  # the formula is of the loss that the run ends with
+    raw["formula"] = "L = " + " + ".join(
+        " ".join([*_weight(term.get("weight", 1)), str(term.get("compare"))])
+        for term in terms.values()
+    )
+    if raw.get("summary"):
+        raw["summary"] = f"as of kind {kind}, of: {raw['summary']}"
+
+
+def _weight(weight: Any) -> list[str]:
+    """A factor before a term; none where it is 1."""
+    if not isinstance(weight, str | int | float):
+        return ["λ(t)"]
+    if isinstance(weight, float):
+        weight = Fraction(weight).limit_denominator(100)
+    return [] if weight == 1 else [str(weight)]
 
 
 def _lost(

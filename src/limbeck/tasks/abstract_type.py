@@ -136,6 +136,11 @@ class TaskType(ABC):
         return self.has_classes and not self.classes_as_text
 
     @property
+    def has_label_loss(self) -> bool:
+        """Whether there are labels to learn from."""
+        return self.becomes.get("hard_label", "") is not None
+
+    @property
     def labels_examples(self) -> bool:
         """Whether a label is of a whole example: a class, several of them, or a number."""
         return self.has_classes or self.several_classes

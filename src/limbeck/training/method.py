@@ -9,14 +9,16 @@ from typing import Any
 
 from pydantic import BaseModel
 from torch import nn
-from transformers import TrainingArguments
+from transformers import PreTrainedModel, TrainingArguments
 
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.objectives import OBJECTIVES, Objective
 from limbeck.recipe import FirstStage, Recipe
+from limbeck.recipe.kind_terms import put_terms_of_kind
 from limbeck.recipe.load import merge
 from limbeck.recipe.stages import TRAINING, TRANSFORMS, stage_seed
 from limbeck.recipe.validation import check
+from limbeck.tasks import TaskType, task_type_of
 
 OBJECTS = ("teacher", "train_dataset", "data_collator")
 """Of a first stage: what a recipe says by names, and Python by the things themselves."""
@@ -60,6 +62,30 @@ def recipe_of(
     given = {"objectives": dict(objectives), **beside}
     raw = {"method": "own"} | {key: value for key, value in given.items() if value is not None}
     return check(raw, Recipe, known_tasks=())
+
+
+def kind_of(model: PreTrainedModel | None) -> TaskType | None:
+    """A student's task type; None where it is not there yet, or is of none, which is said with everything else."""
+    try:
+        return None if model is None else task_type_of(model)
+    except LimbeckError:
+        return None
+
+
+def of_kind(recipe: Recipe, kind: TaskType) -> Recipe:
+    """The recipe with a task type's own terms in the places of those that mean something else there.
+
+    Raises:
+        LimbeckError: no term is left.
+    """
+    terms = [*recipe.objectives.values()]
+    if recipe.first_stage is not None:
+        terms += recipe.first_stage.objectives.values()
+    if not any(term.compare in kind.becomes for term in terms):
+        return recipe
+    raw = {**recipe.model_dump(), "kind": kind.name}
+    put_terms_of_kind(raw, {})
+    return check(raw, Recipe, known_tasks=(str(recipe.task),))
 
 
 def _says(term: Any) -> bool:

@@ -8,7 +8,8 @@ from typing import Any, Literal
 from transformers import TrainingArguments
 
 from limbeck.recipe import Recipe
-from limbeck.training.method import recipe_of
+from limbeck.tasks import TaskType
+from limbeck.training.method import of_kind, recipe_of
 from limbeck.training.optimizer import Optimisation
 
 BESIDE = (
@@ -137,15 +138,19 @@ class MethodSettings:
         """Those of a `DistillationConfig`; of plain arguments the defaults."""
         return args if isinstance(args, MethodSettings) else MethodSettings(method="kd")
 
-    def recipe(self) -> Recipe:
+    def recipe(self, kind: TaskType | None = None) -> Recipe:
         """The method, or the terms, as a checked recipe; the settings of `first_stage` are not in it.
+
+        Args:
+            kind: of the student, whose terms it has; None where it is not known yet.
 
         Raises:
             LimbeckError: every mistake in it, together.
         """
         beside = {key: getattr(self, key) for key in BESIDE}
         terms: Any = self.objectives
-        return recipe_of(self.method or "kd", terms, **beside)
+        found = recipe_of(self.method or "kd", terms, **beside)
+        return found if kind is None else of_kind(found, kind)
 
     def how_to_optimise(self) -> Optimisation:
         """The optimiser and schedule where the Trainer's own arguments do not reach."""

@@ -68,6 +68,13 @@ class TakesSteps(Counts, FeedsExamples):
         accumulation = self.args.gradient_accumulation_steps
         return max(-(-batches // accumulation), 1)
 
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """As the Trainer's; where there are no labels, no loss of theirs is among the metrics."""
+        found = super().evaluation_loop(*args, **kwargs)
+        if not self.kind.has_label_loss and found.metrics is not None:
+            found.metrics.pop(f"{kwargs.get('metric_key_prefix', 'eval')}_loss", None)
+        return found
+
     # ---- the step ----
 
     def compute_loss(

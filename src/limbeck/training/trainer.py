@@ -41,7 +41,7 @@ from limbeck.training.config import DistillationConfig
 from limbeck.training.distiller import Distiller
 from limbeck.training.feeding import numbered
 from limbeck.training.fitting import foreign_optimizer, pair_problems
-from limbeck.training.method import with_first_stage
+from limbeck.training.method import kind_of, with_first_stage
 from limbeck.training.method_plan import MethodPlan
 from limbeck.training.method_settings import MethodSettings
 from limbeck.training.optimizer import unseen_maps
@@ -108,7 +108,7 @@ class DistillationTrainer(TrainsParts):
         args = DistillationConfig("tmp_trainer") if args is None else args
         if problems := said_elsewhere(kwargs, first_stage):
             raise LimbeckError(problems)
-        self._plan(args, teacher, first_stage or {})
+        self._plan(args, model, teacher, first_stage or {})
         problems = setting_problems(args) + keyword_problems(kwargs, staged=self.plan.staged)
         problems += value_problems(args, callbacks or ())
         if problems:
@@ -134,14 +134,14 @@ class DistillationTrainer(TrainsParts):
 
     # ---- how it is made ----
 
-    def _plan(self, args: TrainingArguments, teacher: Any, first_stage: Mapping[str, Any]) -> None:
+    def _plan(self, args: TrainingArguments, model: Any, teacher: Any, first: Any) -> None:
         """What is to be trained, and by whom."""
         own = self.own = MethodSettings.of(args)
         settings = cast(dict[str, Any], own.first_stage or {})
-        recipe = with_first_stage(own.recipe(), {**settings, **first_stage})
+        recipe = with_first_stage(own.recipe(kind_of(model)), {**settings, **first})
         recipe = recipe.model_copy(update={"seed": args.seed})
         who = teaching(recipe, teacher)
-        self.plan = MethodPlan(recipe, who, first_stage)
+        self.plan = MethodPlan(recipe, who, first)
         self.transform = self.plan.last.transform
         self.padded_width = self.plan.last.padded_width
         self.teacher: Teacher | Team | None = who.teacher
