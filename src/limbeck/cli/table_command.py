@@ -49,10 +49,19 @@ def table(
 ) -> None:
     """Compare runs: mean ± standard deviation over seeds, methods by tasks."""
     from limbeck.reporting.records import write_whole
-    from limbeck.reporting.tables import DEFAULT_FACTS, build_table, collect, render, terminal
+    from limbeck.reporting.tables import (
+        DEFAULT_FACTS,
+        build_table,
+        check_by,
+        collect,
+        render,
+        terminal,
+    )
 
+    records = collect(runs)
+    check_by(records, by or ())
     built = build_table(
-        collect(runs),
+        records,
         profile=profile,
         baseline=baseline,
         correction=correction,

@@ -5,7 +5,7 @@ Part of `limbeck.reporting.tables`; `tests_against` adds the paired comparisons,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -157,6 +157,22 @@ def _layers(run: Record) -> int | None:
     if isinstance(asked, list):
         return len(asked)
     return asked if isinstance(asked, int) else None  # of an encoder-decoder one for each stack
+
+
+def check_by(records: Sequence[Record], by: Sequence[str]) -> None:
+    """Raises LimbeckError, all of them together, for settings that no record's recipe has."""
+    known = sorted({key for record in records for key in _dotted(record.recipe)})
+    wrong = [unknown("setting to split rows by", path, known) for path in by if path not in known]
+    if wrong:
+        raise LimbeckError(wrong)
+
+
+def _dotted(recipe: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Keys of a recipe at every depth, as `--by` takes them."""
+    for key, value in recipe.items():
+        yield f"{above}{key}"
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{above}{key}.")
 
 
 def _variant(run: Record, by: Iterable[str]) -> tuple[str, ...]:
