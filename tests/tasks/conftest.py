@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 import transformers as hf
 
 import kind_models as tiny
@@ -61,12 +62,12 @@ def place(tmp_path_factory):
         folder = tmp_path_factory.mktemp(kind)
         model = tiny.model(kind, layers=3, scale=1.0)
         if kind == "tokens":
-            model = hf.BertForTokenClassification(
-                model.config.from_dict(
-                    model.config.to_dict()
-                    | {"id2label": {0: "O", 1: "B-LOC", 2: "B-PER"}, "num_labels": 3}
-                )
-            )
+            changes = {"id2label": {0: "O", 1: "B-LOC", 2: "B-PER"}, "num_labels": 3}
+            config = model.config.from_dict(model.config.to_dict() | changes)
+            # Else its weights, and what it learns, are those of whatever tests this process ran before.
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)
+                model = hf.BertForTokenClassification(config)
         model.save_pretrained(folder / "model")
         tiny.tokenizer().save_pretrained(folder / "model")
         found[kind] = (write_rows(kind, folder), folder / "model")
