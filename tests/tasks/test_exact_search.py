@@ -22,10 +22,16 @@ def test_a_loop_finds_the_same(piece, at_once, k) -> None:
     # Whole numbers of few values: many products are equal, and exact in any order of adding.
     queries = torch.randint(-1, 2, (5, 3), generator=generator).float()
     corpus = torch.randint(-1, 2, (40, 3), generator=generator).float()
-    found = exact_search(queries, corpus, k, piece=piece, queries_at_once=at_once)
+    named = torch.tensor([[row, 39 - row, -1] for row in range(5)])
+    found = exact_search(queries, corpus, k, named=named, piece=piece, queries_at_once=at_once)
     expected = by_a_loop(queries, corpus, k)
     assert found.places.tolist() == expected
-    assert torch.equal(found.scores, (queries @ corpus.T).gather(1, found.places))
+    products = queries @ corpus.T
+    assert torch.equal(found.scores, products.gather(1, found.places))
+    for row, (own, best) in enumerate(zip(products.tolist(), found.scores.tolist(), strict=True)):
+        assert int(found.tied[row]) == own.count(best[-1]) - best.count(best[-1])
+        assert found.known[row, :2].tolist() == [own[row], own[39 - row]]
+    assert found.known[:, 2].isnan().all()
 
 
 def test_low_precision_is_searched_in_float32() -> None:

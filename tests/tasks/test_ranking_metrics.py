@@ -2,13 +2,16 @@
 
 from itertools import permutations
 from math import log2
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from sklearn.metrics import ndcg_score
 
 from limbeck.errors import LimbeckError
+from limbeck.tasks import retrieval
 from limbeck.tasks.exact_search import exact_search
 from limbeck.tasks.ranking_metrics import (
     by_query,
@@ -153,6 +156,60 @@ def test_what_was_not_retrieved_counts() -> None:
     np.testing.assert_allclose(found["recall@1"], [0.5, 0, np.nan])
     np.testing.assert_allclose(found["ndcg@2"], [1 / (1 + 1 / log2(3)), 0, np.nan])
     assert mean_scores(found, "rows")["recall@1"] == 25
+
+
+def test_bf16_scores_do_not_follow_the_rows_order() -> None:
+    """Three digits make many of them equal; to the last bit."""
+    generator = np.random.default_rng(3)
+    queries = np.repeat(np.arange(30), 12)
+    rough = torch.from_numpy(4 + generator.random(360) / 10).bfloat16().double().numpy()
+    assert len(np.unique(rough)) < 10
+    grades = generator.integers(0, 3, 360).astype(float)
+    names = ("ndcg@10", "mrr@10", "recall@3")
+    first = mean_scores(scores_by_query(names, rough, grades, queries), "rows")
+    for _ in range(4):
+        order = generator.permutation(360)
+        again = scores_by_query(names, rough[order], grades[order], queries[order])
+        assert mean_scores(again, "rows") == pytest.approx(first, abs=1e-12)
+
+
+@pytest.mark.parametrize("values", [1, 3])
+def test_what_is_retrieved_of_equals_does_not_follow_the_corpus_order(values, monkeypatch) -> None:
+    """Embeddings of few values, or one: the search's depth cuts among equals."""
+    monkeypatch.setattr(retrieval, "_DEPTH", 5)
+    generator = np.random.default_rng(values)
+    task = SimpleNamespace(name="own", metrics=("ndcg@4", "mrr@4", "recall@5"), primary="ndcg@4")
+    vectors = np.eye(3)[generator.integers(0, values, 33)]
+    # Three queries, each with two passages of 30 that were judged.
+    judged = [[3, 20], [9, 32], [30, 31], *[[]] * 30]
+    grades = [[1.0, 2.0], [1.0, 1.0], [2.0, 0.0], *[[]] * 30]
+    found = []
+    for order in [np.arange(33), *(generator.permutation(33) for _ in range(4))]:
+        rows = Dataset.from_dict(
+            {
+                "index": order.tolist(),
+                "judged": [judged[place] for place in order],
+                "grades": [grades[place] for place in order],
+            }
+        )
+        found.append(retrieval.retrieval_results(task, vectors[order], rows).scores)
+    assert all(one == pytest.approx(found[0], abs=1e-12) for one in found)
+    # The same of all candidates at once, where nothing is cut.
+    unit = np.array([vectors[query] @ vectors[3:].T for query in range(3)])
+    for name in task.metrics:
+        own = [
+            ranking_metric(name)(
+                unit[query],
+                np.array(
+                    [
+                        dict(zip(judged[query], grades[query], strict=True)).get(n, 0.0)
+                        for n in range(3, 33)
+                    ]
+                ),
+            )
+            for query in range(3)
+        ]
+        assert found[0][name] == pytest.approx(100 * np.mean(own))
 
 
 def test_queries_are_found_by_their_rows() -> None:

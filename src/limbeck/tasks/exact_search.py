@@ -15,27 +15,38 @@ _PIECE = 1 << 16
 class Found(NamedTuple):
     """Of each query its best, best first.
 
-    `scores`: (Q, k) float32. `places`: (Q, k) int64, rows of the corpus.
+    `scores`: (Q, k) float32. `places`: (Q, k) int64, rows of the corpus. `tied`: (Q,) int64, how many other rows
+    have the score of the last one. `known`: (Q, m) float32, the scores of the rows that were named, NaN of none.
     """
 
     scores: Tensor
     places: Tensor
+    tied: Tensor
+    known: Tensor
 
 
 @torch.inference_mode()
 def exact_search(
-    queries: Tensor, corpus: Tensor, k: int, *, piece: int = _PIECE, queries_at_once: int = 1024
+    queries: Tensor,
+    corpus: Tensor,
+    k: int,
+    *,
+    named: Tensor | None = None,
+    piece: int = _PIECE,
+    queries_at_once: int = 1024,
 ) -> Found:
     """The k rows of the corpus whose inner product with a query is greatest.
 
     Inner products in float32; cosines, where the vectors have length 1. At no time more than
     `queries_at_once` × (`piece` + k) scores are held, so that neither side's number is limited by them. Of equal
-    scores the corpus's earlier row comes first, whatever the pieces.
+    scores the corpus's earlier row comes first, whatever the pieces; how many more there are is said, so that a score
+    need not depend on the corpus's order.
 
     Args:
         queries: (Q, d).
         corpus: (N, d); read a piece at a time, so that it may lie in a memory-mapped file or on CPU.
         k: how many; all of a corpus that holds fewer.
+        named: (Q, m) rows of the corpus whose scores are wanted wherever they stand, -1 for none.
         piece: rows of the corpus at once.
         queries_at_once: rows of the queries at once.
 
@@ -43,18 +54,23 @@ def exact_search(
         LimbeckError: the widths differ, a side is empty or holds what is not finite, or k is below 1.
     """
     _check(queries, corpus, k, piece, queries_at_once)
+    if named is None:
+        named = torch.empty((len(queries), 0), dtype=torch.int64, device=queries.device)
     parts = [
-        _search(own, corpus, min(k, len(corpus)), piece) for own in queries.split(queries_at_once)
+        _search(own, corpus, min(k, len(corpus)), rows, piece)
+        for own, rows in zip(
+            queries.split(queries_at_once), named.split(queries_at_once), strict=True
+        )
     ]
-    return Found(
-        torch.cat([part.scores for part in parts]), torch.cat([part.places for part in parts])
-    )
+    return Found(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
-def _search(queries: Tensor, corpus: Tensor, k: int, piece: int) -> Found:
+def _search(queries: Tensor, corpus: Tensor, k: int, named: Tensor, piece: int) -> Found:
     own = queries.float()
     best = own.new_empty((len(own), 0))
     places = torch.empty((len(own), 0), dtype=torch.int64, device=own.device)
+    tied = torch.zeros(len(own), dtype=torch.int64, device=own.device)
+    known = own.new_full(named.shape, torch.nan)
     for start in range(0, len(corpus), piece):
         part = corpus[start : start + piece].to(own.device, torch.float32)
         products = own @ part.T
@@ -66,10 +82,19 @@ def _search(queries: Tensor, corpus: Tensor, k: int, piece: int) -> Found:
         scores = torch.cat([best, products], dim=1)
         numbers = torch.arange(start, start + len(part), device=own.device).expand(len(own), -1)
         numbers = torch.cat([places, numbers], dim=1)
+        here = (named >= start) & (named < start + len(part))
+        at = (named - start).clamp(0, len(part) - 1)
+        known = torch.where(here, products.gather(1, at), known)
         # What stands in a row keeps the corpus's order among equals; topk keeps none.
         order = _first_of_equals(scores, k)
+        before = best[:, -1:]
         best, places = scores.gather(1, order), numbers.gather(1, order)
-    return Found(best, places)
+        least = best[:, -1:]
+        left = (scores == least).sum(dim=1) - (best == least).sum(dim=1)
+        # Those left out of earlier pieces count as long as the last score is still theirs.
+        still = (before == least).any(dim=1)
+        tied = torch.where(still, tied, 0) + left
+    return Found(best, places, tied, known)
 
 
 def _first_of_equals(scores: Tensor, k: int) -> Tensor:

@@ -2,14 +2,18 @@
 
 Read by task types that rank and by retrieval with embeddings. Gains are the grades themselves and discounts
 log₂(rank + 1), as trec_eval, BEIR and scikit-learn have them; a candidate is relevant if its grade is above 0.
-Candidates of equal scores stand in no order: every metric is the mean over all orders of them, so that a model
-that gives every candidate one score does not profit from files whose first candidate is the right one.
+Candidates of equal scores stand in no order: every metric is the mean over all orders of them (McSherry and Najork
+2008), so that a score does not depend on the order of rows, and a model that gives every candidate one score does not
+profit from files whose first candidate is the right one. trec_eval orders them by their ids instead.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +21,9 @@ from limbeck.errors import LimbeckError, Problem
 
 Metric = Callable[[np.ndarray, np.ndarray, int, np.ndarray], float]
 """Of one query: grades in the order of falling scores with the ends of equal scores, the depth, all grades."""
+
+Name = TypeVar("Name", bound=int | str)
+"""Of queries and passages."""
 
 _NAME = re.compile(r"([a-z]+)@([1-9][0-9]*)")
 
@@ -115,8 +122,9 @@ def scores_by_query(
 
 def retrieval_scores(
     names: Sequence[str],
-    ranked: Mapping[str, Mapping[str, float]],
-    relevant: Mapping[str, Mapping[str, float]],
+    ranked: Mapping[Name, Mapping[Name, float]],
+    relevant: Mapping[Name, Mapping[Name, float]],
+    tied: Mapping[Name, int] = MappingProxyType({}),
 ) -> dict[str, np.ndarray]:
     """Every metric of every query that was judged, (queries,) by name in the order of `relevant`, 0 to 1.
 
@@ -127,13 +135,18 @@ def retrieval_scores(
         names: of metrics, as `ndcg@10`.
         ranked: by query the scores of what was retrieved, by passage.
         relevant: by query the grades of what was judged, by passage (qrels).
+        tied: by query how many passages that were not judged have the score of the last one retrieved and were not
+            retrieved: which of them all are is chance.
     """
     metrics = {name: ranking_metric(name) for name in names}
     found: dict[str, list[float]] = {name: [] for name in metrics}
     for query, grades in relevant.items():
-        hits = ranked.get(query, {})
+        hits: Mapping[Name, float] = ranked.get(query, {})
         scores = np.array([*hits.values()], dtype=np.float64)
         judged = np.array([grades.get(passage, 0.0) for passage in hits], dtype=np.float64)
+        if more := tied.get(query, 0):
+            scores = np.append(scores, np.full(more, scores.min()))
+            judged = np.append(judged, np.zeros(more))
         known = np.array([*grades.values()], dtype=np.float64)
         for name, metric in metrics.items():
             # An order of nothing finds nothing.
@@ -158,7 +171,8 @@ def mean_scores(found: Mapping[str, Iterable[float]], what: str) -> dict[str, fl
                     "give grades: 1 for what answers the query, more for what answers it better, else 0",
                 )
             )
-        means[name] = 100.0 * float(kept.mean())
+        # Exact, so that the queries' order does not move the last digit.
+        means[name] = 100.0 * math.fsum(kept) / len(kept)
     return means
 
 

@@ -6,7 +6,7 @@ names none. Search is exact.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,21 +51,15 @@ def retrieval_results(task: TaskLike, vectors: np.ndarray, rows: Dataset) -> Res
     judged, numbers = rows[JUDGED][:], rows["index"][:]
     asked = np.array([bool(places) for places in judged])
     unit = F.normalize(torch.from_numpy(np.asarray(vectors, dtype=np.float32)), dim=-1)
-    found = exact_search(unit[asked], unit[~asked], _DEPTH)
-    passages = [str(number) for number, query in zip(numbers, asked, strict=True) if not query]
+    passages = [number for number, query in zip(numbers, asked, strict=True) if not query]
     queries = [number for number, query in zip(numbers, asked, strict=True) if query]
-    ranked = {
-        str(query): dict(zip((passages[place] for place in places), scores, strict=True))
-        for query, places, scores in zip(
-            queries, found.places.tolist(), found.scores.tolist(), strict=True
-        )
-    }
     relevant = {
-        str(number): {str(place): grade for place, grade in zip(places, grades, strict=True)}
+        number: dict(zip(places, grades, strict=True))
         for number, places, grades in zip(numbers, judged, rows[GRADES][:], strict=True)
         if places
     }
-    by_query = retrieval_scores(task.metrics, ranked, relevant)
+    ranked, tied = _ranked(unit[asked], unit[~asked], queries, passages, relevant)
+    by_query = retrieval_scores(task.metrics, ranked, relevant, tied)
     means = mean_scores(by_query, f"task {task.name!r}")
     own = by_query[task.primary]
     # Of each query its score, of 1 that can be had.
@@ -75,6 +69,40 @@ def retrieval_results(task: TaskLike, vectors: np.ndarray, rows: Dataset) -> Res
     }
     kept["label"] = [1.0] * len(kept["index"])
     return Results(means | {"primary": means[task.primary]}, kept)
+
+
+def _ranked(
+    vectors: torch.Tensor,
+    corpus: torch.Tensor,
+    queries: Sequence[int],
+    passages: Sequence[int],
+    relevant: Mapping[int, Mapping[int, float]],
+) -> tuple[dict[int, dict[int, float]], dict[int, int]]:
+    """By query the scores of the passages that are nearest, and how many that were not judged are as near as the last.
+
+    Of what was judged, all that is as near as the last is among them: which of equals the search kept follows from the
+    corpus's order, and no score may.
+    """
+    place_of = {passage: place for place, passage in enumerate(passages)}
+    # A text that is a query itself is none of the corpus.
+    named = [[place_of[one] for one in relevant[query] if one in place_of] for query in queries]
+    width = max(map(len, named))
+    padded = torch.tensor(
+        [[*places, *[-1] * (width - len(places))] for places in named], dtype=torch.int64
+    )
+    found = exact_search(vectors, corpus, _DEPTH, named=padded)
+    ranked: dict[int, dict[int, float]] = {}
+    tied: dict[int, int] = {}
+    for at, query in enumerate(queries):
+        scores = found.scores[at].tolist()
+        hits = dict(
+            zip((passages[place] for place in found.places[at].tolist()), scores, strict=True)
+        )
+        known = zip(named[at], found.known[at].tolist(), strict=False)
+        more = {passages[place]: score for place, score in known if score == scores[-1]}
+        ranked[query] = hits | more
+        tied[query] = int(found.tied[at]) - (len(ranked[query]) - len(hits))
+    return ranked, tied
 
 
 def some_retrieval_rows(rows: Dataset, wanted: int) -> list[int]:
