@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from types import SimpleNamespace
 
 import pytest
 
 from limbeck.cli.app import app
-from limbeck.cli.run_summary import next_step, show_result
+from limbeck.cli.next_step import after_labelling, next_step
+from limbeck.cli.run_summary import show_result
 from limbeck.reporting.records import (
     Best,
     ClassFacts,
@@ -93,8 +95,57 @@ def test_without_a_teacher_the_next_step_is_to_distil(tmp_path, capsys):
     assert said[1] == "model 81.0"
     assert said[-1] == (
         f"next: limbeck distill --method kd --teacher {tmp_path}/run --layers 3 --task rte --data "
-        f"{record.data} --text-columns subject body --label-column queue"
+        f"{record.data} --text-columns subject body --label-column queue --max-length 64"
     )
+
+
+def test_the_next_step_has_all_settings_of_the_rows(tmp_path):
+    """Those that are not the usual ones; what a run was trained by is its own."""
+    record = a_run("finetune", 1, 81.0, layers=6)
+    record.recipe |= {
+        "kind": "pair-score", "max_length": 32, "batch_size": 12, "candidates": 4, "dev": "a b.tsv", "lr": 0.1,
+        "thresholds": "by_class", "unlabelled": ["x.txt", "y.txt"], "plugins": ["own.py"],
+        "seed": 3, "stratified": False, "images": None,
+    }  # fmt: skip
+    said = next_step(record, tmp_path / "run")
+    assert said == (
+        f"limbeck distill --method listwise-kl --teacher {tmp_path}/run --layers 3 --task rte --data {record.data} "
+        "--dev 'a b.tsv' --kind pair-score 'thresholds=\"by_class\"' --unlabelled x.txt y.txt --max-length 32 "
+        "--batch-size 12 candidates=4 --plugin own.py"
+    )
+    assert_understood(said)
+
+
+class Store(SimpleNamespace):
+    """As far as it is asked."""
+
+    def __init__(self, kind: str = "sentence", labelled: bool = True) -> None:
+        files, manifest = SimpleNamespace(url="s t"), SimpleNamespace(labelled=labelled)
+        super().__init__(kind=kind, files=files, manifest=manifest)
+
+
+def test_a_store_teaches_where_all_is_known(tmp_path):
+    record = a_run("finetune", 1, 81.0, layers=6, data=str(tmp_path / "rows"))
+    record.recipe |= {"max_length": 32}
+    run = tmp_path / "run"
+    record.save(run)
+    said = after_labelling(Store(), [str(run)], str(tmp_path / "rows"))
+    assert said == (
+        f"limbeck distill --method kd --teacher {run} --outputs 's t' --layers 3 --task rte "
+        f"--data {tmp_path}/rows --max-length 32"
+    )
+    assert_understood(said)
+    looked = "limbeck outputs show 's t'"
+    for store, teachers, data in (
+        (Store(), [str(run)], "other"),
+        (Store(), [str(run), str(run)], str(tmp_path / "rows")),
+        (Store(), ["a/checkpoint"], str(tmp_path / "rows")),
+        (Store(), [], None),
+        (Store(labelled=False), [str(run)], str(tmp_path / "rows")),
+        (Store("text"), [str(run)], str(tmp_path / "rows")),
+    ):
+        assert after_labelling(store, teachers, data) == looked
+    assert_understood(looked)
 
 
 def test_a_teacher_with_no_correlation_keeps_nothing(tmp_path, capsys):

@@ -14,6 +14,7 @@ from limbeck.byte_sizes import human_size
 from limbeck.cli.console import output
 from limbeck.cli.endpoint_options import EndpointOptions
 from limbeck.cli.label_options import LabellingWork, RowsToLabel, StoreToWrite
+from limbeck.cli.next_step import after_labelling
 from limbeck.cli.option_groups import takes_groups, typed
 from limbeck.plugins import load_plugins
 
@@ -61,3 +62,4 @@ def label(
     )
     size = human_size(made.manifest.bytes)
     output().print(f"{made.files.url}: {len(made):,} rows, {size}", soft_wrap=True)
+    output().print(f"next: {after_labelling(made, teacher or (), rows.data)}", soft_wrap=True)

@@ -5,19 +5,17 @@ Part of `limbeck.cli`. At most eight lines: two of scores, and six.
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from limbeck.cli.console import output, show_scores
-from limbeck.given import PREFIX
+from limbeck.cli.next_step import next_step
 
 if TYPE_CHECKING:
     from limbeck.reporting.records import Latency, Record
     from limbeck.run import Result
 
 _MB = 1e6
-_USUAL_RATE = 1e-4
 
 
 def show_result(result: Result) -> None:
@@ -129,46 +127,6 @@ def _measured(time: Latency) -> str:
     else:
         parts.append(str(time.device))
     return ", ".join([*parts, "timed in turns"])
-
-
-def next_step(record: Record, path: Path) -> str | None:
-    """A command that brings this run further; None where there is none to advise."""
-    from limbeck.reporting.records.one_answer import one_answer
-
-    if one_answer(record) is not None:
-        return _trained_differently(record, path)
-    run = shlex.quote(str(path))
-    if record.kind == "distill":
-        return f"limbeck export {run} --format onnx-int8"
-    layers = record.student.layers
-    if layers is None or layers < 2 or record.data.startswith(PREFIX):
-        return None
-    words = ["limbeck", "distill", "--method", "kd", "--teacher", str(path)]
-    words += ["--layers", str((layers + 1) // 2), "--task", record.task, "--data", record.data]
-    kind = record.recipe.get("kind")
-    words += ["--kind", kind] if kind else []
-    columns = record.recipe.get("text_columns")
-    words += ["--text-columns", *columns] if columns else []
-    label = record.recipe.get("label_column")
-    words += ["--label-column", label] if label else []
-    return shlex.join(words)
-
-
-def _trained_differently(record: Record, path: Path) -> str | None:
-    """The run for twice as long, at a rate on the other side of what students mostly learn at."""
-    recipe = record.recipe
-    if (
-        PREFIX in f"{record.data} {recipe}"
-    ):  # rows or models from Python, which no command line names
-        return None
-    words = ["limbeck", "distill", str(path / "recipe.yaml")]
-    if steps := recipe.get("max_steps"):
-        words += ["--max-steps", str(2 * steps)]
-    else:
-        words += ["--epochs", f"{2 * (recipe.get('epochs') or 3):g}"]
-    rate = recipe.get("lr") or _USUAL_RATE
-    words += ["--lr", f"{rate * (2 if rate <= _USUAL_RATE else 0.5):g}"]
-    return shlex.join([*words, "--out", f"{path}-longer"])
 
 
 def _say(line: str) -> None:

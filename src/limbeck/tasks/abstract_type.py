@@ -125,6 +125,8 @@ class TaskType(ABC):
     query do; None where each row stands for itself."""
     candidates: ClassVar[CandidateReading | None] = None
     """How scores of candidates are found in what its models put out; None where there are none."""
+    distilled_by: ClassVar[str] = "kd"
+    """The method that is advised to whoever names none."""
     split_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of a loaded split that `results` reads, beside texts and labels, where they are there."""
     scoring_columns: ClassVar[tuple[str, ...]] = ()

@@ -52,6 +52,7 @@ class PairScore(Sentence):
     weighs_classes = False
     group_column = QUERY_ID
     candidates = SCORED
+    distilled_by = "listwise-kl"
 
     def task_fields(self, task: TaskLike) -> dict[str, Any]:
         """None can be read so.

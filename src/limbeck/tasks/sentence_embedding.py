@@ -84,6 +84,7 @@ class Embedding(TaskType):
     extra_columns = (QUERY_ID, GRADE)
     group_column = QUERY_ID
     candidates = EMBEDDED
+    distilled_by = "embedding-mse"
     split_columns = (JUDGED, GRADES)
     scoring_columns = (ROW,)
     becomes = {  # noqa: RUF012  (read-only by convention, as all traits are)

@@ -1,0 +1,122 @@
+"""The command that a finished one names as the next: it has to run as it is printed. Part of `limbeck.cli`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from limbeck.cli.options import SETTINGS
+from limbeck.given import PREFIX
+
+if TYPE_CHECKING:
+    from limbeck.reporting.records import Record
+    from limbeck.teachers.outputs import OutputStore
+
+_USUAL_RATE = 1e-4
+_OF_ROWS = (
+    *("task", "data", "dev", "kind", "text_columns", "label_column", "classes", "labels"),
+    *("label_separator", "thresholds", "unlabelled", "unlabelled_duplicates", "max_rows"),
+    *("train_rows", "train_rows_seed", "stratified", "max_length", "batch_size", "candidates"),
+    *("images", "embedding", "plugins"),
+)
+"""Settings of a run that say which rows there are and how they are read: a student of its model needs them too."""
+
+
+def next_step(record: Record, path: Path) -> str | None:
+    """A command that brings a run further; None where there is none to advise."""
+    from limbeck.reporting.records.one_answer import one_answer
+
+    if one_answer(record) is not None:
+        return _trained_differently(record, path)
+    if record.kind == "distill":
+        return f"limbeck export {shlex.quote(str(path))} --format onnx-int8"
+    return _distilled(record, str(path))
+
+
+def after_labelling(store: OutputStore, teachers: Sequence[str], data: str | None) -> str:
+    """What to do with a store of outputs.
+
+    A student is taught by it, where its rows are those that the run of its only teacher was trained on, so that all
+    that training needs is known; else it is looked at.
+    """
+    url = store.files.url
+    return _taught_by(store, teachers, data) or shlex.join(["limbeck", "outputs", "show", url])
+
+
+def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) -> str | None:
+    from limbeck.files import at_home
+    from limbeck.reporting.records import RECORD_NAME, Record
+    from limbeck.tasks import get_task_type
+
+    kind = get_task_type(store.kind)
+    if len(teachers) != 1 or not store.manifest.labelled or not kind.labels_examples:
+        return None
+    run = at_home(teachers[0])
+    if data is None or kind.classes_as_text or not (run / RECORD_NAME).is_file():
+        return None
+    record = Record.load(run)
+    same = at_home(data).resolve() == at_home(record.data).resolve()
+    return _distilled(record, teachers[0], store.files.url) if same else None
+
+
+def _distilled(record: Record, model: str, store: str | None = None) -> str | None:
+    """A student of half the model's layers, taught by the model or by what it said."""
+    layers = record.student.layers
+    if layers is None or layers < 2 or record.data.startswith(PREFIX):
+        return None
+    words = ["limbeck", "distill", "--method", _method(record), "--teacher", model]
+    words += ["--outputs", store] if store is not None else []
+    words += ["--layers", str((layers + 1) // 2)]
+    given = {**record.recipe, "task": record.task, "data": record.data}
+    for name in _OF_ROWS:
+        words += _typed(name, given.get(name))
+    return shlex.join(words)
+
+
+def _method(record: Record) -> str:
+    from limbeck.tasks import TASKS, get_task_type
+
+    kind = record.recipe.get("kind")
+    if kind is not None:
+        return get_task_type(kind).distilled_by
+    return TASKS[record.task].kind.distilled_by if record.task in TASKS else "kd"
+
+
+def _typed(name: str, value: Any) -> Iterator[str]:
+    """A setting as it is typed, unless it is the usual one."""
+    from limbeck.recipe import Recipe
+
+    usual = Recipe.model_fields[name].get_default(call_default_factory=True)
+    if value is None or value == usual or (not value and not usual):
+        return
+    if isinstance(value, dict):
+        value = {key: one for key, one in value.items() if one is not None}
+    flag = f"--{name.replace('_', '-')}"
+    if name == "plugins":
+        yield from ("--plugin", *value)
+    elif name in SETTINGS and isinstance(value, list):
+        yield from (flag, *map(str, value))
+    elif name in SETTINGS and isinstance(value, str | int):
+        yield from (flag, str(value))
+    else:
+        yield f"{name}={json.dumps(value)}"
+
+
+def _trained_differently(record: Record, path: Path) -> str | None:
+    """The run for twice as long, at a rate on the other side of what students mostly learn at."""
+    recipe = record.recipe
+    if (
+        PREFIX in f"{record.data} {recipe}"
+    ):  # rows or models from Python, which no command line names
+        return None
+    words = ["limbeck", "distill", str(path / "recipe.yaml")]
+    if steps := recipe.get("max_steps"):
+        words += ["--max-steps", str(2 * steps)]
+    else:
+        words += ["--epochs", f"{2 * (recipe.get('epochs') or 3):g}"]
+    rate = recipe.get("lr") or _USUAL_RATE
+    words += ["--lr", f"{rate * (2 if rate <= _USUAL_RATE else 0.5):g}"]
+    return shlex.join([*words, "--out", f"{path}-longer"])
