@@ -27,7 +27,13 @@ from limbeck.run.kept_predictions import PREDICTIONS_NAME
 from limbeck.run.lock import HOLDER, LOCK, held
 from limbeck.runtimes import EXPORTS, exports_of, remove_export
 from limbeck.tasks import TASKS
-from limbeck.training.checkpoints import SEAL, last_whole, remove_all, remove_unfinished
+from limbeck.training.checkpoints import (
+    SEAL,
+    TRACKER_RUNS,
+    last_whole,
+    remove_all,
+    remove_unfinished,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +49,7 @@ _NAMES = (
     SETTINGS_NAME,
     "student.part/**/*",
     "checkpoints/**/checkpoint-*/*",
+    f"checkpoints/**/{TRACKER_RUNS}",
     "tensorboard/**/events.out.tfevents.*",
 )
 _DEFAULTS = {

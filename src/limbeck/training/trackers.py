@@ -18,6 +18,7 @@ from transformers.integrations import integration_utils
 from limbeck.errors import Problem, unknown
 from limbeck.training.arguments import tensorboard
 from limbeck.training.tracked_recipe import TrackedRecipe
+from limbeck.training.tracker_runs import ContinuedRuns
 
 _CALLBACKS = integration_utils.INTEGRATION_TO_CALLBACK
 # Packages that are not called as their tracker.
@@ -56,7 +57,7 @@ def reporting(
     events: Path,
     recipe: Mapping[str, Any] | None = None,
 ) -> Iterator[None]:
-    """Report what is trained inside to the trackers, as a run of its own, however it ends.
+    """Report what is trained inside to the trackers, as a run of its own, however it ends; continued, as the same run.
 
     transformers leaves W&B's run open for whatever this process trains next, and MLflow's after an error;
     once it is closed nothing more can be logged. A run that the user opened before is joined, and left open.
@@ -66,20 +67,22 @@ def reporting(
         events: TensorBoard's folder; the others take their places from environment variables of their own.
         recipe: what TensorBoard, W&B and MLflow are told of the run, in plain values.
     """
+    opened = {name: _is_open(name) for name in names}
     callbacks: list[TrainerCallback] = [
         tensorboard(events) if name == "tensorboard" else _CALLBACKS[name]() for name in names
     ]
-    callbacks = [TrackedRecipe(recipe or {}, callbacks), *callbacks] if callbacks else []
+    if callbacks:
+        before = ContinuedRuns(Path(str(trainer.args.output_dir)), names)
+        callbacks = [before, TrackedRecipe(recipe or {}, callbacks), *callbacks]
     for callback in callbacks:
         trainer.add_callback(callback)
-    opened = {name: _is_open(name) for name in names}
     try:
         yield
     finally:
         for callback in callbacks:
             trainer.remove_callback(callback)
-        for name, before in opened.items():
-            if not before and _is_open(name):
+        for name, before_us in opened.items():
+            if not before_us and _is_open(name):
                 _close(name)
 
 

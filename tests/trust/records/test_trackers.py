@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -25,6 +27,7 @@ from limbeck.errors import LimbeckError
 from limbeck.recipe import FirstStage, Recipe
 from limbeck.run import distill
 from limbeck.training import reporting, tracker_problems
+from limbeck.training.checkpoints import TRACKER_RUNS, remove_all
 from limbeck.training.tracked_recipe import TrackedRecipe, best_scores, flattened
 
 
@@ -165,6 +168,11 @@ class Tracker(SimpleNamespace):
 
     run = None
 
+    def init(self, *, name, id=None, project=None, resume=None):
+        assert self.run is None and resume == (id and "allow")
+        known = id or os.environ.get("WANDB_RUN_ID") or f"id-{len(self.names)}"
+        self.run = SimpleNamespace(id=known, name=name)
+
     def finish(self):
         self.run = None
 
@@ -172,8 +180,9 @@ class Tracker(SimpleNamespace):
 class Callback(TrainerCallback):
     def on_train_begin(self, args, state, control, **kwargs):
         tracker = sys.modules["wandb"]
-        tracker.run = tracker.run or args.run_name
-        tracker.names.append(tracker.run)
+        if tracker.run is None:
+            tracker.init(name=args.run_name)
+        tracker.names.append(tracker.run.name)
 
     def on_predict(self, args, state, control, **kwargs):
         assert sys.modules["wandb"].run is not None, "wandb.init() was not called"
@@ -202,10 +211,52 @@ def test_every_run_and_stage_is_one_of_its_own(place, tmp_path, wandb):
 def test_a_run_is_closed_after_an_error_and_a_users_own_is_left_open(wandb, tmp_path):
     trainer = Trainer(tiny.bert(1), TrainingArguments(str(tmp_path), report_to="none"))
     with pytest.raises(KeyError), reporting(trainer, ["wandb"], tmp_path):
-        wandb.run = "opened by the callback"
+        wandb.run = SimpleNamespace(id="of the callback")
         raise KeyError
     assert wandb.run is None
-    wandb.run = "the user's"
+    theirs = wandb.run = SimpleNamespace(id="theirs", name="the user's")
     with reporting(trainer, ["wandb"], tmp_path):
-        pass
-    assert wandb.run == "the user's"
+        first_step(trainer)
+    assert wandb.run is theirs
+    assert not (tmp_path / TRACKER_RUNS).exists()
+
+
+# ---- continued ----
+
+
+def first_step(trainer: Trainer) -> None:
+    """As far as a tracker sees it."""
+    state, control = TrainerState(is_world_process_zero=True), TrainerControl()
+    trainer.callback_handler.on_train_begin(trainer.args, state, control)
+    trainer.callback_handler.on_step_begin(trainer.args, state, control)
+
+
+def reported_to(trainer: Trainer, wandb: Tracker) -> str:
+    """The id of the run that a start of a stage reports to, which is closed in the end."""
+    with reporting(trainer, ["wandb"], Path(trainer.args.output_dir) / "events"):
+        first_step(trainer)
+        found = wandb.run.id
+    assert wandb.run is None
+    return found
+
+
+def test_a_continued_stage_reports_to_the_same_run(wandb, tmp_path, monkeypatch):
+    for name in ("WANDB_RUN_ID", "WANDB_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    one, other = (
+        Trainer(tiny.bert(1), TrainingArguments(str(tmp_path / name), report_to="none"))
+        for name in ("one", "other")
+    )
+    first = reported_to(one, wandb)
+    assert reported_to(one, wandb) == first
+    assert reported_to(other, wandb) != first
+    # Another project has no such run, and an id that the user chose wins.
+    monkeypatch.setenv("WANDB_PROJECT", "elsewhere")
+    second = reported_to(one, wandb)
+    assert second != first and reported_to(one, wandb) == second
+    monkeypatch.setenv("WANDB_RUN_ID", "mine")
+    assert reported_to(one, wandb) == "mine"
+    monkeypatch.delenv("WANDB_RUN_ID")
+    assert reported_to(one, wandb) == second
+    remove_all(tmp_path / "one")
+    assert not (tmp_path / "one").exists()
