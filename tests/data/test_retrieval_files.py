@@ -133,6 +133,28 @@ def test_a_passage_twice_over_two_lines(tmp_path) -> None:
         read_table(lines(tmp_path / "a.jsonl", row, row))
 
 
+def test_triplets_say_a_pair_as_often_as_they_like(tmp_path) -> None:
+    rows = [
+        {"query": "a", "positive": "p", "negative": "x"},
+        {"query": "a", "positive": "p", "negative": "y"},
+        {
+            "query": "b",
+            "positive": "p",
+            "negative_2": "z",
+            "negative_1": ["x", "y"],
+            "negative_3": "",
+        },
+    ]
+    found = read_table(lines(tmp_path / "a.jsonl", *rows)).columns
+    assert [*zip(found["query"], found["passage"], found["label"], strict=True)] == [
+        ("a", "p", 1), ("a", "x", 0), ("a", "y", 0),
+        ("b", "p", 1), ("b", "x", 0), ("b", "y", 0), ("b", "z", 0),
+    ]  # fmt: skip
+    other = {"query": "a", "positive": "x", "negative": "y"}
+    with pytest.raises(LimbeckError, match="row 4: a passage stands twice"):
+        read_table(lines(tmp_path / "b.jsonl", *rows, other))
+
+
 def test_tables_without_lists_are_as_they_were(tmp_path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("query,passages\na,b\n")

@@ -11,6 +11,7 @@ what is negative. Below `tables`, which reads such files as a row for each pair.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ _LABELS, _SCORES, _POSITIVE, _NEGATIVE = "labels", "scores", "positive", "negati
 _FIX = 'write {"query": "…", "passages": ["…", "…"], "labels": [1, 0]}, one object per line'
 
 Columns = Mapping[str, ArrowColumn]
+Numbers = tuple[float | None, float | None]
+"""A candidate's grade and score."""
 
 
 def holds_candidates(names: Sequence[str]) -> bool:
@@ -49,26 +52,29 @@ def pairs_of(columns: Columns, path: Path) -> dict[str, ArrowColumn]:
     """
     found: dict[str, ArrowColumn] = {name: ArrowColumn() for name in (QUERY, PASSAGE, LABEL, SCORE)}
     some = dict.fromkeys((LABEL, SCORE), False)
-    seen: set[tuple[str, str]] = set()
+    seen: dict[tuple[str, str], Numbers] = {}
     for row, line in enumerate(_lines(columns), start=1):
         where = f"{path}, row {row}"
         query = line[QUERY]
         if not isinstance(query, str) or not query.strip():
             raise LimbeckError(f"{where}: the query is {query!r:.60}, expected text", _FIX)
         passages, labels = _passages(line, where)
-        for passage in passages:
+        scores = _numbers(line, _SCORES, len(passages), where)
+        # A row of a positive and a negative says of either what others say too; a list of passages is said once.
+        repeats = not any(line.get(name) is not None for name in _PASSAGES)
+        for passage, numbers in zip(passages, zip(labels, scores, strict=True), strict=True):
             if (query, passage) in seen:
+                if repeats and seen[query, passage] == numbers:
+                    continue
                 raise LimbeckError(
                     f"{where}: a passage stands twice among the candidates of {query!r:.60}: {passage!r:.60}",
                     "take one of them out: a query's candidates are different texts",
                 )
-            seen.add((query, passage))
-        numbers = {LABEL: labels, SCORE: _numbers(line, _SCORES, len(passages), where)}
-        found[QUERY].extend([query] * len(passages))
-        found[PASSAGE].extend(passages)
-        for name, values in numbers.items():
-            found[name].extend(values)
-            some[name] |= any(value is not None for value in values)
+            seen[query, passage] = numbers
+            for name, value in zip(found, (query, passage, *numbers), strict=True):
+                found[name].append(value)
+            for name, number in zip(some, numbers, strict=True):
+                some[name] |= number is not None
     return {name: column for name, column in found.items() if some.get(name, True)}
 
 
@@ -86,10 +92,23 @@ def _passages(line: dict[str, Any], where: str) -> tuple[list[str], Sequence[flo
         if any(label is not None and label < 0 for label in labels):
             raise LimbeckError(f"{where}: a label is below 0", "0 is for what is not relevant")
         return passages, labels
-    if line.get(_POSITIVE) is None and line.get(_NEGATIVE) is None:
+    if line.get(_POSITIVE) is None and all(
+        line[name] is None for name in negative_columns([*line])
+    ):
         raise LimbeckError(f"{where}: there are no passages", _FIX)
-    positive, negative = (_texts(line.get(one), one, where) for one in (_POSITIVE, _NEGATIVE))
+    positive = _texts(line.get(_POSITIVE), _POSITIVE, where)
+    named = [name for name in negative_columns([*line]) if line[name] not in (None, "")]
+    negative = [
+        text for name in named or [_NEGATIVE] for text in _texts(line.get(name), name, where)
+    ]
     return positive + negative, [1.0] * len(positive) + [0.0] * len(negative)
+
+
+def negative_columns(names: Sequence[str]) -> list[str]:
+    """Those of some names that hold what is not relevant, in the order of their numbers."""
+    found = [(name, re.fullmatch(rf"{_NEGATIVE}_?([0-9]*)", name)) for name in names]
+    numbered = [(int(match[1] or 0), name) for name, match in found if match is not None]
+    return [name for _, name in sorted(numbered)]
 
 
 def _texts(value: Any, name: str, where: str) -> list[str]:

@@ -94,7 +94,8 @@ def _found(table: FileTable) -> tuple[What, list[str]]:
             return what, [] if what in table.columns else by_class
     raise LimbeckError(
         f"{table.path}: no column of outputs among {', '.join(table.columns)}",
-        f"name it {', '.join(QUANTITIES[:-1])} (a list, or a column for each class: probabilities.CLASS), or score",
+        f"name it {', '.join(QUANTITIES[:-1])} (a list, or a column for each class: probabilities.CLASS), or score; "
+        "of a query with its candidates scores, a list with the number of each passage",
     )
 
 

@@ -9,7 +9,6 @@ query, positive, negatives.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -18,14 +17,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from limbeck.data.candidate_files import LABEL, PASSAGE, QUERY, SCORE, holds_candidates, pairs_of
+from limbeck.data.candidate_files import (
+    LABEL,
+    PASSAGE,
+    QUERY,
+    SCORE,
+    holds_candidates,
+    negative_columns,
+    pairs_of,
+)
 from limbeck.data.tables import FileTable
 from limbeck.errors import LimbeckError
 from limbeck.tasks.ranking_metrics import by_query
 
 _QUERIES = ("anchor", QUERY, "question")
 _POSITIVES = ("positive", "answer", PASSAGE)
-_NEGATIVE = re.compile(r"negative_?([0-9]*)")
 
 NAMING = "--text-columns COLUMN for sentences, --text-columns QUERY POSITIVE [NEGATIVE …] for pairs and triplets"
 """How columns of texts are named."""
@@ -77,9 +83,7 @@ def _has_lists(table: FileTable) -> bool:
 def _usual(there: Sequence[str]) -> tuple[str, ...]:
     """The columns of tuples by their usual names; none where there are none."""
     pair = next(((q, p) for q in _QUERIES for p in _POSITIVES if q in there and p in there), ())
-    found = [(name, _NEGATIVE.fullmatch(name)) for name in there]
-    negatives = [(int(match[1] or 0), name) for name, match in found if match is not None]
-    return (*pair, *(name for _, name in sorted(negatives))) if pair else ()
+    return (*pair, *negative_columns(there)) if pair else ()
 
 
 def _columns(table: FileTable, names: Sequence[str]) -> Texts:
