@@ -14,6 +14,8 @@ import tiny_runs
 from limbeck.embedding import EmbeddingModules, TextPrompts
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.reporting.cards import CardSettings
+from limbeck.reporting.cards.model_card import render_card
 from limbeck.run import distill, evaluate
 from limbeck.run.prepare import prepare
 from limbeck.tasks.retrieval import RETRIEVAL_METRICS
@@ -101,6 +103,7 @@ def test_sentence_transformers_finds_as_much_in_the_shipped_folder(given, place,
     for text, found in ((query, student.encode_query), (passage, student.encode_document)):
         np.testing.assert_array_equal(found(["film"]), student.encode([text + "film"]))
     assert student.default_prompt_name is None
+    assert "encode_query(" in render_card(made.path, CardSettings())
 
 
 @pytest.mark.slow

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from limbeck.activations.compat import MODEL_TYPES
+from limbeck.embedding import TextPrompts, modules_of
+from limbeck.embedding.text_prompts import BARE
 from limbeck.plain import read_json, read_text
 from limbeck.reporting.records import Record
 from limbeck.runtimes import ExportManifest, exports_of_student
@@ -70,6 +72,13 @@ class StudentFacts:
         found = [str(names[key]) for key in sorted(names, key=int)]
         has = self.kind.names_classes
         return found if has and len(found) > 1 else []
+
+    @property
+    def prompts(self) -> TextPrompts:
+        """What an embedding model puts before texts."""
+        named: Any = SimpleNamespace(**self.config)
+        modules = modules_of(named)
+        return BARE if modules is None else modules.text_prompts
 
     @property
     def texts(self) -> int:

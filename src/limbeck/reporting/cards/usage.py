@@ -59,6 +59,15 @@ model = SentenceTransformer(name)
 embeddings = model.encode(["A text.", "Another text."])
 print(model.similarity(embeddings[0], embeddings[1]))
 """
+_RETRIEVAL = """\
+from sentence_transformers import SentenceTransformer
+
+{name}
+model = SentenceTransformer(name)
+queries = model.encode_query(["A question?"])  # each with its prompt
+passages = model.encode_document(["A passage.", "Another passage."])
+print(model.similarity(queries, passages))
+"""
 _IMAGE = """\
 import torch
 from PIL import Image
@@ -87,7 +96,9 @@ def usage(student: StudentFacts, name: str, *, local: bool) -> str | None:
         extra = "import limbeck.lab.cifar_nets  # makes its architecture known\n"
         return _IMAGE.format(auto=auto, name=name, extra=extra if student.own_architecture else "")
     if kind.embeds:
-        return _EMBEDDINGS.format(name=name)
+        sentence, query, passage = student.prompts
+        same = sentence == query == passage
+        return (_EMBEDDINGS if same else _RETRIEVAL).format(name=name)
     given, rest = {
         "sentence": (_texts(student), _CLASSES if student.labels else _NUMBER),
         "multi-label": (_texts(student), _SEVERAL),
