@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import re
 import statistics
@@ -67,6 +67,20 @@ def test_the_readme_states_measured_times():
     assert [same, default, other] == [f"{ratio:.2f}" for ratio in ratios]
     assert record["setting"]["rows"] == 10_000 and "10,000 rows of SST-2" in README
     assert abs(run["dev"]["ours"] - run["dev"]["trainer, bf16"]) < 0.26  # "a quarter point apart"
+
+
+def test_the_page_of_several_labels_prints_the_benchmarks_tables(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    # By its path: the tests have a module of that name.
+    path = ROOT / "benchmarks" / "several_labels.py"
+    found = importlib.util.spec_from_file_location("several_labels_benchmark", path)
+    benchmark = importlib.util.module_from_spec(found)
+    found.loader.exec_module(benchmark)
+    benchmark.table()
+    printed = rows(capsys.readouterr().out)
+    page = (ROOT / "docs" / "several-labels.md").read_text(encoding="utf-8").splitlines()
+    assert len(printed) > 12
+    assert [row for row in printed if row not in page] == []
 
 
 @pytest.fixture
