@@ -168,6 +168,20 @@ def test_best_of_n_is_one_run_by_dev(made, place, tmp_path) -> None:
 # ---- failures ----
 
 
+def test_terms_that_do_not_fit_are_refused_before_a_run(place, tmp_path) -> None:
+    layers = "{method: pkd, settings: {objectives.patience.mapping.layers: {1: %d}}}"
+    methods = f"plain: {layers % 2}, far: {layers % 9}, none: {layers % 7}"
+    plan, runs = plan_of(place, tmp_path, methods=methods), SharedRuns(tmp_path / "runs")
+    with pytest.raises(LimbeckError) as caught:
+        estimate(plan, runs)
+    said = "{} on reviews: objectives.patience.mapping.layers: the teacher has no layer {}"
+    assert [problem.message for problem in caught.value.problems] == [
+        said.format("far", 9),
+        said.format("none", 7),
+    ]
+    assert not runs.path.exists() or not list(runs.path.iterdir())
+
+
 def test_one_that_fails_stays_visible_and_is_tried_again(place, tmp_path, monkeypatch) -> None:
     train = DistillationTrainer.start_or_continue
 

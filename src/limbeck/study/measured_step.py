@@ -26,8 +26,10 @@ from limbeck.execution import resolve_precision
 from limbeck.number_words import count_of
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.loaded_models import build_models
+from limbeck.run.named_teachers import Named
 from limbeck.run.required_settings import missing
 from limbeck.run.stage_rows import EncodedRows, load_rows
+from limbeck.tasks import Processor, Task
 
 _REPEATS = 3
 
@@ -96,17 +98,38 @@ _RANKS_STUDENTS = {"student-rank": 1, "best-of": 3}
 """Distributions that students of each teacher decide, and the runs that come after them."""
 
 
-def measure(recipe: Recipe, *, save_as: Path | None = None) -> StepCost:
-    """Time one batch of the recipe's rows through its models.
+@dataclass(frozen=True)
+class UntrainedRun:
+    """Rows and models of a recipe as they are before the first step."""
 
-    `save_as`: a folder that is given the untrained model and its tokenizer. What its terms compute
-    besides is not in it.
+    task: Task
+    rows: Mapping[str, Dataset]
+    teachers: Sequence[Named]
+    student: PreTrainedModel
+    tokenizer: Processor
+
+
+def untrained(recipe: Recipe) -> UntrainedRun:
+    """Load a recipe's rows and models.
+
+    Raises:
+        LimbeckError: a setting is missing, or rows or models cannot be loaded.
     """
     problems = missing(recipe)
     if problems:
         raise LimbeckError(problems)
     task, rows = load_rows(recipe)
-    named, student, tokenizer = build_models(recipe, task)
+    return UntrainedRun(task, rows, *build_models(recipe, task))
+
+
+def measure(recipe: Recipe, run: UntrainedRun, *, save_as: Path | None = None) -> StepCost:
+    """Time one batch of the recipe's rows through its models.
+
+    `save_as`: a folder that is given the untrained model and its tokenizer. What its terms compute
+    besides is not in it.
+    """
+    task, rows, named = run.task, run.rows, run.teachers
+    student, tokenizer = run.student, run.tokenizer
     if save_as is not None:
         student.save_pretrained(save_as)
         tokenizer.save_pretrained(save_as)

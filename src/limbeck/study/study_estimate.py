@@ -7,7 +7,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from limbeck.errors import LimbeckError, Problem
 from limbeck.number_words import count_of
 from limbeck.reporting.records import Record
 from limbeck.study.figure_checks import split_problems
-from limbeck.study.measured_step import StepCost, measure
+from limbeck.study.measured_step import StepCost, UntrainedRun, measure, untrained
 from limbeck.study.run_workers import parts_of_cores
 from limbeck.study.shared_runs import SharedRuns, StudyRun
 from limbeck.study.study_groups import Group
 from limbeck.study.study_plan import StudyPlan
+from limbeck.study.unfit_terms import term_problems
 
 _FP32 = 4
 _IN_FLIGHT = 8
@@ -88,8 +89,8 @@ def estimate(
 ) -> StudyEstimate:
     """Measure a step of each task's teacher and student, and add up.
 
-    Rows are loaded and models built on the way, so that what is missing is known before hours have
-    passed. `say` is told what is being measured.
+    Rows are loaded, models and terms built on the way, so that what is missing or does not fit is known
+    before hours have passed. `say` is told what is being measured.
 
     Raises:
         LimbeckError: rows or models that cannot be loaded, all together; too little room on the disk.
@@ -188,10 +189,12 @@ def _of_task(
     """Steps of the task's teacher and of one student of each size, with seconds of every kind of run."""
     costs: dict[str, StepCost] = {}
     made: dict[str, str] = {}
+    models: dict[str, UntrainedRun] = {}
+    unfit: list[Problem] = []
     for number, teacher in enumerate(plan.teachers_of(task)):
         recipe = teacher.recipe(runs.path)
         made[teacher.name] = str(place / str(number))
-        costs[teacher.name] = cost = measure(recipe, save_as=place / str(number))
+        costs[teacher.name] = cost = measure(recipe, untrained(recipe), save_as=place / str(number))
         seconds[kind_of(teacher)] = cost.seconds(recipe)
     for group in (one for one in plan.groups if one.task == task):
         run = group.sample
@@ -204,11 +207,16 @@ def _of_task(
         key = (
             f"{task} {recipe.student.model_dump_json()} {recipe.batch_size} {recipe.needs_teacher}"
         )
-        if key not in costs:
-            costs[key] = measure(recipe)
+        if key not in models:
+            models[key] = untrained(recipe)
+            costs[key] = measure(recipe, models[key])
+        unfit += [
+            replace(one, message=f"{run.label} on {task}: {one.message}")
+            for one in term_problems(recipe, models[key])
+        ]
         teachers = [costs[name] for name in run.needs if name in costs]
         seconds[kind_of(run)] = costs[key].seconds(recipe, teachers)
-    problems = split_problems(plan.study, task, next(iter(costs.values())).splits)
+    problems = unfit + split_problems(plan.study, task, next(iter(costs.values())).splits)
     if problems:
         raise LimbeckError(problems)
     return costs
