@@ -18,9 +18,9 @@ METHODS = """
 """
 
 
-def planned(place, folder, methods=METHODS):
+def planned(place, folder, methods=METHODS, **more):
     given = {"teachers": TEAM, "table.baseline": "SKD", "seeds": [1]}
-    return plan_of(place, folder, methods=methods, **given)
+    return plan_of(place, folder, methods=methods, **given, **more)
 
 
 def test_methods_learn_from_the_members_they_name(place, tmp_path) -> None:
@@ -63,6 +63,10 @@ def test_what_is_wrong_with_a_team_is_said_together(place, tmp_path) -> None:
         "teachers.team: a member is called all as a method is",
         "unknown teacher in methods.SKD.teachers: 'three'",
     ]
+    with pytest.raises(
+        LimbeckError, match=r"pretrained is the whole model .* and two of teachers.team has"
+    ):
+        planned(place, tmp_path, students={"student.init": "pretrained"})
     with pytest.raises(LimbeckError, match="SKD on reviews: kd-soft learns from one teacher"):
         planned(place, tmp_path, methods="SKD: {method: kd-soft}")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from limbeck.errors import Problem, unknown
 from limbeck.reporting.tables.against import CORRECTIONS
 from limbeck.reporting.tables.measured_columns import FACTS
@@ -79,6 +82,12 @@ def _takes_model(study: Study) -> bool:
     return not all("student.init" in {**spec.settings, **one} for one in members)
 
 
+def _settings_of(study: Study, member: str) -> Mapping[str, Any]:
+    """What a member of the team is made by."""
+    assert study.teachers is not None  # it has members
+    return {**study.teachers.settings, **(study.teachers.team[member] or {})}
+
+
 def _team_problems(study: Study, labels: list[str]) -> list[Problem]:
     """Of a team of teachers, and of methods that name members of it."""
     team = [] if study.teachers is None else list(study.teachers.team)
@@ -89,6 +98,15 @@ def _team_problems(study: Study, labels: list[str]) -> list[Problem]:
     ]
     if team and study.teachers is not None and study.teachers.at is not None:
         found.append(Problem("teachers: at and team are both given", "leave one of them out"))
+    cut = [one for one in team if "student.layers" in _settings_of(study, one)]
+    if cut and study.students.get("student.init") == "pretrained":
+        found.append(
+            Problem(
+                "students: student.init: pretrained is the whole model that a teacher was fine-tuned from, and "
+                f"{', '.join(cut)} of teachers.team {'has' if len(cut) == 1 else 'have'} only some layers of one",
+                f'write student.init: "{MODEL}"',
+            )
+        )
     for label in labels:
         for one in study.method_of(label).teachers or ():
             if one not in team:
