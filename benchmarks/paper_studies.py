@@ -35,9 +35,9 @@ Found = dict[str, dict[str, list[dict[str, Any]]]]
 
 
 def without_text(found: Any) -> Any:
-    """The same without what says the rows' text, and without maps of one row's attention."""
+    """The same without what says the rows' text, without maps of one row's attention and places of rows."""
     if isinstance(found, dict):
-        maps = {"student", "teacher"} if "divergence" in found else set()
+        maps = {"student", "teacher"} if {"divergence", "explained"} & found.keys() else set()
         return {key: without_text(value) for key, value in found.items() if key not in _TEXT | maps}
     if isinstance(found, list):
         return [without_text(value) for value in found]
@@ -106,12 +106,14 @@ class KeptStudy:
         return _rows_of(render(table, "markdown"))
 
     def of(self, analysis: str, part: str) -> Iterable[tuple[str, dict[str, Any]]]:
-        """Each method with what the analysis found in its first run, in the study's order."""
+        """Each method with what the analysis found in its runs, in the study's order."""
         by_run = self.found.get(analysis, {})
         for method in self.study.methods:
-            for run, found in by_run.items():
-                if self.records[run].method == method and part in found[0]["parts"]:
-                    yield method, found[0]["parts"][part]
+            for run, every in by_run.items():
+                if self.records[run].method == method:
+                    yield from (
+                        (method, one["parts"][part]) for one in every if part in one["parts"]
+                    )
 
 
 def _rows_of(text: str) -> str:
@@ -200,6 +202,21 @@ def loss_surface(kept: KeptStudy) -> str:
     )
 
 
+def closeness(kept: KeptStudy) -> str:
+    """Cosines of students' CLS states with the teacher's, by row."""
+    rows = sorted(
+        (found["student_layer"], found["teacher_layer"], method, found["cosines"])
+        for method, found in kept.of("pca", "student")
+    )
+    return _markdown(
+        ("cosine", "its layer", "teacher's layer", "mean", "lowest"),
+        (
+            (method, own, other, f"{_mean(cosines):.3f}", f"{min(cosines):.3f}")
+            for own, other, method, cosines in rows
+        ),
+    )
+
+
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
@@ -211,6 +228,7 @@ PRINTED: Mapping[str, Callable[[KeptStudy], str]] = {
     "noise": noise,
     "probing": probing,
     "loss-surface": loss_surface,
+    "pca": closeness,
 }
 
 
