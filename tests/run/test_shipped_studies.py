@@ -6,12 +6,21 @@ The studies share their runs, as a user's do.
 from __future__ import annotations
 
 import csv
+from itertools import product
 
 import pytest
 
 from limbeck.study import SharedRuns, StudyPlan, carry_out, load_study, shipped, write_study
 
 pytestmark = pytest.mark.slow
+
+
+def rows_of(study) -> list[str]:
+    """What rows are called: a method, and what an axis is set to where it is not the depth, a column."""
+    axes = {key: values for key, values in study.axes.items() if key != "student.layers"}
+    conditions = [zip(axes, values, strict=True) for values in product(*axes.values())]
+    said = [[f"{key}={value}" for key, value in one] for one in conditions]
+    return [" ".join([label, *words]) for label in study.methods for words in said]
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +40,14 @@ def test_a_shipped_study_comes_out_whole(name, runs, tmp_path) -> None:
     plan = StudyPlan.of(study)
     assert carry_out(plan, runs) == []
     table, page = write_study(plan, runs, tmp_path)
-    assert {row.label for row in table.rows if row.role == "student"} >= set(study.methods)
+    wanted = set(rows_of(study))
+    assert {row.label for row in table.rows if row.role == "student"} >= wanted
     for row in table.rows:
         for cell in row.cells.values():
             assert cell.mean is not None or row.role == "teacher"
             assert not cell.failed
     with (tmp_path / "table.csv").open(encoding="utf-8") as stream:
-        assert {row["method"] for row in csv.DictReader(stream)} >= set(study.methods)
+        assert {row["method"] for row in csv.DictReader(stream)} >= wanted
     for figure in study.figures:
         assert list(tmp_path.glob(f"{figure}*.png")), figure
     assert study.title in page.read_text(encoding="utf-8")
