@@ -111,20 +111,26 @@ def label(
             written_task=written_task,
         )
         work = _work(source, rows, outputs, with_text, StoreFiles(place), engine, workers)
-        if to is not None and not work.plan.decides:
-            raise LimbeckError(
-                f"to: {', '.join(work.plan.outputs)} come to no label, and {to} is a table of labels",
-                "add --outputs probabilities, or leave --to out",
-            )
-        if to is not None and get_task_type(work.labeller.kind).several_classes:
-            raise LimbeckError(
-                f"to: {work.labeller.name} gives a row any number of classes, and {to} would have one",
-                "leave --to out, the store has every class's probability; or limbeck predict, which writes all "
-                "classes of a row",
-            )
+        if to is not None:
+            _check_decides(work, to)
         fill(work, shard_rows, console)
         _say_truncated(work.labeller, console)
     return _finished(place, rows, to, console)
+
+
+def _check_decides(work: LabelWork, to: str | Path) -> None:
+    """Raise LimbeckError for outputs that come to no label, or to several, which a plain table cannot hold."""
+    if not work.plan.decides:
+        raise LimbeckError(
+            f"to: {', '.join(work.plan.outputs)} come to no label, and {to} is a table of labels",
+            "add --outputs probabilities, or leave --to out",
+        )
+    if get_task_type(work.labeller.kind).several_classes:
+        raise LimbeckError(
+            f"to: {work.labeller.name} gives a row any number of classes, and {to} would have one",
+            "leave --to out, the store has every class's probability; or limbeck predict, which writes all "
+            "classes of a row",
+        )
 
 
 def _prompt(

@@ -150,7 +150,7 @@ def _lines(file: GlueFile, rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _word(file: GlueFile, value: Any) -> str:
-    """A prediction in the benchmark's own words."""
+    """A prediction as the benchmark writes it."""
     if not file.words:
         low, high = TASKS[file.task].bounds or (float("-inf"), float("inf"))
         return f"{min(max(float(value), low), high):.3f}"
