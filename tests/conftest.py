@@ -1,6 +1,7 @@
 """What holds for every test: the shapes written in signatures are enforced, as nowhere else."""
 
 import atexit
+import functools
 import gc
 import os
 import re
@@ -11,7 +12,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+import typer.testing
+from accelerate.utils import imports as installed_packages
 from jaxtyping import install_import_hook
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 # Almost all that imports make stays: to search it for garbage again and again takes seconds.
 gc.disable()
@@ -25,6 +30,11 @@ if (
 ):
     os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
 os.fsync = lambda _descriptor: None
+
+# What is the same for a whole process is worked out once in it: which packages are installed (asked by each
+# training a dozen times) and the commands' options (by each command a test types).
+installed_packages._is_package_available = functools.cache(installed_packages._is_package_available)
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 # Nothing a test stores may lie where a user's own does.
 os.environ["LIMBECK_CACHE"] = tempfile.mkdtemp(prefix="limbeck-test-cache-")
@@ -41,6 +51,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.set_threshold(50_000, 20, 50)
     _measure_briefly()
+    ConstrainedLayoutEngine.execute = _lay_nothing_out
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -65,6 +76,19 @@ def _measure_briefly() -> None:
     evaluation = sys.modules.get("limbeck.evaluation")
     if evaluation is not None:
         evaluation.latencies.__kwdefaults__.update(repeats=2, warm_up=0)
+
+
+_LAY_OUT = ConstrainedLayoutEngine.execute
+
+
+def _lay_nothing_out(self: ConstrainedLayoutEngine, figure: Figure) -> None:
+    """Half of a page's time goes into where its drawings' texts stand; `laid_out` is for tests that look there."""
+
+
+@pytest.fixture
+def laid_out(monkeypatch):
+    """Drawings as users see them."""
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", _LAY_OUT)
 
 
 def pytest_sessionstart(session) -> None:

@@ -7,10 +7,12 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from limbeck.errors import LimbeckError
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.pages.gather import curve, draws, seconds_split
+from limbeck.reporting.pages.plots import Series, line_panel
 from limbeck.reporting.records import Record
 from synthetic_records import a_run, a_study
 
@@ -202,3 +204,14 @@ def test_time_that_no_part_claims_is_other():
     # Totals 121 and 123; 70 + 40 + 8 are accounted for
     claimed = {"student": 70.0, "teacher": 40.0, "evaluation": 8.0, "preparation": 0, "team": 0}
     assert dict(stack.parts) == claimed | {"other": 4.0}
+
+
+def test_what_a_drawing_says_stands_inside_it(laid_out):
+    scores = Series("kd", 0, (100, 1000, 10000), (61.5, 72.0, 80.25), (60, 71, 80), (63, 73, 81))
+    panel = line_panel("Scores", [scores], x_label="labelled examples", y_label="accuracy of dev")
+    said = ("Scores", "labelled examples", "accuracy of dev")
+    texts = [text for text in panel.figure.findobj(Text) if text.get_text() in said]
+    assert len(texts) == 3
+    sides = np.array([text.get_window_extent().extents for text in texts])
+    assert (sides[:, :2] >= -0.5).all()
+    assert (sides[:, 2:] <= panel.figure.bbox.extents[2:] + 0.5).all()

@@ -55,6 +55,7 @@ def test_no_text_occurs_twice_within_or_across_splits(loaded):
         assert len(set(everything)) == len(everything), task
 
 
+@pytest.mark.slow
 def test_label_shares_are_near_those_of_glue(loaded):
     positive = {"cola": 0.70, "sst2": 0.50, "mrpc": 0.68, "qqp": 0.37, "paws": 0.44, "imdb": 0.50,
                 "qnli": 0.50, "rte": 0.50, "wnli": 0.50}  # fmt: skip

@@ -48,6 +48,7 @@ def finished(recipe, place):
     return distill(given, out=place / "straight", report=False)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_student(finished, place):
     original = DistillationTrainer.__init__
 

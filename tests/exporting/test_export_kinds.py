@@ -36,7 +36,7 @@ on_every_kind = pytest.mark.parametrize(
     "kind",
     [
         pytest.param(kind, marks=pytest.mark.slow)
-        if kind in ("regression", "spans", "masked")
+        if kind in ("regression", "spans", "masked", "image")
         else kind
         for kind in KINDS
     ],

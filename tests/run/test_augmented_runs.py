@@ -144,6 +144,7 @@ def test_a_first_stage_on_the_same_rows_has_the_copies_and_one_of_its_own_has_no
     ]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_with_the_same_copies(more, tmp_path, monkeypatch, asked):
     straight = distill(more(), tmp_path / "straight", report=False)
     recipe = more(checkpoint_steps=4)

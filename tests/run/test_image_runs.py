@@ -108,14 +108,8 @@ def test_another_size_is_read_if_asked_for(place):
 # Views
 
 
-@pytest.mark.parametrize(
-    "kills",
-    [
-        pytest.param([("step_begin", 5)], marks=pytest.mark.slow),
-        [("epoch_end", 8), ("save", 12)],
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("kills", [[("step_begin", 5)], [("epoch_end", 8), ("save", 12)]], ids=str)
+@pytest.mark.slow
 def test_killed_and_continued_it_ends_as_unbroken(net, unbroken, tmp_path, monkeypatch, kills):
     given = augmented(net)
     for kill in kills:

@@ -131,6 +131,7 @@ def test_methods_of_other_task_types_rank_as_well(place, teacher, tmp_path, meth
 
 
 @pytest.mark.parametrize("kills", [[("epoch_end", 8), ("save", 12)]], ids=str)
+@pytest.mark.slow
 def test_killed_and_continued_it_ends_as_unbroken(place, teacher, tmp_path, monkeypatch, kills):
     given = taught(place, teacher, "margin-mse", candidates=4, checkpoint_steps=3)
     unbroken = distill(given, out=tmp_path / "unbroken", report=False)

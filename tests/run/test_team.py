@@ -74,6 +74,7 @@ def test_a_folder_of_runs_is_a_team(team, recipe) -> None:
     assert look.models["start_seed-1"].layers == 3
 
 
+@pytest.mark.slow
 def test_runs_checkpoints_and_a_table_of_ones_own(team, place) -> None:
     """Nothing is a run: task and data are given, and every row of the file is answered."""
     columns = {"text_columns": ["review"], "label_column": "verdict"}

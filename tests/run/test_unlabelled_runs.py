@@ -258,7 +258,8 @@ def test_every_batch_has_its_share(rows, place, tmp_path, watch_training):
     assert [epoch.step for epoch in result.record.epochs] == [6, 12]
 
 
-@pytest.mark.parametrize("share", [pytest.param(None, marks=pytest.mark.slow), 0.25])
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [None, 0.25])
 def test_a_run_that_is_killed_goes_on_as_if_it_was_not(rows, place, tmp_path, monkeypatch, share):
     given = recipe(rows, place, labelled_share=share, epochs=2, checkpoint_steps=2)
     whole = distill(given, out=tmp_path / "whole", report=False)

@@ -13,6 +13,7 @@ from limbeck.run import distill
 from limbeck.training import DistillationTrainer, Patience
 
 
+@pytest.mark.slow
 def test_words_hidden_anew_in_every_epoch_survive_a_kill(settings, teachers, tmp_path):
     given = settings(
         "masked", epochs=3, teacher=str(teachers["masked"].path), checkpoint_steps=2,

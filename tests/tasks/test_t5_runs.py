@@ -118,11 +118,12 @@ def first_stage(killed, tmp_path):
 @pytest.mark.parametrize(
     ("method", "terms"),
     [
-        pytest.param("l-ild-t5", TERMS, marks=pytest.mark.slow),
-        pytest.param("l-ild-t5-attention", ("attention",), marks=pytest.mark.slow),
+        ("l-ild-t5", TERMS),
+        ("l-ild-t5-attention", ("attention",)),
         ("cr-ild-t5", (*TERMS, *CONSISTENCY)),
     ],
 )
+@pytest.mark.slow
 def test_a_student_of_another_width_and_head_count(method, terms, recipe, shipped):
     run = shipped(method)
     first, last = run.record.epochs[:2], run.record.epochs[2:]
@@ -257,6 +258,7 @@ def test_the_soft_label_of_every_written_token_from_storage(settings, teachers, 
 # ---- stopping and resuming ----
 
 
+@pytest.mark.slow
 def test_killed_in_either_stage_it_ends_as_unbroken(recipe, shipped, killed, tmp_path):
     """Mixed inputs, dropout and learned maps: all draws go on where they stood."""
     unbroken = shipped("cr-ild-t5")

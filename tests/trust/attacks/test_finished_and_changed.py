@@ -163,10 +163,11 @@ def test_a_record_without_checksums_of_files_is_compared_by_what_it_has(here, mo
 @pytest.mark.parametrize(
     ("method", "inside", "one"),
     [
-        pytest.param("takd", "assistants", "01-teacher", marks=pytest.mark.slow),
+        ("takd", "assistants", "01-teacher"),
         ("skd-student-rank", "students", "large"),
     ],
 )
+@pytest.mark.slow
 def test_runs_inside_a_run_are_no_exception(here, method, inside, one):
     teachers = {"teacher": None, "teachers": [str(here / "large"), str(here / "teacher")]}
     recipe = recipe_of(here, method, **teachers)

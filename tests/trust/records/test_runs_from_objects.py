@@ -188,6 +188,7 @@ def test_the_command_line_scores_such_a_student_on_a_file(finished, tmp_path):
 # ---- going on ----
 
 
+@pytest.mark.slow
 def test_the_same_objects_go_on_and_others_are_refused(tmp_path, monkeypatch, finished):
     whole, out = finished.path, tmp_path / "run"
     with monkeypatch.context() as patch:

@@ -63,6 +63,7 @@ def weights(run: Path) -> bytes:
     return (run / "student" / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_each_assistant_of_a_chain_is_an_ordinary_run_of_the_terms(place, tmp_path):
     members = team(place, "small", "large", "middle")
     changes = {"teachers": members, "objectives.layers": LAYERS}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from random import Random
+
+from datasets import DatasetDict
 
 from limbeck.data.corpus_sources import Document
 from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
@@ -26,7 +29,7 @@ class PocketSource(DataReader):
     def read(self, request: DataRequest) -> Loaded:
         """The task's splits, drawn by the request's seed."""
         task = request.known_task()
-        splits = load(task.name, seed=request.seed)
+        splits = DatasetDict(_drawn(task.name, request.seed))
         check_splits(task, splits, POCKET, for_training=request.for_training)
         return task, splits
 
@@ -34,6 +37,9 @@ class PocketSource(DataReader):
         """Documents in Pocket GLUE's words."""
         return pocket_documents(seed, rows)
 
+
+# A study's runs ask for the same rows again and again, and drawing them takes longer than to train on some.
+_drawn = lru_cache(maxsize=8)(load)
 
 # Sentences of a generated document, fewest and most.
 _POCKET_LENGTHS = (4, 12)
