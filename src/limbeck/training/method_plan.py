@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -26,7 +26,8 @@ from limbeck.teachers.teacher import Teacher
 from limbeck.training.bound_objectives import objectives_for
 from limbeck.training.callbacks import users_callbacks
 from limbeck.training.course import FIRST, Course, Part
-from limbeck.training.method import first_stage_arguments, unscored
+from limbeck.training.method import first_stage_arguments
+from limbeck.training.part_scores import score, score_of_teacher, unscorable
 from limbeck.training.running_trainer import StagedTrainer
 from limbeck.training.teacher_argument import Teaching, ranking
 
@@ -85,7 +86,7 @@ class MethodPlan:
                 terms = partial(self._terms, small.model, large, self.last, trainer.train_dataset)
                 problems += _unbuildable(terms)
         if self.ranking is not None:
-            problems += _unscorable(trainer, self.who.members, self.ranking)
+            problems += unscorable(trainer, self.who.members, self.ranking)
         if problems:
             raise LimbeckError(problems)
 
@@ -186,7 +187,7 @@ class MethodPlan:
                 parts.append(part)
             scores = [score(part.metrics, trainer.args) for part in parts]
         else:
-            scores = [_score_of_teacher(trainer, member) for member in self.who.members]
+            scores = [score_of_teacher(trainer, member) for member in self.who.members]
         by = str(self.ranking)
         assert isinstance(self.who.teacher, Team)
         trainer.teacher = weighed(self.who.teacher, shares(by, scores, len(scores)).tolist())
@@ -289,72 +290,6 @@ def train_part(
     del part
     gc.collect()
     return found
-
-
-def _score_of_teacher(trainer: StagedTrainer, member: Teacher) -> float:
-    """On the evaluation data, as the student is scored."""
-    args = unscored(trainer.args)
-    args.output_dir = str(trainer.folder / "teachers")
-    args.report_to = []
-    frozen = [weight.requires_grad for weight in member.model.parameters()]
-    hard = {"hard": {"compare": "hard_label"}}
-    changes: dict[str, Any] = {"objectives": hard, "callbacks": []}
-    if member.inputs is not None:
-        changes["data_collator"] = lambda rows: dict(member.as_read(trainer.data_collator(rows)))
-    part = trainer.for_part(member.model, None, args, None, **changes)
-    found = score(part.evaluate(), trainer.args)
-    for weight, before in zip(member.model.parameters(), frozen, strict=True):
-        weight.requires_grad_(before)
-    return found
-
-
-def score(metrics: Mapping[str, float], args: TrainingArguments) -> float:
-    """By `metric_for_best_model`, or the loss; the higher the better.
-
-    Raises:
-        LimbeckError: it was not computed.
-    """
-    name = args.metric_for_best_model or "loss"
-    key = name if name.startswith("eval_") else f"eval_{name}"
-    if key not in metrics:
-        raise LimbeckError(
-            f"args.metric_for_best_model: {name} is not among the scores "
-            f"({', '.join(found.removeprefix('eval_') for found in metrics)})",
-            "name one that compute_metrics returns",
-        )
-    higher = args.greater_is_better if args.metric_for_best_model else False
-    return metrics[key] if higher else -metrics[key]
-
-
-def _unscorable(trainer: StagedTrainer, members: Sequence[Teacher], by: str) -> list[Problem]:
-    if trainer.eval_dataset is None:
-        return [
-            Problem(
-                f"team.by: {by} ranks by scores, and there is nothing to score on",
-                "pass eval_dataset=, or say the shares: "
-                "Recipe.load(METHOD, **{'team.by': [3, 2, 1]})",
-            )
-        ]
-    if by != "student-rank" and any(_reads_otherwise(member) for member in members):
-        return [
-            Problem(
-                f"team.by: {by} scores teachers on the student's tokens, and one reads its own",
-                "say the shares: Recipe.load(METHOD, **{'team.by': [3, 2, 1]})",
-            )
-        ]
-    if isinstance(trainer.eval_dataset, dict) and not trainer.args.metric_for_best_model:
-        return [
-            Problem(
-                f"team.by: {by} ranks by one score, and there are several evaluation sets",
-                "name it: TrainingArguments(metric_for_best_model=…)",
-            )
-        ]
-    return []
-
-
-def _reads_otherwise(member: Teacher) -> bool:
-    columns = member.inputs is not None and bool(member.inputs.own)
-    return columns or member.own_tokens is not None
 
 
 def _unbuildable(build: Callable[[], None]) -> list[Problem]:

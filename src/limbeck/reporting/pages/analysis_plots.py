@@ -16,8 +16,9 @@ from limbeck.reporting.analysis.input_noise import NoiseTolerance
 from limbeck.reporting.analysis.layer_probing import ProbedLayers
 from limbeck.reporting.analysis.row_agreement import RowAgreement
 from limbeck.reporting.analysis.similarity_matrix import LayerSimilarity
+from limbeck.reporting.pages.cell_maps import layer_map, value_cells
 from limbeck.reporting.pages.class_plots import reliability_panel
-from limbeck.reporting.pages.plots import SCORE_SPAN, Series, layer_map, line_panel, value_cells
+from limbeck.reporting.pages.plots import SCORE_SPAN, Series, line_panel
 from limbeck.reporting.pages.svg import INK, Panel
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from limbeck.evaluation.calibration import Bin
-from limbeck.reporting.pages.plots import value_cells
+from limbeck.reporting.pages.cell_maps import value_cells
 from limbeck.reporting.pages.svg import INK, MUTED, Panel, series_colour
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from limbeck.plain import write_yaml
 from limbeck.reporting.pages import gather, plots
+from limbeck.reporting.pages.cell_maps import heat_map
 from limbeck.reporting.pages.classification_section import classification_sections
 from limbeck.reporting.pages.latency_section import bench_section
 from limbeck.reporting.pages.sections import Section, legend_entry
@@ -293,7 +294,7 @@ class Content:
 
 def similarity_section(similarity: Mapping[str, np.ndarray]) -> Section:
     """One heat map a student."""
-    drawings = [plots.heat_map(label, matrix) for label, matrix in similarity.items()]
+    drawings = [heat_map(label, matrix) for label, matrix in similarity.items()]
     lead = (
         "How alike each student layer (rows) and each teacher layer (columns) represent the same "
         "examples; the nearer to 1, the more alike."

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from limbeck.reporting.pages.plots import value_cells
+from limbeck.reporting.pages.cell_maps import value_cells
 from limbeck.reporting.pages.svg import INK, Panel
 
 

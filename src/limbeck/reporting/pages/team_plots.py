@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from limbeck.reporting.pages.plots import short, value_cells
+from limbeck.reporting.pages.cell_maps import short, value_cells
 from limbeck.reporting.pages.svg import INK, MUTED, Panel, series_colour
 
 
