@@ -24,7 +24,9 @@ QUERY, PASSAGE, LABEL, SCORE = "query", "passage", "label", "score"
 _PASSAGES = ("passages", "documents", "docs")
 LISTED_TEXTS = tuple((QUERY, name) for name in _PASSAGES)
 """The columns of texts, under each of their names, where a row is a query with its passages."""
-_LABELS, _SCORES, _POSITIVE, _NEGATIVE = "labels", "scores", "positive", "negative"
+_LABELS, _SCORES = "labels", "scores"
+POSITIVE, NEGATIVE = "positive", "negative"
+"""The columns of triplets, beside the query's."""
 _FIX = 'write {"query": "…", "passages": ["…", "…"], "labels": [1, 0]}, one object per line'
 
 Columns = Mapping[str, ArrowColumn]
@@ -34,7 +36,7 @@ Numbers = tuple[float | None, float | None]
 
 def holds_candidates(names: Sequence[str]) -> bool:
     """Whether a table with columns of these names has a query and lists of candidates in each row."""
-    return QUERY in names and any(one in names for one in (*_PASSAGES, _POSITIVE))
+    return QUERY in names and any(one in names for one in (*_PASSAGES, POSITIVE))
 
 
 def pairs_of(columns: Columns, path: Path) -> dict[str, ArrowColumn]:
@@ -59,9 +61,11 @@ def pairs_of(columns: Columns, path: Path) -> dict[str, ArrowColumn]:
         if not isinstance(query, str) or not query.strip():
             raise LimbeckError(f"{where}: the query is {query!r:.60}, expected text", _FIX)
         passages, labels = _passages(line, where)
-        scores = _numbers(line, _SCORES, len(passages), where)
         # A row of a positive and a negative says of either what others say too; a list of passages is said once.
         repeats = not any(line.get(name) is not None for name in _PASSAGES)
+        if repeats and _are_margins(line.get(_SCORES), len(passages)):
+            line = line | {_SCORES: None}
+        scores = _numbers(line, _SCORES, len(passages), where)
         for passage, numbers in zip(passages, zip(labels, scores, strict=True), strict=True):
             if (query, passage) in seen:
                 if repeats and seen[query, passage] == numbers:
@@ -78,6 +82,11 @@ def pairs_of(columns: Columns, path: Path) -> dict[str, ArrowColumn]:
     return {name: column for name, column in found.items() if some.get(name, True)}
 
 
+def _are_margins(scores: Any, passages: int) -> bool:
+    """Whether a positive's row has a number for each negative (`margins`), which are scores of no passage."""
+    return not isinstance(scores, list) or len(scores) == passages - 1
+
+
 def _lines(columns: Columns) -> Iterator[dict[str, Any]]:
     for values in zip(*columns.values(), strict=True):
         yield dict(zip(columns, values, strict=True))
@@ -92,21 +101,19 @@ def _passages(line: dict[str, Any], where: str) -> tuple[list[str], Sequence[flo
         if any(label is not None and label < 0 for label in labels):
             raise LimbeckError(f"{where}: a label is below 0", "0 is for what is not relevant")
         return passages, labels
-    if line.get(_POSITIVE) is None and all(
-        line[name] is None for name in negative_columns([*line])
-    ):
+    if line.get(POSITIVE) is None and all(line[name] is None for name in negative_columns([*line])):
         raise LimbeckError(f"{where}: there are no passages", _FIX)
-    positive = _texts(line.get(_POSITIVE), _POSITIVE, where)
+    positive = _texts(line.get(POSITIVE), POSITIVE, where)
     named = [name for name in negative_columns([*line]) if line[name] not in (None, "")]
     negative = [
-        text for name in named or [_NEGATIVE] for text in _texts(line.get(name), name, where)
+        text for name in named or [NEGATIVE] for text in _texts(line.get(name), name, where)
     ]
     return positive + negative, [1.0] * len(positive) + [0.0] * len(negative)
 
 
 def negative_columns(names: Sequence[str]) -> list[str]:
     """Those of some names that hold what is not relevant, in the order of their numbers."""
-    found = [(name, re.fullmatch(rf"{_NEGATIVE}_?([0-9]*)", name)) for name in names]
+    found = [(name, re.fullmatch(rf"{NEGATIVE}_?([0-9]*)", name)) for name in names]
     numbered = [(int(match[1] or 0), name) for name, match in found if match is not None]
     return [name for _, name in sorted(numbered)]
 

@@ -83,6 +83,11 @@ class ArrowColumn:
         for piece in self._pieces:
             yield from piece.to_pylist() if isinstance(piece, pa.Array) else piece
 
+    def pieces(self) -> Iterator[pa.Array | list[Any]]:
+        """The values in parts, as they lie: Arrow's arrays, or lists of Python objects."""
+        self._pack()
+        yield from self._pieces
+
     def shared(self) -> list[Any]:
         """All values, with one object for a text that stands in many rows of a piece."""
         self._pack()

@@ -35,6 +35,14 @@ class OutputKeys:
     examples: np.ndarray
     silent: np.ndarray
 
+    def groups(self, task: Task, rows: Dataset) -> np.ndarray:
+        """Numbers of which equal ones say that their ids are compared with one another, (n,)."""
+        if task.kind.stored_as is not task.kind:  # each row asks about several texts
+            return self.rows
+        names = [name for name in task.text_columns if name in rows.column_names]
+        found = task.kind.groups_of(task, {name: rows[name][:] for name in names})
+        return self.rows if found is None else found[self.rows]
+
     def rows_known(self, known: np.ndarray, count: int) -> np.ndarray:
         """Which of `count` rows have all that is asked of them, boolean (count,), by which ids are known (n,)."""
         found = np.ones(count, dtype=bool)

@@ -5,22 +5,25 @@ CSV, TSV, JSON lines or Parquet. Read strictly: a class at another place would t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from limbeck.data.margins import margins_of
+from limbeck.data.number_cells import numbers_of, structured
 from limbeck.data.row_ids import row_ids
-from limbeck.data.tables import FileTable, read_table
+from limbeck.data.tables import FileTable, pairs_in, read_table
 from limbeck.errors import LimbeckError
-from limbeck.plain import loads
 from limbeck.settings import MAX_ROWS
 
 What = Literal["logits", "probabilities", "votes", "score"]
 QUANTITIES: tuple[What, ...] = get_args(What)
-"""What a file may hold; of several the first here is read."""
+"""What a column may hold; of several the first here is read."""
+MARGIN: Literal["margin"] = "margin"
+"""What a file of triplets holds: differences of two scores."""
 ROW = "row"
 
 # Rounded to three digits, probabilities of ten classes still add up to 1 within it.
@@ -32,16 +35,19 @@ class FileOutputs:
     """Outputs about the rows of a file.
 
     Attributes:
-        what: `logits`, `probabilities`, `votes` (counts a class), or `score` (a number).
+        what: `logits`, `probabilities`, `votes` (counts a class), `score` (a number), or `margin` (a score, known but
+            for a number that is added to all of a list).
         classes: names of the values' columns; () of a score.
         ids: of the rows (`row_ids`), each once, ascending, int64 (n,).
         values: float32 (n, C), or (n, 1).
+        lists: of margins the list that each row is of, int64 (n,).
     """
 
-    what: What
+    what: What | Literal["margin"]
     classes: tuple[str, ...]
     ids: np.ndarray
     values: np.ndarray
+    lists: np.ndarray | None = None
 
 
 def read_outputs_file(
@@ -52,6 +58,7 @@ def read_outputs_file(
     order: Sequence[str] = (),
     max_rows: int = MAX_ROWS,
     several: bool = False,
+    candidates: bool = False,
 ) -> FileOutputs:
     """Read a file of outputs.
 
@@ -63,23 +70,29 @@ def read_outputs_file(
         classes: the data's, for messages; () where the answer is a number.
         order: of a list's values, which have no names.
         several: a row may be of several classes, so that each probability stands by itself.
+        candidates: a row is a query with a passage, so that the file may hold margins of triplets; their columns are
+            `text_columns` where these are three or more.
 
     Raises:
         LimbeckError: what is not there, or is no such number; names that are not the data's classes.
     """
-    table = read_table(path, max_rows)
+    whole = read_table(path, max_rows, as_pairs=False)
+    margins = margins_of(whole, text_columns) if candidates else None
+    if margins is not None:
+        return FileOutputs(MARGIN, (), *margins)
+    table = pairs_in(whole)
     what, columns = _found(table)
     ids = _ids(table, text_columns)
     if what == "score":
-        values = _numbers(table, what, [[value] for value in _cells(table, what)], 1)
+        values = numbers_of(table, what, [[value] for value in _cells(table, what)], 1)
         names: tuple[str, ...] = ()
     elif columns:
         names = tuple(name.partition(".")[2] for name in columns)
         cells = zip(*(_cells(table, name) for name in columns), strict=True)
-        values = _numbers(table, what, list(map(list, cells)), len(names))
+        values = numbers_of(table, what, list(map(list, cells)), len(names))
     else:
         names, rows = _lists(table, what, classes, order)
-        values = _numbers(table, what, rows, len(names))
+        values = numbers_of(table, what, rows, len(names))
     if classes and what != "score":
         _check_named(table.path, what, names, classes)
     _check(table.path, what, values, several=several)
@@ -122,7 +135,7 @@ def _lists(
     table: FileTable, what: str, classes: Sequence[str], order: Sequence[str]
 ) -> tuple[tuple[str, ...], list[Any]]:
     """Names and rows of a column of lists, or of mappings."""
-    rows = [_structured(value) for value in _cells(table, what)]
+    rows = [structured(value) for value in _cells(table, what)]
     if all(isinstance(row, Mapping) for row in rows):
         names = tuple(map(str, rows[0]))
         for number, row in enumerate(rows, start=1):
@@ -141,46 +154,8 @@ def _lists(
     return tuple(order), rows
 
 
-def _structured(value: Any) -> Any:
-    """A cell of CSV that is a list or a mapping is written as in JSON."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        try:
-            return loads(value)
-        except ValueError:
-            return value
-    return value
-
-
 def _cells(table: FileTable, name: str) -> list[Any]:
     return list(table.columns[name])
-
-
-def _numbers(table: FileTable, what: str, rows: list[Any], width: int) -> np.ndarray:
-    """Rows of numbers as float64 (n, width)."""
-    found = np.empty((len(rows), width))
-    for place, row in enumerate(rows):
-        numbers = list(_row_of_numbers(row, typed=table.typed))
-        if len(numbers) != width or None in numbers:
-            raise LimbeckError(
-                f"{table.path}, row {place + 1}: {what} are {row!r:.120}, expected {width} "
-                f"number{'s' * (width != 1)}",
-                "fill the gap, or leave the row out",
-            )
-        found[place] = numbers
-    return found
-
-
-def _row_of_numbers(row: Any, *, typed: bool) -> Iterator[float | None]:
-    """The numbers of a row; None for what is none."""
-    for value in row if isinstance(row, list | tuple) else [None]:
-        if isinstance(value, str) and not typed:
-            try:
-                yield float(value)
-            except ValueError:
-                yield None
-        else:
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            yield float(cast(float, value)) if number else None
 
 
 def _check_named(path: Path, what: What, names: Sequence[str], classes: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,12 +20,22 @@ from datasets import DatasetDict
 
 from limbeck.data.beir_candidates import read_beir_pairs
 from limbeck.data.beir_files import is_beir
-from limbeck.data.candidate_files import LABEL, PASSAGE, QUERY, SCORE, holds_candidates
+from limbeck.data.candidate_files import (
+    LABEL,
+    NEGATIVE,
+    PASSAGE,
+    POSITIVE,
+    QUERY,
+    SCORE,
+    holds_candidates,
+    pairs_of,
+)
 from limbeck.data.on_disk import OnDisk
 from limbeck.data.own import split_files
+from limbeck.data.own_tuples import tuple_columns
 from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.splits import DEV_SHARE, check_splits, make_split, take
-from limbeck.data.tables import SUFFIXES, FileTable, read_table
+from limbeck.data.tables import SUFFIXES, FileTable, pairs_in, read_table
 from limbeck.errors import LimbeckError, Problem
 from limbeck.tasks import PAIR_SCORE
 from limbeck.tasks.pair_score import METRICS_OF_RANKS
@@ -153,15 +164,18 @@ def _has_lists(path: Path) -> bool:
 
 
 def _read(path: Path, request: DataRequest, *, split: str) -> Pairs:
-    table = read_table(path, request.max_rows)
-    texts = list(request.text_columns or _USUAL)
+    table, named = _with_pairs(
+        read_table(path, request.max_rows, as_pairs=False), request.text_columns
+    )
+    texts = list(named or _USUAL)
     label = request.label_column or LABEL
     problems = []
     if len(texts) != 2 or len(set(texts)) < 2 or label in texts:
         problems.append(
             Problem(
                 f"columns {', '.join([*texts, label])}: a pair is a query, a passage and a grade",
-                "name two text columns, the query's first, and another for the label",
+                "name two text columns, the query's first, and another for the label; of triplets --text-columns QUERY "
+                "POSITIVE NEGATIVE",
             )
         )
     there = f"columns that are there: {', '.join(table.columns)}"
@@ -181,6 +195,19 @@ def _read(path: Path, request: DataRequest, *, split: str) -> Pairs:
     queries, passages = (_texts(table, name) for name in texts)
     _each_once(path, queries, passages)
     return Pairs(queries, passages, _grades(table, label))
+
+
+def _with_pairs(table: FileTable, named: Sequence[str]) -> tuple[FileTable, Sequence[str]]:
+    """A row for each candidate, of lists and of triplets in columns; and its text columns as far as they are named."""
+    there = [*table.columns]
+    if len(named) < 3 and (named or (table.typed and holds_candidates(there))):
+        return pairs_in(table), named
+    columns = tuple_columns(there, named)
+    if len(columns) < 3 or not set(columns) <= set(there):
+        return table, named
+    names = (QUERY, POSITIVE, *(f"{NEGATIVE}_{place}" for place in range(1, len(columns) - 1)))
+    texts = {name: table.columns[old] for name, old in zip(names, columns, strict=True)}
+    return replace(table, columns=pairs_of(texts, table.path)), ()
 
 
 def _texts(table: FileTable, name: str) -> list[str]:

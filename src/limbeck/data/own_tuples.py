@@ -69,7 +69,7 @@ def tuples_of(table: FileTable, named: Sequence[str]) -> Tuples | None:
     if not named and holds_candidates(there) and _has_lists(table):
         pairs = pairs_of(table.columns, table.path)
         return _of_pairs(replace(table, columns=pairs))
-    names = named or _usual(there)
+    names = tuple_columns(there, named)
     if len(names) == 2 and names[1] == PASSAGE and (LABEL in there or SCORE in there):
         return _of_pairs(table)
     return Tuples(_columns(table, names)) if len(names) > 1 else None
@@ -80,8 +80,10 @@ def _has_lists(table: FileTable) -> bool:
     return any(isinstance(next(iter(column), None), list) for column in table.columns.values())
 
 
-def _usual(there: Sequence[str]) -> tuple[str, ...]:
-    """The columns of tuples by their usual names; none where there are none."""
+def tuple_columns(there: Sequence[str], named: Sequence[str] = ()) -> tuple[str, ...]:
+    """The columns of tuples, those that are named or those of usual names; none where there are none."""
+    if named:
+        return tuple(named)
     pair = next(((q, p) for q in _QUERIES for p in _POSITIVES if q in there and p in there), ())
     return (*pair, *negative_columns(there)) if pair else ()
 

@@ -90,8 +90,13 @@ def read_table(path: Path, max_rows: int = MAX_ROWS, *, as_pairs: bool = True) -
             )
     if not len(table):
         raise LimbeckError(f"{path} holds no rows", "check that the right file is named")
-    if as_pairs and table.typed and holds_candidates([*table.columns]):
-        return replace(table, columns=pairs_of(table.columns, path))
+    return pairs_in(table) if as_pairs else table
+
+
+def pairs_in(table: FileTable) -> FileTable:
+    """With a row for every pair of a query and one of its candidates, where the rows are lists of these."""
+    if table.typed and holds_candidates([*table.columns]):
+        return replace(table, columns=pairs_of(table.columns, table.path))
     return table
 
 

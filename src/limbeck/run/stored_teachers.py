@@ -16,8 +16,8 @@ from datasets import Dataset
 
 from limbeck import preflight
 from limbeck.data.candidate_files import PASSAGE, QUERY
-from limbeck.data.output_keys import output_keys
-from limbeck.data.outputs_file import QUANTITIES, FileOutputs, read_outputs_file
+from limbeck.data.output_keys import OutputKeys, output_keys
+from limbeck.data.outputs_file import MARGIN, QUANTITIES, FileOutputs, read_outputs_file
 from limbeck.data.tables import SUFFIXES
 from limbeck.data.unlabelled import ids_of
 from limbeck.errors import LimbeckError, Problem
@@ -98,9 +98,10 @@ def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
         )
     path = at_home(place)
     order = recipe.output_classes or [str(name) for name in recipe.classes or ()]
-    # As the user's own file calls them.
+    # As the user's own file calls them; of candidates the columns of triplets are more.
     named = recipe.text_columns or ()
-    texts = named if len(named) == len(task.text_columns) else task.text_columns
+    fits = len(named) == len(task.text_columns) or (task.kind.candidates and len(named) > 2)
+    texts = named if fits else task.text_columns
     found = read_outputs_file(
         path,
         texts,
@@ -108,12 +109,21 @@ def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
         order=order,
         max_rows=recipe.max_rows,
         several=task.kind.several_classes,
+        candidates=task.kind.candidates is not None,
     )
     columns = _columns(place, found.what, found.classes, task)
     about = {"file": path.name, "checksum": checksum(path), "classes": [*found.classes]}
     read = partial(_rows_of, found, columns)
-    several = task.kind.several_classes
-    return GivenOutputs(place, found.what, task.labels, found.ids, read, about, several=several)
+    return GivenOutputs(
+        place,
+        found.what,
+        task.labels,
+        found.ids,
+        read,
+        about,
+        several=task.kind.several_classes,
+        lists=found.lists,
+    )
 
 
 def _rows_of(found: FileOutputs, columns: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -175,7 +185,7 @@ def _taken(store: OutputStore, what: str, columns: np.ndarray, ids: np.ndarray) 
 
 def _columns(place: str, what: str, classes: Sequence[str], task: Task) -> np.ndarray:
     """Which stored values are those of the data's classes, in their order."""
-    if (what == "score") != task.regression:
+    if (what in ("score", MARGIN)) != task.regression:
         of = "numbers" if task.regression else f"the classes {', '.join(task.labels)}"
         raise LimbeckError(
             f"outputs: {place} holds {what}, and the labels of {task.name} are {of}",
@@ -197,11 +207,11 @@ def with_outputs(recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Name
     if not stored:
         return rows
     keys = output_keys(task, rows)
-    known = [keys.rows_known(teacher.outputs.known(keys.ids), len(rows)) for teacher in stored]
+    known = [_rows_known(teacher, task, rows, keys) for teacher in stored]
     if recipe.missing_outputs == "error":
         problems = [
             Problem(
-                f"outputs: {teacher.outputs.place} knows nothing of {int((~found).sum())} of {len(rows)} "
+                f"outputs: {teacher.outputs.place} {_unknown(teacher)} {int((~found).sum())} of {len(rows)} "
                 f"training rows, the first of them {_said(task, rows, int(found.argmin()))}",
                 "label these rows too (`limbeck label`), or leave them out: missing_outputs=drop",
             )
@@ -218,6 +228,21 @@ def with_outputs(recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Name
             "check that texts and text columns are those that were labelled",
         )
     return rows if len(kept) == len(rows) else rows.select(kept)
+
+
+def _rows_known(teacher: StoredTeacher, task: Task, rows: Dataset, keys: OutputKeys) -> np.ndarray:
+    """Which rows a teacher knows all about that its terms compare, boolean (n,)."""
+    outputs = teacher.outputs
+    if outputs.lists is None:
+        return keys.rows_known(outputs.known(keys.ids), len(rows))
+    groups = keys.groups(task, rows)
+    return keys.rows_known(outputs.known_together(keys.ids, groups), len(rows))
+
+
+def _unknown(teacher: StoredTeacher) -> str:
+    if teacher.outputs.lists is None:
+        return "knows nothing of"
+    return "holds no margins that tie the query's other passages to"
 
 
 def _said(task: Task, rows: Dataset, place: int) -> str:
@@ -280,8 +305,11 @@ def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
     assert isinstance(one.teacher, StoredTeacher)
     if task.kind.classes_as_text or task.kind.stored_as is not task.kind:
         return None
-    ids = ids_of(task, rows)
-    if task.label_column not in rows.column_names or not one.teacher.outputs.known(ids).all():
+    if task.label_column not in rows.column_names:
+        return None
+    keys = output_keys(task, rows)
+    ids = keys.ids
+    if not _rows_known(one.teacher, task, rows, keys).all():
         return None
     logits = one.teacher.outputs.logits(ids)
     return task.kind.results_of_rows(task, logits, rows)

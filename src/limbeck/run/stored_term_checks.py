@@ -41,7 +41,9 @@ def term_problems(recipe: Recipe, task: Task, outputs: GivenOutputs) -> list[Pro
                 and task.kind.stored_as is not task.kind
                 and not term.compares_candidates
             ):
-                problems.append(_of_pairs(setting, term.compare, outputs.place))
+                problems.append(_of_pairs(setting, term.compare, outputs))
+            elif term.needs_teacher and outputs.lists is not None and not term.compares_candidates:
+                problems.append(_of_margins(setting, term.compare, outputs.place))
             elif term.needs_teacher and term.needs_layers and outputs.layers is None:
                 problems.append(
                     Problem(
@@ -67,9 +69,19 @@ def term_problems(recipe: Recipe, task: Task, outputs: GivenOutputs) -> list[Pro
     return problems
 
 
-def _of_pairs(setting: str, compare: str, place: str) -> Problem:
+def _of_pairs(setting: str, compare: str, outputs: GivenOutputs) -> Problem:
     """A term that looks at a text by itself, of which stored scores say nothing."""
+    held = "scores" if outputs.lists is None else "margins, differences of two scores,"
     return Problem(
-        f"{setting}: {compare} compares texts one by one, and {place} holds scores of a query with a passage",
+        f"{setting}: {compare} compares texts one by one, and {outputs.place} holds {held} of a query with a passage",
         "compare scores (--method embedding-margin, listwise-kl or ranknet), or give an embedding model: --teacher",
+    )
+
+
+def _of_margins(setting: str, compare: str, place: str) -> Problem:
+    """A term that looks at each score, of which margins say nothing."""
+    return Problem(
+        f"{setting}: {compare} compares each score, and {place} holds margins: differences of two scores",
+        "compare a query's candidates (--method margin-mse, listwise-kl or ranknet), or give the scores themselves: "
+        "columns query, passage and score",
     )

@@ -32,6 +32,8 @@ class GivenOutputs:
         about: what a record keeps of it: fingerprints, the teacher's name.
         layers: what is stored of the teacher's layers; None where they are not known at all.
         tokens: of a text-to-text teacher, what is stored of its logits over a vocabulary; nothing is to `read` then.
+        lists: of each of `ids` (n,) the list in which its score is known, but for a number that all of the list have
+            (`limbeck.data.margins`); None where scores are known by themselves.
     """
 
     place: str
@@ -43,6 +45,24 @@ class GivenOutputs:
     layers: StoredLayers | None = None
     tokens: StoredTokens | None = None
     several: bool = False
+    lists: np.ndarray | None = None
+
+    def known_together(self, ids: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """Which rows it knows beside the others of their group, boolean (n,), by the number of each one's group (n,).
+
+        Where scores are known within lists alone, those of the list that has most of a group.
+        """
+        known = self.known(ids)
+        if self.lists is None or not known.any():
+            return known
+        lists = self.lists[np.searchsorted(self.ids, ids[known])]
+        both, counts = np.unique(np.stack([groups[known], lists]), axis=1, return_counts=True)
+        # By group, the greatest count first.
+        order = np.lexsort([-counts, both[0]])
+        numbers, firsts = np.unique(both[0][order], return_index=True)
+        best = both[1][order][firsts]
+        known[known] = lists == best[np.searchsorted(numbers, groups[known])]
+        return known
 
     def known(self, ids: np.ndarray) -> np.ndarray:
         """Which rows it knows, boolean (n,)."""
