@@ -11,6 +11,7 @@ import torch
 from transformers import BertForSequenceClassification
 
 import tiny_runs
+from limbeck import predict
 from limbeck.embedding import EmbeddingModules, TextPrompts
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
@@ -104,6 +105,25 @@ def test_sentence_transformers_finds_as_much_in_the_shipped_folder(given, place,
         np.testing.assert_array_equal(found(["film"]), student.encode([text + "film"]))
     assert student.default_prompt_name is None
     assert "encode_query(" in render_card(made.path, CardSettings())
+
+
+@pytest.mark.parametrize("prompt", ["sentence", "query", "passage"])
+def test_predicted_embeddings_have_the_prompt_that_is_asked_for(prompt, place):
+    texts = tiny.sentences(5)
+    rows = predict(place / "teacher", texts, output="embeddings", prompt=prompt)
+    named = {} if prompt == "sentence" else {"prompt_name": prompt}
+    theirs = tiny.sentence_transformer(place / "teacher").encode(texts, **named)
+    np.testing.assert_allclose([row["embedding"] for row in rows], theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize(("model", "output", "prompt", "message"), [
+    ("teacher", "embeddings", "document", "unknown prompt 'document'(.|\n)*sentence, query, passage"),
+    ("cross", "labels", "query", "cross is asked for labels, and prompts are of embedding models"),
+    ("cross", "embeddings", "query", "cross is asked for embeddings"),
+])  # fmt: skip
+def test_prompts_that_no_model_has_are_refused(model, output, prompt, message, place):
+    with pytest.raises(LimbeckError, match=message):
+        predict(place / model, [{"text": "film"}], output=output, prompt=prompt)
 
 
 @pytest.mark.slow

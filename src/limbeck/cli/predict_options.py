@@ -48,6 +48,13 @@ class PredictOptions:
             "How hidden states of the last layer become an embedding: mean (over real tokens), cls or last.",
         ),
     ] = "mean"
+    prompt: Annotated[
+        str,
+        option(
+            OUTPUT,
+            "What the texts are, of embedding models: sentence, query or passage, each with the model's own prompt.",
+        ),
+    ] = "sentence"
     batch_size: Annotated[int, option(RUNNING, "Rows of a pass.", min=1)] = 32
     max_length: Annotated[
         int | None,

@@ -181,6 +181,7 @@ class PredictJob:
             "classes": list(self.facts.classes),
             "output": sorted(settings.asked),
             "pooling": settings.pooling if EMBEDDINGS in settings.asked else None,
+            "prompt": settings.prompt,
             "text columns": list(self.columns),
             "kept columns": None if self.keep is None else list(self.keep),
             "prefix": settings.prefix,

@@ -42,8 +42,8 @@ def predict(
         backend: torch, onnxruntime, openvino or executorch; by default what the model is for.
         task: a known task: its columns, and its classes' names where the model has none.
         show: print progress and what came of it on standard error.
-        settings: of `PredictSettings`: output, text_columns, keep, prefix, pooling, batch_size, max_length,
-            max_new_tokens, precision, chunk_rows, overwrite.
+        settings: of `PredictSettings`: output, text_columns, keep, prefix, pooling, prompt, batch_size,
+            max_length, max_new_tokens, precision, chunk_rows, overwrite.
 
     Raises:
         LimbeckError: whatever is wrong with model, rows or settings.

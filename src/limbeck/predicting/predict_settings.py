@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from limbeck import tasks
 from limbeck.activations.request import Pool
-from limbeck.embedding import modules_of
+from limbeck.embedding import TextPrompts, modules_of
+from limbeck.embedding.text_prompts import SENTENCE
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.predicting.about_model import TORCH, AboutModel
 from limbeck.predicting.class_reader import ClassReader
@@ -26,7 +28,7 @@ from limbeck.predicting.span_reader import SpanReader
 from limbeck.predicting.tag_reader import TagReader
 from limbeck.predicting.text_reader import TextReader
 from limbeck.students import read_config
-from limbeck.tasks import SENTENCE, TEXT_READING
+from limbeck.tasks import TEXT_READING
 
 _USUAL_POOLING = "mean"
 PRECISIONS = ("fp32", "bf16")
@@ -43,6 +45,8 @@ class PredictSettings:
         keep: the columns that stand beside the predictions; all by default, `["none"]` for none.
         prefix: of the names of the predicted columns.
         pooling: how hidden states become an embedding: mean over real tokens, cls or last.
+        prompt: what the texts are, sentence, query or passage, which says which of an embedding model's own prompts
+            stands before them.
         batch_size: examples of a pass.
         max_length: tokens read of a row; by default what the model was trained or exported with, else 512 at most.
         max_new_tokens: of a generated text; by default what the checkpoint says; of a run or a known task as
@@ -57,6 +61,7 @@ class PredictSettings:
     keep: Sequence[str] | None = None
     prefix: str = ""
     pooling: str = _USUAL_POOLING
+    prompt: str = SENTENCE
     batch_size: int = 32
     max_length: int | None = None
     max_new_tokens: int | None = None
@@ -83,6 +88,8 @@ class PredictSettings:
             found.append(Problem("no output is named", f"choices: {', '.join(OUTPUTS)}"))
         if self.pooling not in get_args(Pool):
             found.append(unknown("pooling", self.pooling, get_args(Pool)))
+        if self.prompt not in TextPrompts._fields:
+            found.append(unknown("prompt", self.prompt, TextPrompts._fields))
         if self.precision not in PRECISIONS:
             found.append(unknown("precision", self.precision, PRECISIONS))
         for name in ("batch_size", "max_length", "max_new_tokens", "chunk_rows"):
@@ -94,6 +101,14 @@ class PredictSettings:
     def problems_with(self, facts: AboutModel, target: Path | None, to_csv: bool) -> list[Problem]:
         """What the model does not give, or the file cannot hold."""
         found = []
+        if self.prompt != SENTENCE and not (facts.kind.embeds and EMBEDDINGS in self.asked):
+            found.append(
+                Problem(
+                    f"prompt {self.prompt}: {facts.name} is asked for {', '.join(self.output)}, and prompts are of "
+                    "embedding models, asked for embeddings",
+                    "leave it out",
+                )
+            )
         if EMBEDDINGS in self.asked:
             if facts.backend != TORCH:
                 found.append(
@@ -152,9 +167,11 @@ def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> Row
     kind = facts.kind
     if settings.asked == {EMBEDDINGS} and kind.reads is TEXT_READING:
         own = modules_of(read_config(facts.place)) if kind.embeds else None
-        if own is not None and own.text_prompts.sentence:
-            return PromptedReader(facts, SENTENCE, columns, own.text_prompts.sentence)
-        return EmbeddingReader(facts, SENTENCE, columns)
+        # A name that is no prompt's is said with all else that is wrong.
+        before = "" if own is None else own.text_prompts._asdict().get(settings.prompt, "")
+        if before:
+            return PromptedReader(facts, tasks.SENTENCE, columns, before)
+        return EmbeddingReader(facts, tasks.SENTENCE, columns)
     reader: RowReader
     if kind.classes_as_text:
         reader = TextReader(facts, kind, columns, settings.max_new_tokens)
