@@ -220,7 +220,11 @@ def test_a_study_writes_its_figures(place, tmp_path, no_analysis_twice) -> None:
     alone = "plain, train_rows 30"
     assert f"{alone} from" in text
     no_analysis_twice()
+    # Drawn of one task, or one analysis, a figure has other panels and so other files.
+    for name in ("spread-MRPC.png", "size.old.svg", "course.svg"):
+        (tmp_path / "tiny" / name).write_text("drawn before")
     write_study(plan, runs, tmp_path / "tiny")
+    assert {path.name for path in (tmp_path / "tiny").glob("*.*")} == there | {"size.old.svg"}
 
 
 @pytest.fixture

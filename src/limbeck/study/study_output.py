@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import glob
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from limbeck.analysis.analysed_run import Watch
+from limbeck.files import file_name
 from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.pages.figure_files import write_figure
@@ -21,7 +23,7 @@ from limbeck.study.plan_builder import TEACHER_LABEL
 from limbeck.study.shared_runs import Held, SharedRuns, StudyRun, nested, portable
 from limbeck.study.study_estimate import held_or_none
 from limbeck.study.study_fields import Study
-from limbeck.study.study_figures import MadeRun, study_figures
+from limbeck.study.study_figures import MadeRun, StudyFigure, study_figures
 from limbeck.study.study_groups import Choice
 from limbeck.study.study_plan import StudyPlan
 
@@ -230,10 +232,7 @@ def write_study(
     write_collection(folder / RECORDS, results.raw)
     scores = _teacher_scores(plan, runs)
     figures = study_figures(plan.study, results.made, scores, watch or (lambda name: nobody))
-    for figure in figures:
-        for panel in figure.panels:
-            alone = len(figure.panels) == 1
-            write_figure(panel, folder, figure.name if alone else f"{figure.name}-{panel.title}")
+    _write_pictures(figures, folder)
     page = write_report(
         list(results.records.values()),
         folder / PAGE,
@@ -243,6 +242,22 @@ def write_study(
         more=[figure.section() for figure in figures],
     )
     return table, page
+
+
+def _write_pictures(figures: Sequence[StudyFigure], folder: Path) -> None:
+    """Each panel as a file; what an earlier, narrower study drew of the same figures is taken away."""
+    written: set[Path] = set()
+    for figure in figures:
+        for panel in figure.panels:
+            alone = len(figure.panels) == 1
+            name = figure.name if alone else f"{figure.name}-{panel.title}"
+            written.update(write_figure(panel, folder, name))
+    for figure in figures:
+        name = glob.escape(file_name(figure.name))
+        for ending in ("svg", "png"):
+            of_figure = {*folder.glob(f"{name}.{ending}"), *folder.glob(f"{name}-*.{ending}")}
+            for stale in of_figure - written:
+                stale.unlink()
 
 
 def _teacher_scores(plan: StudyPlan, runs: SharedRuns) -> dict[str, float]:
