@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
+import torch
 
 from limbeck.number_words import count_of
 from limbeck.recipe import Recipe
-from limbeck.study.measured_step import StepCost
+from limbeck.study.measured_step import StepCost, _clock, _median
 
 
 def cost(train: float, forward: float, batch: int = 10) -> StepCost:
@@ -54,3 +57,10 @@ def test_a_team_teaches_as_its_use_says(method, seconds) -> None:
 
 def test_one_is_not_several() -> None:
     assert (count_of(1, "task"), count_of(2, "seed")) == ("1 task", "2 seeds")
+
+
+def test_time_that_others_have_the_core_is_not_counted() -> None:
+    # Asleep, as while another process runs in its place.
+    clock = _clock(torch.device("cpu"))
+    assert _median(lambda: time.sleep(0.03), clock) < 0.01
+    assert _median(lambda: time.sleep(0.03), time.perf_counter) >= 0.03

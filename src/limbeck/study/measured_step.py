@@ -147,14 +147,15 @@ def measure(recipe: Recipe, run: UntrainedRun, *, save_as: Path | None = None) -
     nn.Module.to(student, device)
     mixed = resolve_precision(recipe.precision) == "bf16"
     cast = torch.autocast(device.type, torch.bfloat16) if mixed else nullcontext()
+    clock = _clock(device)
     with torch.random.fork_rng(), cast:
-        train_seconds = _median(lambda: _train_step(student, inputs))
-        forward = _median(lambda: _forward(student, inputs))
+        train_seconds = _median(lambda: _train_step(student, inputs), clock)
+        forward = _median(lambda: _forward(student, inputs), clock)
         taught = 0.0
         if named and recipe.needs_teacher:
             model = named[0].teacher.model
             nn.Module.to(model, device)
-            taught = _median(lambda: _forward(model, inputs))
+            taught = _median(lambda: _forward(model, inputs), clock)
     return StepCost(
         train_seconds,
         forward,
@@ -200,11 +201,19 @@ def _device() -> torch.device:
     return found or torch.device("cpu")
 
 
-def _median(work: Callable[[], None]) -> float:
+def _clock(device: torch.device) -> Callable[[], float]:
+    """Seconds; on CPU those of this thread's own work, which what else is at work on its cores does not lengthen.
+
+    The calling thread has its part in all that torch's threads do.
+    """
+    return time.thread_time if device.type == "cpu" else time.perf_counter
+
+
+def _median(work: Callable[[], None], clock: Callable[[], float]) -> float:
     work()
     times = []
     for _ in range(_REPEATS):
-        began = time.perf_counter()
+        began = clock()
         work()
-        times.append(time.perf_counter() - began)
+        times.append(clock() - began)
     return statistics.median(times)
