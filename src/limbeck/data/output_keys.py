@@ -50,9 +50,13 @@ class OutputKeys:
         return found
 
 
-def output_keys(task: Task, rows: Dataset) -> OutputKeys:
-    """The keys of a split's examples, which are numbered in the order in which the split is encoded."""
-    found = [*_asked(task, rows)]
+def output_keys(task: Task, rows: Dataset, *, alone: bool = False) -> OutputKeys:
+    """The keys of a split's examples, which are numbered in the order in which the split is encoded.
+
+    Args:
+        alone: the outputs are of each text by itself.
+    """
+    found = [*_asked(task, rows, alone=alone)]
     if not found or found[0] is None:
         index = np.asarray(rows["index"][:], dtype=np.int64)
         nothing = np.empty(0, dtype=np.int64)
@@ -69,7 +73,7 @@ def output_keys(task: Task, rows: Dataset) -> OutputKeys:
     return OutputKeys(np.concatenate(ids), np.concatenate(places), taught, silent)
 
 
-def _asked(task: Task, rows: Dataset) -> Iterator[AskedTexts | None]:
+def _asked(task: Task, rows: Dataset, *, alone: bool) -> Iterator[AskedTexts | None]:
     """What is asked about the rows, a piece at a time: Python's texts take ten times the room."""
     for start in range(0, len(rows), _PIECE):
-        yield task.kind.asked_texts(task, rows[start : start + _PIECE])
+        yield task.kind.asked_texts(task, rows[start : start + _PIECE], alone=alone)

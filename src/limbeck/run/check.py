@@ -10,12 +10,12 @@ from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.stage_checks import label_terms
 from limbeck.run.counted_rows import confidence_problems
+from limbeck.run.known_rows import order_problems
 from limbeck.run.named_teachers import learns_from_its_teacher
 from limbeck.run.prepared import Prepared
 from limbeck.run.query_checks import query_problems
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.run.stage_objectives import chain_problems
-from limbeck.run.stored_teachers import order_problems
 from limbeck.run.teacher_tokenization import input_problems, stage_input_problems
 from limbeck.run.trial_terms import trial_terms
 from limbeck.students import labels_of

@@ -8,13 +8,13 @@ from limbeck.data import lazy_rows, rows_fingerprint
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.augmenting import load_augmenter
+from limbeck.run.known_rows import with_outputs
 from limbeck.run.loaded_models import build_models, teacher_of_stage
 from limbeck.run.named_teachers import Named, form_team
 from limbeck.run.prepared import Prepared
 from limbeck.run.required_settings import missing
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.run.stage_rows import EncodedRows, load_rows, stage_rows
-from limbeck.run.stored_teachers import with_outputs
 from limbeck.run.teacher_tokenization import StudentTokens, bound
 from limbeck.run.unlabelled_rows import add_unlabelled
 from limbeck.tasks import Processor, Task

@@ -14,8 +14,8 @@ from transformers import PreTrainedModel
 from limbeck.errors import LimbeckError
 from limbeck.preflight import ask_teacher, recorded_scores
 from limbeck.reporting.records import Numbers, OutputsFacts
+from limbeck.run.known_rows import stored_results
 from limbeck.run.prepared import Prepared
-from limbeck.run.stored_teachers import stored_results
 from limbeck.tasks import Processor
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 

@@ -1,34 +1,28 @@
-"""Stored outputs in the place of teachers: opened, held against the data's classes, bound to its rows.
+"""Stored outputs in the place of teachers: opened, and held against the data's classes.
 
 Part of `limbeck.run`.
 """
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from datasets import Dataset
 
-from limbeck import preflight
 from limbeck.data.candidate_files import PASSAGE, QUERY
-from limbeck.data.output_keys import OutputKeys, output_keys
+from limbeck.data.embeddings_file import EMBEDDING, read_embeddings_file
 from limbeck.data.outputs_file import MARGIN, QUANTITIES, FileOutputs, read_outputs_file
 from limbeck.data.tables import SUFFIXES
-from limbeck.data.unlabelled import ids_of
-from limbeck.errors import LimbeckError, Problem
+from limbeck.errors import LimbeckError
 from limbeck.files import at_home, checksum
 from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import ALONE, Named
-from limbeck.run.stage_rows import EncodedRows
 from limbeck.run.stored_targets import about_store, of_targets, token_problems
 from limbeck.run.stored_term_checks import task_problems, term_problems
-from limbeck.tasks import Processor, Results, Task, get_task_type
-from limbeck.tasks.no_labels import labelled_rows
+from limbeck.tasks import Processor, Task, get_task_type
 from limbeck.teachers import short_names
 from limbeck.teachers.outputs import OutputStore, open_store
 from limbeck.teachers.outputs.columns import LOGITS
@@ -51,7 +45,9 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
     teachers = []
     for place in places if not problems else ():
         try:
-            outputs = open_outputs(place, stored, recipe)
+            outputs = embeddings_of(place, recipe) if task.kind.embeds else None
+            if outputs is None:
+                outputs = open_outputs(place, stored, recipe)
             # Of other texts than the student's there is no layer to compare.
             own = outputs if stored is task else replace(outputs, layers=None)
             teachers.append(StoredTeacher(own))
@@ -73,6 +69,27 @@ def _as_stored(task: Task) -> Task:
     """The task as of which outputs are stored: its own, or of a query with a passage in each row."""
     kind = task.kind.stored_as
     return task if kind is task.kind else replace(task, kind=kind, text_columns=(QUERY, PASSAGE))
+
+
+def embeddings_of(place: str, recipe: Recipe) -> GivenOutputs | None:
+    """The embeddings in a file, of each text by itself; None where it holds something else.
+
+    Raises:
+        LimbeckError: they cannot be read.
+    """
+    path = at_home(place)
+    if path.suffix.lower() not in SUFFIXES or not path.is_file():
+        return None
+    found = read_embeddings_file(path, recipe.text_columns or (), recipe.max_rows)
+    if found is None:
+        return None
+    width = found.values.shape[1]
+    about = {"file": path.name, "checksum": checksum(path), "width": width}
+
+    def read(ids: np.ndarray) -> np.ndarray:
+        return found.values[np.searchsorted(found.ids, ids)]
+
+    return GivenOutputs(place, EMBEDDING, (), found.ids, read, about, embedding=width)
 
 
 def open_outputs(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
@@ -192,124 +209,3 @@ def _columns(place: str, what: str, classes: Sequence[str], task: Task) -> np.nd
             "name outputs of this task",
         )
     return np.array([0]) if task.regression else in_order(place, classes, task.labels)
-
-
-# ---- rows ----
-
-
-def with_outputs(recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Named]) -> Dataset:
-    """The training rows of which every stored teacher knows something; all of them unless `missing_outputs` is drop.
-
-    Raises:
-        LimbeckError: none is left; rows without outputs, unless they are to be dropped.
-    """
-    stored = [one.teacher for one in named if isinstance(one.teacher, StoredTeacher)]
-    if not stored:
-        return rows
-    keys = output_keys(task, rows)
-    known = [_rows_known(teacher, task, rows, keys) for teacher in stored]
-    if recipe.missing_outputs == "error":
-        problems = [
-            Problem(
-                f"outputs: {teacher.outputs.place} {_unknown(teacher)} {int((~found).sum())} of {len(rows)} "
-                f"training rows, the first of them {_said(task, rows, int(found.argmin()))}",
-                "label these rows too (`limbeck label`), or leave them out: missing_outputs=drop",
-            )
-            for teacher, found in zip(stored, known, strict=True)
-            if not found.all()
-        ]
-        if problems:
-            raise LimbeckError(problems)
-        return rows
-    kept = np.flatnonzero(np.logical_and.reduce(known))
-    if not len(kept):
-        raise LimbeckError(
-            f"missing_outputs: drop leaves none of {len(rows)} training rows",
-            "check that texts and text columns are those that were labelled",
-        )
-    return rows if len(kept) == len(rows) else rows.select(kept)
-
-
-def _rows_known(teacher: StoredTeacher, task: Task, rows: Dataset, keys: OutputKeys) -> np.ndarray:
-    """Which rows a teacher knows all about that its terms compare, boolean (n,)."""
-    outputs = teacher.outputs
-    if outputs.lists is None:
-        return keys.rows_known(outputs.known(keys.ids), len(rows))
-    groups = keys.groups(task, rows)
-    return keys.rows_known(outputs.known_together(keys.ids, groups), len(rows))
-
-
-def _unknown(teacher: StoredTeacher) -> str:
-    if teacher.outputs.lists is None:
-        return "knows nothing of"
-    return "holds no margins that tie the query's other passages to"
-
-
-def _said(task: Task, rows: Dataset, place: int) -> str:
-    """What a row says, shortened."""
-    row = rows[place]
-    return " | ".join(
-        repr(textwrap.shorten(row[name], 60, placeholder=" …")) for name in task.text_columns
-    )
-
-
-def bound_to(one: Named, rows: EncodedRows) -> Named:
-    """A stored teacher for the rows of a stage.
-
-    Raises:
-        LimbeckError: rows of which it knows nothing.
-    """
-    assert isinstance(one.teacher, StoredTeacher)
-    keys = output_keys(rows.task, rows.raw)
-    return replace(one, teacher=one.teacher.on_rows(keys.examples, keys.ids, keys.silent))
-
-
-# ---- what is said of them ----
-
-
-def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Problem]:
-    """Outputs that fit the training rows' own labels much better with the classes in another order."""
-    stored = [one for one in named if isinstance(one.teacher, StoredTeacher)]
-    if not stored or task.regression or task.kind.classes_as_text:
-        return []
-    if task.kind.stored_as is not task.kind:  # the outputs are of no classes
-        return []
-    if task.label_column not in rows.column_names:
-        return []
-    labels = np.asarray(rows.with_format("numpy")[task.label_column][:])
-    labelled = np.flatnonzero(labelled_rows(labels))
-    if not len(labelled):
-        return []
-    ids = ids_of(task, rows.select(labelled))
-    problems = []
-    for one in stored:
-        assert isinstance(one.teacher, StoredTeacher)
-        said = one.teacher.outputs.logits(ids)
-        given = preflight.TeacherOutputs(said, labels[labelled], "on training rows")
-        problems += preflight.check_class_order(
-            task,
-            given,
-            side=f"outputs: {one.teacher.outputs.place}",
-            fix="put the class names of these outputs in their order, or label with the right teacher",
-        )
-    return problems
-
-
-def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
-    """Scores and predictions of stored outputs on a split; None where they do not know all its rows, or it has
-    no labels.
-
-    Nor are there any of a text-to-text teacher, of whom nobody stored what it would write by itself, and of one whose
-    outputs are of other rows.
-    """
-    assert isinstance(one.teacher, StoredTeacher)
-    if task.kind.classes_as_text or task.kind.stored_as is not task.kind:
-        return None
-    if task.label_column not in rows.column_names:
-        return None
-    keys = output_keys(task, rows)
-    ids = keys.ids
-    if not _rows_known(one.teacher, task, rows, keys).all():
-        return None
-    logits = one.teacher.outputs.logits(ids)
-    return task.kind.results_of_rows(task, logits, rows)

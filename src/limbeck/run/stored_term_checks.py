@@ -39,11 +39,20 @@ def term_problems(recipe: Recipe, task: Task, outputs: GivenOutputs) -> list[Pro
             if (
                 term.needs_teacher
                 and task.kind.stored_as is not task.kind
+                and not outputs.embedding
                 and not term.compares_candidates
             ):
                 problems.append(_of_pairs(setting, term.compare, outputs))
             elif term.needs_teacher and outputs.lists is not None and not term.compares_candidates:
                 problems.append(_of_margins(setting, term.compare, outputs.place))
+            elif term.needs_teacher and term.needs_layers and outputs.embedding:
+                problems.append(
+                    Problem(
+                        f"{setting}: {term.compare} compares layers, and {outputs.place} holds embeddings alone",
+                        "compare embeddings (--method embedding-mse, embedding-cosine, embedding-similarity), or give "
+                        "the teacher's model: --teacher",
+                    )
+                )
             elif term.needs_teacher and term.needs_layers and outputs.layers is None:
                 problems.append(
                     Problem(

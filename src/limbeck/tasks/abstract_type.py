@@ -192,8 +192,14 @@ class TaskType(ABC):
         """The type as of which outputs are stored that teach the examples: this one, unless they answer other rows."""
         return self
 
-    def asked_texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> AskedTexts | None:
-        """Whose stored outputs teach the examples of some rows; None for the rows' own."""
+    def asked_texts(
+        self, task: TaskLike, rows: Mapping[str, Sequence[Any]], *, alone: bool = False
+    ) -> AskedTexts | None:
+        """Whose stored outputs teach the examples of some rows; None for the rows' own.
+
+        Args:
+            alone: the outputs are of each text by itself, as embeddings are.
+        """
         return None
 
     def task_fields(self, task: TaskLike) -> dict[str, Any]:

@@ -56,7 +56,7 @@ from limbeck.tasks.retrieval import (
 )
 from limbeck.tasks.row_checks import need_rows
 from limbeck.tasks.soft_rule import SoftRule
-from limbeck.tasks.tuple_texts import TextOfRow, asked_pairs, texts_of_rows
+from limbeck.tasks.tuple_texts import TextOfRow, asked_alone, asked_pairs, texts_of_rows
 
 
 @task_type("embedding")
@@ -126,9 +126,11 @@ class Embedding(TaskType):
         """Scores of a query with a passage."""
         return PAIR_SCORE
 
-    def asked_texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> AskedTexts:
-        """Every passage of a tuple with its query."""
-        return asked_pairs(task, rows)
+    def asked_texts(
+        self, task: TaskLike, rows: Mapping[str, Sequence[Any]], *, alone: bool = False
+    ) -> AskedTexts:
+        """Every passage of a tuple with its query, or every text by itself."""
+        return asked_alone(task, rows) if alone else asked_pairs(task, rows)
 
     def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
         """With a linear map to the student's width, where one is set, and the prompts that it is trained with."""

@@ -49,3 +49,10 @@ def asked_pairs(task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> AskedTexts
         [example for example, _ in pairs],
         len(found),
     )
+
+
+def asked_alone(task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> AskedTexts:
+    """Every text by itself, without prompts."""
+    found = texts_of_rows(task, rows)
+    places = [one.place for one in found]
+    return AskedTexts([[one.text for one in found]], places, [*range(len(found))], len(found))

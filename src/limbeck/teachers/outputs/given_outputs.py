@@ -25,7 +25,7 @@ class GivenOutputs:
 
     Attributes:
         place: where they were read: a folder, a file, a URL.
-        what: what is stored: `logits`, `probabilities`, `votes`, `score`.
+        what: what is stored: `logits`, `probabilities`, `votes`, `score`, `margin`, `embedding`.
         classes: of the data, in the data's order; () of a number.
         ids: the rows that it knows, ascending, int64 (n,).
         read: stored values of some of these rows (n, C), in the order of the data's classes.
@@ -34,6 +34,7 @@ class GivenOutputs:
         tokens: of a text-to-text teacher, what is stored of its logits over a vocabulary; nothing is to `read` then.
         lists: of each of `ids` (n,) the list in which its score is known, but for a number that all of the list have
             (`limbeck.data.margins`); None where scores are known by themselves.
+        embedding: numbers of an embedding, where outputs are embeddings of each text by itself; else 0.
     """
 
     place: str
@@ -46,6 +47,7 @@ class GivenOutputs:
     tokens: StoredTokens | None = None
     several: bool = False
     lists: np.ndarray | None = None
+    embedding: int = 0
 
     def known_together(self, ids: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Which rows it knows beside the others of their group, boolean (n,), by the number of each one's group (n,).
@@ -94,7 +96,8 @@ def as_logits(what: str, values: np.ndarray, *, several: bool = False) -> np.nda
     were made from. Votes v become ln((v + 1) / Σ(v + 1)), smoothed by one vote a class (Laplace), as few
     votes do not tell that a class is impossible.
     """
-    values = values.astype(np.float64)
+    if what in ("probabilities", "votes"):
+        values = values.astype(np.float64)
     if what == "probabilities" and several:
         sure = np.clip(values, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
         values = np.log(sure) - np.log1p(-sure)
@@ -103,7 +106,7 @@ def as_logits(what: str, values: np.ndarray, *, several: bool = False) -> np.nda
     elif what == "votes":
         smoothed = values + 1.0
         values = np.log(smoothed / smoothed.sum(axis=-1, keepdims=True))
-    return values.astype(np.float32)
+    return values.astype(np.float32, copy=False)
 
 
 def in_order(place: str, classes: Sequence[str], wanted: Sequence[str]) -> np.ndarray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -73,12 +74,14 @@ class StoredTeacher(Teacher):
 
     def __init__(self, outputs: GivenOutputs) -> None:
         classes, layers = outputs.classes or ("LABEL_0",), outputs.layers
+        shape = ModelShape(0, 0, 0) if layers is None else layers.shape
         config = AbsentConfig(
             id2label=dict(enumerate(classes)),
             about=outputs.about,
-            shape=None if layers is None else layers.shape.written(),
+            shape=replace(shape, embedding=outputs.embedding).written(),
         )
-        config.architectures = ["AbsentForSequenceClassification"]
+        head = "" if outputs.embedding else "ForSequenceClassification"
+        config.architectures = [f"Absent{head}"]
         super().__init__(AbsentModel(config))
         self.outputs = outputs
         self._logits = torch.empty(0, len(classes))
@@ -130,6 +133,8 @@ class StoredTeacher(Teacher):
 
     def __call__(self, inputs: StepInputs | Mapping[str, Tensor], request: Request) -> Trace:
         """Logits (B, C) of the batch's examples and the layers that are asked for, float32, where the batch is.
+
+        Of embeddings (B, d) they are the logits, as an embedding model has it.
 
         Of a text-to-text teacher what was kept of its logits over the vocabulary, at every token of the targets.
 

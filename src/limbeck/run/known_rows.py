@@ -1,0 +1,149 @@
+"""Rows that stored outputs know: those that are trained on, a stage's, and what is said of the outputs about them.
+
+Part of `limbeck.run`.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from datasets import Dataset
+
+from limbeck import preflight
+from limbeck.data.output_keys import OutputKeys, output_keys
+from limbeck.data.unlabelled import ids_of
+from limbeck.errors import LimbeckError, Problem
+from limbeck.recipe import Recipe
+from limbeck.run.named_teachers import Named
+from limbeck.run.stage_rows import EncodedRows
+from limbeck.tasks import Results, Task
+from limbeck.tasks.batch_columns import ROW
+from limbeck.tasks.no_labels import labelled_rows
+from limbeck.teachers.outputs.stored_teacher import StoredTeacher
+
+
+def with_outputs(recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Named]) -> Dataset:
+    """The training rows of which every stored teacher knows something; all of them unless `missing_outputs` is drop.
+
+    Raises:
+        LimbeckError: none is left; rows without outputs, unless they are to be dropped.
+    """
+    stored = [one.teacher for one in named if isinstance(one.teacher, StoredTeacher)]
+    if not stored:
+        return rows
+    known = [_rows_known(teacher, task, rows) for teacher in stored]
+    if recipe.missing_outputs == "error":
+        problems = [
+            Problem(
+                f"outputs: {teacher.outputs.place} {_unknown(teacher)} {int((~found).sum())} of {len(rows)} "
+                f"training rows, the first of them {_said(task, rows, int(found.argmin()))}",
+                "label these rows too (`limbeck label`), or leave them out: missing_outputs=drop",
+            )
+            for teacher, found in zip(stored, known, strict=True)
+            if not found.all()
+        ]
+        if problems:
+            raise LimbeckError(problems)
+        return rows
+    kept = np.flatnonzero(np.logical_and.reduce(known))
+    if not len(kept):
+        raise LimbeckError(
+            f"missing_outputs: drop leaves none of {len(rows)} training rows",
+            "check that texts and text columns are those that were labelled",
+        )
+    return rows if len(kept) == len(rows) else rows.select(kept)
+
+
+def _keys(teacher: StoredTeacher, task: Task, rows: Dataset) -> OutputKeys:
+    """By which ids a teacher's outputs are found for the examples of some rows."""
+    return output_keys(task, rows, alone=teacher.outputs.embedding > 0)
+
+
+def _rows_known(teacher: StoredTeacher, task: Task, rows: Dataset) -> np.ndarray:
+    """Which rows a teacher knows all about that its terms compare, boolean (n,)."""
+    outputs, keys = teacher.outputs, _keys(teacher, task, rows)
+    if outputs.lists is None:
+        return keys.rows_known(outputs.known(keys.ids), len(rows))
+    groups = keys.groups(task, rows)
+    return keys.rows_known(outputs.known_together(keys.ids, groups), len(rows))
+
+
+def _unknown(teacher: StoredTeacher) -> str:
+    if teacher.outputs.lists is None:
+        return "knows nothing of"
+    return "holds no margins that tie the query's other passages to"
+
+
+def _said(task: Task, rows: Dataset, place: int) -> str:
+    """What a row says, shortened."""
+    row = rows[place]
+    return " | ".join(
+        repr(textwrap.shorten(row[name], 60, placeholder=" …")) for name in task.text_columns
+    )
+
+
+def bound_to(one: Named, rows: EncodedRows) -> Named:
+    """A stored teacher for the rows of a stage.
+
+    Raises:
+        LimbeckError: rows of which it knows nothing.
+    """
+    assert isinstance(one.teacher, StoredTeacher)
+    keys = _keys(one.teacher, rows.task, rows.raw)
+    return replace(one, teacher=one.teacher.on_rows(keys.examples, keys.ids, keys.silent))
+
+
+# ---- what is said of them ----
+
+
+def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Problem]:
+    """Outputs that fit the training rows' own labels much better with the classes in another order."""
+    stored = [one for one in named if isinstance(one.teacher, StoredTeacher)]
+    if not stored or task.regression or task.kind.classes_as_text:
+        return []
+    if task.kind.stored_as is not task.kind:  # the outputs are of no classes
+        return []
+    if task.label_column not in rows.column_names:
+        return []
+    labels = np.asarray(rows.with_format("numpy")[task.label_column][:])
+    labelled = np.flatnonzero(labelled_rows(labels))
+    if not len(labelled):
+        return []
+    ids = ids_of(task, rows.select(labelled))
+    problems = []
+    for one in stored:
+        assert isinstance(one.teacher, StoredTeacher)
+        said = one.teacher.outputs.logits(ids)
+        given = preflight.TeacherOutputs(said, labels[labelled], "on training rows")
+        problems += preflight.check_class_order(
+            task,
+            given,
+            side=f"outputs: {one.teacher.outputs.place}",
+            fix="put the class names of these outputs in their order, or label with the right teacher",
+        )
+    return problems
+
+
+def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
+    """Scores and predictions of stored outputs on a split; None where they do not know all its rows, or it has
+    no labels.
+
+    Nor are there any of a text-to-text teacher, of whom nobody stored what it would write by itself, and of one whose
+    outputs are of other rows.
+    """
+    assert isinstance(one.teacher, StoredTeacher)
+    outputs = one.teacher.outputs
+    answers = task.kind.stored_as is task.kind or outputs.embedding
+    if task.kind.classes_as_text or not answers or task.label_column not in rows.column_names:
+        return None
+    if not _rows_known(one.teacher, task, rows).all():
+        return None
+    keys = _keys(one.teacher, task, rows)
+    logits = outputs.logits(keys.ids)
+    if not outputs.embedding:
+        return task.kind.results_of_rows(task, logits, rows)
+    texts = Dataset.from_dict({ROW: np.asarray(rows["index"][:])[keys.rows]})
+    return task.kind.results(task, logits, texts, rows, one.tokenizer)
