@@ -21,6 +21,8 @@ from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
+from limbeck.teachers.teacher import Teacher
+from limbeck.teachers.team import EnsembleTeam
 
 TEXTS = tiny.sentences(40)
 
@@ -128,6 +130,12 @@ def test_what_embeddings_cannot_teach_is_refused(given, message, place, tmp_path
     }
     with pytest.raises(LimbeckError, match=message):
         distill(recipe(place, method, **others), out=tmp_path / "run")
+
+
+def test_embeddings_of_different_widths_have_no_mean():
+    members = [Teacher(tiny.embedder(layers=1, width=width)) for width in (16, 8)]
+    with pytest.raises(LimbeckError, match="have no mean: large of 16, small of 8 numbers"):
+        EnsembleTeam(members, ["large", "small"], [0.5, 0.5])
 
 
 # ---- files ----

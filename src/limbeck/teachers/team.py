@@ -19,6 +19,7 @@ from limbeck.activations import Request, Trace
 from limbeck.errors import LimbeckError
 from limbeck.given import PREFIX
 from limbeck.input_transforms.step_inputs import StepInputs
+from limbeck.objectives.shape import ModelShape
 from limbeck.step_state import StepState
 from limbeck.teachers.bandit import Bandit
 from limbeck.teachers.sampling import SamplingProbabilities
@@ -115,7 +116,11 @@ class SampledTeam(Team):
 
 
 class EnsembleTeam(Team):
-    """An ensemble: all members run in every step; the logits are their weighted mean (SKDBERT §3.2: WKD)."""
+    """An ensemble: all members run in every step; the logits are their weighted mean (SKDBERT §3.2: WKD).
+
+    Raises:
+        LimbeckError: members are embedding models of different widths.
+    """
 
     separate = False
 
@@ -123,6 +128,13 @@ class EnsembleTeam(Team):
         self, members: Sequence[Teacher], names: Sequence[str], weights: Sequence[float]
     ) -> None:
         super().__init__(members, names)
+        widths = [ModelShape.of(member.model).embedding for member in members]
+        if len(set(widths)) > 1:
+            said = ", ".join(f"{n} of {width}" for n, width in zip(names, widths, strict=True))
+            raise LimbeckError(
+                f"teachers: embeddings of different widths have no mean: {said} numbers",
+                "sample one teacher for each step: team.use=sample (method skd-uniform)",
+            )
         self.weights = [float(weight) for weight in weights]
 
     @property
