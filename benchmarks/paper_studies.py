@@ -217,6 +217,15 @@ def closeness(kept: KeptStudy) -> str:
     )
 
 
+def calibration(kept: KeptStudy) -> str:
+    """How sure each student is, how right, and the expected calibration error in percent."""
+    rows = [
+        (method, f"{100 * one['confidence']:.1f}", f"{100 * one['accuracy']:.1f}", f"{one['error']:.1f}")
+        for method, one in kept.of("calibration", "student")
+    ]  # fmt: skip
+    return _markdown(("student", "mean confidence, %", "accuracy, %", "calibration error, %"), rows)
+
+
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
@@ -229,6 +238,7 @@ PRINTED: Mapping[str, Callable[[KeptStudy], str]] = {
     "probing": probing,
     "loss-surface": loss_surface,
     "pca": closeness,
+    "calibration": calibration,
 }
 
 
