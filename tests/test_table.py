@@ -339,3 +339,17 @@ def test_latency_says_how_it_was_measured():
     other.student.latency_ms.threads = 8
     notes = build_table([*a_study(), other], facts=["latency"]).notes
     assert any("different conditions" in note for note in notes)
+
+
+def test_a_teachers_own_run_says_what_it_was_scored_on_afterwards():
+    teacher = a_teacher(path="runs/teacher")
+    own = a_run("finetune", 1, 90.0, task="sst2")
+    own.student = own.student.model_copy(
+        update={"parameters": teacher.parameters, "layers": teacher.layers}
+    )
+    own.scores = {"dev": dict(teacher.scores["dev"]), "imdb": {"accuracy": 81.5, "primary": 81.5}}
+    taught = a_run("kd", 1, 80.0, task="sst2", teacher=teacher)
+    taught.scores |= {"imdb": {"accuracy": 70.25, "primary": 70.25}}
+    table = build_table([own, taught], profile="rail", out_of_domain="alone")
+    cells = [[cell.mean for cell in row.cells.values()] for row in table.rows]
+    assert cells == [[81.5], [70.25]]

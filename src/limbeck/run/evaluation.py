@@ -130,7 +130,8 @@ def evaluation_of(
     scored = _of_student(recipe, folder, task, data, columns, split, own=own)
     fingerprint = rows_fingerprint(scored.task, scored.rows)
     place = Path(data or recipe.data)
-    other = not (own and data in (None, recipe.data))
+    # Of another task, but from where the run's rows are, its name says which they are.
+    other = data not in (None, recipe.data)
     wanted = _name(scored.task, scored.split, own=own)
     name = _name_in(record, wanted, fingerprint, place, other=other)
     found = evaluation_against(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import read_raw
+from limbeck.study.beyond_domain import tasks_beyond
 from limbeck.study.dev_search import DevSearch, SearchStorage, needs_optuna
 from limbeck.study.shared_runs import StudyRun, name_of, taught_by
 from limbeck.study.student_settings import OF_TEACHERS, shared_settings, student_settings
@@ -28,6 +29,7 @@ class PlanBuilder:
         self.asked: set[str] = set()
         self.made: dict[str, StudyRun] = {}
         self.team = [] if study.teachers is None else list(study.teachers.team)
+        self.beyond = tasks_beyond(study)
 
     def teachers_and_groups(self) -> tuple[dict[str, StudyRun], tuple[Group, ...]]:
         """By task its teacher, and all groups. Raises LimbeckError with every problem of their recipes."""
@@ -151,9 +153,10 @@ class PlanBuilder:
                 if place not in places:
                     places.append(place)
             return []
+        beyond = self.beyond.get(str(first.task), "")
         return [
             StudyRun(
-                name_of(first.model_copy(update={"seed": seed}), needs, role, team),
+                name_of(first.model_copy(update={"seed": seed}), needs, role, team, beyond),
                 method,
                 {**settings, "seed": seed},
                 label,
@@ -161,6 +164,7 @@ class PlanBuilder:
                 team,
                 role,
                 cell,
+                beyond,
             )
             for seed in seeds
         ]

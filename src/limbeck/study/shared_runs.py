@@ -18,8 +18,8 @@ from filelock import FileLock, Timeout
 from limbeck.errors import LimbeckError, Problem
 from limbeck.files import file_name
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import RECORD_NAME, Record
-from limbeck.run import distill
+from limbeck.reporting.records import RECORD_NAME, Record, write_whole
+from limbeck.run import distill, evaluate
 from limbeck.sealing import verified
 from limbeck.tasks import TASKS
 from limbeck.tasks.known_types import get_task_type
@@ -60,6 +60,7 @@ class StudyRun:
         team: whether it learns from several teachers, be there only one.
         role: what the run is for, `teacher` or `student`.
         cell: of a grid, the settings that it tries, in words.
+        beyond: the task out of its domain that its model is scored on as well; "" for none.
     """
 
     name: str
@@ -70,6 +71,7 @@ class StudyRun:
     team: bool = False
     role: str = "student"
     cell: str = ""
+    beyond: str = ""
 
     def recipe(self, runs: Path) -> Recipe:
         """The recipe, its teachers in `runs` named. Raises LimbeckError as `Recipe.load`."""
@@ -95,15 +97,20 @@ def taught_by(teachers: Sequence[str], team: bool) -> dict[str, Any]:
     return {"teachers": list(teachers)} if team else {"teacher": teachers[0]}
 
 
-def name_of(recipe: Recipe, needs: Sequence[str], role: str, team: bool = False) -> str:
+def name_of(
+    recipe: Recipe, needs: Sequence[str], role: str, team: bool = False, beyond: str = ""
+) -> str:
     """A readable name, unique to what the recipe says; `needs` stands for where its teachers lie.
 
-    A student without a teacher is no teacher, be their recipes the same: its weights are not kept.
+    A student without a teacher is no teacher, be their recipes the same: its weights are not kept. So is a run that is
+    scored `beyond` its domain another one: of a run that was not, the weights to do it with may be gone.
     """
     said = recipe.model_dump(mode="json", exclude_defaults=True)
     said |= taught_by(needs, team)
     if role == "student" and not needs:
         said["role"] = role
+    if beyond:
+        said["beyond"] = beyond
     digest = hashlib.blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=_DIGEST)
     return file_name(f"{recipe.task}-{recipe.method}-s{recipe.seed}-{digest.hexdigest()}")
 
@@ -132,6 +139,8 @@ class SharedRuns:
             LimbeckError: a record that is damaged.
         """
         if not (self.path / name / RECORD_NAME).is_file():
+            return None
+        if self._unscored(name).is_file():
             return None
         record = Record.load(self.path / name)
         return record if record.status == "finished" else None
@@ -194,7 +203,13 @@ class SharedRuns:
     def _make(self, run: StudyRun, *, show: bool) -> None:
         recipe = run.recipe(self.path)
         live = self._teacher(recipe) if recipe.needs_teacher and recipe.teacher else None
-        distill(recipe, self.path / run.name, show=show, report=False, live_teacher=live)
+        folder = self.path / run.name
+        if run.beyond:  # until it has all its scores it is not held, whatever happens between
+            write_whole(self._unscored(run.name), "")
+        distill(recipe, folder, show=show, report=False, live_teacher=live)
+        if run.beyond:
+            evaluate(folder, run.beyond)
+            self._unscored(run.name).unlink()
 
     def _teacher(self, recipe: Recipe) -> Teacher | None:
         """One teacher a process, which remembers what it said of rows that the next runs have too."""
@@ -223,6 +238,9 @@ class SharedRuns:
         """A student's weights go once its record is there; a teacher's stay."""
         if run.role != "teacher" and not self.keep_students:
             shutil.rmtree(self.path / run.name / "student", ignore_errors=True)
+
+    def _unscored(self, name: str) -> Path:
+        return self.path / f".{name}.unscored"
 
     def _failure(self, name: str) -> Path:
         return self.path / f"{name}.failed.json"

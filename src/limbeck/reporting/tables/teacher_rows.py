@@ -7,7 +7,7 @@ training run may be among the records too, and must not appear again as a studen
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -43,8 +43,17 @@ def split_teachers(
         # Several records describe one teacher; keep the one whose latency was measured.
         if known is None or known.facts.latency_ms is None:
             teachers[key] = TeacherRow(place, record.teacher, scores, rows)
-    found = list(teachers.values())
+    found = [_with_own_scores(teacher, records, profile) for teacher in teachers.values()]
     return found, [record for record in records if not _is_teachers_own(record, found)]
+
+
+def _with_own_scores(teacher: TeacherRow, records: Sequence[Record], profile: str) -> TeacherRow:
+    """With what its own run was scored on afterwards, as out of its domain, which no student's record says."""
+    scores = dict(teacher.scores)
+    for record in records:
+        if _is_teachers_own(record, [teacher]):
+            scores = values_of(record, profile) | scores
+    return replace(teacher, scores=scores)
 
 
 def share_kept(
