@@ -69,8 +69,8 @@ def test_the_readme_states_measured_times():
     assert abs(run["dev"]["ours"] - run["dev"]["trainer, bf16"]) < 0.26  # "a quarter point apart"
 
 
-def test_the_page_of_several_labels_prints_the_benchmarks_tables(monkeypatch, capsys):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+@pytest.mark.usefixtures("benchmarks")
+def test_the_page_of_several_labels_prints_the_benchmarks_tables(capsys):
     # By its path: the tests have a module of that name.
     path = ROOT / "benchmarks" / "several_labels.py"
     found = importlib.util.spec_from_file_location("several_labels_benchmark", path)
@@ -84,10 +84,9 @@ def test_the_page_of_several_labels_prints_the_benchmarks_tables(monkeypatch, ca
 
 
 @pytest.fixture
-def few_labels(monkeypatch):
+def few_labels(benchmarks):
     """`benchmarks/few_labels_table.py`."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module("few_labels_table")
+    return benchmarks("few_labels_table")
 
 
 def first_table() -> list[list[str]]:
@@ -142,10 +141,9 @@ def test_the_table_of_few_labels(few_labels):
     assert [row for row in printed if row not in PAGE.splitlines()] == []
 
 
-def test_the_tables_of_shipping(monkeypatch):
+def test_the_tables_of_shipping(benchmarks):
     """Both pages print the record, and the README's numbers follow from it by hand."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    table = importlib.import_module("shipping_table")
+    table = benchmarks("shipping_table")
     record = json.loads((RECORDS / "shipping.json").read_text(encoding="utf-8"))
     for page, printed in ((PAGE, table.lines(record)), (README, table.front(record))):
         assert len(printed) > 2
@@ -187,18 +185,16 @@ def test_what_is_said_of_shipping():
         assert sst2[f"sst2-{method}-3l", "onnxruntime", "int8"] / teacher >= 0.98
 
 
-def test_the_record_of_shipping_reads_as_it_was_written(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    shipping = importlib.import_module("shipping")
+def test_the_record_of_shipping_reads_as_it_was_written(benchmarks):
+    shipping = benchmarks("shipping")
     record = shipping.read_record()
     assert json.loads(shipping.written(record)) == record
     assert shipping.rounded({"a": [1.234567, 12]}) == {"a": [1.2346, 12]}
 
 
-def test_the_table_of_predictions(monkeypatch):
+def test_the_table_of_predictions(benchmarks):
     """The page prints the record, whose ratios are of the seconds in it."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    speed = importlib.import_module("predict_speed")
+    speed = benchmarks("predict_speed")
     record = json.loads(speed.RECORD.read_text(encoding="utf-8"))
     page = (ROOT / "docs" / "predict.md").read_text(encoding="utf-8")
     assert "\n".join(speed.table(record)) in page

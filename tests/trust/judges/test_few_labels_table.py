@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-
 import pytest
 
 ALONE = {1: 70.0, 2: 72.0, 3: 74.0}
@@ -12,9 +9,8 @@ TEACHER = {1: 80.0, 2: 84.0, 3: 82.0}
 
 
 @pytest.fixture
-def table(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
-    return importlib.import_module("few_labels_table")
+def table(benchmarks):
+    return benchmarks("few_labels_table")
 
 
 def line(table, condition, scores, labels=1000):

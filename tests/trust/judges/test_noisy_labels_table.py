@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def table(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module("noisy_labels_table")
+def table(benchmarks):
+    return benchmarks("noisy_labels_table")
 
 
 def run(method, noise, how, seed, dev, counted=None):

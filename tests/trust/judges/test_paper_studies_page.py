@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 
@@ -17,11 +16,8 @@ SECTIONS = {
 
 
 @pytest.fixture(scope="module")
-def studies(request):
-    patch = pytest.MonkeyPatch()
-    patch.syspath_prepend(str(ROOT / "benchmarks"))
-    request.addfinalizer(patch.undo)
-    return importlib.import_module("paper_studies")
+def studies(benchmarks):
+    return benchmarks("paper_studies")
 
 
 def test_each_kept_study_has_its_section(studies):

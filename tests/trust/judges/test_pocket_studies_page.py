@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 
@@ -15,11 +14,8 @@ FIVE_MINUTES = 5 * 60
 
 
 @pytest.fixture(scope="module")
-def studies(request):
-    patch = pytest.MonkeyPatch()
-    patch.syspath_prepend(str(ROOT / "benchmarks"))
-    request.addfinalizer(patch.undo)
-    return importlib.import_module("pocket_studies")
+def studies(benchmarks):
+    return benchmarks("pocket_studies")
 
 
 def test_the_page_says_how_long_studies_take(studies):
