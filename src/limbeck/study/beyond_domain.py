@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from limbeck.data import load_task
 from limbeck.errors import LimbeckError
 from limbeck.study.study_fields import Study
 from limbeck.tasks import TASKS
+
+log = logging.getLogger(__name__)
 
 
 def tasks_beyond(study: Study) -> dict[str, str]:
@@ -40,6 +43,7 @@ def tasks_beyond(study: Study) -> dict[str, str]:
 def _lies_in(folder: str, task: str) -> bool:
     try:
         load_task(task, folder, for_training=False)
-    except LimbeckError:
+    except LimbeckError as error:  # not there, or damaged: what is wrong must be seen
+        log.warning("no score on %s: %s", task, error.problems[0].message)
         return False
     return True
