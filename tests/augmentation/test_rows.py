@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import tiny_language as tiny
 import transformers as hf
+from sklearn.neighbors import NearestNeighbors
 
 from limbeck.lab.augmentation import (
     Augmenter,
@@ -134,9 +136,56 @@ def test_candidates_come_from_the_model_for_one_piece_and_from_vectors_for_sever
     assert len(good.choices) == 3 and not {"slowly", "longest"} & set(good.choices)
 
 
+def test_with_nearest_words_alone_no_model_is_asked_and_all_it_knows_are_candidates():
+    spec = AugmentSpec(model="unused", replace_by="nearest", candidates=4, words="all")
+    encoder, tokenizer = tiny.model().base_model, tiny.tokenizer()
+
+    def refuse(*args):
+        raise AssertionError("a model was asked")
+
+    encoder.register_forward_pre_hook(refuse)
+    found = find_candidates(tiny.TEXTS, spec, encoder, tokenizer, longest=30, precision="fp32")
+    words = [w for w in tiny.PIECES if w.isalpha()]  # "##ly" and the like are no words
+    table = encoder.get_input_embeddings().weight.detach().numpy()
+    own = np.stack([table[tiny.PIECES.index(word)] for word in words])
+    search = NearestNeighbors(n_neighbors=5, metric="cosine").fit(own)
+    for text in tiny.TEXTS:
+        for word, place in zip(words_of(text, "all"), found[text], strict=True):
+            if word.text.lower() not in words:
+                assert place.choices == []  # of several tokens: it stays
+                continue
+            (near,) = search.kneighbors(
+                own[[words.index(word.text.lower())]], return_distance=False
+            )
+            assert place.choices == [words[number] for number in near[1:]]
+
+
+def test_a_file_of_vectors_does_without_any_model(tmp_path):
+    one = Augmenter(
+        AugmentSpec(embeddings=str(_vectors(tmp_path)), replace_by="nearest", examples=8),
+        None,
+        None,
+        30,
+    )
+    entry = made(Store(tmp_path / "store"), one, tiny.rows(["slowly the stars", "plot"]))
+    copies = read_augmented_examples(entry).to_pylist()
+    # Of the second row nothing is in the file.
+    assert {copy["row"] for copy in copies} == {0}
+    assert {word for copy in copies for word in copy["sentence"].split()} <= {
+        "slowly", "the", "stars", "longest", "dullness",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "change",
-    [{"examples": 3}, {"probability": 0.5}, {"candidates": 7}, {"words": "all"}, {"seed": 1}],
+    [
+        {"examples": 3},
+        {"probability": 0.5},
+        {"candidates": 7},
+        {"words": "all"},
+        {"seed": 1},
+        {"replace_by": "nearest"},
+    ],
     ids=str,
 )
 def test_every_setting_has_an_effect_and_a_key_of_its_own(tmp_path, change):

@@ -225,6 +225,16 @@ def test_rows_that_are_held_out_have_no_copies_and_keep_their_numbers(more):
     assert 0 < added <= 3 * (len(every) - len(held))
 
 
+def test_the_teachers_word_vectors_do_without_a_language_model(more, place):
+    own = {"augment.replace_by": "nearest", "augment.model": "teacher"}
+    prepared = prepare(more(**own))
+    teacher = hf.AutoModel.from_pretrained(place / "teacher")
+    vectors = prepared.augmenter.model.get_input_embeddings().weight
+    torch.testing.assert_close(vectors, teacher.get_input_embeddings().weight)
+    before = len(prepared.train.encoded)
+    assert before < len(with_augmented_examples(prepared).train.encoded) <= 4 * before
+
+
 # Refusals, before any work
 
 
@@ -239,6 +249,11 @@ def test_a_checkpoint_without_a_trained_head_is_refused(more, place):
     said = refused(more(**{"augment.model": str(place / "teacher")}))
     assert "augment.model" in said and "--kind masked" in said
     assert "no such folder" in refused(more(**{"augment.model": str(place / "none" / "at all")}))
+
+
+def test_nobodys_word_vectors_are_refused(more):
+    own = {"augment.replace_by": "nearest", "augment.model": "teacher", "teacher": None}
+    assert "augment.model: teacher, and none is given" in refused(more("finetune", **own))
 
 
 def test_a_tokenizer_without_a_mask_token_is_refused(more, language, tmp_path):

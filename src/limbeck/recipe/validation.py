@@ -21,6 +21,7 @@ from limbeck.mappings import MappingSpec
 from limbeck.mappings.mapping_spec import class_of
 from limbeck.objectives import OBJECTIVES, UNKNOWN_TERM, CurriculumSpec, plain_terms
 from limbeck.objectives import class_of as term_class
+from limbeck.recipe.augment_checks import augment_problems
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import EmbeddingModelSpec, FirstStage, ImageSpec, StudentSpec
 from limbeck.recipe.optimizer_settings import optimisation_problems
@@ -56,7 +57,7 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
         problems.append(Problem("objectives: none are given", "add one, or name a `method`"))
     if recipe is not None:
         problems += stage_problems(recipe) + team_problems(recipe)
-        problems += optimisation_problems(recipe)
+        problems += optimisation_problems(recipe) + augment_problems(recipe)
     if problems:
         raise LimbeckError(problems)
     return recipe

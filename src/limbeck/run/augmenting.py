@@ -12,14 +12,14 @@ from dataclasses import replace
 from datasets import Dataset
 from rich.console import Console
 from torch import nn
-from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from limbeck import preflight
 from limbeck.byte_sizes import human_size
 from limbeck.errors import LimbeckError, Problem
 from limbeck.lab.augmentation import (
+    FROM_TEACHER,
     Augmenter,
-    AugmentSpec,
     build_augmented_examples,
     read_augmented_examples,
     with_augmented_examples,
@@ -57,12 +57,14 @@ def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter | Non
         )
     if spec.embeddings is not None:
         check_file(spec.embeddings)
-    model = _model(spec)
-    tokenizer = AutoTokenizer.from_pretrained(
-        resolve_checkpoint(spec.model), trust_remote_code=False
-    )
+    name = recipe.lead if spec.model == FROM_TEACHER else spec.model
+    if name is None:  # a file has the vectors of all words
+        return Augmenter(spec, None, None, recipe.max_length)
+    masked = spec.replace_by == "masked"
+    model = _masked_language_model(name) if masked else load_model(name, auto=AutoModel)
+    tokenizer = AutoTokenizer.from_pretrained(resolve_checkpoint(name), trust_remote_code=False)
     problems = preflight.check_vocabulary("augment.model", model, tokenizer)
-    if not tokenizer.is_fast or tokenizer.mask_token_id is None:
+    if masked and (not tokenizer.is_fast or tokenizer.mask_token_id is None):
         problems.append(
             Problem(
                 f"augment.model: {type(tokenizer).__name__} "
@@ -77,15 +79,16 @@ def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter | Non
     return Augmenter(spec, model, tokenizer, longest)
 
 
-def _model(spec: AugmentSpec) -> PreTrainedModel:
+def _masked_language_model(name: str) -> PreTrainedModel:
     try:
-        return load_model(spec.model, head="required", auto=AutoModelForMaskedLM)
+        return load_model(name, head="required", auto=AutoModelForMaskedLM)
     except LimbeckError as error:
         raise LimbeckError(
             Problem(
                 f"augment.model: {problem.message}",
                 f"{problem.fix}; a masked language model is needed here, and "
-                "`limbeck finetune --kind masked --data TEXT.txt` trains one",
+                "`limbeck finetune --kind masked --data TEXT.txt` trains one; "
+                "augment.replace_by=nearest needs none",
             )
             for problem in error.problems
         ) from error
@@ -128,8 +131,9 @@ def _made(
     console: Console,
 ) -> StoredEntry:
     store.sweep()
-    model: nn.Module = augmenter.model
-    model.to(device())
+    model: nn.Module | None = augmenter.model
+    if model is not None:
+        model.to(device())
     with store.writing(key) as folder:
         with bars(console) as watch:
             build_augmented_examples(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from limbeck.errors import Problem
+from limbeck.lab.augmentation import FROM_TEACHER
 from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import learns_from_its_teacher
 from limbeck.run.student_start import start_problems
@@ -42,6 +43,16 @@ def missing(recipe: Recipe) -> list[Problem]:
                 "add --teacher FOLDER, or start from a checkpoint: --student FOLDER; stored outputs have no layers"
                 if recipe.outputs
                 else "add --teacher FOLDER, or start from a checkpoint: --student FOLDER",
+            )
+        )
+    augment = recipe.augment
+    if augment is not None and augment.model == FROM_TEACHER and recipe.lead is None:
+        problems.append(
+            Problem(
+                "augment.model: teacher, and none is given",
+                "add --teacher FOLDER, or name an encoder; stored outputs have no word vectors"
+                if recipe.outputs
+                else "add --teacher FOLDER, or name an encoder",
             )
         )
     return problems + start_problems(recipe) + tracker_problems(recipe.trackers)

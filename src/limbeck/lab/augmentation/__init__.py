@@ -1,11 +1,11 @@
 """Augmented examples, training rows with some words replaced: TinyBERT's data augmentation.
 
-Rows are augmented after they are loaded and before they are tokenised. Jiao et al.
-2020, Algorithm 1; SKDBERT §5.4 uses it as `+da`. A masked language model proposes words for those of
-one token, the nearest word vectors for the others; which words change is sampled for every augmented example.
+Rows are augmented after they are loaded and before they are tokenised. Jiao et al. 2020, Algorithm 1; SKDBERT §5.4 uses
+it as `+da`. A masked language model proposes words for those of one token, the nearest word vectors for the others, or
+for all where no such model is at hand; which words change is sampled for every augmented example.
 """
 
-from limbeck.lab.augmentation.augmentation_spec import AugmentSpec
+from limbeck.lab.augmentation.augmentation_spec import FROM_TEACHER, AugmentSpec
 from limbeck.lab.augmentation.augmented_examples import augmented_examples_of
 from limbeck.lab.augmentation.augmented_rows import (
     Augmenter,
@@ -15,6 +15,7 @@ from limbeck.lab.augmentation.augmented_rows import (
 )
 
 __all__ = [
+    "FROM_TEACHER",
     "AugmentSpec",
     "Augmenter",
     "augmented_examples_of",

@@ -11,13 +11,23 @@ from limbeck.settings import Seed, Settings
 
 _Few = Annotated[int, Field(gt=0, le=10**4)]
 
+FROM_TEACHER = "teacher"
+"""As `model`: the teacher, the first of several."""
+
 
 class AugmentSpec(Settings):
     """How the training rows are multiplied."""
 
-    model: str = Field(
+    model: str | None = Field(
+        None,
         description="masked language model that proposes words: a run folder, a checkpoint's "
-        "folder or a Hub name"
+        "folder or a Hub name; with replace_by=nearest any encoder, of which word vectors are all that is read, "
+        "`teacher` the run's own",
+    )
+    replace_by: Literal["masked", "nearest"] = Field(
+        "masked",
+        description="masked: words of one token are replaced by those that the masked language model puts there; "
+        "nearest: all by words of the nearest vectors, no language model is asked",
     )
     examples: _Few = Field(
         20, description="augmented examples of each training row, beside the row"
@@ -36,7 +46,8 @@ class AugmentSpec(Settings):
     )
     embeddings: str | None = Field(
         None,
-        description="text file of word vectors (GloVe's format) for words of several tokens; left "
-        "out, the model's own vectors of the words of the training rows",
+        description="text file of word vectors (GloVe's format) for words of several tokens, with "
+        "replace_by=nearest for all; left out, the model's own vectors of the words of the training rows, with "
+        "replace_by=nearest of all words that it knows as one token",
     )
     seed: Seed = Field(0, description="seed of the sampling")

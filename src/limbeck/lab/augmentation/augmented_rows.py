@@ -40,16 +40,17 @@ _EDITED = 200
 
 @dataclass(frozen=True)
 class Augmenter:
-    """What makes augmented examples: the settings, and the masked language model with its tokenizer.
+    """What makes augmented examples: the settings, and the model with its tokenizer.
 
     Attributes:
+        model, tokenizer: the masked language model, or whose word vectors are taken; None where a file has them all.
         longest: tokens of a text that the model reads.
         precision: fp32 or bf16: the autocast type of its passes.
     """
 
     spec: AugmentSpec
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
+    model: PreTrainedModel | None
+    tokenizer: PreTrainedTokenizerBase | None
     longest: int
     precision: str = "fp32"
 
@@ -59,8 +60,10 @@ class Augmenter:
         settings = self.spec.model_dump(mode="json", exclude={"model", "embeddings"})
         how = [_FORMAT, "copies", settings, self.longest, self.precision, library_versions()]
         digest.update(json.dumps(how).encode())
-        digest.update(TEXT_READING.describe(self.tokenizer).encode())
-        add_model(digest, self.model)
+        if self.tokenizer is not None:
+            digest.update(TEXT_READING.describe(self.tokenizer).encode())
+        if self.model is not None:
+            add_model(digest, self.model)
         for column in (_INDEX, *columns):
             digest.update(json.dumps([column, rows[column][:]]).encode())
         if self.spec.embeddings is not None:
@@ -107,7 +110,7 @@ def build_augmented_examples(
     count = _write(folder / SHARD, columns, augmented())
     manifest = ExamplesManifest(
         complete=False,
-        model=augmenter.spec.model,
+        model=str(augmenter.spec.model or augmenter.spec.embeddings),
         task=task,
         rows=count,
         settings={"precision": augmenter.precision},
@@ -122,6 +125,7 @@ def _examples(
     """The augmented examples of each of the rows: their numbers and text columns."""
     spec = augmenter.spec
     if spec.context == "edited":
+        assert augmenter.model is not None and augmenter.tokenizer is not None
         editor = Editor(
             spec,
             augmenter.model,

@@ -77,8 +77,8 @@ class Candidates:
 def find_candidates(
     texts: Iterable[str],
     spec: AugmentSpec,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    model: PreTrainedModel | None,
+    tokenizer: PreTrainedTokenizerBase | None,
     *,
     longest: int,
     precision: str,
@@ -88,11 +88,16 @@ def find_candidates(
 
     A word that is one token gets the words that the masked language model would put there. The
     others, also those behind the `longest` tokens that the model reads, get the words with the
-    nearest vectors, or none. With `spec.context` "edited" the model is not asked here.
+    nearest vectors, or none. With `spec.context` "edited" the model is not asked here, and with
+    `spec.replace_by` "nearest" never: all words get those with the nearest vectors.
 
     Args:
+        model, tokenizer: None where `spec.embeddings` has the vectors of all words.
         watch: called with what is counted and the total, gives what is told of progress.
     """
+    if spec.replace_by == "nearest":
+        return _nearest_alone(list(dict.fromkeys(texts)), spec, model, tokenizer)
+    assert model is not None and tokenizer is not None  # the settings see to it
     vocabulary = Vocabulary(tokenizer)
     hidden, numbers = _hidden(list(dict.fromkeys(texts)), spec, vocabulary, longest)
     best = np.empty((0, 0), dtype=np.int32)
@@ -114,6 +119,25 @@ def find_candidates(
     )
     nearest = vectors.nearest(others, spec.candidates)
     return Candidates(spec.words, numbers, best, vocabulary.words, nearest)
+
+
+def _nearest_alone(
+    texts: list[str],
+    spec: AugmentSpec,
+    model: PreTrainedModel | None,
+    tokenizer: PreTrainedTokenizerBase | None,
+) -> Candidates:
+    """Words of the nearest vectors for all words: those of the file, or of the model's whole vocabulary."""
+    if spec.embeddings is not None:
+        vectors = Vectors.of_file(spec.embeddings)
+    else:
+        assert model is not None and tokenizer is not None  # the settings see to it
+        vectors = Vectors.of_model(model, tokenizer, Vocabulary(tokenizer).whole_words)
+    found = {text: words_of(text, spec.words) for text in texts}
+    words = {word.text for own in found.values() for word in own}
+    numbers = {text: [_NONE] * len(own) for text, own in found.items()}
+    nearest = vectors.nearest(words, spec.candidates)
+    return Candidates(spec.words, numbers, np.empty((0, 0), dtype=np.int32), [], nearest)
 
 
 def _hidden(

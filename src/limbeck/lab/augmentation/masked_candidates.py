@@ -47,6 +47,11 @@ class Vocabulary:
         for number, ids in zip(letters, pieces, strict=True):
             self.whole[number] = ids == [number]
 
+    @property
+    def whole_words(self) -> list[str]:
+        """The words of these tokens, by id."""
+        return [self.words[token] for token in np.flatnonzero(self.whole)]
+
     def encode(self, texts: Sequence[str], longest: int) -> list[Any]:
         """Encodings of texts, each after a space, so that a first word is read as any other."""
         spaced = [f" {text}" for text in texts]
