@@ -19,8 +19,10 @@ from limbeck.reporting.records import RECORD_NAME
 from limbeck.reporting.tables import build_table, collect
 from limbeck.study import (
     SharedRuns,
+    StudyPlan,
     carry_out,
     estimate,
+    load_study,
     study_table,
     write_study,
 )
@@ -241,7 +243,8 @@ def test_killed_and_gone_on_with(jobs, place, tmp_path) -> None:
     (tmp_path / "go.py").write_text(SCRIPT, encoding="utf-8")
     command = [sys.executable, tmp_path / "go.py", tmp_path / "tiny.yaml", runs.path, str(jobs)]
     students = [run.name for group in plan.groups for _, made in group.tried for run in made]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    with (tmp_path / "said").open("w") as said:
+        process = subprocess.Popen(command, stderr=said)
     deadline = time.monotonic() + 300
     while not any((runs.path / name / "recipe.yaml").exists() for name in students):
         assert process.poll() is None
@@ -256,10 +259,57 @@ def test_killed_and_gone_on_with(jobs, place, tmp_path) -> None:
     while not all_free(runs, students):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+    assert "leaked" not in (tmp_path / "said").read_text(encoding="utf-8")
     assert carry_out(plan, runs) == []
     assert teacher.read_bytes() == before
     assert {name: stamp(runs, name) for name in stamps} == stamps
     assert all(runs.held(name) is not None for name in students)
+
+
+ENDING = """
+import sys, time
+from pathlib import Path
+from limbeck.study import SharedRuns, StudyPlan, load_study
+from limbeck.study.run_workers import SideBySide
+
+if __name__ == "__main__":
+    study, folder, midway = sys.argv[1:]
+    plan, runs = StudyPlan.of(load_study(study)), SharedRuns(Path(folder))
+    maker = SideBySide(runs, 2)
+    begun = plan.groups[0].tried[0][1]
+    for run in begun:
+        maker.start(run)
+    if midway == "True":
+        while not all((runs.path / run.name / "checkpoints").exists() for run in begun):
+            time.sleep(0.01)
+    else:
+        print([outcome.problems for ended in iter(maker.finished, []) for _, outcome in ended])
+    maker.close()
+    print([worker.process.exitcode for worker in maker._workers])
+"""
+
+
+@pytest.mark.slow  # three processes load torch
+@pytest.mark.parametrize("midway", [False, True])
+def test_workers_end_without_leaving_semaphores(midway, made, tmp_path) -> None:
+    """Also in the middle of a run, which is free again and left as Ctrl-C leaves one."""
+    _, elsewhere, folder, *_ = made
+    text = (folder / "tiny.yaml").read_text(encoding="utf-8")
+    if midway:  # students long enough to be in the middle of
+        text = text.replace("student.layers: 1", "student.layers: 1, epochs: 500")
+    study = tmp_path / "study.yaml"
+    study.write_text(text, encoding="utf-8")
+    plan, runs = StudyPlan.of(load_study(study)), SharedRuns(tmp_path / "runs")
+    teacher = plan.teachers["reviews"].name
+    shutil.copytree(elsewhere.path / teacher, runs.path / teacher)
+    (tmp_path / "end.py").write_text(ENDING, encoding="utf-8")
+    command = [sys.executable, tmp_path / "end.py", study, runs.path, str(midway)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert "leaked" not in ended.stderr
+    *problems, codes = ended.stdout.splitlines()
+    assert problems == ([] if midway else ["[(), ()]"])
+    assert codes == str([128 + signal.SIGTERM] * 2)
+    assert all_free(runs, [run.name for run in plan.groups[0].tried[0][1]])
 
 
 def stamp(runs: SharedRuns, name: str) -> int:

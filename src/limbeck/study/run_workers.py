@@ -5,11 +5,13 @@ A process that dies takes one run with it, not the study; it is replaced.
 
 from __future__ import annotations
 
+import _thread
 import logging
 import multiprocessing
 import os
 import signal
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
@@ -17,12 +19,17 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import final
+from types import FrameType
+from typing import NoReturn, final
 
 from limbeck.cores import cores
 from limbeck.errors import Problem
 from limbeck.study.shared_runs import Outcome, SharedRuns, StudyRun
 
+_GRACE_SECONDS = 10.0
+"""How long a process that is asked to end may take for it."""
+_OF_SIGNAL = 128
+"""What shells add to a signal's number for the exit code of a process that it ended."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -110,10 +117,12 @@ class SideBySide(RunMaker):
         return [self._answer_of(one) for one in busy if one.pipe in ready]
 
     def close(self) -> None:
-        """End all processes."""
+        """End all processes, each in its own way first: what they share with the system is given back."""
         for worker in self._workers:
             worker.process.terminate()
         for worker in self._workers:
+            worker.process.join(_GRACE_SECONDS)
+            worker.process.kill()
             worker.process.join()
             worker.pipe.close()
 
@@ -130,10 +139,8 @@ class SideBySide(RunMaker):
     def _replace(self, worker: _Worker, run: StudyRun) -> Outcome:
         worker.process.join()
         worker.pipe.close()
-        code = worker.process.exitcode or 0
-        how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
         problem = Problem(
-            f"its process ended {how}",
+            f"its process ended {_how(worker.process.exitcode or 0)}",
             "if memory is short use fewer --jobs or a smaller batch_size; the same command tries it again",
         )
         self._workers[self._workers.index(worker)] = self._new(worker.cores)
@@ -188,9 +195,17 @@ def use_cores(part: Sequence[int]) -> None:
     torch.set_num_threads(len(part))
 
 
+def _how(code: int) -> str:
+    """How a process ended, by its exit code: below 0 and above 128 a signal ended it."""
+    number = -code if code < 0 else code - _OF_SIGNAL
+    known = {one.value: one.name for one in signal.Signals}
+    return f"by signal {known[number]}" if number in known else f"with exit code {code}"
+
+
 def _work(pipe: Connection, path: Path, keep: bool, part: list[int], level: int) -> None:
-    """The life of a worker: runs in, outcomes out, until the pipe is closed."""
+    """The life of a worker: runs in, outcomes out, until it is asked to end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+    signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     use_cores(part)
     logging.getLogger("limbeck").setLevel(level)
@@ -203,9 +218,20 @@ def _work(pipe: Connection, path: Path, keep: bool, part: list[int], level: int)
         pipe.send(runs.carry_out(run))
 
 
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """End as Ctrl-C ends a study of one process, by an exception: what was opened is closed on the way.
+
+    The signal's own way out would leave the semaphores that progress bars have for their lines.
+    """
+    signal.signal(number, signal.SIG_IGN)  # once is enough
+    raise SystemExit(_OF_SIGNAL + number)
+
+
 def _end_with_parent() -> None:
     """A run whose study was killed goes on from its checkpoint, and not unseen until its end."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
+        _thread.interrupt_main(signal.SIGTERM)
+        time.sleep(_GRACE_SECONDS)
         os._exit(1)
