@@ -57,7 +57,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         *("pkd-first", "pkd-last", "pkd-released", "pkd-skip", "rail-kd-c", "rail-kd-l"),
         *("rail-tinybert", "tinybert", "tinybert-released", "u-ild"),
         *("skd-uniform", "skd-teacher-rank", "skd-student-rank", "skd-adaptive", "wkd-uniform"),
-        *("skd-best-of", "embedding-mse", "embedding-cosine", "embedding-similarity"),
+        *("skd-best-of", "skd-td", "embedding-mse", "embedding-cosine", "embedding-similarity"),
         *("embedding-lists", "embedding-contrast", "embedding-margin"),
         *("lambda-loss", "listwise-kl", "margin-mse", "ranknet"),
         *("wkd-teacher-rank", "wkd-student-rank", "mt-bert", "takd"),

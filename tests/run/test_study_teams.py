@@ -40,6 +40,26 @@ def test_methods_learn_from_the_members_they_name(place, tmp_path) -> None:
     assert runs["SKD of one"].recipe(tmp_path).teachers == [place_of[made["all"]]]
 
 
+def test_one_of_several_teachers_leads_and_alone_teaches_a_first_stage(place, tmp_path) -> None:
+    rows = "SKD: {method: skd-uniform}, TD: {method: skd-td, lead: all}, free: {method: skd-td}"
+    plan = planned(place, tmp_path, methods=rows, students={"student.init": "teacher"})
+    two, everyone = (str(tmp_path / run.name) for run in plan.teachers.values())
+    runs = {group.label: group.sample for group in plan.groups}
+    led, free = runs["TD"].recipe(tmp_path), runs["free"].recipe(tmp_path)
+    assert len({run.name for run in runs.values()}) == 3
+    assert runs["TD"].needs == runs["free"].needs == runs["SKD"].needs
+    assert (led.teachers, led.lead, free.lead) == ([two, everyone], everyone, two)
+    first, last = (stage.recipe for stage in led.stages())
+    assert (first.teacher, first.teachers, first.team) == (everyone, None, None)
+    assert last.teachers == [two, everyone] and last.team.use == "sample"
+    assert free.stages()[0].recipe.teachers == [two, everyone]
+    wrong = "SKD: {method: skd-uniform, teachers: [two], lead: all}, kd-soft: {teachers: [two], lead: two}"
+    with pytest.raises(LimbeckError, match=r"unknown teacher in methods.SKD.lead: 'all'"):
+        planned(place, tmp_path, methods=wrong)
+    with pytest.raises(LimbeckError, match="kd-soft learns from one teacher, which none leads"):
+        planned(place, tmp_path, methods="SKD: {method: kd-soft, teachers: [two], lead: two}")
+
+
 def test_a_run_waits_for_all_its_teachers(place, tmp_path) -> None:
     plan = planned(place, tmp_path)
     two, everyone = plan.teachers.values()

@@ -84,8 +84,9 @@ class PlanBuilder:
             return _Teachers(() if one is None else (one.name,))
         team = _has_team(method)
         named = spec.teachers or (self.team if team else [])
-        names = [self.made[f"{task} {one}"].name for one in named if f"{task} {one}" in self.made]
-        return _Teachers(tuple(names), team)
+        there = [one for one in named if f"{task} {one}" in self.made]
+        lead = there.index(spec.lead) if spec.lead in there else None
+        return _Teachers(tuple(self.made[f"{task} {one}"].name for one in there), team, lead)
 
     def _group(self, label: str, task: str, condition: Mapping[str, Any]) -> Group:
         study, spec = self.study, self.study.method_of(label)
@@ -141,12 +142,14 @@ class PlanBuilder:
     ) -> list[StudyRun]:
         """One run for each seed; `taught` is None of a run that makes a teacher."""
         self.asked.add(place)
-        needs, team = taught or _Teachers(())
+        teachers = taught or _Teachers(())
+        needs, team, lead = teachers
+        named = taught_by(*teachers)
         role = "teacher" if taught is None else "student"
         try:
-            first = Recipe.load(method, **{**taught_by(needs, team), **settings, "seed": seeds[0]})
+            first = Recipe.load(method, **{**named, **settings, "seed": seeds[0]})
             if self.team and taught is not None and not team:
-                _check_one_teacher(first, needs, self.team)
+                _check_one_teacher(first, teachers, self.team)
         except LimbeckError as error:
             for problem in error.problems:
                 places = self.wrong.setdefault(problem, [])
@@ -156,7 +159,7 @@ class PlanBuilder:
         beyond = self.beyond.get(str(first.task), "")
         return [
             StudyRun(
-                name_of(first.model_copy(update={"seed": seed}), needs, role, team, beyond),
+                name_of(first.model_copy(update={"seed": seed}), named, role, beyond),
                 method,
                 {**settings, "seed": seed},
                 label,
@@ -165,20 +168,27 @@ class PlanBuilder:
                 role,
                 cell,
                 beyond,
+                lead,
             )
             for seed in seeds
         ]
 
 
 class _Teachers(NamedTuple):
-    """The runs that make a run's teachers, and whether it learns from several."""
+    """The runs that make a run's teachers, whether it learns from several, and which of them leads."""
 
     needs: tuple[str, ...]
     team: bool = False
+    lead: int | None = None
 
 
-def _check_one_teacher(recipe: Recipe, needs: Sequence[str], team: Sequence[str]) -> None:
-    """Raises LimbeckError where a method that learns from one teacher names none of a team, or several."""
+def _check_one_teacher(recipe: Recipe, taught: _Teachers, team: Sequence[str]) -> None:
+    """Raises LimbeckError where a method that learns from one teacher names none of a team, several, or a lead."""
+    needs = taught.needs
+    if taught.lead is not None:
+        raise LimbeckError(
+            f"lead: {recipe.method} learns from one teacher, which none leads", "leave it out"
+        )
     if len(needs) > 1 or (not needs and recipe.needs_teacher):
         raise LimbeckError(
             f"{recipe.method} learns from one teacher, and {len(needs) or 'none'} of the team is named",

@@ -58,6 +58,7 @@ class StudyRun:
         label: what its row is called.
         needs: the names of the runs that make its teachers; none if there are none, or they are at hand.
         team: whether it learns from several teachers, be there only one.
+        lead: which of `needs` is the recipe's `teacher` beside its `teachers`; None for none.
         role: what the run is for, `teacher` or `student`.
         cell: of a grid, the settings that it tries, in words.
         beyond: the task out of its domain that its model is scored on as well; "" for none.
@@ -72,6 +73,7 @@ class StudyRun:
     role: str = "student"
     cell: str = ""
     beyond: str = ""
+    lead: int | None = None
 
     def recipe(self, runs: Path) -> Recipe:
         """The recipe, its teachers in `runs` named. Raises LimbeckError as `Recipe.load`."""
@@ -79,7 +81,8 @@ class StudyRun:
 
     def recipe_with(self, teachers: Sequence[str]) -> Recipe:
         """The recipe with teachers that lie elsewhere. Raises LimbeckError as `Recipe.load`."""
-        return Recipe.load(self.method, **{**taught_by(teachers, self.team), **self.settings})
+        taught = taught_by(teachers, self.team, self.lead)
+        return Recipe.load(self.method, **{**taught, **self.settings})
 
     def may_begin(self, held: Held) -> bool:
         """Whether its teachers are there."""
@@ -90,24 +93,27 @@ class StudyRun:
         return [name for name in self.needs if held(name) is None and ended(name)]
 
 
-def taught_by(teachers: Sequence[str], team: bool) -> dict[str, Any]:
-    """The recipe's key that names the teachers."""
+def taught_by(
+    teachers: Sequence[str], team: bool = False, lead: int | None = None
+) -> dict[str, Any]:
+    """The recipe's keys that name the teachers: one, or several with one of them as the lead."""
     if not teachers:
         return {}
-    return {"teachers": list(teachers)} if team else {"teacher": teachers[0]}
+    if not team:
+        return {"teacher": teachers[0]}
+    several: dict[str, Any] = {"teachers": list(teachers)}
+    return several if lead is None else several | {"teacher": teachers[lead]}
 
 
-def name_of(
-    recipe: Recipe, needs: Sequence[str], role: str, team: bool = False, beyond: str = ""
-) -> str:
-    """A readable name, unique to what the recipe says; `needs` stands for where its teachers lie.
+def name_of(recipe: Recipe, taught: Mapping[str, Any], role: str, beyond: str = "") -> str:
+    """A readable name, unique to what the recipe says; `taught` (`taught_by`) names its teachers, not their places.
 
     A student without a teacher is no teacher, be their recipes the same: its weights are not kept. So is a run that is
     scored `beyond` its domain another one: of a run that was not, the weights to do it with may be gone.
     """
     said = recipe.model_dump(mode="json", exclude_defaults=True)
-    said |= taught_by(needs, team)
-    if role == "student" and not needs:
+    said |= taught
+    if role == "student" and not taught:
         said["role"] = role
     if beyond:
         said["beyond"] = beyond

@@ -107,10 +107,15 @@ def _team_problems(study: Study, labels: list[str]) -> list[Problem]:
                 f'write student.init: "{MODEL}"',
             )
         )
+    if "" in labels:
+        found.append(Problem("methods: a row is called nothing", "call it something"))
     for label in labels:
         for one in study.method_of(label).teachers or ():
             if one not in team:
                 found.append(unknown(f"teacher in methods.{label}.teachers:", one, team))
+        lead, named = study.method_of(label).lead, study.method_of(label).teachers or team
+        if lead is not None and lead not in named:
+            found.append(unknown(f"teacher in methods.{label}.lead:", lead, named))
     return found
 
 

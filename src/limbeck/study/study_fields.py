@@ -46,6 +46,11 @@ class MethodSpec(Settings):
     teachers: Annotated[list[str], Field(min_length=1)] | None = Field(
         None, description="members of teachers.team that it learns from; all, if left out"
     )
+    lead: str | None = Field(
+        None,
+        description="of several teachers the one that is the recipe's `teacher` too: whose layers students start from, "
+        "and who teaches a first stage",
+    )
 
 
 class TeacherSpec(Settings):

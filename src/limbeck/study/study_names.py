@@ -104,4 +104,4 @@ class StudyNames:
 
 
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
