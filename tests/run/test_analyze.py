@@ -13,7 +13,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from typer.testing import CliRunner
 
 import tiny_runs as tiny
-from limbeck.analysis import ANALYSES, analyze, measure
+from limbeck.analysis import ANALYSES, AnalysedRun, analyze, measure
+from limbeck.analysis.student_stages import stage_problems
 from limbeck.cli.app import app
 from limbeck.errors import LimbeckError
 from limbeck.reporting.pages.analysis_views import VIEWS
@@ -38,8 +39,6 @@ def states_of(folder, texts) -> tuple[list[torch.Tensor], torch.Tensor]:
 
 def texts_of(run, split: str) -> tuple[list[str], np.ndarray]:
     """The rows of a split, as the run's kept predictions number them in the file."""
-    from limbeck.analysis import AnalysedRun
-
     opened = AnalysedRun(run)
     rows = opened.rows(split)
     return rows["sentence"][:], opened.labels(rows)
@@ -51,16 +50,57 @@ def test_every_analysis_has_a_view() -> None:
 
 def test_probing_is_scikit_learn_on_hugging_face_states(finished) -> None:
     found = measure("probing", [finished.path], models=["student"])["student"]
-    (train, y), (dev, right) = (texts_of(finished.path, split) for split in ("train", "dev"))
-    folder = f"{finished.path}/student"
-    fitted, scored = states_of(folder, train)[0], states_of(folder, dev)[0]
-    expected = []
+    assert found.layers == (0, 1, 2, 3)
+    assert found.scores == pytest.approx(probes_of(finished.path, "student"))
+
+
+def probes_of(run, model: str) -> list[float]:
+    """Scores of scikit-learn's probes of a run's rows on the states of one of its model folders."""
+    (train, y), (dev, right) = (texts_of(run, split) for split in ("train", "dev"))
+    fitted, scored = (states_of(run / model, texts)[0] for texts in (train, dev))
+    found = []
     for own, other in zip(fitted, scored, strict=True):
         scale = StandardScaler().fit(own[:, 0])
         probe = LogisticRegression(max_iter=2000).fit(scale.transform(own[:, 0]), y)
-        expected.append(100 * probe.score(scale.transform(other[:, 0]), right))
-    assert found.layers == (0, 1, 2, 3)
-    assert found.scores == pytest.approx(expected)
+        found.append(100 * probe.score(scale.transform(other[:, 0]), right))
+    return found
+
+
+@pytest.fixture(scope="module")
+def two_stages(recipe, tmp_path_factory):
+    """A run that has kept its student of the first stage."""
+    first = {"objectives": {"hidden": {"compare": "hidden_mse", "mapping": {"kind": "uniform"}}}}
+    kept = recipe("kd-soft", epochs=1, first_stage=first, keep_first_stage=True)
+    return distill(kept, out=tmp_path_factory.mktemp("two") / "run", report=False).path
+
+
+def test_after_its_first_stage_a_student_is_looked_at_by_hand(two_stages) -> None:
+    found = measure("probing", [two_stages], models=["student"], stage="first")
+    assert list(found) == ["first-stage student"]
+    expected = probes_of(two_stages, "first_stage")
+    assert found["first-stage student"].scores == pytest.approx(expected)
+    # Another student than the finished one, which `last` is.
+    looks = [
+        measure("similarity", [two_stages], rows=8, stage=stage)[name].cosine
+        for stage, name in (("first", "first-stage student"), ("last", "student"))
+    ]
+    assert looks[0] != looks[1]
+    assert looks[1] == measure("similarity", [two_stages], rows=8)["student"].cosine
+
+
+def test_a_first_stage_that_is_not_there_is_said_with_its_fix(finished, two_stages) -> None:
+    for run, stage, said in (
+        (finished.path, "first", "rail-kd-l trains in one stage"),
+        (finished.path, "frist", "unknown stage: 'frist'"),
+    ):
+        with pytest.raises(LimbeckError, match=said):
+            measure("probing", [run], stage=stage)
+    with pytest.raises(LimbeckError, match="convergence reads records"):
+        measure("convergence", [two_stages], stage="first")
+    recipe = AnalysedRun(two_stages).recipe.model_copy(update={"keep_first_stage": False})
+    (problem,) = stage_problems("first", recipe)
+    assert "has not been kept" in problem.message
+    assert problem.fix == "train it with keep_first_stage=true"
 
 
 def test_similarity_is_that_of_hugging_face_states(finished, place) -> None:
@@ -254,7 +294,7 @@ def test_what_is_wrong_is_said_together(finished, copied, tmp_path) -> None:
     with pytest.raises(LimbeckError, match="no term of rail-kd-l has an attention mapping"):
         measure("layer-attention", [finished.path])
     (copied / "student" / "model.safetensors").unlink()
-    with pytest.raises(LimbeckError, match="weights are not there any more"):
+    with pytest.raises(LimbeckError, match="weights of the student are not there any more"):
         measure("probing", [copied])
     with pytest.raises(LimbeckError, match="unknown split 'tset'"):
         measure("noise", [finished.path], split="tset")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import tiny_runs as tiny
 from limbeck.errors import LimbeckError
+from limbeck.manifest import Manifest
 from limbeck.reporting.records import Record
 from limbeck.run import Result, distill
 from limbeck.run.run_folder import RunFolder
+from limbeck.students import load_model
 from limbeck.training import DistillationTrainer
 
 # The package's attribute of that name is the function.
@@ -38,7 +42,8 @@ def two(recipe):
     """`two(seed=4)`: a recipe of two stages."""
 
     def make(**changes):
-        return recipe("kd-soft", **({"first_stage": FIRST, "epochs": 1} | changes))
+        settings = {"first_stage": FIRST, "epochs": 1, "keep_first_stage": True}
+        return recipe("kd-soft", **(settings | changes))
 
     return make
 
@@ -52,8 +57,8 @@ def train(recipe, folder: Path, **settings) -> Result:
     return distill(recipe, out=folder, report=False, **settings)
 
 
-def weights(run: Path) -> bytes:
-    return (run / "student" / "model.safetensors").read_bytes()
+def weights(run: Path, of: str = "student") -> bytes:
+    return (run / of / "model.safetensors").read_bytes()
 
 
 def timeless(record: Record) -> dict:
@@ -80,6 +85,7 @@ def test_two_stages_are_two_runs_by_hand(two, recipe, tmp_path):
     start = {"student.init": str(before.path), "epochs": 1}
     after = train(recipe("kd-soft", **start), tmp_path / "after")
     both = train(two(**{"first_stage.epochs": 1}), tmp_path / "both")
+    assert weights(both.path, "first_stage") == weights(before.path)
     assert weights(both.path) == weights(after.path)
     assert both.scores == after.scores
     ends = [run.record.epochs[0].train for run in (before, after)]
@@ -112,10 +118,16 @@ def test_a_first_stage_ends_with_its_last_weights(two, tmp_path, monkeypatch):
     assert torch.equal(seen["end"]["classifier.weight"], start["classifier.weight"])
     query = "bert.encoder.layer.2.attention.self.query.weight"
     assert not torch.equal(seen["end"][query], start[query])
+    # What is kept of it is any model folder, with its tokenizer.
+    kept = tmp_path / "run" / "first_stage"
+    loaded = AutoModelForSequenceClassification.from_pretrained(kept).state_dict()
+    assert loaded.keys() == seen["end"].keys()
+    assert all(torch.equal(loaded[name], value) for name, value in seen["end"].items())
+    assert AutoTokenizer.from_pretrained(kept).tokenize("good bad") == ["good", "bad"]
 
 
 def test_joint_is_one_stage_of_all_terms(two, tmp_path):
-    result = train(two(joint=True), tmp_path / "run")
+    result = train(two(joint=True, keep_first_stage=False), tmp_path / "run")
     assert [(epoch.stage, epoch.step) for epoch in result.record.epochs] == [(1, 7)]
     assert result.record.epochs[0].train.keys() == {"loss", "hidden", "soft"}
     assert result.record.cost.student_examples == 54
@@ -168,7 +180,8 @@ def test_killed_at_any_moment_it_ends_as_unbroken(two, unbroken, start, tmp_path
         with pytest.raises(tiny.KilledError):
             start(recipe, tmp_path / "run", kill)
     result = train(recipe, tmp_path / "run")
-    assert weights(result.path) == weights(unbroken.path)
+    for of in ("student", "first_stage"):
+        assert weights(result.path, of) == weights(unbroken.path, of)
     assert timeless(result.record) == timeless(unbroken.record)
     answers = [(run.path / "predictions.json").read_bytes() for run in (result, unbroken)]
     assert answers[0] == answers[1]
@@ -226,6 +239,41 @@ def test_lines_and_logs_keep_the_stages_apart(two, tmp_path, capsys):
     assert "epoch 1/1  dev" in lines[2]
     events = (tmp_path / "run" / "tensorboard").rglob("events*")
     assert {path.parent.name for path in events} == {"first_stage", "tensorboard"}
+
+
+# ---- what is kept of the first stage ----
+
+
+def test_a_kept_first_stage_is_the_runs_own_as_its_student_is(unbroken, two, tmp_path, no_training):
+    copy = Path(shutil.copytree(unbroken.path, tmp_path / "run"))
+    folder = RunFolder(copy)
+    assert Manifest.read(copy).checksums.keys() >= {
+        "first_stage/model.safetensors", "first_stage/tokenizer.json", "student/model.safetensors",
+    }  # fmt: skip
+    assert folder.finished(two()) is not None
+    # Another run starts from it as from any checkpoint; damaged it is refused.
+    load_model(copy / "first_stage")
+    weights_there = copy / "first_stage" / "model.safetensors"
+    weights_there.write_bytes(weights_there.read_bytes()[:-1] + b"!")
+    with pytest.raises(LimbeckError, match=r"first_stage/model.safetensors is not what the run"):
+        load_model(copy / "first_stage")
+    assert folder.finished(two()) is None
+    folder.clear()
+    assert not (copy / "first_stage").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"first_stage": None}, "kd-soft has none"),
+        ({"joint": True}, "joined stages are one"),
+    ],
+    ids=["one stage", "joined"],
+)
+def test_no_first_stage_to_keep_is_refused(two, changes, message):
+    with pytest.raises(LimbeckError, match=message) as error:
+        two(**changes)
+    assert error.value.problems[0].message.startswith("keep_first_stage: there is no first stage")
 
 
 # ---- what is wrong with a first stage ----

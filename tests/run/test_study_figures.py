@@ -169,6 +169,22 @@ def test_an_analysis_of_what_a_recipe_lacks_is_refused_with_its_plan(place, tmp_
     ]
 
 
+def test_a_first_stage_that_no_run_keeps_is_refused_with_its_plan(place, tmp_path) -> None:
+    extra = (
+        "keep_students: true\n"
+        "figures: {probes: {draw: analysis, of: probing, stage: first, methods: [kd, l-ild]}}\n"
+    )
+    own, kept = "plain: {method: finetune}, kd: ", "l-ild: {settings: {keep_first_stage: true}}"
+    for methods, problems in ((f"{own}, {kept}", 1), (f"{own}, l-ild: ", 2)):
+        with pytest.raises(LimbeckError) as caught:
+            plan_of(place, tmp_path, extra, methods=methods)
+        assert len(caught.value.problems) == problems
+    assert [problem.message.partition(",")[0] for problem in caught.value.problems] == [
+        "figures.probes: kd: kd trains in one stage",
+        "figures.probes: l-ild: the student as it was after its first stage has not been kept",
+    ]
+
+
 def test_a_split_that_is_none_is_refused_before_a_run(place, tmp_path) -> None:
     extra = "keep_students: true\nfigures: {noise: {draw: analysis, of: noise, split: trian}}\n"
     plan = plan_of(place, tmp_path, extra)
@@ -198,7 +214,7 @@ def test_a_student_that_is_gone_is_named_under_the_figure(place, copied, tmp_pat
     (figure,) = study_figures(study, made, {}, lambda name: nobody)
     assert (figure.panels, len(figure.notes)) == ((), 1)
     assert figure.notes[0].startswith("kd on ")
-    assert "weights are not there any more" in figure.notes[0]
+    assert "weights of the student are not there any more" in figure.notes[0]
 
 
 @pytest.mark.slow

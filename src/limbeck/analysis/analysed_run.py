@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture, stack_names
+from limbeck.analysis.named_otherwise import or_name
+from limbeck.analysis.student_stages import FIRST, stage_problems
 from limbeck.data import Collator, batches_of, encode, load_task
 from limbeck.errors import LimbeckError, unknown
 from limbeck.files import at_home
@@ -56,9 +57,10 @@ class AnalysedRun:
         teacher: whom to hold the student against; by default the run's own teacher.
         data: where its task's rows come from; by default from where the run had them.
         split: of which rows are looked at; by default the one that selects, dev.
+        stage: first, the student as it was after its first stage; by default last, the run's own.
 
     Raises:
-        LimbeckError: no run's folder, or a run that is not finished.
+        LimbeckError: no run's folder, a run that is not finished, or one that did not keep what is asked for.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class AnalysedRun:
         teacher: str | None = None,
         data: str | None = None,
         split: str | None = None,
+        stage: str | None = None,
     ) -> None:
         self.folder = RunFolder(at_home(str(path)))
         if not (self.folder.path / RECORD_NAME).is_file():
@@ -80,6 +83,9 @@ class AnalysedRun:
             raise LimbeckError(f"run {path} is {self.record.status}", "finish it first")
         self.recipe = Recipe.recorded(self.record.recipe, str(path))
         self._teacher, self._data, self._split = teacher, data, split
+        self._first = stage == FIRST
+        if problems := stage_problems(stage, self.recipe, f"run {path}: "):
+            raise LimbeckError(problems)
 
     @property
     def name(self) -> str:
@@ -90,19 +96,21 @@ class AnalysedRun:
 
     @cached_property
     def student(self) -> Side:
-        """The run's student.
+        """The run's student, after the stage that is looked at.
 
         Raises:
             LimbeckError: its weights were removed.
         """
-        place = self.folder.student
+        name, place = "student", self.folder.student
+        if self._first:
+            name, place = "first-stage student", self.folder.first_stage
         if not any(place.glob("*.safetensors")):
             raise LimbeckError(
-                f"run {self.folder.path}: the student's weights are not there any more",
+                f"run {self.folder.path}: the weights of the {name} are not there any more",
                 "train it again; a study keeps them with keep_students: true",
             )
         model = load_model(place, auto=self.task.kind.auto)
-        return Side("student", str(place), _moved(model), self.task.kind.reads.load(str(place)))
+        return Side(name, str(place), _moved(model), self.task.kind.reads.load(str(place)))
 
     @cached_property
     def teacher(self) -> Side:
@@ -119,7 +127,7 @@ class AnalysedRun:
                 "name one: --teacher FOLDER",
             )
         kind = self.task.kind
-        with _or_name("another teacher with --teacher FOLDER", given=self._teacher):
+        with or_name("another teacher with --teacher FOLDER", given=self._teacher):
             model = load_model(path, auto=kind.auto)
             processor = processor_of(self.recipe, self.task, str(path))
         return Side("teacher", str(path), _moved(model), processor)
@@ -139,7 +147,7 @@ class AnalysedRun:
     @cached_property
     def _loaded(self) -> tuple[Task, DatasetDict]:
         recipe = self.recipe
-        with _or_name(
+        with or_name(
             "where the rows are with --data (the run may have read them from another folder)",
             given=self._data,
         ):
@@ -280,19 +288,6 @@ class AnalysedRun:
         if not (self.recipe.keep_texts and kind.has_classes and kind.reads.in_columns):
             return None
         return {name: rows[name][:] for name in self.task.text_columns}
-
-
-@contextmanager
-def _or_name(what: str, *, given: str | None) -> Iterator[None]:
-    """Add to a problem of what the run's record names that another may be named; not of what was given."""
-    try:
-        yield
-    except LimbeckError as error:
-        if given is not None:
-            raise
-        raise LimbeckError(
-            [replace(one, fix=f"{one.fix}; or name {what}") for one in error.problems]
-        ) from None
 
 
 def _moved(model: PreTrainedModel) -> PreTrainedModel:

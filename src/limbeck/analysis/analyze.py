@@ -40,6 +40,7 @@ def measure(
     teacher: str | None = None,
     data: str | None = None,
     split: str | None = None,
+    stage: str | None = None,
     watch: Watch | None = None,
     **settings: Any,
 ) -> Parts:
@@ -51,13 +52,15 @@ def measure(
         teacher: whom students are held against; by default each run's own teacher.
         data: where rows come from; by default from where each run had them.
         split: which rows are looked at; by default those that select, dev.
+        stage: first, students as they were after their first stage; by default last, the finished ones.
         watch: begins to show the progress of something long.
         **settings: of the analysis.
 
     Raises:
         LimbeckError: no such analysis or setting, or runs that lack what it needs.
     """
-    found = _measured(what, runs, settings, watch, teacher=teacher, data=data, split=split)
+    opened = {"teacher": teacher, "data": data, "split": split, "stage": stage}
+    found = _measured(what, runs, settings, watch, **opened)
     return together(_by_name(found))
 
 
@@ -70,6 +73,7 @@ def analyze(
     teacher: str | None = None,
     data: str | None = None,
     split: str | None = None,
+    stage: str | None = None,
     watch: Watch | None = None,
     **settings: Any,
 ) -> Analysed:
@@ -85,6 +89,7 @@ def analyze(
         teacher: likewise.
         data: likewise.
         split: likewise.
+        stage: likewise.
         watch: likewise.
         **settings: likewise.
 
@@ -95,8 +100,9 @@ def analyze(
         raise LimbeckError(
             f"analyze: {len(runs)} runs and no folder for their figures", "give one: --out FOLDER"
         )
-    found = _measured(what, runs, settings, watch, teacher=teacher, data=data, split=split)
-    asked = asked_of(what, settings, teacher=teacher, data=data, split=split)
+    opened = {"teacher": teacher, "data": data, "split": split, "stage": stage}
+    found = _measured(what, runs, settings, watch, **opened)
+    asked = asked_of(what, settings, **opened)
     folder = Path(out) if out is not None else next(iter(found)).folder.path / ANALYSES_FOLDER
     parts = together(_by_name(found))
     files = [folder / f"{what}.json"]
@@ -131,13 +137,24 @@ def setting_problems(what: str, given: Mapping[str, Any]) -> list[Problem]:
     return []
 
 
+def idle_stage(what: str, stage: str | None) -> list[Problem]:
+    """A stage that is named of an analysis that looks at no student."""
+    if stage is None or ANALYSES.get(what).reads_models:
+        return []
+    return [Problem(f"stage: {what} reads records, which are of all stages", "leave it out")]
+
+
 def _measured(
-    what: str, runs: Sequence[str | Path], given: dict[str, Any], watch: Watch | None, **opened: Any
+    what: str,
+    runs: Sequence[str | Path],
+    given: dict[str, Any],
+    watch: Watch | None,
+    **opened: str | None,
 ) -> dict[AnalysedRun, Parts]:
     analysis = ANALYSES.get(what)
     if not runs:
         raise LimbeckError("analyze: no run is named", f"limbeck analyze {what} RUN")
-    problems = setting_problems(what, given)
+    problems = setting_problems(what, given) + idle_stage(what, opened["stage"])
     opened_runs = []
     for path in runs:
         try:

@@ -56,7 +56,7 @@ def _attention_maps(
         row=settings.row,
         head=settings.head,
     )
-    return {"student": found}
+    return {run.student.name: found}
 
 
 def _pairs(settings: AttentionMapSettings, student: Side, teacher: Side) -> list[tuple[int, int]]:

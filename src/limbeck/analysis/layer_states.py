@@ -48,7 +48,7 @@ def _similarity(
         run.batches(teacher, rows, watch),
         pool=settings.pool,
     )
-    return {"student": found}
+    return {run.student.name: found}
 
 
 class ProbingSettings(Settings):
@@ -128,7 +128,7 @@ def _pca(run: AnalysedRun, settings: PcaSettings, watch: Watch) -> dict[str, Sta
         labels=run.labels(rows) if classes else None,
         names=run.task.labels if classes else (),
     )
-    return {"student": found}
+    return {run.student.name: found}
 
 
 ANALYSES.register("similarity")(

@@ -44,7 +44,7 @@ def _agreement(
         texts=run.texts(rows),
         examples=settings.examples,
     )
-    return {"student": found}
+    return {run.student.name: found}
 
 
 def _calibration(

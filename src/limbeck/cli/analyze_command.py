@@ -55,6 +55,13 @@ def analyze(
     split: Annotated[
         str | None, typer.Option(help="The split; default: the one that selects, dev.")
     ] = None,
+    stage: Annotated[
+        str | None,
+        typer.Option(
+            help="first: students as they were after their first stage, where runs have kept them "
+            "(keep_first_stage); default: last."
+        ),
+    ] = None,
     plugin: Plugins = None,
 ) -> None:
     """Look into finished runs: layers, attention, noise, agreement, calibration. Alone, it lists what there is."""
@@ -72,7 +79,9 @@ def analyze(
     settings = [word for word in rest if is_setting(word) and not Path(word).exists()]
     runs = [word for word in rest if word not in settings]
     given = parse_settings(settings)
-    taken = {"out", "report", "teacher", "data", "split", "watch", "what", "runs"} & {*given}
+    taken = {"out", "report", "teacher", "data", "split", "stage", "watch", "what", "runs"} & {
+        *given
+    }
     if taken:
         named = ", ".join(sorted(taken))
         raise LimbeckError(f"{named}: no setting of an analysis", "write it as an option, --…")
@@ -85,6 +94,7 @@ def analyze(
             teacher=teacher,
             data=data,
             split=split,
+            stage=stage,
             watch=watching(bar),
             **given,
         )

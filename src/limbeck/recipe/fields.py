@@ -227,6 +227,11 @@ class RecipeFields(Settings):
     joint: bool = Field(
         False, description="train the first stage's terms together with the others, in one stage"
     )
+    keep_first_stage: bool = Field(
+        False,
+        description="keep the student as it is after the first stage too, in OUT/first_stage: a model folder with "
+        "its tokenizer, for analyses or to start other students from",
+    )
 
     epochs: Passes = Field(3.0, description="passes over the training rows")
     max_steps: Count | None = Field(

@@ -21,6 +21,14 @@ def stage_problems(recipe: RecipeFields) -> list[Problem]:
             Problem("stratified: all training rows are used", "set train_rows, or leave it out")
         )
     first = recipe.first_stage
+    if recipe.keep_first_stage and (first is None or recipe.joint):
+        one = f"{recipe.method} has none" if first is None else "joined stages are one"
+        problems.append(
+            Problem(
+                f"keep_first_stage: there is no first stage to keep a student of, {one}",
+                f"leave keep_first_stage out, or {'add a first_stage' if first is None else 'joint'}",
+            )
+        )
     if first is None:
         if recipe.joint:
             problems.append(

@@ -70,7 +70,7 @@ def stages_of(recipe: RecipeT) -> list[StageOf[RecipeT]]:
     first = recipe.first_stage
     if first is None:
         return [StageOf(1, 1, recipe)]
-    alone: dict[str, Any] = {"first_stage": None, "joint": False}
+    alone: dict[str, Any] = {"first_stage": None, "joint": False, "keep_first_stage": False}
     if recipe.joint:
         terms = {**first.objectives, **recipe.objectives}
         joined: dict[str, Any] = {"objectives": terms}

@@ -241,7 +241,7 @@ def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
         else EnsembleSpec.model_validate({"use": "ensemble"})
     )
     key = "outputs" if recipe.outputs else "teachers"
-    own: dict[str, Any] = {key: [teacher], "team": team, "formula": ""}
+    own: dict[str, Any] = {key: [teacher], "team": team, "formula": "", "keep_first_stage": False}
     # A named CNN reads images of the lead's size.
     needs_lead = recipe.student.from_teacher or recipe.student.init in SHAPES
     if needs_lead and recipe.teacher is None:

@@ -28,9 +28,14 @@ def promote(record: Record, folder: RunFolder) -> None:
     record.execution = theirs.execution.model_copy(update=mine)
     record.cost = _sum([Record.load(run).cost for run in record.team.runs])
     shutil.copyfile(chosen.predictions, folder.predictions)
-    shutil.rmtree(folder.unshipped, ignore_errors=True)
-    shutil.copytree(chosen.student, folder.unshipped)
-    folder.ship()
+    for source, ship in (
+        (chosen.first_stage, folder.ship_first_stage),
+        (chosen.student, folder.ship),
+    ):
+        if source.is_dir():
+            shutil.rmtree(folder.unshipped, ignore_errors=True)
+            shutil.copytree(source, folder.unshipped)
+            ship()
     record.status = "finished"
 
 

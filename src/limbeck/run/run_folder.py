@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,11 @@ class RunFolder:
     def student(self) -> Path:
         """The shipped model and its tokenizer."""
         return self.path / "student"
+
+    @property
+    def first_stage(self) -> Path:
+        """The student as it was after its first stage, where the recipe keeps it, and its tokenizer."""
+        return self.path / "first_stage"
 
     @property
     def predictions(self) -> Path:
@@ -200,22 +206,29 @@ class RunFolder:
 
     def ship(self) -> None:
         """Give the student that was written its place, whole or not at all, and say what it is."""
+        beside = [self.predictions] if self.predictions.is_file() else []
+        self._put(self.student, {path.name: checksum(path) for path in beside})
+
+    def ship_first_stage(self) -> None:
+        """The same of a student that was written after its first stage."""
+        self._put(self.first_stage, {})
+
+    def _put(self, target: Path, beside: Mapping[str, str]) -> None:
+        """What was written in a place of its own, and the manifest with it and with the files `beside`."""
         part = self.unshipped
         written = sorted(path.relative_to(part) for path in part.rglob("*") if path.is_file())
         manifest = Manifest.read(self.path) or Manifest(_NAMES)
-        shipped = {
-            f"{self.student.name}/{name.as_posix()}": checksum(part / name) for name in written
-        }
-        if self.predictions.is_file():
-            shipped[self.predictions.name] = checksum(self.predictions)
-        manifest.holding(shipped).write(self.path)
-        for path in self.student.rglob("*"):  # what someone else put there stays
-            name = path.relative_to(self.student)
-            known = f"{self.student.name}/{name.as_posix()}" in manifest.checksums
+        shipped = {name: known for name, known in manifest.checksums.items() if "/" in name}
+        shipped = {n: known for n, known in shipped.items() if not n.startswith(f"{target.name}/")}
+        shipped |= {f"{target.name}/{name.as_posix()}": checksum(part / name) for name in written}
+        manifest.holding({**shipped, **beside}).write(self.path)
+        for path in target.rglob("*"):  # what someone else put there stays
+            name = path.relative_to(target)
+            known = f"{target.name}/{name.as_posix()}" in manifest.checksums
             if path.is_file() and not known and name not in written:
                 (part / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, part / name)
-        put_in_place(part, self.student)
+        put_in_place(part, target)
 
     def remove_checkpoints(self) -> None:
         """Remove them all: the run has finished."""

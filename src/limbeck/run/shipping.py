@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.agreement import is_first
+from limbeck.agreement import is_first, wait_for_all
 from limbeck.reporting.records import Numbers, write_whole
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
@@ -22,9 +22,21 @@ log = logging.getLogger(__name__)
 
 def ship(trainer: DistillationTrainer, folder: RunFolder) -> None:
     """Write the student, whole or not at all: a student folder that is there is complete."""
+    _write(trainer, folder)
+    folder.ship()
+
+
+def ship_first_stage(trainer: DistillationTrainer, folder: RunFolder) -> None:
+    """The same of the student as it is after its first stage, whose trainer this is."""
+    if is_first():
+        _write(trainer, folder)
+        folder.ship_first_stage()
+    wait_for_all()
+
+
+def _write(trainer: DistillationTrainer, folder: RunFolder) -> None:
     shutil.rmtree(folder.unshipped, ignore_errors=True)
     trainer.save_model(str(folder.unshipped))
-    folder.ship()
 
 
 def predict(

@@ -10,6 +10,7 @@ from transformers import PrinterCallback
 from limbeck.run.measurements import Spent
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
+from limbeck.run.shipping import ship_first_stage
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.training import (
     DistillationTrainer,
@@ -44,6 +45,9 @@ def train_stages(prepared: Prepared, folder: RunFolder, parts: Parts, *, show: b
     for inputs in before:
         trainer = train_stage(inputs, prepared, folder, parts, show=show)
         spent.append(Spent.by(trainer, inputs))
+        if prepared.recipe.keep_first_stage:
+            with parts.part("saving"):
+                ship_first_stage(trainer, folder)
         del trainer
         # A trainer and its callbacks hold each other; its optimiser need not wait for the next.
         gc.collect()

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from limbeck.analysis import ANALYSES
-from limbeck.analysis.analyze import setting_problems
+from limbeck.analysis.analyze import idle_stage, setting_problems
+from limbeck.analysis.student_stages import stage_problems
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.study.figure_spec import KINDS, METHOD, PARAMETERS, TASK, FigureSpec, missing, unread
 from limbeck.study.study_fields import Study
@@ -71,6 +72,7 @@ def _analysis_problems(study: Study, place: str, spec: FigureSpec) -> list[Probl
     found = [
         replace(one, message=f"{place}.settings: {one.message}")
         for one in setting_problems(str(spec.of), spec.settings)
+        + idle_stage(str(spec.of), spec.stage)
     ]
     if analysis.reads_models and not study.keep_students:
         found.append(
@@ -94,18 +96,24 @@ def split_problems(study: Study, task: str, splits: Collection[str]) -> list[Pro
 
 def recipe_problems(study: Study, groups: Sequence[Group]) -> list[Problem]:
     """Figures of an analysis that cannot be made of a method's recipe, said before it is trained."""
-    found = []
-    for name, spec in study.figures.items():
-        suits = None if spec.of is None else ANALYSES.get(spec.of).suits
-        if suits is None:
-            continue
-        for label in spec.methods or study.methods:
-            run = next(group.sample for group in groups if group.label == label)
-            try:
-                suits(run.recipe_with(run.needs))
-            except LimbeckError as error:
-                found += [
-                    replace(one, message=f"figures.{name}: {label}: {one.message}")
-                    for one in error.problems
-                ]
-    return found
+    return [
+        replace(problem, message=f"figures.{name}: {label}: {problem.message}")
+        for name, spec in study.figures.items()
+        if spec.of is not None
+        for label in spec.methods or study.methods
+        for problem in _unfit(spec, next(group for group in groups if group.label == label))
+    ]
+
+
+def _unfit(spec: FigureSpec, group: Group) -> list[Problem]:
+    """Why an analysis cannot be made of a method's runs."""
+    suits = ANALYSES.get(str(spec.of)).suits
+    if suits is None and spec.stage is None:
+        return []
+    recipe = group.sample.recipe_with(group.sample.needs)
+    try:
+        if suits is not None:
+            suits(recipe)
+    except LimbeckError as error:
+        return [*error.problems, *stage_problems(spec.stage, recipe)]
+    return stage_problems(spec.stage, recipe)

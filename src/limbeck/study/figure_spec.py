@@ -38,6 +38,11 @@ class FigureSpec(Settings):
     split: str | None = Field(
         None, description="analysis: of which split; by default that which selects"
     )
+    stage: str | None = Field(
+        None,
+        description="analysis: first, students as they were after their first stage, which keep_first_stage keeps; by "
+        "default last",
+    )
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ KINDS = {
     "heat": FigureKind(needs=("rows", "columns")),
     "curves": FigureKind(takes=("y",)),
     "probabilities": FigureKind(),
-    "analysis": FigureKind(needs=("of",), takes=("settings", "split")),
+    "analysis": FigureKind(needs=("of",), takes=("settings", "split", "stage")),
 }
 _OF_ALL = {"draw", "title", "methods", "tasks"}
 

@@ -243,7 +243,8 @@ class SharedRuns:
     def _slim(self, run: StudyRun) -> None:
         """A student's weights go once its record is there; a teacher's stay."""
         if run.role != "teacher" and not self.keep_students:
-            shutil.rmtree(self.path / run.name / "student", ignore_errors=True)
+            for weights in ("student", "first_stage"):
+                shutil.rmtree(self.path / run.name / weights, ignore_errors=True)
 
     def _unscored(self, name: str) -> Path:
         return self.path / f".{name}.unscored"

@@ -241,11 +241,16 @@ def _disk(plan: StudyPlan, runs: SharedRuns, costs: Mapping[str, StepCost], jobs
     )
     largest = max((cost.parameters for cost in costs.values()), default=0) * _FP32
     kept = (
-        largest * sum(group.wanted(plan.choosing) for group in plan.groups)
+        largest * sum(group.wanted(plan.choosing) * _kept(group) for group in plan.groups)
         if plan.study.keep_students
         else 0
     )
     return teachers + _IN_FLIGHT * largest * jobs + kept
+
+
+def _kept(group: Group) -> int:
+    """How many models a run of these leaves behind."""
+    return 1 + group.sample.recipe_with(group.sample.needs).keep_first_stage
 
 
 def _free(place: Path) -> int:

@@ -213,13 +213,14 @@ def _numbers(spec: FigureSpec, folder: Path, watch: Watch) -> Parts:
     """What was found of a run before, with the same settings, or is found now and kept beside it."""
     analysis = ANALYSES.get(str(spec.of))
     settings: Any = analysis.settings.model_validate(spec.settings)
-    asked = asked_of(str(spec.of), spec.settings, split=spec.split)
+    opened = {"split": spec.split, "stage": spec.stage}
+    asked = asked_of(str(spec.of), spec.settings, **opened)
     # Several figures may ask the same of a run with other settings.
     digest = checksum_of_text(json.dumps(asked, sort_keys=True))[:8]
     path = folder / ANALYSES_FOLDER / f"{spec.of}-{digest}.json"
     known = read_asked(path, asked)
     if known is not None:
         return known
-    found = analysis.measure(AnalysedRun(folder, split=spec.split), settings, watch)
+    found = analysis.measure(AnalysedRun(folder, **opened), settings, watch)
     write_numbers(path, str(spec.of), asked, found)
     return found

@@ -112,10 +112,11 @@ def line_panel(
                 label=line.name,
             )
         if reference is not None:
-            axes.axhline(reference[1], **_DASHED)
             said = f"{reference[0]} {reference[1]:.1f}"
-            place = (1, reference[1])
-            axes.annotate(said, place, (-2, 3), ("axes fraction", "data"), **_BESIDE)
+            axes.axhline(reference[1], **_DASHED, label=said)
+            if not legend:  # which would lie on it
+                place = (1, reference[1])
+                axes.annotate(said, place, (-2, 3), ("axes fraction", "data"), **_BESIDE)
         axes.margins(y=0.12)
         if least_span is not None:
             axes.set_ylim(_widened(axes.get_ylim(), least_span))
