@@ -130,6 +130,15 @@ def test_rows_split_by_a_recipe_setting():
     ]
 
 
+def test_a_row_without_the_group_of_a_setting_has_no_word_of_it():
+    two, one = a_run("kd", 1, 80.0), a_run("finetune", 1, 70.0)
+    two.recipe["first_stage"] = {"task": "mnli"}
+    one.recipe["first_stage"] = None
+    table = build_table([two, one], by=["first_stage.task"], baseline="finetune")
+    labels = [row.label for row in table.rows if row.role == "student"]
+    assert labels == ["finetune", "kd first_stage.task=mnli"]
+
+
 def test_out_of_domain_columns_stand_apart():
     run = a_run("kd", 1, 80.0, task="sst2")
     run.scores["imdb"] = {"accuracy": 66.0, "primary": 66.0}

@@ -244,6 +244,25 @@ def test_a_decoder_reads_nothing_where_rows_have_no_answers():
     assert load(**given | {"kind": None}).stages()[0].supplementary
 
 
+def test_a_decoder_learns_the_labels_of_another_tasks_rows():
+    """They are its targets; of a corpus there are none, and other kinds leave them out."""
+    given = {"kind": "text", "first_stage.objectives.hard": {"compare": "hard_label"}}
+    given |= {"first_stage.objectives.hidden.stack": "encoder"}
+    assert load(**given, **{"first_stage.task": "mnli"}).stages()[0].supplementary
+    for changes, what in (
+        (
+            {"kind": None, "first_stage.task": "mnli"},
+            "the text of another task",
+        ),
+        ({"first_stage.corpus": {"size": 5}}, "a corpus"),
+    ):
+        (message,) = problems_of(**given | changes)
+        assert message.startswith(
+            "first_stage.objectives.hard: it reads labels, and this stage has"
+        )
+        assert f"it trains on {what}\n" in message
+
+
 def test_a_key_without_effect_is_refused():
     (message,) = problems_of(stratified=True)
     assert message.startswith("stratified: all training rows are used")

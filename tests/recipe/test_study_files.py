@@ -36,12 +36,14 @@ def test_shipped_studies_are_whole(name, scale) -> None:
             {team[one] for one in own.teachers or team}
         )
         said = repr((own.method or label, sorted(own.settings.items()), own.grid, taught))
-        runs[said] = (
+        # A method that sets the group of an axis' key, as first_stage, is the same on all of the axis.
+        replaced = tuple(f"{key}." for key in own.settings)
+        conditions = [len(axis) for key, axis in study.axes.items() if not key.startswith(replaced)]
+        runs[said] = math.prod(conditions) * (
             seeds if cells == 1 else cells * study.select.seeds + seeds - study.select.seeds
         )
     teachers = 0 if study.teachers is None else len(set(team.values())) or 1
-    conditions = math.prod(map(len, study.axes.values()))
-    assert plan.count == len(tasks) * (teachers + conditions * sum(runs.values()))
+    assert plan.count == len(tasks) * (teachers + sum(runs.values()))
     assert study.figures or study.printed
     if study.printed is not None:
         team = () if study.teachers is None else study.teachers.team

@@ -69,6 +69,27 @@ def test_nothing_is_run_twice_not_even_for_another_study(
     assert carry_out(same, runs) == []
 
 
+def test_a_row_without_what_an_axis_sets_is_one_row(made, place, tmp_path, no_training) -> None:
+    """`first_stage: null` replaces the axis' `first_stage.train_rows`: the same runs under every condition."""
+    _, runs, *_ = made
+    none = "{{method: {}, settings: {{first_stage: null}}}}"
+    methods = ", ".join(f"{row}: {none.format(row)}" for row in ("finetune", "kd"))
+    axes = "axes: {first_stage.train_rows: [20, 30]}\n"
+    plan = plan_of(place, tmp_path, axes, methods=methods, **{"table.baseline": "finetune"})
+    assert [len(group.tried[0][1]) for group in plan.groups] == [2] * 4
+    assert plan.count == 5
+    assert carry_out(plan, runs) == []
+    results = gather_results(plan, runs)
+    assert len(results.records) == 5
+    table = study_table(plan, results)
+    shown = {row.label: row.cells for row in table.rows if row.role == "student"}
+    assert list(shown) == ["finetune", "kd"]
+    assert {cell.n for cells in shown.values() for cell in cells.values()} == {2}
+    # Figures have it under each.
+    conditions = [run.point.condition["first_stage.train_rows"] for run in results.made]
+    assert sorted(conditions) == [20] * 4 + [30] * 4
+
+
 def test_the_table_is_that_of_the_records(made) -> None:
     _, _, folder, table, page = made
     records = collect([folder / "tiny" / RECORDS])

@@ -77,6 +77,10 @@ def test_bars_and_maps_are_means() -> None:
     many = heat_panels(points, ("task", "task"), (lambda p: p.task, lambda p: p.task))
     assert [one.title for one in many] == ["kd"]
     assert [text.get_text() for text in many[0].axes[0].texts] == ["62.0", "–", "–", "80.0"]
+    # A task in neither rows nor columns has a map of its own.
+    apart = heat_panels(points, ("rows", "method"), (lambda p: "all", lambda p: p.label))
+    assert [one.title for one in apart] == ["SST-2", "MRPC"]
+    assert [one.axes[0].texts[0].get_text() for one in apart] == ["62.0", "80.0"]
 
 
 def test_curves_are_by_epoch() -> None:

@@ -17,6 +17,7 @@ import tiny_runs as tiny
 from limbeck.recipe import Recipe
 from limbeck.run import Result, distill
 from limbeck.run.prepare import prepare
+from limbeck.study.measured_step import measure, untrained
 from limbeck.training import DistillationTrainer
 
 # The package's attribute of that name is the function.
@@ -286,15 +287,21 @@ def test_a_corpus_teaches_the_encoder(recipe, first_stage, tmp_path):
     assert not [name for name in moved if name.startswith("decoder.block")]
 
 
+OTHERS = [{"t": "ann saw the cat", "y": "cat"}, {"t": "lee saw rome", "y": "rome"}] * 6
+
+
 @pytest.fixture
 def supplement(recipe, tmp_path) -> Recipe:
     """A first stage on another task's rows, with other answers."""
-    rows = [{"t": "ann saw the cat", "y": "cat"}, {"t": "lee saw rome", "y": "rome"}] * 6
+    return recipe(**other_rows(tmp_path))
+
+
+def other_rows(place: Path) -> dict:
     for split in ("train", "dev"):
-        lines = "\n".join(map(json.dumps, rows))
-        (tmp_path / f"{split}.jsonl").write_text(lines, encoding="utf-8")
-    own = {"task": "others", "data": str(tmp_path), "text_columns": ["t"], "label_column": "y"}
-    return recipe(**{f"first_stage.{key}": value for key, value in own.items()})
+        lines = "\n".join(map(json.dumps, OTHERS))
+        (place / f"{split}.jsonl").write_text(lines, encoding="utf-8")
+    own = {"task": "others", "data": str(place), "text_columns": ["t"], "label_column": "y"}
+    return {f"first_stage.{key}": value for key, value in own.items()}
 
 
 def test_a_supplementary_task_teaches_the_decoder(supplement, first_stage):
@@ -311,6 +318,42 @@ def test_a_decoder_reads_the_answers_of_the_supplements_own_rows(supplement):
     labels = prepared.stages[0].rows.encoded["labels"]
     words = {prepared.tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in labels}
     assert words == {"cat", "rome"}
+
+
+def test_labels_and_logits_of_a_supplement_are_those_of_its_own_rows(
+    recipe, teachers, first_stage, tmp_path
+):
+    """Its one batch holds all rows, so its terms are Hugging Face's loss and, by hand, Σ −p_T log p_S."""
+    terms = {"hard": {"compare": "hard_label"}, "soft": {"compare": "soft_cross_entropy"}}
+    one = {"first_stage.epochs": 1, "first_stage.batch_size": len(OTHERS), "first_stage.warmup": 0}
+    made = recipe(
+        "l-ild-t5-attention", terms={"attention": None} | terms, **one, **other_rows(tmp_path)
+    )
+    moved, found = first_stage(made)
+    assert "decoder.block.1.layer.0.SelfAttention.v.weight" in moved
+    words = hf.AutoTokenizer.from_pretrained(teachers["text"].path / "student")
+    batch = words([f"others t: {row['t']}" for row in OTHERS], padding=True, return_tensors="pt")
+    labels = words(text_target=[row["y"] for row in OTHERS], padding=True, return_tensors="pt")
+    targets = labels["input_ids"].masked_fill(labels["attention_mask"] == 0, -100)
+    asked = {key: batch[key] for key in ("input_ids", "attention_mask")} | {"labels": targets}
+    teacher = hf.AutoModelForSeq2SeqLM.from_pretrained(teachers["text"].path / "student").eval()
+    with torch.no_grad():
+        mine, theirs = prepare(made).student.eval()(**asked), teacher(**asked)
+    assert found["hard"] == pytest.approx(float(mine.loss), rel=1e-5)
+    rows = []
+    for row, tokens in enumerate(targets.tolist()):
+        steps = [step for step, token in enumerate(tokens) if token != -100]
+        for step in steps:
+            theirs_now, mine_now = (side.logits[row, step].double() for side in (theirs, mine))
+            rows.append(-float(theirs_now.softmax(-1) @ mine_now.log_softmax(-1)))
+    assert found["soft"] == pytest.approx(sum(rows) / len(rows), rel=1e-5)
+
+
+def test_a_step_of_a_decoder_is_measured_with_its_targets(recipe):
+    made = recipe()
+    cost = measure(made, untrained(made))
+    assert (cost.batch, cost.rows, cost.dev_rows) == (8, 35, 5)
+    assert cost.train > 0 and cost.forward > 0 and cost.teacher > 0
 
 
 def test_rows_read_as_text_have_copies_with_other_words(settings, place, tmp_path):

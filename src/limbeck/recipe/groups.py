@@ -140,7 +140,8 @@ class FirstStage(Settings):
     pad_to: Tokens | Literal["max_length"] | None = Field(None, description="width of every batch")
 
     task: str | None = Field(
-        None, description="supplementary task: this stage reads its text and ignores its labels"
+        None,
+        description="supplementary task: this stage reads its text and ignores its labels; kind text reads them too",
     )
     data: str | None = Field(None, description="source of the supplementary task's rows")
     text_columns: list[str] | None = Field(None, description="text columns of `data`")

@@ -9,6 +9,7 @@ from limbeck.objectives import TermSpec
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import FirstStage
 from limbeck.recipe.stages import is_supplement
+from limbeck.tasks.abstract_type import TASK_TYPES
 
 _ROWS = ("task", "data", "text_columns", "label_column", "train_rows", "corpus", "teacher")
 
@@ -54,7 +55,7 @@ def stage_problems(recipe: RecipeFields) -> list[Problem]:
                 "add first_stage.data, or leave them out",
             )
         )
-    if is_supplement(first):
+    if is_supplement(first) and not has_targets(recipe):
         problems += [
             Problem(
                 f"first_stage.objectives.{name}: it reads labels, and this stage has none: it "
@@ -63,9 +64,19 @@ def stage_problems(recipe: RecipeFields) -> list[Problem]:
             )
             for name in label_terms(first.objectives)
         ]
-        if recipe.kind == "text" and first.corpus is not None:
-            problems += _decoder_problems(first)
+    if _writes(recipe) and first.corpus is not None:
+        problems += _decoder_problems(first)
     return problems
+
+
+def has_targets(recipe: RecipeFields) -> bool:
+    """Whether a first stage on another task's rows reads their labels: a decoder writes those of any task."""
+    first = recipe.first_stage
+    return first is not None and first.corpus is None and _writes(recipe)
+
+
+def _writes(recipe: RecipeFields) -> bool:
+    return recipe.kind in TASK_TYPES and TASK_TYPES.get(str(recipe.kind)).classes_as_text
 
 
 def _decoder_problems(first: FirstStage) -> list[Problem]:

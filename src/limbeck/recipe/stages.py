@@ -43,7 +43,7 @@ class StageOf(Generic[RecipeT]):
         of: how many stages the run has.
         recipe: a recipe of this single stage, with a seed of its own.
         corpus: sentence pairs that take the place of the recipe's task and data.
-        supplementary: its rows are another task's or a corpus's, and have no labels.
+        supplementary: its rows are another task's or a corpus's, and have no labels but for a decoder's targets.
         same_rows: it trains on the very rows of the last stage.
     """
 

@@ -137,7 +137,7 @@ def stage_rows(
 ) -> EncodedRows:
     """The training rows of a stage that has its own.
 
-    A supplement's come without labels.
+    A supplement's come without labels, unless a decoder writes them.
 
     Raises:
         LimbeckError: as `load_rows` and `load_corpus`; rows of another form of input than the

@@ -139,10 +139,11 @@ def measure(recipe: Recipe, run: UntrainedRun, *, save_as: Path | None = None) -
     assert isinstance(encoded.encoded, Dataset)  # so few are encoded at once
     batch = Collator(tokenizer, kind=task.kind)(list(encoded.encoded))
     device = _device()
+    # Labels too: of a decoder they are the input, and to no other model are they given.
     inputs = {
         name: value.to(device)
         for name, value in batch.items()
-        if isinstance(value, Tensor) and name not in ("labels", "index")
+        if isinstance(value, Tensor) and name != "index"
     }
     nn.Module.to(student, device)
     mixed = resolve_precision(recipe.precision) == "bf16"

@@ -25,5 +25,13 @@ def student_settings(
         for key, value in study.per_task.get(task, {}).items()
         if not key.startswith(OF_TEACHERS)
     }
+    found: dict[str, Any] = {}
     spec = study.method_of(label)
-    return {**shared_settings(study, task), **study.students, **own, **condition, **spec.settings}
+    for later in (shared_settings(study, task), study.students, own, condition, spec.settings):
+        found = {key: value for key, value in found.items() if not _inside(key, later)} | {**later}
+    return found
+
+
+def _inside(key: str, later: Mapping[str, Any]) -> bool:
+    """Whether a later key replaces the group that this one is in, as `first_stage` does `first_stage.task`."""
+    return any(key.startswith(f"{whole}.") for whole in later)

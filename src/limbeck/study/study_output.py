@@ -125,9 +125,11 @@ def _add(
     raw: dict[str, dict[str, Any]],
     held: Callable[[str], Record | None],
 ) -> None:
+    called = run.method if run.label == TEACHER_LABEL else label
+    if run.name in records and records[run.name].method == called:
+        return  # a row that is the same under several conditions
     # Two rows may share a run, and each has its own record then.
     name = run.name if run.name not in records else f"{run.name}-{label}"
-    called = run.method if run.label == TEACHER_LABEL else label
     record = held(run.name)
     if record is None:
         failed = runs.failed(run.name)

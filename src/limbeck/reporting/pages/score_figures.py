@@ -207,10 +207,9 @@ def heat_panels(
     keys: tuple[str, str],
     words: tuple[Callable[[RunPoint], str], Callable[[RunPoint], str]],
 ) -> list[Panel]:
-    """Mean scores by two things, each value written in; one a method, where method is neither of them."""
+    """Mean scores by two things, each value written in; one for each method and task, where they are neither."""
     panels = []
-    groups = {"": list(points)} if "method" in keys else by_key(points, lambda one: one.label)
-    for label, own in groups.items():
+    for label, own in by_key(points, lambda one: _map_of(one, keys)).items():
         rows, columns = (list(dict.fromkeys(map(word, own))) for word in words)
         found: dict[tuple[str, str], list[float]] = {}
         for run in own:
@@ -237,6 +236,12 @@ def heat_panels(
         )
         panels.append(panel)
     return panels
+
+
+def _map_of(point: RunPoint, keys: tuple[str, str]) -> str:
+    """Which map a run is in: by what its rows and columns do not say."""
+    said = {"method": point.label, "task": task_title(point.task)}
+    return ", ".join(text for key, text in said.items() if key not in keys)
 
 
 def by_key(points: Sequence[RunPoint], key: Callable[[RunPoint], str]) -> dict[str, list[RunPoint]]:

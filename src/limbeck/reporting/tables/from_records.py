@@ -176,12 +176,15 @@ def _dotted(recipe: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 
 def _variant(run: Record, by: Iterable[str]) -> tuple[str, ...]:
+    """What the settings are; of a group that the recipe has not, as no first stage has, none is said."""
     said = []
     for path in by:
+        *groups, last = path.split(".")
         value: Any = run.recipe
-        for part in path.split("."):
+        for part in groups:
             value = value.get(part) if isinstance(value, Mapping) else None
-        said.append(f"{path}={value}")
+        if isinstance(value, Mapping):
+            said.append(f"{path}={value.get(last)}")
     return tuple(said)
 
 
