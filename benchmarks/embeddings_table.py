@@ -89,15 +89,22 @@ def _differences(
     return ours - theirs
 
 
+def place_of(name: str) -> tuple[Place, int] | None:
+    """What a cell's name says: its place, and its seed; None where it is another study's."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    return (int(match["layers"]), int(match["sentences"]), int(match["passes"])), int(match["seed"])
+
+
 def read_runs() -> dict[tuple[Place, str], dict[int, dict[str, Any]]]:
     """Records by place and method, in the table's order."""
     found: dict[tuple[Place, str], dict[int, dict[str, Any]]] = {}
     for name, record in read_raw(records_of("embeddings")).items():
-        match = _NAME.fullmatch(name)
-        if match is None:
-            continue
-        place = int(match["layers"]), int(match["sentences"]), int(match["passes"])
-        found.setdefault((place, record["method"]), {})[int(match["seed"])] = record
+        named = place_of(name)
+        if named is not None:
+            place, seed = named
+            found.setdefault((place, record["method"]), {})[seed] = record
     names = list(METHODS)
     order = sorted(found, key=lambda key: (-key[0][0], key[0][1:], names.index(key[1])))
     return {key: found[key] for key in order}

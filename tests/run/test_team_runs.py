@@ -16,6 +16,7 @@ from limbeck.objectives import TeamObjectives
 from limbeck.reporting.records import Record
 from limbeck.run import Result, distill
 from limbeck.run.named_teachers import by_capacity
+from limbeck.run.prepare import prepare
 from limbeck.run.run_folder import RunFolder
 from limbeck.teachers import SampledTeam, SamplingProbabilities
 from limbeck.teachers.teacher import Teacher
@@ -136,6 +137,14 @@ def test_the_record_says_who_taught(several, tmp_path):
     totals = [sum(epoch.sampled[m.name] for epoch in record.epochs) for m in record.team.members]
     assert [member.sampled for member in record.team.members] == totals
     assert record.teacher.path.endswith("teacher") and record.teacher.layers == 4
+
+
+def test_a_teacher_that_is_given_stands_for_itself_alone_among_several(several, teachers):
+    live = Teacher.load(teachers[1])
+    named = prepare(several(teacher=teachers[1]), live).named
+    assert [one.teacher.model is live.model for one in named] == [False, True]
+    assert [one.teacher.model.config.num_hidden_layers for one in named] == [4, 6]
+    assert not any(one.teacher.model is live.model for one in prepare(several(), live).named)
 
 
 def test_the_ranks_are_of_the_dev_scores(several, teachers, tmp_path):

@@ -75,13 +75,17 @@ def named_teachers(recipe: Recipe, task: Task, live_teacher: Teacher | None) -> 
         return []
     return [
         Named(
-            name,
-            path,
-            live_teacher or Teacher(load_teacher(path, task), dropout=recipe.teacher_dropout),
-            processor_of(recipe, task, path),
+            name, path, _teacher(path, recipe, task, live_teacher), processor_of(recipe, task, path)
         )
         for name, path in zip(names, paths, strict=True)
     ]
+
+
+def _teacher(path: str, recipe: Recipe, task: Task, live_teacher: Teacher | None) -> Teacher:
+    """The one that is given is `recipe.teacher`, which may be one of several."""
+    if live_teacher is not None and path == str(recipe.teacher):
+        return live_teacher
+    return Teacher(load_teacher(path, task), dropout=recipe.teacher_dropout)
 
 
 def _needs_teacher(recipe: Recipe) -> bool:

@@ -208,7 +208,8 @@ class SharedRuns:
 
     def _make(self, run: StudyRun, *, show: bool) -> None:
         recipe = run.recipe(self.path)
-        live = self._teacher(recipe) if recipe.needs_teacher and recipe.teacher else None
+        alone = recipe.needs_teacher and recipe.teacher and not run.team
+        live = self._teacher(recipe) if alone else None
         folder = self.path / run.name
         if run.beyond:  # until it has all its scores it is not held, whatever happens between
             write_whole(self._unscored(run.name), "")

@@ -1,0 +1,195 @@
+"""What the students of `embeddings.py` find: MRPC's pairs as queries and passages.
+
+A query is the first sentence of a dev pair that people call a paraphrase, relevant to it is the second one, and the
+corpus holds the second sentences of all dev pairs and both sentences of all test pairs. None of these sentences was
+trained on but where MRPC has one in its training file too.
+
+    python benchmarks/embedding_retrieval.py --data GLUE_DIR --work DIR   # scores the students that lie in DIR
+    python benchmarks/embedding_retrieval.py [--markdown]                 # prints what is kept
+
+A difference is mean nDCG@10 of a method's students less that of the embedding MSE's at the same depth, over the seeds
+that both have; its interval is a paired bootstrap over the queries, and p as in `embeddings_table.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from embeddings import BASELINE, METHODS
+from embeddings_table import place_of
+from limbeck.evaluation.compare import holm, summary
+from limbeck.reporting.records import write_whole
+from limbeck.reporting.records.collection import read_raw
+from limbeck.run.checkpoint_scores import score_checkpoint
+from study import RECORDS, records_of
+
+KEPT = RECORDS / "embedding_retrieval.json"
+TEACHER = "teacher"
+HEADINGS = (
+    "layers", "learns by", "nDCG@10", "MRR@10", "seeds", "% of the teacher's", "against embedding MSE (95 %)",
+    "p (Holm)",
+)  # fmt: skip
+_RESAMPLES = 10_000
+
+
+def make_folder(data: Path, folder: Path) -> None:
+    """Write queries, corpus and judgements in BEIR's layout, if they are not there."""
+    if (folder / "qrels" / "dev.tsv").exists():
+        return
+    dev, test = (_pairs(data / "MRPC" / f"{split}.tsv") for split in ("dev", "test"))
+    others = [*(second for _, second, _ in dev), *(text for one in test for text in one[:2])]
+    corpus = {text: f"p{number}" for number, text in enumerate(dict.fromkeys(others))}
+    queries: dict[str, str] = {}
+    judged = []
+    for first, second, label in dev:
+        if label != "1":
+            continue
+        query = queries.setdefault(first, f"q{len(queries)}")
+        judged.append((query, corpus[second]))
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    for name, texts in (("queries", queries), ("corpus", corpus)):
+        lines = [json.dumps({"_id": number, "text": text}) for text, number in texts.items()]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    rows = ["query-id\tcorpus-id\tscore", *(f"{q}\t{p}\t1" for q, p in dict.fromkeys(judged))]
+    (folder / "qrels" / "dev.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def _pairs(path: Path) -> list[tuple[str, str, str]]:
+    """First and second sentence, and the label (of a test file the row's number)."""
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
+        next(rows)
+        return [(row[3].strip(), row[4].strip(), row[0]) for row in rows]
+
+
+def measure(work: Path, folder: Path) -> None:
+    """Score the teacher and every student with a record that lies in `work` and has no score yet."""
+    kept = read_kept()
+    for name in (TEACHER, *read_raw(records_of("embeddings"))):
+        model = work / name if name == TEACHER else work / name / "student"
+        if name in kept or not (model / "config.json").is_file():
+            continue
+        results = score_checkpoint(str(model), None, str(folder), "dev").results
+        kept[name] = {
+            "scores": {key: round(value, 3) for key, value in results.scores.items()},
+            "by_query": [round(value, 4) for value in results.predictions["prediction"]],
+        }
+        write_whole(KEPT, json.dumps(kept) + "\n")
+        print(f"{name}: {kept[name]['scores']['ndcg@10']:.2f}", flush=True)
+
+
+def read_kept() -> dict[str, Any]:
+    """Student (its cell's name) → its scores, and by query its nDCG@10, of 1."""
+    return json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else {}
+
+
+def rows(kept: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The table's cells, line by line."""
+    methods = {name: one["method"] for name, one in read_raw(records_of("embeddings")).items()}
+    found: dict[tuple[int, str], dict[int, Any]] = {}
+    for name, one in kept.items():
+        place = place_of(name)
+        if place is not None:
+            (layers, _, _), seed = place
+            found.setdefault((layers, methods[name]), {})[seed] = one
+    names = list(METHODS)
+    order = sorted(found, key=lambda key: (-key[0], names.index(key[1])))
+    tested = {
+        key: _compared(found[key], found[key[0], BASELINE])
+        for key in order
+        if key[1] != BASELINE and found[key].keys() & found.get((key[0], BASELINE), {}).keys()
+    }
+    corrected: dict[tuple[int, str], float] = {}
+    for layers in {key[0] for key in tested}:
+        corrected |= holm({key: one[3] for key, one in tested.items() if key[0] == layers})
+    teacher = kept[TEACHER]["scores"]
+    top = (
+        "6",
+        "the teacher",
+        f"{teacher['ndcg@10']:.2f}",
+        f"{teacher['mrr@10']:.2f}",
+        "–",
+        "100",
+        "–",
+        "–",
+    )
+    return [
+        top,
+        *(_row(key, found[key], teacher, tested.get(key), corrected.get(key)) for key in order),
+    ]
+
+
+def _compared(own: dict[int, Any], others: dict[int, Any]) -> tuple[float, float, float, float]:
+    """The difference in points, its interval, and p."""
+    seeds = sorted(own.keys() & others.keys())
+    sides = [np.mean([side[seed]["by_query"] for seed in seeds], axis=0) for side in (own, others)]
+    each = 100 * (sides[0] - sides[1])
+    drawn = np.random.default_rng(0).integers(len(each), size=(_RESAMPLES, len(each)))
+    draws = each[drawn].mean(1)
+    low, high = np.percentile(draws, [2.5, 97.5])
+    p = 2 * min((draws <= 0).mean(), (draws >= 0).mean())
+    return float(each.mean()), float(low), float(high), float(min(1.0, max(p, 1 / _RESAMPLES)))
+
+
+def _row(
+    key: tuple[int, str],
+    runs: dict[int, Any],
+    teacher: dict[str, float],
+    result: tuple[float, float, float, float] | None,
+    p: float | None,
+) -> tuple[str, ...]:
+    scores = [one["scores"]["ndcg@10"] for one in runs.values()]
+    average, deviation = summary(scores)
+    against = "–"
+    if result is not None:
+        against = f"{result[0]:+.2f} ({result[1]:+.2f} to {result[2]:+.2f})"
+    return (
+        str(key[0]),
+        key[1],
+        f"{average:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}"),
+        f"{mean(one['scores']['mrr@10'] for one in runs.values()):.2f}",
+        str(len(scores)),
+        f"{100 * mean(scores) / teacher['ndcg@10']:.1f}",
+        against,
+        "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}",
+    )
+
+
+def markdown(lines: list[tuple[str, ...]]) -> str:
+    """As the docs have it."""
+    marks = ("---:", ":---", "---:", "---:", "---:", "---:", "---:", "---:")
+    return "\n".join("| " + " | ".join(row) + " |" for row in (HEADINGS, marks, *lines))
+
+
+def main() -> None:
+    """Score what a folder holds, if one is named, then print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="GLUE folder")
+    parser.add_argument("--work", type=Path, help="where embeddings.py made its students")
+    parser.add_argument("--markdown", action="store_true")
+    args = parser.parse_args()
+    if args.work is not None and args.data is not None:
+        folder = args.work.resolve() / "mrpc-retrieval"
+        make_folder(args.data, folder)
+        measure(args.work.resolve(), folder)
+    lines = rows(read_kept())
+    if args.markdown:
+        print(markdown(lines))
+        return
+    table = Table(*HEADINGS, title="Sentence embedders: paraphrases found among MRPC's sentences")
+    for line in lines:
+        table.add_row(*line)
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()
