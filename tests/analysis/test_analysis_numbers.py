@@ -42,6 +42,32 @@ def test_a_probe_reads_what_a_layer_holds_and_nothing_else() -> None:
         probe_layers([nothing[:1]], labels[:1], [nothing], labels)
 
 
+def test_a_probe_of_numbers_is_a_ridge_regression_scored_by_ranks() -> None:
+    """w = (XᵀX + I/C)⁻¹ Xᵀ(y − ȳ) on standardised states; ρ = 1 − 6 Σd² / (n(n² − 1)), no two alike."""
+    draw = np.random.default_rng(3)
+    states, others = draw.normal(2.0, 3.0, (30, 4)), draw.normal(2.0, 3.0, (9, 4))
+    weights = np.array([1.0, -2.0, 0.0, 0.5])
+    numbers, wanted = (one @ weights + draw.normal(0, 3, len(one)) for one in (states, others))
+    found = probe_layers(
+        [np.ones((30, 2)), states],
+        numbers,
+        [np.ones((9, 2)), others],
+        wanted,
+        numbers=True,
+        strength=0.25,
+    )
+    centre, spread = states.mean(axis=0), states.std(axis=0)
+    scaled, seen = (states - centre) / spread, (others - centre) / spread
+    fitted = np.linalg.solve(
+        scaled.T @ scaled + 4 * np.eye(4), scaled.T @ (numbers - numbers.mean())
+    )
+    ranks = [np.argsort(np.argsort(one)) for one in (seen @ fitted, wanted)]
+    rho = 1 - 6 * np.sum((ranks[0] - ranks[1]) ** 2) / (9 * (81 - 1))
+    assert found.scores == pytest.approx((0.0, 100 * rho))
+    assert 0.2 < rho < 1
+    assert (found.baseline, found.measure) == (0.0, "Spearman's ρ")
+
+
 def test_the_most_frequent_class_is_that_of_the_fitted_rows() -> None:
     states = np.zeros((3, 2))
     found = probe_layers([states], np.array([0, 0, 1]), [states[:2]], np.array([1, 1]))

@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
+from scipy.stats import spearmanr
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from typer.testing import CliRunner
@@ -64,6 +65,29 @@ def probes_of(run, model: str) -> list[float]:
         probe = LogisticRegression(max_iter=2000).fit(scale.transform(own[:, 0]), y)
         found.append(100 * probe.score(scale.transform(other[:, 0]), right))
     return found
+
+
+@pytest.mark.slow
+def test_probes_of_numbers_are_scikit_learns_ridge_on_hugging_face_states(recipe, tmp_path) -> None:
+    tiny.save(tiny.knowing_teacher(4, regression=True), tmp_path / "teacher")
+    file = tiny.write_csv(tmp_path / "stars.csv", 60, regression=True)
+    given = {"data": str(file), "teacher": str(tmp_path / "teacher"), "epochs": 1}
+    run = distill(recipe("alp-kd", **given), out=tmp_path / "run").path
+    found = measure("probing", [run], models=["student"])["student"]
+    opened = AnalysedRun(run)
+    (train, y), (dev, right) = (
+        (rows["sentence"][:], rows["label"][:]) for rows in map(opened.rows, ("train", "dev"))
+    )
+    fitted, scored = (states_of(run / "student", texts)[0] for texts in (train, dev))
+    assert found.scores[0] == 0  # the first token's embedding is the same in all rows
+    for layer, score in list(enumerate(found.scores))[1:]:
+        scale = StandardScaler().fit(fitted[layer][:, 0])
+        probe = Ridge().fit(scale.transform(fitted[layer][:, 0]), y)
+        rho = spearmanr(probe.predict(scale.transform(scored[layer][:, 0])), right).statistic
+        assert score == pytest.approx(100 * rho, abs=1e-6)
+    assert (found.layers, found.measure) == ((0, 1, 2, 3), "Spearman's ρ")
+    (panel,) = VIEWS.get("probing").panels({"student": found})
+    assert panel.axes[0].get_ylabel() == "100 × Spearman's ρ"
 
 
 @pytest.fixture(scope="module")

@@ -214,6 +214,11 @@ class AnalysedRun:
         """Whether each row is of one class, which a head decides."""
         return bool(self.task.labels) and self.task.kind.classes_of_examples
 
+    @property
+    def has_numbers(self) -> bool:
+        """Whether each row has one number, which a head predicts."""
+        return self.task.regression and self.task.kind.classes_of_examples
+
     def labels(self, rows: Dataset) -> np.ndarray:
         """Class ids of rows.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import numpy as np
+from datasets import Dataset
 from pydantic import Field
 
 from limbeck.activations import number_of_layers
@@ -65,10 +66,10 @@ def _probing(run: AnalysedRun, settings: ProbingSettings, watch: Watch) -> dict[
     if run.split == "train":
         raise LimbeckError("probing: probes are fitted on train", "score them on another split")
     train, scored = run.rows("train", settings.train_rows), run.rows(count=settings.rows)
-    labels = run.labels(train), run.labels(scored)
+    labels = _labels(run, train), _labels(run, scored)
     if len(np.unique(labels[0])) < 2:
         raise LimbeckError(
-            f"probing: the first {len(train)} training rows are all of one class",
+            f"probing: the first {len(train)} training rows are all of one {'number' if run.has_numbers else 'class'}",
             "take more of them, train_rows=…",
         )
     found = {}
@@ -89,10 +90,18 @@ def _probing(run: AnalysedRun, settings: ProbingSettings, watch: Watch) -> dict[
             labels[0],
             states[1],
             labels[1],
+            numbers=run.has_numbers,
             strength=settings.strength,
             progressed=watch(f"probes of the {side.name}'s layers"),
         )
     return found
+
+
+def _labels(run: AnalysedRun, rows: Dataset) -> np.ndarray:
+    """Class ids, or numbers."""
+    if not run.has_numbers:
+        return run.labels(rows)
+    return np.asarray(rows[run.task.label_column][:], dtype=np.float64)
 
 
 class PcaSettings(Settings):
@@ -146,5 +155,9 @@ ANALYSES.register("pca")(
     )
 )
 ANALYSES.register("probing")(
-    Analysis("accuracy of a linear classifier on each layer's states", ProbingSettings, _probing)
+    Analysis(
+        "accuracy of a linear classifier on each layer's states, or the rank correlation of a linear regression",
+        ProbingSettings,
+        _probing,
+    )
 )

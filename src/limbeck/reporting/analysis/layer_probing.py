@@ -1,4 +1,4 @@
-"""How much of the label each layer holds: a linear classifier on its frozen states.
+"""How much of the label each layer holds: a linear classifier, or a linear regression, on its frozen states.
 
 Part of `limbeck.reporting.analysis`.
 """
@@ -11,14 +11,22 @@ from dataclasses import dataclass
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+
+from limbeck.tasks.metrics import spearman
 
 Progressed = Callable[[int, int], None]
 """Is told how many parts are done, and of how many."""
 
 _ITERATIONS = 2000
+
+_ROUNDING = 1e-6
+"""Of the labels' range: predictions that differ by less are a constant."""
+
+ACCURACY, SPEARMAN = "accuracy", "Spearman's ρ"
+"""What probes of classes, and of numbers, are scored by; both times 100."""
 
 
 def nobody(done: int, total: int) -> None:
@@ -31,11 +39,13 @@ class ProbedLayers:
 
     Attributes:
         layers: their numbers, 0 for the embedding output.
-        scores: accuracy on the rows that the probes have not seen, 0 to 100.
+        scores: on the rows that the probes have not seen, accuracy (0 to 100) or, of numbers, 100 × Spearman's ρ.
         train_rows: how many a probe was fitted on.
         scored_rows: how many it was scored on.
-        baseline: accuracy of always predicting the most frequent class of the fitted rows, 0 to 100.
+        baseline: accuracy of always predicting the most frequent class of the fitted rows, 0 to 100; of numbers 0,
+            what a constant comes to.
         unconverged: layers whose probe had not converged after as many iterations as it was given.
+        measure: what scores are, `ACCURACY` or `SPEARMAN`.
     """
 
     layers: tuple[int, ...]
@@ -44,6 +54,7 @@ class ProbedLayers:
     scored_rows: int
     baseline: float
     unconverged: tuple[int, ...] = ()
+    measure: str = ACCURACY
 
 
 def probe_layers(
@@ -53,42 +64,67 @@ def probe_layers(
     labels: np.ndarray,
     *,
     layers: Sequence[int] | None = None,
+    numbers: bool = False,
     strength: float = 1.0,
     progressed: Progressed = nobody,
 ) -> ProbedLayers:
-    """Fit a logistic regression on each layer's states and score it on others.
+    """Fit a logistic regression, of numbers a ridge regression, on each layer's states and score it on others.
 
     Features are standardised by the fitted rows, so that the penalty means the same for every layer.
 
     Args:
         train: of each layer the states (n, d) that probes are fitted on.
-        train_labels: class ids (n,).
+        train_labels: class ids, or numbers (n,).
         scored: of each layer the states (m, d) that they are scored on.
-        labels: class ids (m,).
+        labels: likewise (m,).
         layers: the layers' numbers; from 0 by default.
-        strength: scikit-learn's C, the inverse of the penalty's weight.
+        numbers: whether labels are numbers.
+        strength: scikit-learn's C, the inverse of the penalty's weight (Ridge's alpha).
         progressed: is told how many layers are done.
 
     Raises:
-        ValueError: fewer than two classes to fit, or shapes that do not fit.
+        ValueError: fewer than two classes, or numbers, to fit, or shapes that do not fit.
     """
     if len(np.unique(train_labels)) < 2:
         raise ValueError("a probe needs rows of two classes at least")
-    numbers = tuple(range(len(train)) if layers is None else layers)
+    places = tuple(range(len(train)) if layers is None else layers)
     scores, unconverged = [], []
-    for done, (number, own, other) in enumerate(zip(numbers, train, scored, strict=True), start=1):
-        probe = make_pipeline(
-            StandardScaler(), LogisticRegression(C=strength, max_iter=_ITERATIONS)
+    for done, (number, own, other) in enumerate(zip(places, train, scored, strict=True), start=1):
+        linear = (
+            Ridge(alpha=1 / strength)
+            if numbers
+            else LogisticRegression(C=strength, max_iter=_ITERATIONS)
         )
+        probe = make_pipeline(StandardScaler(), linear)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", ConvergenceWarning)
             probe.fit(own, train_labels)
         if any(issubclass(one.category, ConvergenceWarning) for one in said):
             unconverged.append(number)
-        scores.append(100 * float(probe.score(other, labels)))
-        progressed(done, len(numbers))
-    classes, counts = np.unique(train_labels, return_counts=True)
-    baseline = 100 * float(np.mean(np.asarray(labels) == classes[counts.argmax()]))
+        scores.append(_score(probe, other, np.asarray(labels), numbers))
+        progressed(done, len(places))
     return ProbedLayers(
-        numbers, tuple(scores), len(train_labels), len(labels), baseline, tuple(unconverged)
+        places,
+        tuple(scores),
+        len(train_labels),
+        len(labels),
+        0.0 if numbers else _most_frequent(train_labels, labels),
+        tuple(unconverged),
+        SPEARMAN if numbers else ACCURACY,
     )
+
+
+def _score(probe: Pipeline, states: np.ndarray, labels: np.ndarray, numbers: bool) -> float:
+    """Accuracy, or the rank correlation of numbers, each times 100."""
+    if numbers:
+        predicted = probe.predict(states)
+        # Where all states are one, as a first token's embedding is, what is left are rounding errors.
+        constant = np.ptp(predicted) <= _ROUNDING * np.ptp(labels)
+        return 0.0 if constant else spearman(predicted, labels)
+    return 100 * float(probe.score(states, labels))
+
+
+def _most_frequent(fitted: np.ndarray, labels: np.ndarray) -> float:
+    """Accuracy of the most frequent class, 0 to 100."""
+    classes, counts = np.unique(fitted, return_counts=True)
+    return 100 * float(np.mean(np.asarray(labels) == classes[counts.argmax()]))

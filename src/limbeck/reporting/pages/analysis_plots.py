@@ -13,7 +13,7 @@ from limbeck.evaluation.calibration import Bin
 from limbeck.reporting.analysis.attention_by_layer import LayerAttention
 from limbeck.reporting.analysis.calibration_curves import ReliabilityCurve
 from limbeck.reporting.analysis.input_noise import NoiseTolerance
-from limbeck.reporting.analysis.layer_probing import ProbedLayers
+from limbeck.reporting.analysis.layer_probing import ACCURACY, ProbedLayers
 from limbeck.reporting.analysis.row_agreement import RowAgreement
 from limbeck.reporting.analysis.similarity_matrix import LayerSimilarity
 from limbeck.reporting.pages.cell_maps import layer_map, value_cells
@@ -75,7 +75,7 @@ def _by_example(title: str, one: LayerAttention, place: int) -> Panel:
 
 
 def probing_panels(found: Mapping[str, ProbedLayers]) -> list[Panel]:
-    """Accuracy by layer, all models in one."""
+    """Scores by layer, all models in one."""
     series = [
         Series(name, style, tuple(map(float, one.layers)), one.scores, one.scores, one.scores)
         for style, (name, one) in enumerate(found.items())
@@ -85,8 +85,11 @@ def probing_panels(found: Mapping[str, ProbedLayers]) -> list[Panel]:
         "Linear probes",
         series,
         x_label="layer (0: embedding output)",
-        y_label="accuracy",
-        reference=("most frequent class", first.baseline),
+        y_label=first.measure if first.measure == ACCURACY else f"100 × {first.measure}",
+        reference=(
+            "most frequent class" if first.measure == ACCURACY else "a constant",
+            first.baseline,
+        ),
         least_span=SCORE_SPAN,
         legend=len(series) > 1,
     )

@@ -126,8 +126,8 @@ for _name, _view in {
     "probing": AnalysisView(
         ProbedLayers,
         "Linear probes",
-        "Accuracy of a logistic regression on each layer's frozen states, fitted on training rows and scored on "
-        "others.",
+        "Accuracy of a logistic regression (of numbers the rank correlation of a ridge regression) on each layer's "
+        "frozen states, fitted on training rows and scored on others.",
         draw.probing_panels,
     ),
     "noise": AnalysisView(
