@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
 
 from embeddings import BASELINE, COSINES, METHODS, SIMILARITIES
 from limbeck.evaluation.compare import holm, summary
@@ -51,42 +51,64 @@ class Compared:
     p: float
 
 
-def spearman(cosines: np.ndarray, similarities: np.ndarray) -> np.ndarray:
-    """Spearman's correlation times 100 of each row of two (draws, n)."""
-    first, second = (rankdata(side, axis=-1) for side in (cosines, similarities))
-    first, second = (side - side.mean(-1, keepdims=True) for side in (first, second))
-    lengths = np.sqrt((first**2).sum(-1) * (second**2).sum(-1))
-    return 100 * (first * second).sum(-1) / lengths
+class Draws:
+    """Draws of scored pairs with replacement, and Spearman's correlation of any cosines in each of them."""
+
+    def __init__(self, similarities: Sequence[float]) -> None:
+        size = len(similarities)
+        random = np.random.default_rng(0)
+        drawn = random.integers(size, size=(_RESAMPLES, size))
+        self._parts = []
+        for part in np.split(drawn, _RESAMPLES // _AT_ONCE):
+            counts = np.stack([np.bincount(one, minlength=size) for one in part])
+            self._parts.append((counts, centred_ranks(np.asarray(similarities), counts)))
+        self._known: dict[str, np.ndarray] = {}
+
+    def spearman(self, name: str, cosines: Sequence[float]) -> np.ndarray:
+        """Times 100, by draw (draws); `name` is whose cosines these are, so that they are ranked once."""
+        if name not in self._known:
+            found = []
+            for counts, others in self._parts:
+                own = centred_ranks(np.asarray(cosines), counts)
+                lengths = np.sqrt((counts * own**2).sum(-1) * (counts * others**2).sum(-1))
+                found.append(100 * (counts * own * others).sum(-1) / lengths)
+            self._known[name] = np.concatenate(found)
+        return self._known[name]
 
 
-def compared(runs: Runs, baseline: Runs) -> Compared | None:
+def centred_ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The mean rank of each value (draws, n) among all that were drawn, less the mean of all ranks.
+
+    Args:
+        values: (n).
+        counts: (draws, n) how often each was drawn.
+    """
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    equal = np.add.reduceat(counts[:, order], starts, axis=1)
+    middle = equal.cumsum(1) - (equal - 1) / 2
+    ranks = np.empty(counts.shape)
+    ranks[:, order] = np.repeat(middle, np.diff([*starts, len(values)]), axis=1)
+    return ranks - (counts[0].sum() + 1) / 2
+
+
+def compared(runs: Runs, baseline: Runs, draws: Draws) -> Compared | None:
     """A method's runs beside the baseline's of the same seeds; None without any."""
     seeds = sorted(runs.keys() & baseline.keys())
     if not seeds:
         return None
-    similarities = np.array(runs[seeds[0]][SIMILARITIES])
-    sides = [np.array([side[seed][COSINES] for seed in seeds]) for side in (runs, baseline)]
-    whole = np.arange(len(similarities))[None]
-    random = np.random.default_rng(0)
-    draws = np.concatenate([
-        _differences(sides, similarities, random.integers(len(similarities), size=(_AT_ONCE, len(similarities))))
-        for _ in range(_RESAMPLES // _AT_ONCE)
-    ])  # fmt: skip
-    low, high = np.percentile(draws, [2.5, 97.5])
-    p = 2 * min((draws <= 0).mean(), (draws >= 0).mean())
-    found = float(_differences(sides, similarities, whole)[0])
-    return Compared(found, float(low), float(high), float(min(1.0, max(p, 1 / _RESAMPLES))))
-
-
-def _differences(
-    sides: list[np.ndarray], similarities: np.ndarray, drawn: np.ndarray
-) -> np.ndarray:
-    """Of drawn pairs (draws, n) the mean difference over the seeds (draws)."""
-    ours, theirs = (
-        np.mean([spearman(one[drawn], similarities[drawn]) for one in side], axis=0)
-        for side in sides
+    drawn, found = (
+        np.mean([of(runs[seed]) - of(baseline[seed]) for seed in seeds], axis=0)
+        for of in (lambda one: draws.spearman(one["name"], one[COSINES]), _whole)
     )
-    return ours - theirs
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    p = 2 * min((drawn <= 0).mean(), (drawn >= 0).mean())
+    return Compared(float(found), float(low), float(high), float(min(1.0, max(p, 1 / _RESAMPLES))))
+
+
+def _whole(record: Mapping[str, Any]) -> float:
+    return 100 * float(spearmanr(record[COSINES], record[SIMILARITIES]).statistic)
 
 
 def place_of(name: str) -> tuple[Place, int] | None:
@@ -104,7 +126,7 @@ def read_runs() -> dict[tuple[Place, str], dict[int, dict[str, Any]]]:
         named = place_of(name)
         if named is not None:
             place, seed = named
-            found.setdefault((place, record["method"]), {})[seed] = record
+            found.setdefault((place, record["method"]), {})[seed] = record | {"name": name}
     names = list(METHODS)
     order = sorted(found, key=lambda key: (-key[0][0], key[0][1:], names.index(key[1])))
     return {key: found[key] for key in order}
@@ -113,11 +135,12 @@ def read_runs() -> dict[tuple[Place, str], dict[int, dict[str, Any]]]:
 def rows() -> list[tuple[str, ...]]:
     """The table's cells, line by line."""
     runs = read_runs()
+    draws = Draws(next(iter(next(iter(runs.values())).values()))[SIMILARITIES])
     tested = {
         key: result
         for key in runs
         if key[1] != BASELINE
-        and (result := compared(runs[key], runs.get((key[0], BASELINE), {}))) is not None
+        and (result := compared(runs[key], runs.get((key[0], BASELINE), {}), draws)) is not None
     }
     corrected: dict[tuple[Place, str], float] = {}
     for place in {place for place, _ in tested}:
