@@ -221,6 +221,22 @@ def test_a_student_that_is_gone_is_named_under_the_figure(place, copied, tmp_pat
     assert "weights of the student are not there any more" in figure.notes[0]
 
 
+def test_panels_of_one_title_and_several_tasks_have_files_of_their_own(
+    place, copied, tmp_path
+) -> None:
+    study = plan_of(place, tmp_path, "figures: {course: {draw: analysis, of: convergence}}\n").study
+    record = Record.load(copied)
+    made = [MadeRun(RunPoint("kd", task, {}, record), copied) for task in ("sst2", "mrpc")]
+    (both,) = study_figures(study, made, {}, lambda name: nobody)
+    (one,) = study_figures(study, made[:1], {}, lambda name: nobody)
+    titles = [panel.title for panel in one.panels]
+    assert [panel.title for panel in both.panels] == titles * 2
+    assert both.files == [
+        f"course-{task} {title}" for task in ("SST-2", "MRPC") for title in titles
+    ]
+    assert one.files == (["course"] if len(titles) == 1 else [f"course-{t}" for t in titles])
+
+
 @pytest.mark.slow
 def test_a_study_writes_its_figures(place, tmp_path, no_analysis_twice) -> None:
     extra = (

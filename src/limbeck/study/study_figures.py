@@ -42,7 +42,10 @@ class MadeRun:
 
 @dataclass(frozen=True)
 class StudyFigure:
-    """A figure as it is drawn; `notes` say what is not in it, and why."""
+    """A figure as it is drawn; `notes` say what is not in it, and why.
+
+    `tasks`: of each panel the task, where panels of several may have one title.
+    """
 
     name: str
     title: str
@@ -50,6 +53,20 @@ class StudyFigure:
     panels: tuple[Panel, ...]
     notes: tuple[str, ...] = ()
     tables: tuple[SectionTable, ...] = ()
+    tasks: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> list[str]:
+        """What each panel's file is called: a panel that is not alone by its title, and if need be by its task."""
+        if len(self.panels) == 1:
+            return [self.name]
+        titles = [panel.title for panel in self.panels]
+        tasks = self.tasks or ("",) * len(titles)
+        own = [
+            t if titles.count(t) == 1 else f"{task} {t}"
+            for t, task in zip(titles, tasks, strict=True)
+        ]
+        return [f"{self.name}-{title}" for title in own]
 
     def section(self) -> Section:
         """As a part of the study's page."""
@@ -181,6 +198,7 @@ def _analysed(name: str, spec: FigureSpec, made: Sequence[MadeRun], watch: Watch
     view, notes = VIEWS.get(str(spec.of)), []
     panels: list[Panel] = []
     tables: list[SectionTable] = []
+    of_task: list[str] = []
     tasks = list(dict.fromkeys(one.point.task for one in made))
     for task in tasks:
         parts: dict[str, Parts] = {}
@@ -195,9 +213,12 @@ def _analysed(name: str, spec: FigureSpec, made: Sequence[MadeRun], watch: Watch
         if parts:
             shown = _titled(together(parts), task if len(tasks) > 1 else None)
             panels += view.panels(shown)
+            of_task += [task_title(task)] * (len(panels) - len(of_task))
             tables += view.tables(shown)
     title = spec.title or name
-    return StudyFigure(name, title, view.lead, tuple(panels), tuple(notes), tuple(tables))
+    return StudyFigure(
+        name, title, view.lead, tuple(panels), tuple(notes), tuple(tables), tuple(of_task)
+    )
 
 
 def _called(point: RunPoint) -> str:

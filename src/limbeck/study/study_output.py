@@ -250,9 +250,7 @@ def _write_pictures(figures: Sequence[StudyFigure], folder: Path) -> None:
     """Each panel as a file; what an earlier, narrower study drew of the same figures is taken away."""
     written: set[Path] = set()
     for figure in figures:
-        for panel in figure.panels:
-            alone = len(figure.panels) == 1
-            name = figure.name if alone else f"{figure.name}-{panel.title}"
+        for panel, name in zip(figure.panels, figure.files, strict=True):
             written.update(write_figure(panel, folder, name))
     for figure in figures:
         name = glob.escape(file_name(figure.name))
