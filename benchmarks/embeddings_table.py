@@ -99,7 +99,7 @@ def compared(runs: Runs, baseline: Runs, draws: Draws) -> Compared | None:
     if not seeds:
         return None
     drawn, found = (
-        np.mean([of(runs[seed]) - of(baseline[seed]) for seed in seeds], axis=0)
+        np.mean([np.asarray(of(runs[seed]) - of(baseline[seed])) for seed in seeds], axis=0)
         for of in (lambda one: draws.spearman(one["name"], one[COSINES]), _whole)
     )
     low, high = np.percentile(drawn, [2.5, 97.5])
