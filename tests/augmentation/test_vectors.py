@@ -29,6 +29,18 @@ def test_neighbours_are_those_of_scikit_learn():
     assert found == {word: expected[word] for word in ("slowly", "joy")}  # the last has no pieces
 
 
+def test_a_cased_token_keeps_its_own_vector_and_lower_case_comes_first():
+    model = tiny.model()
+    table = model.get_input_embeddings().weight.detach()
+    ids = {name: tiny.PIECES.index(name) for name in ("film", "plot", "slow")}
+    words = {ids["film"]: "Germany", ids["plot"]: "Good", ids["slow"]: "good"}
+    vectors = Vectors.of_tokens(model, words)
+    assert vectors.words == ["germany", "good"]
+    wanted = torch.nn.functional.normalize(table[[ids["film"], ids["slow"]]], dim=-1)
+    torch.testing.assert_close(vectors.matrix, wanted)
+    assert Vectors.of_tokens(model, dict(reversed(words.items()))).matrix.equal(vectors.matrix)
+
+
 def test_fewer_words_than_candidates_and_none():
     vectors = Vectors(["one", "two"], torch.eye(2))
     assert vectors.nearest(["one"], 15) == {"one": ["two"]}

@@ -251,6 +251,14 @@ def test_a_checkpoint_without_a_trained_head_is_refused(more, place):
     assert "no such folder" in refused(more(**{"augment.model": str(place / "none" / "at all")}))
 
 
+def test_rows_of_which_nothing_can_be_replaced_are_refused(more, tmp_path):
+    (tmp_path / "vectors.txt").write_text("xyzzy 1 0\nplugh 0 1\n", encoding="utf-8")
+    own = {"augment.replace_by": "nearest", "augment.model": None}
+    prepared = prepare(more(**own, **{"augment.embeddings": str(tmp_path / "vectors.txt")}))
+    with pytest.raises(LimbeckError, match="none of the 54 training rows has a word"):
+        with_augmented_examples(prepared)
+
+
 def test_nobodys_word_vectors_are_refused(more):
     own = {"augment.replace_by": "nearest", "augment.model": "teacher", "teacher": None}
     assert "augment.model: teacher, and none is given" in refused(more("finetune", **own))

@@ -14,9 +14,10 @@ from limbeck.data import load_task, rows_fingerprint
 from limbeck.errors import LimbeckError
 from limbeck.objectives import TeamObjectives
 from limbeck.reporting.records import Record
-from limbeck.run import Result, distill
+from limbeck.run import Result, distill, evaluate
 from limbeck.run.named_teachers import by_capacity
 from limbeck.run.prepare import prepare
+from limbeck.run.prepared_teachers import _alone
 from limbeck.run.run_folder import RunFolder
 from limbeck.teachers import SampledTeam, SamplingProbabilities
 from limbeck.teachers.teacher import Teacher
@@ -334,6 +335,12 @@ def test_the_students_own_teacher_teaches_its_first_stage(several, tmp_path, wat
     assert depths[: 2 * STEPS] == [4] * STEPS + [6] * STEPS
 
 
+def test_what_is_made_before_a_team_runs_augments_by_the_runs_own_lead(several, teachers):
+    own = {"augment.replace_by": "nearest", "augment.model": "teacher"}
+    alone = _alone(several("skd-student-rank", **own), teachers[1], {})
+    assert (alone.teachers, alone.augment.model) == ([teachers[1]], teachers[0])
+
+
 @pytest.mark.slow
 def test_the_best_of_three_distributions_is_taken(several, tmp_path):
     """All three are runs of their own; the chosen one's student is shipped, at the cost of all."""
@@ -343,6 +350,8 @@ def test_the_best_of_three_distributions_is_taken(several, tmp_path):
     scores = [run.scores["dev"]["primary"] for run in runs]
     chosen = scores.index(max(scores))
     assert team.chosen == team.runs[chosen] and team.by.endswith(Path(team.chosen).name)
+    # It has a card of its own, and is whole to whoever loads it.
+    assert evaluate(result.path)["primary"] == pytest.approx(result.record.scores["dev"]["primary"])
     assert weights(result.path) == weights(Path(team.chosen))
     assert result.scores == runs[chosen].scores
     assert result.record.cost.student_examples == sum(run.cost.student_examples for run in runs)

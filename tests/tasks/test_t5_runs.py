@@ -14,6 +14,7 @@ import transformers as hf
 from safetensors.torch import load_file
 
 import tiny_runs as tiny
+from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import Result, distill
 from limbeck.run.prepare import prepare
@@ -347,6 +348,16 @@ def test_labels_and_logits_of_a_supplement_are_those_of_its_own_rows(
             theirs_now, mine_now = (side.logits[row, step].double() for side in (theirs, mine))
             rows.append(-float(theirs_now.softmax(-1) @ mine_now.log_softmax(-1)))
     assert found["soft"] == pytest.approx(sum(rows) / len(rows), rel=1e-5)
+
+
+def test_rows_without_a_label_are_refused_where_a_decoder_reads_them(recipe, tmp_path):
+    terms = {"attention": None, "hard": {"compare": "hard_label"}}
+    own = other_rows(tmp_path)
+    rows = [OTHERS[0] | {"y": ""}, *OTHERS[1:]]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    said = f"first_stage: task 'others': 1 of {len(OTHERS)} training rows have no label"
+    with pytest.raises(LimbeckError, match=said):
+        prepare(recipe("l-ild-t5-attention", terms=terms, **own))
 
 
 def test_a_step_of_a_decoder_is_measured_with_its_targets(recipe):

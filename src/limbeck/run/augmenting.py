@@ -58,6 +58,7 @@ def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter | Non
     if spec.embeddings is not None:
         check_file(spec.embeddings)
     name = recipe.lead if spec.model == FROM_TEACHER else spec.model
+    spec = spec.model_copy(update={"model": name})
     if name is None:  # a file has the vectors of all words
         return Augmenter(spec, None, None, recipe.max_length)
     masked = spec.replace_by == "masked"
@@ -114,6 +115,11 @@ def augmented(
             # Another process may have made them while this one waited.
             entry = store.find(key) or _made(recipe, augmenter, task, rows, store, key, console)
     augmented = read_augmented_examples(entry)
+    if not len(augmented):
+        raise LimbeckError(
+            f"augment: none of the {len(rows)} training rows has a word that anything could replace",
+            "check that the words of augment.model or augment.embeddings are of the rows' language, or leave it out",
+        )
     console.print(
         f"augmentation: {len(augmented)} augmented examples of {len(rows)} rows, {human_size(entry.bytes)}",
         highlight=False,

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import count_parameters
+from limbeck.lab.augmentation import FROM_TEACHER
 from limbeck.lab.cifar_nets import SHAPES
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec
@@ -249,6 +250,9 @@ def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
         # Named, the lead would teach a first stage that has no teacher of its own.
         if recipe.first_stage is not None and recipe.first_stage.teacher is None:
             own["first_stage"] = recipe.first_stage.model_copy(update={"teacher": teacher})
+    if recipe.augment is not None and recipe.augment.model == FROM_TEACHER:
+        # Rows are augmented alike for all, and not by whom each learns from.
+        own["augment"] = recipe.augment.model_copy(update={"model": recipe.lead})
     return recipe.model_copy(update=about | own | changes)
 
 

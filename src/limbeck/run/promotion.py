@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from limbeck.reporting.cards import CARD_NAME
 from limbeck.reporting.records import Cost, Record
 from limbeck.run.run_folder import RunFolder
 
@@ -34,7 +35,8 @@ def promote(record: Record, folder: RunFolder) -> None:
     ):
         if source.is_dir():
             shutil.rmtree(folder.unshipped, ignore_errors=True)
-            shutil.copytree(source, folder.unshipped)
+            # This run has a card of its own, which no manifest holds.
+            shutil.copytree(source, folder.unshipped, ignore=shutil.ignore_patterns(CARD_NAME))
             ship()
     record.status = "finished"
 

@@ -31,6 +31,8 @@ _PLACES = frozenset(
 )
 # Values that name no place, whatever lies beside the working directory.
 _NO_PLACES = frozenset({"hub", "pocket", "digits", "fresh"})
+# Of settings that name a model the ones that stand for another of the run's.
+_OTHERS = frozenset({"teacher", "pretrained", "distilled"})
 
 
 def refuse_inputs(recipe: Recipe, out: Path) -> None:
@@ -69,4 +71,5 @@ def _meant(key: str, text: str) -> list[Path]:
 
 def _is_name(key: str, text: str) -> bool:
     shape = key == "init" and (text in SHAPES or named_model(text) is not None)
-    return shape or text in _NO_PLACES
+    other = key in ("init", "model") and text in _OTHERS
+    return shape or other or text in _NO_PLACES

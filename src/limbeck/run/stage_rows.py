@@ -16,6 +16,7 @@ from limbeck.errors import LimbeckError
 from limbeck.recipe import ImageSpec, Recipe, Stage
 from limbeck.run.embedding_settings import embedding_kind
 from limbeck.run.known_classes import labelling_of
+from limbeck.run.unlabelled_rows import need_labels
 from limbeck.tasks import Processor, Reading, Task, TaskType
 
 
@@ -156,6 +157,8 @@ def stage_rows(
         own = task.label_column in task.text_columns or task.kind.classes_as_text
         if stage.supplementary and not own:
             train = train.remove_columns(task.label_column)
+        else:
+            need_labels(task, train, stage.setting.replace(".", ": "))
     return EncodedRows.of(train, task, tokenizer, recipe.max_length, progress=progress)
 
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 
 import numpy as np
-from datasets import DatasetDict
+from datasets import Dataset, DatasetDict
 
 from limbeck.data.mixed_sampler import labelled_in_batch
 from limbeck.data.unlabelled import UnlabelledRows, with_unlabelled
@@ -42,6 +42,7 @@ def add_unlabelled(
                 f"unlabelled: task {task.name!r} is of kind {task.kind.name}: {reason}",
                 "leave it out; rows without labels are for classes and numbers of whole texts (kind sentence)",
             )
+        need_labels(task, splits["train"])
         return splits, UnlabelledRows()
     labelled = labelled_rows(splits["train"].with_format("numpy")[task.label_column][:])
     if recipe.labelled_share is not None:
@@ -69,6 +70,23 @@ def add_unlabelled(
         recipe.unlabelled, task, text_columns=recipe.text_columns, max_rows=recipe.max_rows
     )
     return with_unlabelled(task, splits, files, recipe.unlabelled_duplicates)
+
+
+def need_labels(task: Task, rows: Dataset, setting: str = "") -> None:
+    """Raise LimbeckError for training rows without a label of a task whose labels a decoder reads.
+
+    Args:
+        setting: whose rows they are, as `first_stage: `.
+    """
+    if not task.kind.classes_as_text:
+        return
+    missing = int((~labelled_rows(rows.with_format("numpy")[task.label_column][:])).sum())
+    if missing:
+        raise LimbeckError(
+            f"{setting}task {task.name!r}: {missing} of {len(rows)} training rows have no label, and "
+            f"{why_all_need_labels(task.kind)}",
+            "label them or take them out",
+        )
 
 
 def _check_share(recipe: Recipe, labelled: np.ndarray) -> None:

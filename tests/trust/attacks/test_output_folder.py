@@ -14,6 +14,7 @@ from limbeck.manifest import NAME, Manifest
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.grid_cells import cells_of
+from limbeck.run.protected_paths import refuse_inputs
 from limbeck.run.run_folder import RunFolder, default_folder
 
 
@@ -27,6 +28,15 @@ def place(tmp_path_factory) -> Path:
     tiny.write_csv(folder / "rows" / "train.csv", 40)
     distill(recipe_of(folder, "finetune"), folder / "run", report=False)
     return folder
+
+
+def test_words_that_stand_for_the_teacher_are_no_folders_of_that_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("teacher").mkdir()
+    own = {"augment.replace_by": "nearest", "augment.model": "teacher", "student.init": "teacher"}
+    refuse_inputs(Recipe.load("kd", teacher="elsewhere", **own), Path("teacher"))
+    with pytest.raises(LimbeckError, match=r"teacher \(teacher\)"):
+        refuse_inputs(Recipe.load("kd", teacher="teacher", **own), Path("teacher"))
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ def _nearest_alone(
         vectors = Vectors.of_file(spec.embeddings)
     else:
         assert model is not None and tokenizer is not None  # the settings see to it
-        vectors = Vectors.of_model(model, tokenizer, Vocabulary(tokenizer).whole_words)
+        vectors = Vectors.of_tokens(model, Vocabulary(tokenizer).whole_words)
     found = {text: words_of(text, spec.words) for text in texts}
     words = {word.text for own in found.values() for word in own}
     numbers = {text: [_NONE] * len(own) for text, own in found.items()}

@@ -48,9 +48,9 @@ class Vocabulary:
             self.whole[number] = ids == [number]
 
     @property
-    def whole_words(self) -> list[str]:
-        """The words of these tokens, by id."""
-        return [self.words[token] for token in np.flatnonzero(self.whole)]
+    def whole_words(self) -> dict[int, str]:
+        """Id → word of these tokens."""
+        return {token: self.words[token] for token in np.flatnonzero(self.whole).tolist()}
 
     def encode(self, texts: Sequence[str], longest: int) -> list[Any]:
         """Encodings of texts, each after a space, so that a first word is read as any other."""

@@ -5,7 +5,7 @@ Part of `limbeck.lab.augmentation`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +46,21 @@ class Vectors:
         means = [embedding[ids].mean(0) for _, ids in kept]
         matrix = torch.stack(means) if means else embedding[:0]
         return cls([word for word, _ in kept], _of_length_one(matrix))
+
+    @classmethod
+    def of_tokens(cls, model: PreTrainedModel, words: Mapping[int, str]) -> Vectors:
+        """The input embeddings of tokens that are words; of two spellings of a word that in lower case.
+
+        Args:
+            words: token id → word.
+        """
+        found: dict[str, int] = {}
+        for token, word in words.items():
+            if word.islower() or word.lower() not in found:
+                found[word.lower()] = token
+        known = sorted(found)
+        embedding: Tensor = model.get_input_embeddings().state_dict()["weight"].float().cpu()
+        return cls(known, _of_length_one(embedding[[found[word] for word in known]]))
 
     @classmethod
     def of_file(cls, path: str | Path) -> Vectors:
