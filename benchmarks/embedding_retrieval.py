@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from embeddings import BASELINE, METHODS
-from embeddings_table import place_of
-from limbeck.evaluation.compare import holm, summary
+from embeddings_table import Compared, mean_text, p_text, place_of
+from limbeck.evaluation.compare import holm
 from limbeck.reporting.records import write_whole
 from limbeck.reporting.records.collection import read_raw
 from limbeck.run.checkpoint_scores import score_checkpoint
@@ -110,7 +110,7 @@ def rows(kept: dict[str, Any]) -> list[tuple[str, ...]]:
     }
     corrected: dict[tuple[int, str], float] = {}
     for layers in {key[0] for key in tested}:
-        corrected |= holm({key: one[3] for key, one in tested.items() if key[0] == layers})
+        corrected |= holm({key: one.p for key, one in tested.items() if key[0] == layers})
     teacher = kept[TEACHER]["scores"]
     top = (
         "6",
@@ -128,39 +128,32 @@ def rows(kept: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def _compared(own: dict[int, Any], others: dict[int, Any]) -> tuple[float, float, float, float]:
-    """The difference in points, its interval, and p."""
+def _compared(own: dict[int, Any], others: dict[int, Any]) -> Compared:
+    """The difference in points of nDCG@10, its interval, and p."""
     seeds = sorted(own.keys() & others.keys())
     sides = [np.mean([side[seed]["by_query"] for seed in seeds], axis=0) for side in (own, others)]
     each = 100 * (sides[0] - sides[1])
     drawn = np.random.default_rng(0).integers(len(each), size=(_RESAMPLES, len(each)))
-    draws = each[drawn].mean(1)
-    low, high = np.percentile(draws, [2.5, 97.5])
-    p = 2 * min((draws <= 0).mean(), (draws >= 0).mean())
-    return float(each.mean()), float(low), float(high), float(min(1.0, max(p, 1 / _RESAMPLES)))
+    return Compared.of(float(each.mean()), each[drawn].mean(1))
 
 
 def _row(
     key: tuple[int, str],
     runs: dict[int, Any],
     teacher: dict[str, float],
-    result: tuple[float, float, float, float] | None,
+    result: Compared | None,
     p: float | None,
 ) -> tuple[str, ...]:
     scores = [one["scores"]["ndcg@10"] for one in runs.values()]
-    average, deviation = summary(scores)
-    against = "–"
-    if result is not None:
-        against = f"{result[0]:+.2f} ({result[1]:+.2f} to {result[2]:+.2f})"
     return (
         str(key[0]),
         key[1],
-        f"{average:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}"),
+        mean_text(scores),
         f"{mean(one['scores']['mrr@10'] for one in runs.values()):.2f}",
         str(len(scores)),
         f"{100 * mean(scores) / teacher['ndcg@10']:.1f}",
-        against,
-        "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}",
+        "–" if result is None else result.text,
+        p_text(p),
     )
 
 

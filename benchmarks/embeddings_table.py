@@ -50,6 +50,29 @@ class Compared:
     high: float
     p: float
 
+    @classmethod
+    def of(cls, difference: float, draws: np.ndarray) -> Compared:
+        """What bootstrap draws of the difference come to."""
+        low, high = np.percentile(draws, [2.5, 97.5])
+        p = 2 * min((draws <= 0).mean(), (draws >= 0).mean())
+        return cls(difference, float(low), float(high), float(min(1.0, max(p, 1 / len(draws)))))
+
+    @property
+    def text(self) -> str:
+        """The difference and its interval, as a table has them."""
+        return f"{self.difference:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
+
+
+def mean_text(scores: Sequence[float]) -> str:
+    """Mean ± deviation, as a table has them."""
+    average, deviation = summary(scores)
+    return f"{average:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}")
+
+
+def p_text(p: float | None) -> str:
+    """As a table has it; a dash where nothing was tested."""
+    return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
 
 class Draws:
     """Draws of scored pairs with replacement, and Spearman's correlation of any cosines in each of them."""
@@ -102,9 +125,7 @@ def compared(runs: Runs, baseline: Runs, draws: Draws) -> Compared | None:
         np.mean([np.asarray(of(runs[seed]) - of(baseline[seed])) for seed in seeds], axis=0)
         for of in (lambda one: draws.spearman(one["name"], one[COSINES]), _whole)
     )
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    p = 2 * min((drawn <= 0).mean(), (drawn >= 0).mean())
-    return Compared(float(found), float(low), float(high), float(min(1.0, max(p, 1 / _RESAMPLES))))
+    return Compared.of(float(found), drawn)
 
 
 def _whole(record: Mapping[str, Any]) -> float:
@@ -157,19 +178,15 @@ def _row(
         100 * record["scores"]["dev"]["spearman"] / record["teacher"]["scores"]["dev"]["spearman"]
         for record in runs.values()
     ]
-    average, deviation = summary(scores)
-    against = "–"
-    if result is not None:
-        against = f"{result.difference:+.2f} ({result.low:+.2f} to {result.high:+.2f})"
     return (
         str(layers),
         f"{sentences:,} × {passes}",
         method,
-        f"{average:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}"),
+        mean_text(scores),
         str(len(scores)),
         f"{mean(shares):.1f}",
-        against,
-        "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}",
+        "–" if result is None else result.text,
+        p_text(p),
     )
 
 
