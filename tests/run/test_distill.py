@@ -16,8 +16,8 @@ from limbeck.data import load_task
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
+from limbeck.run.default_folder import default_folder
 from limbeck.run.prepare import prepare
-from limbeck.run.run_folder import default_folder
 from limbeck.run.stage_rows import load_rows
 from limbeck.teachers.teacher import Teacher
 

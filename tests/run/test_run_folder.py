@@ -13,6 +13,7 @@ from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run import distill
+from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.run_folder import RunFolder
 from limbeck.training import DistillationTrainer
 from limbeck.training.display import Display
@@ -68,9 +69,9 @@ def test_a_folder_of_something_else_is_refused(tmp_path, overwrite, recipe):
 
 def test_an_empty_folder_will_do(tmp_path, recipe):
     folder = RunFolder(tmp_path)
-    assert folder.finished(recipe()) is None
+    assert EarlierRun(folder, recipe()).finished() is None
     (tmp_path / ".recipe.yaml.abc.tmp").touch()  # killed while it wrote its first file
-    assert folder.finished(recipe()) is None
+    assert EarlierRun(folder, recipe()).finished() is None
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path, recipe):
@@ -93,9 +94,10 @@ def test_a_run_killed_before_its_report_is_finished(finished, copied, recipe):
     """The record says finished; the report is missing and the checkpoints still lie there."""
     (copied / "report.html").unlink()
     folder = RunFolder(copied)
-    assert folder.finished(recipe()) is not None  # its report was deleted, nothing is lost
+    # Its report was deleted, nothing is lost.
+    assert EarlierRun(folder, recipe()).finished() is not None
     folder.checkpoints.mkdir()
-    assert folder.finished(recipe()) is None
+    assert EarlierRun(folder, recipe()).finished() is None
     again = distill(recipe(), out=copied)
     assert folder.report.is_file()
     assert not folder.checkpoints.exists()
@@ -192,7 +194,7 @@ def test_the_terminal_is_given_back_whatever_happens(recipe, tmp_path, monkeypat
 
 
 def test_every_key_that_an_older_version_did_not_write_has_its_default(recipe):
-    from limbeck.run.run_folder import _difference
+    from limbeck.run.earlier_run import _difference
 
     made = recipe("kd")
     written = made.model_dump(mode="json")

@@ -15,6 +15,7 @@ from limbeck.errors import LimbeckError
 from limbeck.manifest import Manifest
 from limbeck.reporting.records import Record
 from limbeck.run import Result, distill
+from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import load_model
 from limbeck.training import DistillationTrainer
@@ -250,14 +251,14 @@ def test_a_kept_first_stage_is_the_runs_own_as_its_student_is(unbroken, two, tmp
     assert Manifest.read(copy).checksums.keys() >= {
         "first_stage/model.safetensors", "first_stage/tokenizer.json", "student/model.safetensors",
     }  # fmt: skip
-    assert folder.finished(two()) is not None
+    assert EarlierRun(folder, two()).finished() is not None
     # Another run starts from it as from any checkpoint; damaged it is refused.
     load_model(copy / "first_stage")
     weights_there = copy / "first_stage" / "model.safetensors"
     weights_there.write_bytes(weights_there.read_bytes()[:-1] + b"!")
     with pytest.raises(LimbeckError, match=r"first_stage/model.safetensors is not what the run"):
         load_model(copy / "first_stage")
-    assert folder.finished(two()) is None
+    assert EarlierRun(folder, two()).finished() is None
     folder.clear()
     assert not (copy / "first_stage").exists()
 

@@ -14,6 +14,7 @@ from limbeck.errors import LimbeckError
 from limbeck.reporting.records import Record
 from limbeck.run import Result, distill
 from limbeck.run.check import check_run
+from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepare import prepare
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.stage_rows import load_rows
@@ -180,6 +181,6 @@ def test_a_run_of_a_version_with_fewer_keys_goes_on(recipe, tmp_path):
     for key in ("first_stage", "joint", "label_noise", "stratified"):
         del old[key]
     folder.recipe.write_text(yaml.safe_dump(old), encoding="utf-8")
-    assert folder.finished(recipe()) is None
+    assert EarlierRun(folder, recipe()).finished() is None
     with pytest.raises(LimbeckError, match=r"differ in label_noise\)"):
-        folder.finished(recipe(label_noise=0.5))
+        EarlierRun(folder, recipe(label_noise=0.5)).finished()

@@ -9,13 +9,13 @@ import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError
+from limbeck.model_names import short_names
 from limbeck.step_state import StepState
 from limbeck.teachers import (
     EnsembleTeam,
     SampledTeam,
     SamplingProbabilities,
     members_of,
-    short_names,
 )
 from limbeck.teachers.teacher import Teacher
 
@@ -90,6 +90,9 @@ def test_a_teacher_is_a_team_of_one(members):
         (["x/a", "y/a", "y/b"], ["x/a", "y/a", "y/b"]),
         (["google/bert", "bert-large"], ["bert", "bert-large"]),
         (["student"], ["student"]),
+        (["runs/a/first_stage"], ["a/first_stage"]),
+        (["runs/a/student", "runs/a/first_stage"], ["a", "a/first_stage"]),
+        (["first_stage"], ["first_stage"]),
     ],
 )
 def test_short_names(paths, expected):

@@ -13,8 +13,10 @@ from limbeck.errors import LimbeckError
 from limbeck.given import absent
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
+from limbeck.run.default_folder import default_folder
+from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.protected_paths import refuse_inputs
-from limbeck.run.run_folder import RunFolder, default_folder
+from limbeck.run.run_folder import RunFolder
 from limbeck.run.runs_meant import named_one_by_one
 from limbeck.run.student_start import with_start
 from limbeck.run.unchanged import finished
@@ -64,7 +66,7 @@ class Plan:
 
     def goes_on(self) -> bool:
         """Whether the run continues one that was stopped; every process has to ask."""
-        return agreed(self.folder.continues(self.recipe, overwrite=self.overwrite))
+        return agreed(EarlierRun(self.folder, self.recipe).continues(overwrite=self.overwrite))
 
 
 def plan_run(

@@ -1,4 +1,4 @@
-"""A run's folder: where everything lies, and what an earlier start of the same command left there.
+"""A run's folder: where everything lies, and how it is begun, shipped to and cleared.
 
 Part of `limbeck.run`.
 """
@@ -6,28 +6,24 @@ Part of `limbeck.run`.
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from limbeck.errors import LimbeckError
-from limbeck.files import checksum, file_name, is_temporary, put_in_place
+from limbeck.files import checksum, is_temporary, put_in_place
 from limbeck.given import note
 from limbeck.manifest import NAME, Manifest
-from limbeck.plain import read_text, read_yaml
 from limbeck.recipe import Recipe, Stage
 from limbeck.reporting.cards import CARD_NAME, is_ours
 from limbeck.reporting.cards.card_settings import SETTINGS_NAME
 from limbeck.reporting.pages.stored_analyses import ANALYSES_FOLDER
-from limbeck.reporting.records import RECORD_NAME, Record, write_whole
+from limbeck.reporting.records import RECORD_NAME, write_whole
 from limbeck.run.kept_predictions import PREDICTIONS_NAME
-from limbeck.run.lock import HOLDER, LOCK, held
+from limbeck.run.lock import held
 from limbeck.runtimes import EXPORTS, exports_of, remove_export
-from limbeck.tasks import TASKS
 from limbeck.training.checkpoints import (
     SEAL,
     TRACKER_RUNS,
@@ -53,11 +49,6 @@ _NAMES = (
     f"checkpoints/**/{TRACKER_RUNS}",
     "tensorboard/**/events.out.tfevents.*",
 )
-_DEFAULTS = {
-    key: field.get_default(call_default_factory=True)
-    for key, field in Recipe.model_fields.items()
-    if not field.is_required()
-}
 
 
 @dataclass(frozen=True)
@@ -139,54 +130,6 @@ class RunFolder:
         """The student while it is written."""
         return self.path / "student.part"
 
-    def finished(self, recipe: Recipe, *, overwrite: bool = False) -> Record | None:
-        """The record of this very recipe if it has run to its end here and is to stay.
-
-        Raises:
-            LimbeckError: another recipe's run lies here and is to stay, what lies here is no run,
-                or the folder cannot be written.
-        """
-        self._refuse_unwritable()
-        manifest = Manifest.read(self.path)
-        if manifest is None:
-            return self._of_older_version(recipe, overwrite=overwrite)
-        if overwrite or not self.recipe.is_file():
-            return None
-        self._refuse_other(recipe)
-        record = self._record_of(recipe)
-        # Checkpoints go last, so with them still there a missing report was not yet written.
-        reported = self.report.is_file() or not self.checkpoints.is_dir()
-        if record is None and self._record_is_damaged():
-            logger.warning(
-                "%s is damaged: the run %s",
-                self.path / RECORD_NAME,
-                "goes on" if self.checkpoints.is_dir() else "is trained again",
-            )
-        if record is None or record.status != "finished" or not reported:
-            return None
-        broken = manifest.damaged(self.path) if manifest.checksums else ["student"]
-        if broken:
-            logger.warning(
-                "%s has finished, but is damaged since (%s): it is trained again",
-                self.path,
-                ", ".join(broken),
-            )
-        return None if broken else record
-
-    def continues(self, recipe: Recipe, *, overwrite: bool) -> bool:
-        """Whether what lies here was begun by this very recipe, and is to be gone on with.
-
-        What is finished, and is to be overwritten, is not.
-        """
-        if Manifest.read(self.path) is None or not self.recipe.is_file() or self._changed(recipe):
-            return False
-        if not (self.path / RECORD_NAME).is_file():
-            return True
-        record = self._record_of(recipe)
-        if record is None:  # what was trained is not lost with what was said of it
-            return self.checkpoints.is_dir() and self._record_is_damaged()
-        return not (overwrite and record.status == "finished")
-
     def begin(self, recipe: Recipe) -> None:
         """Make the folder, say which files in it are the run's, and write the recipe."""
         self.path.mkdir(parents=True, exist_ok=True)
@@ -265,91 +208,3 @@ class RunFolder:
             with suppress(OSError):
                 place.rmdir()
         manifest.delete(self.path)
-
-    def _of_older_version(self, recipe: Recipe, *, overwrite: bool) -> Record | None:
-        """A folder without a manifest: new, of a version that wrote none, or somebody else's."""
-        others = self._others()
-        if not others:
-            return None
-        if self.recipe.is_file() and others != {self.recipe.name} and not overwrite:
-            self._refuse_other(recipe)
-            record = self._record_of(recipe)
-            if record is not None and record.status == "finished" and self.student.is_dir():
-                return record
-        if others == {self.recipe.name} and not overwrite and not self._changed(recipe):
-            return None  # the recipe that is to be run
-        raise LimbeckError(
-            f"out: {self.path} is not empty and holds no limbeck run (no {NAME} says which of its "
-            "files are one's)",
-            "choose another folder with --out, or remove what lies there yourself",
-        )
-
-    def _record_of(self, recipe: Recipe) -> Record | None:
-        """The record, if it is of this recipe."""
-        try:
-            record = Record.load(self.path)
-        except LimbeckError:
-            return None
-        return None if _difference(record.recipe, recipe) else record
-
-    def _record_is_damaged(self) -> bool:
-        try:
-            Record.load(self.path)
-        except LimbeckError:
-            return (self.path / RECORD_NAME).is_file()
-        return False
-
-    def _refuse_unwritable(self) -> None:
-        place = self.path
-        while not place.exists():
-            place = place.parent
-        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-            raise LimbeckError(
-                f"out: cannot write to {self.path} ({place} is not a folder you may write to)",
-                "choose another folder with --out",
-            )
-
-    def _others(self) -> set[str]:
-        """Names in the folder, but for what a start that was killed may leave before it began."""
-        paths = self.path.iterdir() if self.path.is_dir() else ()
-        return {p.name for p in paths if not is_temporary(p) and p.name not in (LOCK, HOLDER)}
-
-    def _refuse_other(self, recipe: Recipe) -> None:
-        if changed := self._changed(recipe):
-            raise LimbeckError(
-                f"out: {self.path} holds a run of another recipe (they differ in "
-                f"{', '.join(changed)})",
-                "choose another folder with --out, or pass --overwrite to replace that run",
-            )
-
-    def _changed(self, recipe: Recipe) -> list[str]:
-        """The keys in which the recipe differs from the one that lies here."""
-        try:
-            there = read_yaml(read_text(self.recipe), str(self.recipe))
-        except (LimbeckError, OSError):
-            there = None
-        return _difference(there, recipe)
-
-
-def _difference(there: Any, recipe: Recipe) -> list[str]:
-    """The keys in which a recipe differs from one that was written down."""
-    wanted = recipe.model_dump(mode="json")
-    # A key that an older version did not know has its default in what that version wrote.
-    there = _DEFAULTS | there if isinstance(there, dict) else {}
-    return [key for key in wanted if key not in there or there[key] != wanted[key]]
-
-
-def default_folder(recipe: Recipe) -> Path:
-    """`runs/<task>-<method>-<layers>-s<seed>`, where no folder is given."""
-    layers = recipe.student.layers
-    if isinstance(layers, dict):
-        parts = [f"-{stack}-{_layers(kept)}" for stack, kept in layers.items()]
-    else:
-        parts = [] if layers is None else [f"-{_layers(layers)}"]
-    kind = "" if recipe.kind is None or recipe.task not in TASKS else f"-{recipe.kind}"
-    name = f"{recipe.task}{kind}-{recipe.method}{''.join(parts)}-s{recipe.seed}"
-    return Path("runs") / file_name(name)
-
-
-def _layers(kept: int | list[int]) -> str:
-    return f"{kept}l" if isinstance(kept, int) else "l" + ".".join(map(str, kept))

@@ -18,12 +18,12 @@ from limbeck.data.outputs_file import MARGIN, QUANTITIES, FileOutputs, read_outp
 from limbeck.data.tables import SUFFIXES
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home, checksum
+from limbeck.model_names import short_names
 from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import ALONE, Named
 from limbeck.run.stored_targets import about_store, of_targets, token_problems
 from limbeck.run.stored_term_checks import task_problems, term_problems
 from limbeck.tasks import Processor, Task, get_task_type
-from limbeck.teachers import short_names
 from limbeck.teachers.outputs import OutputStore, open_store
 from limbeck.teachers.outputs.columns import LOGITS
 from limbeck.teachers.outputs.given_outputs import GivenOutputs, in_order

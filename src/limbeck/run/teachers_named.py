@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.errors import LimbeckError
+from limbeck.model_names import short_name, short_names
 from limbeck.recipe import Recipe
 from limbeck.run.model_labeller import ModelLabeller
 from limbeck.run.runs_meant import members_at
@@ -15,7 +16,6 @@ from limbeck.run.stage_passes import device
 from limbeck.run.target_labeller import TargetLabeller, kept_word
 from limbeck.students import load_model, read_processor
 from limbeck.tasks import TASKS, TEXT, TEXT_READING
-from limbeck.teachers import short_names
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.language_models import BoundPrompt, load_causal_labeller
 from limbeck.teachers.outputs.columns import LOGITS
@@ -84,7 +84,7 @@ class LabellerSource:
             )
         own_length = _MAX_LENGTH if recipe is None else recipe.max_length
         shared: dict[str, Any] = {
-            "name": short_names([path])[0],
+            "name": short_name(path),
             "max_length": self.max_length or own_length,
             "precision": self.precision,
             **({} if self.batch_size is None else {"batch_size": self.batch_size}),

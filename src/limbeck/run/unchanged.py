@@ -11,6 +11,7 @@ from limbeck.errors import LimbeckError
 from limbeck.plugins import checksum_of
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
+from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.input_files import checksums_of_inputs
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared
@@ -79,7 +80,7 @@ def finished(
     live_teacher: Teacher | None = None,
     for_another: bool = False,
 ) -> Record | None:
-    """As `RunFolder.finished`, of a run whose rows and models are still what they were.
+    """As `EarlierRun.finished`, of a run whose rows and models are still what they were.
 
     Files with the checksums of then hold what they held; where some differ, the rows and the models
     themselves are compared. `for_another`: the run was made for another one, in whose command no
@@ -88,7 +89,7 @@ def finished(
     Raises:
         LimbeckError: also where they differ, with their names: the scores would be of others.
     """
-    record = folder.finished(recipe, overwrite=overwrite)
+    record = EarlierRun(folder, recipe).finished(overwrite=overwrite)
     changed = [] if record is None else _changed(recipe, folder, record, live_teacher)
     if changed:
         fix = f"remove {folder.path}" if for_another else "pass --overwrite"

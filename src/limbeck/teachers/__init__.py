@@ -13,7 +13,6 @@ from limbeck.teachers.team import (
     SampledTeam,
     Team,
     members_of,
-    short_names,
 )
 from limbeck.teachers.team_spec import (
     RANKINGS,
@@ -42,6 +41,5 @@ __all__ = [
     "form",
     "members_of",
     "shares",
-    "short_names",
     "weighed",
 ]

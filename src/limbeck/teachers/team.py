@@ -17,7 +17,6 @@ from torch import Tensor
 
 from limbeck.activations import Request, Trace
 from limbeck.errors import LimbeckError
-from limbeck.given import PREFIX
 from limbeck.input_transforms.step_inputs import StepInputs
 from limbeck.objectives.shape import ModelShape
 from limbeck.step_state import StepState
@@ -177,20 +176,6 @@ class EnsembleTeam(Team):
 def _logits(trace: Trace) -> Tensor:
     assert trace.logits is not None  # asked for
     return trace.logits.float()
-
-
-def short_names(paths: Sequence[str]) -> list[str]:
-    """What teachers are called: the end of each path, as much of it as tells them apart."""
-    parts: list[list[str]] = []
-    for path in paths:
-        text = str(path).removeprefix(PREFIX).replace("\\", "/")
-        found = [part for part in text.split("/") if part]
-        parts.append(found[:-1] if len(found) > 1 and found[-1] == "student" else found)
-    for length in range(1, max(map(len, parts), default=1) + 1):
-        names = ["/".join(found[-length:]) for found in parts]
-        if len(set(names)) == len(names):
-            return names
-    return [str(path) for path in paths]
 
 
 def members_of(teacher: Any) -> tuple[Teacher, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError, Problem
+from limbeck.model_names import short_names
 from limbeck.recipe import Recipe
 from limbeck.teachers import (
     Bandit,
@@ -19,7 +20,6 @@ from limbeck.teachers import (
     SampledTeam,
     Team,
     form,
-    short_names,
 )
 from limbeck.teachers.teacher import Teacher
 

@@ -17,6 +17,7 @@ from limbeck.errors import LimbeckError
 from limbeck.preflight.score_checks import recorded_score
 from limbeck.reporting.records import Record
 from limbeck.run import distill
+from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepared_teachers import pretrained_form
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import load_model
@@ -121,7 +122,7 @@ def test_a_stopped_run_loses_no_step_with_its_record(place, tmp_path, monkeypatc
 def test_damaged_answers_are_not_finished(place, copied, caplog):
     flip(copied / "predictions.json", 100)
     with caplog.at_level(logging.WARNING, "limbeck"):
-        assert RunFolder(copied).finished(recipe_of(place)) is None
+        assert EarlierRun(RunFolder(copied), recipe_of(place)).finished() is None
     assert "predictions.json" in caplog.text and "trained again" in caplog.text
 
 

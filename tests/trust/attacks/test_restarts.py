@@ -22,6 +22,7 @@ from limbeck.errors import LimbeckError
 from limbeck.manifest import NAME, Manifest
 from limbeck.reporting.records import Record
 from limbeck.run import distill
+from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.lock import HOLDER, LOCK
 from limbeck.run.run_folder import RunFolder
 from limbeck.training import DistillationTrainer, checkpoints, resuming
@@ -253,5 +254,5 @@ def test_killed_again_and_again_at_any_moment(place, tmp_path, overwrite):
 
 def test_a_copy_of_a_run_is_as_good(place, tmp_path, unbroken):
     shutil.copytree(place / "unbroken", tmp_path / "copy")
-    assert RunFolder(tmp_path / "copy").finished(recipe_of(place)) is not None
+    assert EarlierRun(RunFolder(tmp_path / "copy"), recipe_of(place)).finished() is not None
     assert json.loads((tmp_path / "copy" / NAME).read_text())["limbeck"]

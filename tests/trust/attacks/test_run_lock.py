@@ -19,6 +19,7 @@ import tiny_runs as tiny
 from limbeck.errors import LimbeckError
 from limbeck.reporting.records import Record
 from limbeck.run import distill
+from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.lock import HOLDER, LOCK, in_use
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import load_model
@@ -128,7 +129,7 @@ def test_who_waited_finds_a_run_that_another_finished(place, tmp_path, monkeypat
 def test_another_run_s_record_is_not_this_one_s(place, copied):
     other = distill(recipe_of(place, seed=5), copied.with_name("other"), report=False)
     shutil.copy(other.path / "record.json", copied / "record.json")
-    assert RunFolder(copied).finished(recipe_of(place)) is None
+    assert EarlierRun(RunFolder(copied), recipe_of(place)).finished() is None
     again = distill(recipe_of(place), copied, report=False)
     assert again.record.recipe["seed"] == 42
     assert contents(copied)["student/model.safetensors"] == (
@@ -140,7 +141,7 @@ def test_another_run_s_student_is_not_this_one_s(place, copied):
     other = distill(recipe_of(place, seed=5), copied.with_name("other"), report=False)
     shutil.rmtree(copied / "student")
     shutil.copytree(other.path / "student", copied / "student")
-    assert RunFolder(copied).finished(recipe_of(place)) is None
+    assert EarlierRun(RunFolder(copied), recipe_of(place)).finished() is None
 
 
 def damage(path: Path, how: str) -> None:
@@ -161,7 +162,7 @@ def damage(path: Path, how: str) -> None:
 def test_a_damaged_student_is_not_finished(place, copied, caplog, name, how):
     damage(copied / "student" / name, how)
     with caplog.at_level(logging.WARNING, "limbeck"):
-        assert RunFolder(copied).finished(recipe_of(place)) is None
+        assert EarlierRun(RunFolder(copied), recipe_of(place)).finished() is None
     assert f"student/{name}" in caplog.text and "trained again" in caplog.text
 
 
@@ -170,7 +171,7 @@ def test_a_damaged_student_is_trained_again_and_ends_the_same(place, copied):
     distill(recipe_of(place), copied, report=False)
     name = "student/model.safetensors"
     assert (copied / name).read_bytes() == (place / "run" / name).read_bytes()
-    assert RunFolder(copied).finished(recipe_of(place)) is not None
+    assert EarlierRun(RunFolder(copied), recipe_of(place)).finished() is not None
 
 
 def test_a_damaged_student_is_no_teacher(place, copied):

@@ -6,9 +6,9 @@ Part of `limbeck.reporting.tables`. Nothing here changes a number; it makes visi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from limbeck.model_names import short_name
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables.run_scores import place_of, place_title, several_sources
 
@@ -40,11 +40,11 @@ def _teacher(record: Record) -> Any:
         names = [one.name for one in record.team.members]
         return f"{names[0]} to {names[-1]}, {len(names)} of them"
     if record.outputs:
-        return f"outputs in {_short(record.outputs[0].path)}"
+        return f"outputs in {short_name(record.outputs[0].path)}"
     if record.teacher is None:
         return None
     layers = f", {record.teacher.layers} layers" if record.teacher.layers else ""
-    return f"{_short(record.teacher.path or 'unnamed')}{layers}"
+    return f"{short_name(record.teacher.path or 'unnamed')}{layers}"
 
 
 def _start(record: Record) -> Any:
@@ -53,12 +53,7 @@ def _start(record: Record) -> Any:
     if start is None:
         return None
     # A finetune run names the checkpoint that a distil run calls its teacher's.
-    return start if start in ("teacher", "pocket", "fresh") else _short(start)
-
-
-def _short(path: str) -> str:
-    parts = Path(path).parts
-    return parts[-2] if len(parts) > 1 and parts[-1] == "student" else parts[-1]
+    return start if start in ("teacher", "pocket", "fresh") else short_name(start)
 
 
 def _rows(record: Record) -> Any:
