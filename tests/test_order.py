@@ -30,7 +30,7 @@ ORDER = [
         "transfer",
     },
     {"files", "given", "plain", "registry", "settings"},
-    {"manifest", "sealing"},
+    {"manifest", "model_names", "sealing"},
     {"catalog", "model_inputs", "plugins", "recipes"},
     {"paper_settings"},
     {"functional", "lab.cifar_nets", "vision"},

@@ -108,16 +108,16 @@ def test_a_refused_start_leaves_no_folder(place, tmp_path):
 def test_who_waited_finds_a_run_that_another_finished(place, tmp_path, monkeypatch):
     """Between the first look and the lock the other process came to its end."""
     recipe, looks = recipe_of(place), []
-    finished = RunFolder.finished
+    finished = EarlierRun.finished
 
     def late(self, *args, **kwargs):
-        looks.append(self.path)
+        looks.append(self.folder.path)
         if len(looks) == 1:
-            shutil.copytree(place / "run", self.path)
+            shutil.copytree(place / "run", self.folder.path)
             return None
         return finished(self, *args, **kwargs)
 
-    monkeypatch.setattr(RunFolder, "finished", late)
+    monkeypatch.setattr(EarlierRun, "finished", late)
     before = contents(place / "run")
     result = distill(recipe, tmp_path / "run", report=False)
     assert result.record.status == "finished" and contents(tmp_path / "run") == before
