@@ -1,10 +1,11 @@
 """The records of `embeddings.py`: what each student keeps of the teacher, with paired tests over the scored pairs.
 
-    python benchmarks/embeddings_table.py [--markdown]
+    python benchmarks/embeddings_table.py [--test] [--markdown]
 
-A difference is a student's Spearman correlation minus that of the student of embedding MSE at the same depth, on the
-same sentences and passes, mean over the seeds that both have. Its interval (95 %) is a paired bootstrap over the pairs
-of the dev file: every student is scored on the same drawn pairs. p is twice the smaller share of draws on one
+`--test` reads what `embedding_test.py` kept of STS-B's test pairs; without it those of its dev file are compared. A
+difference is a student's Spearman correlation minus that of the student of embedding MSE at the same depth, on the
+same sentences and passes, mean over the seeds that both have. Its interval (95 %) is a paired bootstrap over the
+pairs: every student is scored on the same drawn pairs. p is twice the smaller share of draws on one
 side of 0, corrected by Holm over the students of one depth.
 """
 
@@ -22,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import spearmanr
 
+from embedding_test import PEOPLE, STUDY, TEACHER
 from embeddings import BASELINE, COSINES, METHODS, SIMILARITIES
 from limbeck.evaluation.compare import holm, summary
 from limbeck.reporting.records.collection import read_raw
@@ -37,8 +39,20 @@ HEADINGS = (
 
 Place = tuple[int, int, int]
 """Layers, sentences, passes over them."""
-Runs = Mapping[int, Mapping[str, Any]]
-"""Seed → record."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A student's cosines of the pairs, and Spearman's correlation × 100 of its own and of its teacher's."""
+
+    name: str
+    cosines: Sequence[float]
+    spearman: float
+    teacher: float
+
+
+Runs = Mapping[int, Scored]
+"""By seed."""
 
 
 @dataclass(frozen=True)
@@ -123,13 +137,9 @@ def compared(runs: Runs, baseline: Runs, draws: Draws) -> Compared | None:
         return None
     drawn, found = (
         np.mean([np.asarray(of(runs[seed]) - of(baseline[seed])) for seed in seeds], axis=0)
-        for of in (lambda one: draws.spearman(one["name"], one[COSINES]), _whole)
+        for of in (lambda one: draws.spearman(one.name, one.cosines), lambda one: one.spearman)
     )
     return Compared.of(float(found), drawn)
-
-
-def _whole(record: Mapping[str, Any]) -> float:
-    return 100 * float(spearmanr(record[COSINES], record[SIMILARITIES]).statistic)
 
 
 def place_of(name: str) -> tuple[Place, int] | None:
@@ -140,23 +150,52 @@ def place_of(name: str) -> tuple[Place, int] | None:
     return (int(match["layers"]), int(match["sentences"]), int(match["passes"])), int(match["seed"])
 
 
-def read_runs() -> dict[tuple[Place, str], dict[int, dict[str, Any]]]:
-    """Records by place and method, in the table's order."""
-    found: dict[tuple[Place, str], dict[int, dict[str, Any]]] = {}
-    for name, record in read_raw(records_of("embeddings")).items():
+Studied = tuple[dict[tuple[Place, str], dict[int, Scored]], Sequence[float]]
+"""Runs by place and method, in the table's order, and the similarities that people gave to the pairs."""
+
+
+def read_runs(test: bool) -> Studied:
+    """What the records say of the dev pairs, or of the test pairs."""
+    records = read_raw(records_of("embeddings"))
+    scored, similarities = _of_test() if test else _of_dev(records)
+    found: dict[tuple[Place, str], dict[int, Scored]] = {}
+    for name, record in records.items():
         named = place_of(name)
-        if named is not None:
+        if named is not None and name in scored:
             place, seed = named
-            found.setdefault((place, record["method"]), {})[seed] = record | {"name": name}
+            found.setdefault((place, record["method"]), {})[seed] = scored[name]
     names = list(METHODS)
     order = sorted(found, key=lambda key: (-key[0][0], key[0][1:], names.index(key[1])))
-    return {key: found[key] for key in order}
+    return {key: found[key] for key in order}, similarities
 
 
-def rows() -> list[tuple[str, ...]]:
-    """The table's cells, line by line."""
-    runs = read_runs()
-    draws = Draws(next(iter(next(iter(runs.values())).values()))[SIMILARITIES])
+def _of_dev(records: Mapping[str, Any]) -> tuple[dict[str, Scored], Sequence[float]]:
+    similarities = next(iter(records.values()))[SIMILARITIES]
+    scored = {}
+    for name, record in records.items():
+        own, teacher = (one["scores"]["dev"]["spearman"] for one in (record, record["teacher"]))
+        scored[name] = Scored(name, record[COSINES], own, teacher)
+    return scored, similarities
+
+
+def _of_test() -> tuple[dict[str, Scored], Sequence[float]]:
+    records = dict(read_raw(records_of(STUDY)))
+    similarities = records.pop(PEOPLE)[SIMILARITIES]
+    spearman = {
+        name: 100 * float(spearmanr(record[COSINES], similarities).statistic)
+        for name, record in records.items()
+    }
+    scored = {
+        name: Scored(name, record[COSINES], spearman[name], spearman[TEACHER])
+        for name, record in records.items()
+    }
+    return scored, similarities
+
+
+def rows(test: bool) -> list[tuple[str, ...]]:
+    """The table's cells, line by line, of the dev pairs or of the test pairs."""
+    runs, similarities = read_runs(test)
+    draws = Draws(similarities)
     tested = {
         key: result
         for key in runs
@@ -173,11 +212,8 @@ def _row(
     key: tuple[Place, str], runs: Runs, result: Compared | None, p: float | None
 ) -> tuple[str, ...]:
     (layers, sentences, passes), method = key
-    scores = [record["scores"]["dev"]["spearman"] for record in runs.values()]
-    shares = [
-        100 * record["scores"]["dev"]["spearman"] / record["teacher"]["scores"]["dev"]["spearman"]
-        for record in runs.values()
-    ]
+    scores = [one.spearman for one in runs.values()]
+    shares = [100 * one.spearman / one.teacher for one in runs.values()]
     return (
         str(layers),
         f"{sentences:,} × {passes}",
@@ -200,12 +236,13 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--test", action="store_true", help="the test pairs instead of dev")
     args = parser.parse_args()
-    lines = rows()
+    lines = rows(args.test)
     if args.markdown:
         print(markdown(lines))
         return
-    table = Table(*HEADINGS, title="Sentence embedders: STS-B dev")
+    table = Table(*HEADINGS, title=f"Sentence embedders: STS-B {'test' if args.test else 'dev'}")
     for line in lines:
         table.add_row(*line)
     Console(width=140).print(table)

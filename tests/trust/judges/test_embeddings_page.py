@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +16,12 @@ PAGE = (ROOT / "docs" / "embedding-models.md").read_text(encoding="utf-8").split
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", ["embeddings_table.py", "embedding_retrieval.py"])
+@pytest.mark.parametrize(
+    "script",
+    [["embeddings_table.py"], ["embeddings_table.py", "--test"], ["embedding_retrieval.py"]],
+)
 def test_all_rows_of_the_table_stand_on_the_page(script):
-    command = [sys.executable, script, "--markdown"]
+    command = [sys.executable, *script, "--markdown"]
     found = subprocess.run(
         command, cwd=ROOT / "benchmarks", capture_output=True, text=True, check=True
     )
@@ -37,3 +41,32 @@ def test_spearman_of_a_draw_is_scipys_of_the_drawn_pairs(benchmarks):
     lengths = np.sqrt((counts * first**2).sum(-1) * (counts * second**2).sum(-1))
     for one, places in zip((counts * first * second).sum(-1) / lengths, drawn, strict=True):
         assert one == pytest.approx(spearmanr(similarities[places], cosines[places]).statistic)
+
+
+def _sts(tmp_path, rows):
+    """GLUE's test file of STS-B, and a file of the same rows with similarities."""
+    (tmp_path / "STS-B").mkdir()
+    lines = [[*(7 * ["column"]), "sentence1", "sentence2"]]
+    lines += [[str(place), *(6 * ["none"]), one, two] for place, (one, two, _) in enumerate(rows)]
+    text = "".join("\t".join(line) + "\n" for line in lines)
+    (tmp_path / "STS-B" / "test.tsv").write_text(text, encoding="utf-8")
+    with (tmp_path / "similarities.csv").open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows(rows)
+    return tmp_path, tmp_path / "similarities.csv", tmp_path / "pairs.csv"
+
+
+def test_the_test_pairs_are_glues_with_the_similarities_of_the_other_file(tmp_path, benchmarks):
+    rows = [('A "quoted" one, with a comma', "Another", "2.5"), ("Short", "Shorter", "0.0")]
+    data, similarities, target = _sts(tmp_path, rows)
+    assert benchmarks("embedding_test").make_pairs(data, similarities, target) == [2.5, 0.0]
+    with target.open(encoding="utf-8", newline="") as stream:
+        found = list(csv.DictReader(stream))
+    assert [tuple(row.values()) for row in found] == rows
+
+
+def test_similarities_of_other_sentences_are_refused(tmp_path, benchmarks):
+    data, similarities, target = _sts(tmp_path, [("One", "Two", "2.5"), ("Three", "Four", "1.0")])
+    similarities.write_text("Three,Four,1.0\nOne,Two,2.5\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="in its order"):
+        benchmarks("embedding_test").make_pairs(data, similarities, target)
+    assert not target.exists()
