@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import xxhash
 
@@ -26,10 +27,17 @@ _READ_BYTES = 2**22
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all: a temporary neighbour, then one rename; text as UTF-8.
+    """Write a file whole or not at all, as `written_whole`; text as UTF-8."""
+    with written_whole(path) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
 
-    When it returns the file is on disk. Raises LimbeckError when the folder cannot be made or
-    written, or has no room.
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[IO[bytes]]:
+    """Inside, what is to be a file is written piece by piece: a temporary neighbour, then one rename.
+
+    When the block has ended the file is on disk; where it raises, what was there before stays. Raises LimbeckError
+    when the folder cannot be made or written, or has no room.
     """
     temporary: str | None = None
     try:
@@ -38,7 +46,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
             dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"
         )
         with os.fdopen(handle, "wb") as stream:
-            stream.write(content.encode() if isinstance(content, str) else content)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         # mkstemp makes files only the owner may read; give what open() would have given.
@@ -47,9 +55,11 @@ def write_whole(path: Path, content: str | bytes) -> None:
         Path(temporary).chmod(0o666 & ~mask)
         Path(temporary).replace(path)
         sync_folder(path.parent)
-    except OSError as error:
+    except BaseException as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         if is_full(error):
             raise LimbeckError(full_disk(path, error)) from error
         raise LimbeckError(

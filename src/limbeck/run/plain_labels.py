@@ -1,11 +1,16 @@
-"""Pseudo-labels as a plain table that any program reads: text, label, confidence. Part of `limbeck.run`."""
+"""Pseudo-labels as a plain table that any program reads: text, label, confidence. Part of `limbeck.run`.
+
+Of all rows at once only numbers are held; their texts are read and written piece by piece.
+"""
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +21,18 @@ from scipy.special import softmax
 from limbeck.data.candidate_files import PASSAGE, QUERY, SCORE
 from limbeck.data.text_rows import TextRows
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.files import write_whole
+from limbeck.files import written_whole
 from limbeck.tasks import get_task_type
 from limbeck.teachers.outputs import OutputStore
 from limbeck.teachers.outputs.columns import LOGITS
 from limbeck.teachers.outputs.parquet_shards import LABEL
 from limbeck.teachers.outputs.scored_shard import PROBABILITIES, VOTES
 
-FORMATS = (".csv", ".jsonl", ".parquet")
 CONFIDENCE = "confidence"
+_PIECE = 16_384
+"""Rows that are written together; of Parquet a row group."""
+_LINES = 1024
+"""Rows that are Python objects together."""
 
 
 def check_target(path: Path) -> list[Problem]:
@@ -55,19 +63,49 @@ def write_plain_labels(path: Path, store: OutputStore, rows: TextRows) -> None:
             f"{store.files.url} holds neither logits nor probabilities, so there are no labels",
             "add --outputs probabilities",
         )
-    known = [c.name for c in store.columns if c.name in (PROBABILITIES, LOGITS, VOTES)]
-    found = store.take(rows.ids, [LABEL, *known])
-    columns: dict[str, pa.Array | pa.ChunkedArray] = dict(
-        zip(rows.names, rows.columns.values(), strict=True)
-    )
-    if store.classes:
-        columns[LABEL] = pa.array([store.classes[number] for number in found[LABEL]])
-        columns[CONFIDENCE] = pa.array(_confidence(found))
-    else:
-        scored = get_task_type(store.kind).candidates is not None or rows.names == (QUERY, PASSAGE)
-        columns[SCORE if scored else LABEL] = pa.array(found[LABEL])
-    table = pa.table(columns)
-    write_whole(path, _content(table, path.suffix.lower()))
+    decided = _Decided.of(store)
+    place = store.places(rows.ids)
+
+    def piece(start: int, count: int) -> pa.Table:
+        columns = zip(rows.names, rows.columns.values(), strict=True)
+        texts = {name: column.slice(start, count) for name, column in columns}
+        return pa.table(texts | decided.columns(place[start : start + count], rows.names))
+
+    with (
+        written_whole(path) as stream,
+        _WRITERS[path.suffix.lower()](stream, piece(0, 0).schema) as writer,
+    ):
+        for start in range(0, len(rows), _PIECE):
+            writer.write_table(piece(start, _PIECE))
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """What the outputs of all stored rows come to: label (n,), and confidence (n,) of classes."""
+
+    store: OutputStore
+    label: np.ndarray
+    confidence: np.ndarray | None
+
+    @classmethod
+    def of(cls, store: OutputStore) -> _Decided:
+        """Read shard by shard: of many classes the outputs themselves are larger than the texts."""
+        known = [c.name for c in store.columns if c.name in (PROBABILITIES, LOGITS, VOTES)]
+        labels, sure = [], []
+        for found in store.shards([LABEL, *known]):
+            labels.append(found[LABEL])
+            if store.classes:
+                sure.append(_confidence(found))
+        return cls(store, np.concatenate(labels), np.concatenate(sure) if sure else None)
+
+    def columns(self, places: np.ndarray, texts: Sequence[str]) -> dict[str, Any]:
+        """Columns of some rows, given their places among the stored ones and what their text columns are called."""
+        label = pa.array(self.label[places])
+        if self.confidence is not None:
+            names = pa.array(self.store.classes).take(label)
+            return {LABEL: names, CONFIDENCE: pa.array(self.confidence[places])}
+        scored = get_task_type(self.store.kind).candidates is not None or texts == (QUERY, PASSAGE)
+        return {SCORE if scored else LABEL: label}
 
 
 def _confidence(found: dict[str, np.ndarray]) -> np.ndarray:
@@ -80,13 +118,27 @@ def _confidence(found: dict[str, np.ndarray]) -> np.ndarray:
     return votes.max(axis=1) / votes.sum(axis=1).clip(min=1e-9)
 
 
-def _content(table: pa.Table, suffix: str) -> bytes:
-    sink = io.BytesIO()
-    if suffix == ".csv":
-        pyarrow.csv.write_csv(table, sink)
-    elif suffix == ".parquet":
-        parquet.write_table(table, sink)
-    else:
-        for line in table.to_pylist():
-            sink.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-    return sink.getvalue()
+class _TableWriter(Protocol):
+    """Writes tables of one schema under each other."""
+
+    def write_table(self, table: pa.Table, /) -> None: ...
+
+
+class _JsonLines:
+    """A line for every row; Arrow writes none itself."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream = stream
+
+    def write_table(self, table: pa.Table) -> None:
+        for batch in table.to_batches(max_chunksize=_LINES):
+            for line in batch.to_pylist():
+                self.stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+
+
+_WRITERS: dict[str, Callable[[IO[bytes], pa.Schema], AbstractContextManager[_TableWriter]]] = {
+    ".csv": pyarrow.csv.CSVWriter,
+    ".jsonl": lambda stream, schema: nullcontext(_JsonLines(stream)),
+    ".parquet": parquet.ParquetWriter,
+}
+FORMATS = tuple(_WRITERS)

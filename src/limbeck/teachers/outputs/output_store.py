@@ -140,6 +140,15 @@ class OutputStore:
             raise LimbeckError("no rows are asked for", "give at least one row id")
         return found
 
+    def shards(self, columns: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
+        """Shard by shard, in the order of `row_ids`, what `take` gives of these columns.
+
+        Raises:
+            LimbeckError: a column that is not stored.
+        """
+        for table in self.tables(wanted := self._wanted(columns)):
+            yield {name: self._values(name, table[name]) for name in wanted}
+
     def tables(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Shard by shard everything that it holds, as Arrow tables: `row`, texts, `label`, outputs."""
         for shard in self._shards:
@@ -170,8 +179,12 @@ class OutputStore:
         order = np.argsort(self.row_ids, kind="stable")
         return self.row_ids[order], order
 
-    def _places_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of each id its shard, and its row there."""
+    def places(self, ids: np.ndarray) -> np.ndarray:
+        """Where in `row_ids` each of some ids stands, (n,).
+
+        Raises:
+            LimbeckError: ids that are not stored, with how many.
+        """
         known, order = self._sorted
         if not len(known):
             raise LimbeckError(f"{self.files.url} holds no rows", "make it again")
@@ -183,7 +196,12 @@ class OutputStore:
                 f"{self.files.url}: {count} of {len(np.unique(ids))} rows are not stored there",
                 "label these rows too: `limbeck label` with their file as --data or --unlabelled",
             )
+        found: np.ndarray = order[near]
+        return found
+
+    def _places_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of each id its shard, and its row there."""
+        flat = self.places(ids)
         ends = np.cumsum([shard.rows for shard in self._shards])
-        flat = order[near]
         shard = np.searchsorted(ends, flat, side="right")
         return shard, flat - np.concatenate([[0], ends])[shard]
