@@ -22,7 +22,6 @@ class OnDisk(DataReader):
     """A file or a folder, of a known task or of the user's own."""
 
     own_tasks = False
-    takes_dev = True
 
     def reads(self, request: DataRequest) -> bool:
         """Whatever is there."""
@@ -41,6 +40,8 @@ class OnDisk(DataReader):
 class OwnTable(OnDisk):
     """A table of texts with classes or numbers, or a folder with a train table."""
 
+    takes_dev = True
+
     def read(self, request: DataRequest) -> Loaded:
         """The columns that are named, or a known task's."""
         return _table(request, self.known(request), request.path)
@@ -49,8 +50,6 @@ class OwnTable(OnDisk):
 @data_reader("glue")
 class GlueFolder(OnDisk):
     """A folder in GLUE's layout, either of all tasks or the task's own."""
-
-    takes_dev = False
 
     def reads(self, request: DataRequest) -> bool:
         """Folders of classes or numbers whose columns nobody named."""
@@ -71,6 +70,8 @@ class GlueFolder(OnDisk):
 class OwnKind(OnDisk):
     """Files of words to tag, questions to answer, or plain text."""
 
+    takes_dev = True
+
     def reads(self, request: DataRequest) -> bool:
         """What is no class or number."""
         return super().reads(request) and not request.task_type.labels_examples
@@ -89,6 +90,8 @@ class OwnKind(OnDisk):
 class OwnSeveralLabels(OnDisk):
     """A table of texts with any number of classes a row, or a folder with a train table."""
 
+    takes_dev = True
+
     def reads(self, request: DataRequest) -> bool:
         """Where a row may be of several classes."""
         return super().reads(request) and request.task_type.several_classes
@@ -104,8 +107,6 @@ class OwnSeveralLabels(OnDisk):
 @data_reader("images")
 class ImageFolder(OnDisk):
     """A folder of images, a folder a class."""
-
-    takes_dev = False
 
     def reads(self, request: DataRequest) -> bool:
         """What is asked about images."""

@@ -31,7 +31,7 @@ from limbeck.data.candidate_files import (
     pairs_of,
 )
 from limbeck.data.on_disk import OnDisk
-from limbeck.data.own import split_files
+from limbeck.data.own import one_file, split_files
 from limbeck.data.own_tuples import tuple_columns
 from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.splits import DEV_SHARE, check_splits, make_split, take
@@ -57,6 +57,8 @@ class Pairs(NamedTuple):
 class OwnPairs(OnDisk):
     """Files of candidates, tables of pairs, and folders in BEIR's layout."""
 
+    takes_dev = True
+
     def reads(self, request: DataRequest) -> bool:
         """What is asked for as pairs, or says by its layout that it holds some."""
         if not super().reads(request) or request.known is not None:
@@ -66,17 +68,40 @@ class OwnPairs(OnDisk):
         return request.task_type is PAIR_SCORE
 
     def read(self, request: DataRequest) -> Loaded:
-        """Train, dev and test as the files have them; else a tenth of the queries is dev."""
+        """Train, dev and test as the files have them; dev is the file or folder named, else a tenth of the queries."""
         if request.labelling.classes or request.labelling.holds == "classes":
             raise LimbeckError("classes, labels: grades of candidates are numbers", "leave it out")
-        path = request.path
+        path, scored = request.path, request.dev_set
+        dev = None if scored is not None else request.dev_path
         if is_beir(path):
-            read = read_beir_pairs(path, request.max_rows)
-            splits = {name: Pairs(*columns) for name, columns in read.items()}
-        else:
-            files = split_files(path, SUFFIXES) if path.is_dir() else {"train": path}
-            splits = {split: _read(file, request, split=split) for split, file in files.items()}
+            return _loaded(request, _of_folder(path, request.max_rows))
+        files = split_files(path, SUFFIXES) if path.is_dir() else one_file(path, dev)
+        splits = {split: _read(file, request, split=split) for split, file in files.items()}
+        if scored is not None:
+            splits |= _dev_of_folder(scored, request.max_rows)
         return _loaded(request, splits)
+
+
+def _of_folder(folder: Path, max_rows: int) -> dict[str, Pairs]:
+    """The splits of a folder in BEIR's layout."""
+    read = read_beir_pairs(folder, max_rows)
+    return {name: Pairs(*columns) for name, columns in read.items()}
+
+
+def _dev_of_folder(folder: Path, max_rows: int) -> dict[str, Pairs]:
+    """Dev and test of a folder that is named as dev; test is dev where there is no other.
+
+    Raises:
+        LimbeckError: it has neither.
+    """
+    found = _of_folder(folder, max_rows)
+    found.pop("train", None)
+    if not found:
+        raise LimbeckError(
+            f"{folder} has no qrels/dev.tsv and no qrels/test.tsv to score a reranker on",
+            "add one of them",
+        )
+    return found if "dev" in found else {"dev": found["test"]}
 
 
 def _loaded(request: DataRequest, splits: dict[str, Pairs]) -> Loaded:

@@ -59,6 +59,8 @@ class Texted(NamedTuple):
 class Sentences(OnDisk):
     """Files of sentences, and of scored pairs."""
 
+    takes_dev = True
+
     def reads(self, request: DataRequest) -> bool:
         """What is to be embedded."""
         return super().reads(request) and request.task_type is EMBEDDING
@@ -124,16 +126,19 @@ def _read_files(request: DataRequest, searched: Path | None) -> dict[str, Texted
 
 
 def _read(path: Path, split: str, request: DataRequest) -> Texted:
-    """A file's rows."""
-    if path.suffix.lower() in _LINES:
+    """A file's rows; of plain text whose first line names its columns those of a tab-separated table."""
+    plain = path.suffix.lower() in _LINES
+    headed = plain and _has_heading(path, request.text_columns)
+    if plain and not headed:
         if split != "train":
             raise LimbeckError(
                 f"{path} is plain text, and the {split} split is scored",
-                "give a table with the columns sentence1, sentence2 and score",
+                "give a table with the columns sentence1, sentence2 and score; plain text is one where its first line "
+                "names them, with tabs between",
             )
         sentences = _lines(path, request.max_rows)
         return Texted([sentences], [math.nan] * len(sentences))
-    table = read_table(path, request.max_rows, as_pairs=False)
+    table = read_table(path, request.max_rows, as_pairs=False, as_tsv=headed)
     if split != "train":
         names = _text_columns(table, request.text_columns, pairs=True)
         texts = [texts_of(table, name) for name in names]
@@ -144,6 +149,17 @@ def _read(path: Path, split: str, request: DataRequest) -> Texted:
         return _asked(found)
     columns = [*named] or _text_columns(table, (), pairs=False)
     return Texted([texts_of(table, name) for name in columns], [math.nan] * len(table))
+
+
+def _has_heading(path: Path, named: Sequence[str]) -> bool:
+    """Whether the first line of plain text names columns, tabs between them, as SICK's files are released."""
+    try:
+        with regular(path).open(encoding="utf-8-sig") as file:
+            names = file.readline().rstrip("\r\n").split("\t")
+    except UnicodeDecodeError:  # said where the lines are read
+        return False
+    usual = (tuple(named),) if named else _USUAL_TEXTS
+    return len(names) > 1 and any({*texts} <= {*names} for texts in usual)
 
 
 def _named(table: FileTable, named: Sequence[str]) -> Sequence[str]:

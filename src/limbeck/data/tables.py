@@ -51,8 +51,10 @@ class FileTable:
         return len(next(iter(self.columns.values()), ()))
 
 
-def read_table(path: Path, max_rows: int = MAX_ROWS, *, as_pairs: bool = True) -> FileTable:
-    """Read a file by its suffix.
+def read_table(
+    path: Path, max_rows: int = MAX_ROWS, *, as_pairs: bool = True, as_tsv: bool = False
+) -> FileTable:
+    """Read a file by its suffix, or whatever that is as TSV.
 
     CSV has a header line and the usual double quotes. TSV has a header line and no quoting, as
     GLUE's files. JSON lines have an object per line. Of a query with lists of candidates (`candidate_files`)
@@ -60,7 +62,7 @@ def read_table(path: Path, max_rows: int = MAX_ROWS, *, as_pairs: bool = True) -
     LimbeckError naming the file, and the line where there is one, for anything that does not fit,
     and for more than `max_rows` rows: a Parquet file of a few kilobytes may hold millions.
     """
-    suffix = path.suffix.lower()
+    suffix = ".tsv" if as_tsv else path.suffix.lower()
     if suffix not in SUFFIXES:
         raise LimbeckError(unknown("file type", suffix or path.name, SUFFIXES))
     try:
