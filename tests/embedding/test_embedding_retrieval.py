@@ -58,6 +58,10 @@ def test_the_teacher_is_scored_beside_it(finished):
     kept = json.loads((finished.path / "predictions.json").read_text())["dev"]
     assert np.mean(kept["prediction"]) * 100 == pytest.approx(finished.scores["dev"]["ndcg@10"])
     assert kept["index"] == [0, 1, 2, 3, 4, 5]
+    tests, share = finished.record.row_tests["dev"], finished.record.kept
+    gap = finished.scores["dev"]["primary"] - finished.record.teacher.scores["dev"]["primary"]
+    assert tests.difference.difference == pytest.approx(gap)
+    assert (tests.rows, tests.unit) == (share.rows, share.unit) == (6, "queries")
 
 
 def test_a_folder_with_train_is_data_and_dev(place, tmp_path):

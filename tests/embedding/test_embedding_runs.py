@@ -16,6 +16,7 @@ import tiny_runs
 from limbeck.cli.app import app
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.reporting.cards import write_card
 from limbeck.run import distill
 from limbeck.training import DistillationTrainer
 
@@ -88,6 +89,18 @@ def test_sentence_transformers_gives_the_same_embeddings_and_score(finished):
         own = finished.student.eval()(**batch).logits.numpy()
     np.testing.assert_allclose(student.encode([*first]), own, atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(own, axis=1), 1, atol=1e-5)
+
+
+def test_it_is_tested_against_its_teacher_over_pairs(finished):
+    tests = finished.record.row_tests["dev"]
+    gap = finished.scores["dev"]["spearman"] - finished.record.teacher.scores["dev"]["spearman"]
+    assert tests.difference.difference == pytest.approx(gap)
+    assert tests.difference.low <= tests.difference.high
+    assert (tests.rows, tests.unit) == (len(tiny.pairs()), "pairs")
+    told = CliRunner().invoke(app, ["compare", *[str(finished.path)] * 2]).output
+    assert f"bootstrap over {tests.rows} pairs" in told and "alike" not in told
+    card = write_card(finished.path).read_text("utf-8")
+    assert "On dev, student less teacher: " in card
 
 
 def test_the_root_of_the_folder_is_a_plain_encoder(finished):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from limbeck.evaluation.row_tests import bootstrap_difference, mcnemar, row_tests
+from limbeck.evaluation.row_tests import mcnemar, row_tests
 from limbeck.tasks import TASKS, as_kind
 
 
@@ -48,7 +48,7 @@ def test_the_interval_is_that_of_a_loop_by_scikit_learn():
         accuracy = metrics.accuracy_score(right[rows], given)
         return 50 * (accuracy + metrics.f1_score(right[rows], given))
 
-    found = bootstrap_difference(task, first, second)
+    found = row_tests(task, first, second).difference
     everyone = np.arange(300)
     assert found.difference == pytest.approx(score(first, everyone) - score(second, everyone))
     rng = np.random.default_rng(7)

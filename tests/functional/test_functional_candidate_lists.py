@@ -125,7 +125,6 @@ class GivesScores(torch.nn.Module):
         return {"scores": self.scores}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("weighting", "scheme"),
     [
@@ -149,7 +148,6 @@ def test_sentence_transformers_lambda_loss_gives_the_same_of_one_list(weighting,
     torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.slow
 def test_sentence_transformers_margin_mse_gives_the_same(monkeypatch) -> None:
     from sentence_transformers import CrossEncoder
     from sentence_transformers.cross_encoder import losses

@@ -16,7 +16,8 @@ import tiny_runs
 from limbeck.data.row_ids import row_ids
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate, label
+from limbeck.run import distill, evaluate, evaluation_of, label
+from limbeck.run.compare_runs import compare_runs
 from limbeck.run.prepare import prepare
 from limbeck.run.stage_rows import load_rows
 from limbeck.run.stored_teachers import open_outputs
@@ -117,6 +118,18 @@ def test_the_shipped_student_is_a_model_and_a_cross_encoder(place, student) -> N
     answers = json.loads((student.path / "predictions.json").read_text())["dev"]
     # No sigmoid in between.
     np.testing.assert_allclose(model.predict(pairs), answers["prediction"], atol=1e-4)
+
+
+def test_it_is_tested_against_its_teacher_over_queries(place, teacher, student) -> None:
+    found, kept = student.record.row_tests["dev"], student.record.kept
+    gap = student.scores["dev"]["ndcg@10"] - teacher.scores["dev"]["ndcg@10"]
+    assert (found.rows, found.unit, found.mcnemar) == (12, "queries", None)
+    assert found.difference.difference == pytest.approx(gap)
+    assert (kept.rows, kept.unit, kept.paired) == (12, "queries", True)
+    assert "paired bootstrap over 12 queries" in (student.path / "report.html").read_text("utf-8")
+    assert evaluation_of(student.path).row_tests == found
+    two = compare_runs(student.path, teacher.path)
+    assert two.agreement is None and two.tests == found
 
 
 def test_scored_again_it_has_the_same_scores(student) -> None:

@@ -43,12 +43,12 @@ def compare(
     names = _names(first, second)
     for name, scores in zip(names, found.scores, strict=True):
         show_scores(scores, title=f"{name}, {found.split}:")
-    output().print(
-        f"both predict {found.agreement:.1f} % of {found.tests.rows:,} rows alike", soft_wrap=True
-    )
+    if found.agreement is not None:
+        alike = f"both predict {found.agreement:.1f} % of {found.tests.rows:,} rows alike"
+        output().print(alike, soft_wrap=True)
     show_row_tests(found.tests, *names)
     output().print(
-        "tests over rows: what another seed would give, `limbeck table` tests over runs",
+        f"tests over {found.tests.unit}: what another seed would give, `limbeck table` tests over runs",
         soft_wrap=True,
     )
 

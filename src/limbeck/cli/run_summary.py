@@ -81,7 +81,7 @@ def _against_teacher(record: Record) -> str:
     how = "" if kept.paired else ", the teacher's score taken as exact"
     return (
         f"{said} ({100 * kept.level:.0f} % interval {100 * kept.low:.1f} to {100 * kept.high:.1f}, "
-        f"bootstrap over {kept.rows:,} dev rows{how})"
+        f"bootstrap over {kept.rows:,} dev {kept.unit}{how})"
     )
 
 

@@ -1,4 +1,4 @@
-"""How much of its teacher's score a student keeps, with an interval over dev rows.
+"""How much of its teacher's score a student keeps, with an interval over dev rows, pairs or queries.
 
 Part of `limbeck.evaluation`.
 """
@@ -16,7 +16,7 @@ from limbeck.tasks import Task
 def kept_share(
     task: Task, student: Predictions, teacher: Predictions | None, scores: tuple[float, float]
 ) -> KeptFacts | None:
-    """Student's primary score over teacher's, with a percentile bootstrap interval over rows.
+    """Student's primary score over teacher's, with a percentile bootstrap interval over rows, pairs or queries.
 
     Args:
         task: whose primary score is meant.
@@ -29,18 +29,17 @@ def kept_share(
     again.
     """
     own, theirs = scores
-    rows = len(student["label"])
     of_student = primary_of_samples(task, student)
-    if theirs <= 0 or rows < 2 or of_student is None:
+    if theirs <= 0 or of_student is None or of_student.count < 2:
         return None
     of_teacher = None if teacher is None else primary_of_samples(task, teacher)
 
     def share(chosen: np.ndarray) -> np.ndarray:
-        level = np.array(theirs) if of_teacher is None else of_teacher(chosen)
-        return of_student(chosen) / np.where(level > 0, level, np.nan)
+        level = np.array(theirs) if of_teacher is None else of_teacher.score(chosen)
+        return of_student.score(chosen) / np.where(level > 0, level, np.nan)
 
     # A teacher whose score is not above 0 in some sample: there is no interval then.
-    interval = bootstrap(share, rows)
+    interval = bootstrap(share, of_student.count)
     if interval is None:
         return None
     return KeptFacts(
@@ -48,6 +47,7 @@ def kept_share(
         low=interval[0],
         high=interval[1],
         level=LEVEL,
-        rows=rows,
+        rows=of_student.count,
+        unit=of_student.unit,
         paired=of_teacher is not None,
     )

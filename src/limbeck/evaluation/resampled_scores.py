@@ -1,4 +1,4 @@
-"""A task's primary score on rows sampled with replacement, and the interval that it spans.
+"""A task's primary score on samples with replacement, and the interval that it spans.
 
 Part of `limbeck.evaluation`. What is sampled again is kept predictions, so that no model runs.
 """
@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
 from limbeck.evaluation.class_predictions import Predictions
 from limbeck.tasks import Task
-
-SampledScore = Callable[[np.ndarray], np.ndarray]
-"""Numbers of rows (B, n) → a score 0 to 100 for each of the B samples."""
+from limbeck.tasks.scores_of_samples import SampledScore
 
 LEVEL = 0.95
 SAMPLES = 1000
@@ -26,11 +25,11 @@ _BATCH_NUMBERS = 2_000_000
 def bootstrap(
     statistic: Callable[[np.ndarray], np.ndarray], rows: int, *, seed: int = 0
 ) -> tuple[float, float] | None:
-    """Percentile interval of a statistic over `rows` rows; None where it is not defined in every sample.
+    """Percentile interval of a statistic over rows, or other units; None where it is not defined in every sample.
 
     Args:
         statistic: numbers of rows (B, n) → a value for each of the B samples.
-        rows: how many rows there are.
+        rows: how many there are.
         seed: that samples them.
     """
 
@@ -55,44 +54,33 @@ def bootstrap(
     return float(found.low), float(found.high)
 
 
-def primary_of_samples(task: Task, predictions: Predictions) -> SampledScore | None:
-    """The primary score of samples of rows: the mean of its metrics; None where one cannot be sampled again."""
-    parts = [_metric(task, name, predictions) for name in task.primary.split("+")]
+@dataclass(frozen=True)
+class SampledPrimary:
+    """A model's primary score, to be computed of samples of its predictions.
+
+    Attributes:
+        score: of numbers of units (B, m).
+        count: how many units there are.
+        unit: what they are, in the plural: rows, pairs, queries.
+    """
+
+    score: SampledScore
+    count: int
+    unit: str
+
+
+def primary_of_samples(task: Task, predictions: Predictions) -> SampledPrimary | None:
+    """The primary score of samples of units: the mean of its metrics; None where one cannot be sampled again."""
+    units = task.kind.sampled_units(task, predictions)
+    if units is None:
+        return None
+    names = task.primary.split("+")
+    parts = [task.kind.sampled_score(task, name, units.kept) for name in names]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
-    return lambda rows: np.mean([part(rows) for part in known], axis=0)
 
+    def score(chosen: np.ndarray) -> np.ndarray:
+        return np.mean([part(chosen) for part in known], axis=0)
 
-def _metric(task: Task, name: str, predictions: Predictions) -> SampledScore | None:
-    given, right = predictions["prediction"], predictions["label"]
-    ratio = task.kind.row_parts(task, name, given, right)
-    if ratio is not None:
-        top, bottom = (np.asarray(part, dtype=np.float64) for part in ratio)
-
-        def of_sums(rows: np.ndarray) -> np.ndarray:
-            below = bottom[rows].sum(axis=-1)
-            return 100 * top[rows].sum(axis=-1) / np.where(below > 0, below, 1)
-
-        return of_sums
-    # Of two classes, Matthews' is the correlation of their ids.
-    numbers = task.regression or (name == "matthews" and len(task.labels) == 2)
-    if name not in ("matthews", "pearson", "spearman") or not numbers or isinstance(given[0], str):
-        return None
-    x, y = np.asarray(given, dtype=np.float64), np.asarray(right, dtype=np.float64)
-
-    def of_numbers(rows: np.ndarray) -> np.ndarray:
-        pair = x[rows], y[rows]
-        if name == "spearman":
-            pair = stats.rankdata(pair[0], axis=-1), stats.rankdata(pair[1], axis=-1)
-        return 100 * _correlation(*pair)
-
-    return of_numbers
-
-
-def _correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Pearson's along the last axis; 0 where either side is constant, as the metric has it."""
-    x = x - x.mean(axis=-1, keepdims=True)
-    y = y - y.mean(axis=-1, keepdims=True)
-    spread = np.sqrt((x**2).sum(axis=-1) * (y**2).sum(axis=-1))
-    return (x * y).sum(axis=-1) / np.where(spread > 0, spread, 1)
+    return SampledPrimary(score, len(units.kept["label"]), units.name)

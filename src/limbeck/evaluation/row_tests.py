@@ -15,7 +15,13 @@ from limbeck.evaluation.class_predictions import (
     class_predictions,
     has_class_scores,
 )
-from limbeck.evaluation.resampled_scores import LEVEL, SAMPLES, bootstrap, primary_of_samples
+from limbeck.evaluation.resampled_scores import (
+    LEVEL,
+    SAMPLES,
+    SampledPrimary,
+    bootstrap,
+    primary_of_samples,
+)
 from limbeck.reporting.records import DifferenceFacts, McNemarFacts, RowTests
 from limbeck.tasks import Task
 
@@ -35,9 +41,12 @@ def row_tests(task: Task, first: Predictions, second: Predictions) -> RowTests:
     """
     if list(first["label"]) != list(second["label"]):
         raise ValueError("the two models were not scored on the same rows")
+    one, other = (primary_of_samples(task, side) for side in (first, second))
+    known = one if one is not None else other
     return RowTests(
-        rows=len(first["label"]),
-        difference=bootstrap_difference(task, first, second),
+        rows=len(first["label"]) if known is None else known.count,
+        unit="rows" if known is None else known.unit,
+        difference=None if one is None or other is None else bootstrap_difference(one, other),
         mcnemar=_of_classes(task, first, second),
     )
 
@@ -55,22 +64,26 @@ def mcnemar(first_right: np.ndarray, second_right: np.ndarray) -> McNemarFacts:
     return McNemarFacts(only_first=only_first, only_second=only_second, p=p)
 
 
-def bootstrap_difference(
-    task: Task, first: Predictions, second: Predictions
-) -> DifferenceFacts | None:
+def bootstrap_difference(first: SampledPrimary, second: SampledPrimary) -> DifferenceFacts | None:
     """First less second by the primary score, points, with a percentile interval: both are scored on the same
-    rows, sampled with replacement. None of fewer than two rows, or a primary score that is no sum over rows."""
-    rows = len(first["label"])
-    scores = [primary_of_samples(task, side) for side in (first, second)]
-    if rows < 2 or scores[0] is None or scores[1] is None:
+    samples, with replacement. None of fewer than two units, or where some sample leaves a score undefined.
+
+    Raises:
+        ValueError: the two are of different numbers of units.
+    """
+    if first.count != second.count:
+        raise ValueError(f"{first.count} {first.unit} and {second.count} {second.unit}")
+    if first.count < 2:
         return None
-    one, other = scores[0], scores[1]
-    interval = bootstrap(lambda chosen: one(chosen) - other(chosen), rows, seed=SEED)
+
+    def difference(chosen: np.ndarray) -> np.ndarray:
+        return first.score(chosen) - second.score(chosen)
+
+    interval = bootstrap(difference, first.count, seed=SEED)
     if interval is None:
         return None
-    everyone = np.arange(rows)[None]
     return DifferenceFacts(
-        difference=float((one(everyone) - other(everyone))[0]),
+        difference=float(difference(np.arange(first.count)[None])[0]),
         low=interval[0],
         high=interval[1],
         level=LEVEL,

@@ -28,14 +28,14 @@ class RunComparison:
         task: its name.
         split: its name.
         scores: of the first run and of the second, 0 to 100.
-        agreement: rows that both predict alike, 0 to 100.
+        agreement: rows that both predict alike, 0 to 100; None where predictions are numbers.
         tests: the first less the second.
     """
 
     task: str
     split: str
     scores: tuple[Numbers, Numbers]
-    agreement: float
+    agreement: float | None
     tests: RowTests
 
     def as_json(self) -> dict[str, Any]:
@@ -76,14 +76,20 @@ def compare_runs(first: str | Path, second: str | Path, split: str | None = None
         raise LimbeckError(unknown("split", chosen, [*records[0].examples.fingerprints]))
     _refuse_other_rows(folders, records, tasks, chosen)
     sides = [_predictions(folder, chosen) for folder in folders]
-    alike = [a == b for a, b in zip(*(side["prediction"] for side in sides), strict=True)]
     return RunComparison(
         task=tasks[0].name,
         split=chosen,
         scores=(records[0].scores.get(chosen, {}), records[1].scores.get(chosen, {})),
-        agreement=100 * sum(alike) / len(alike),
+        agreement=_agreement(tasks[0], sides),
         tests=row_tests(tasks[0], sides[0], sides[1]),
     )
+
+
+def _agreement(task: Task, sides: Sequence[Mapping[str, Sequence[Any]]]) -> float | None:
+    if task.kind.predicts_numbers(task):
+        return None
+    alike = [a == b for a, b in zip(*(side["prediction"] for side in sides), strict=True)]
+    return 100 * sum(alike) / len(alike)
 
 
 def _refuse_unfinished(folders: Sequence[RunFolder], records: Sequence[Record]) -> None:

@@ -21,6 +21,7 @@ from limbeck.tasks.asked_texts import AskedTexts
 from limbeck.tasks.candidate_reading import CandidateReading
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
+from limbeck.tasks.scores_of_samples import SampledScore, SampledUnits, ratio_of_sums
 from limbeck.tasks.soft_rule import SoftRule
 from limbeck.tasks.thresholds import Thresholds
 
@@ -28,6 +29,8 @@ Rows = dict[str, list[Any]]
 Batch = Mapping[str, Tensor]
 Labels = Sequence[Any] | np.ndarray
 """The label column of some rows."""
+Kept = Mapping[str, Sequence[Any]]
+"""Predictions and labels by row, as `Results.predictions` holds them."""
 
 NO_PROMPTS: Mapping[str, str] = MappingProxyType({})
 """No texts to put before others than what a model has itself."""
@@ -361,10 +364,24 @@ class TaskType(ABC):
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """By row a numerator and a denominator; their sums' ratio is the metric, 0 to 1.
 
-        `given` and `right` are predictions and labels as `results` keeps them. None where the metric
-        is no such ratio, so that it has no interval over rows.
+        `given` and `right` are predictions and labels as `sampled_units` has them. None where the metric
+        is no such ratio.
         """
         return None
+
+    def sampled_units(self, task: TaskLike, kept: Kept) -> SampledUnits | None:
+        """What intervals of the scores sample with replacement, of predictions that `results` kept: the rows, unless
+        they do not stand for themselves. None where what was kept does not say which they are."""
+        return SampledUnits("rows", kept)
+
+    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+        """The metric of samples of the units, `kept` by unit; None of one that has no interval over them."""
+        parts = self.row_parts(task, metric, kept["prediction"], kept["label"])
+        return None if parts is None else ratio_of_sums(*parts)
+
+    def predicts_numbers(self, task: TaskLike) -> bool:
+        """Whether a row's prediction is a number, so that two models hardly ever predict the same."""
+        return False
 
     @abstractmethod
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:

@@ -16,6 +16,7 @@ from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import (
     MOST_PROBABILITIES,
     Batch,
+    Kept,
     Labelled,
     Labels,
     Results,
@@ -24,8 +25,10 @@ from limbeck.tasks.abstract_type import (
 )
 from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
 from limbeck.tasks.hard_rule import PLAIN, HardRule
+from limbeck.tasks.metrics import CORRELATIONS
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.row_checks import need_labels, need_rows
+from limbeck.tasks.scores_of_samples import SampledScore, correlation, matthews_of_classes
 from limbeck.tasks.soft_rule import SoftRule
 
 
@@ -133,6 +136,19 @@ class Classes(TaskType):
             return None
         meant = task.labels[1] if correct.dtype.kind == "U" else 1
         return 2 * (hits & (correct == meant)), (chosen == meant) * 1 + (correct == meant)
+
+    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+        """Beside sums over rows Matthews' of classes, and the correlations of numbers."""
+        given, right = kept["prediction"], kept["label"]
+        if metric == "matthews" and task.labels:
+            return matthews_of_classes(np.asarray(given), np.asarray(right))
+        if metric in CORRELATIONS and not task.labels:
+            return correlation(given, right, ranks=metric == "spearman")
+        return super().sampled_score(task, metric, kept)
+
+    def predicts_numbers(self, task: TaskLike) -> bool:
+        """Without classes."""
+        return not task.labels
 
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
         """The majority class; a constant has no correlation with anything."""

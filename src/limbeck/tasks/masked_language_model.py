@@ -151,6 +151,10 @@ class Masked(LabelledPositions):
         """Masked tokens found over those that were masked."""
         return (np.asarray(given), np.asarray(right)) if metric == "accuracy" else None
 
+    def predicts_numbers(self, task: TaskLike) -> bool:
+        """How many tokens were found."""
+        return True
+
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
         """The commonest word, as often as it stands in the texts."""
         need_rows(task, labels)

@@ -71,6 +71,10 @@ METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
 }
 
 
+CORRELATIONS = ("pearson", "spearman")
+"""Metrics of numbers."""
+
+
 def top5(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Share of rows whose class is among the five likeliest, of predictions [n, classes].
 

@@ -23,6 +23,7 @@ from limbeck.tasks.abstract_type import (
     MOST_PROBABILITIES,
     TASK_TYPES,
     Batch,
+    Kept,
     Labelled,
     Labels,
     Results,
@@ -36,6 +37,7 @@ from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.metrics import mean_of
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.row_checks import check_outputs, need_labels, need_rows
+from limbeck.tasks.scores_of_samples import SampledScore, mean_average_precision, mean_f1
 from limbeck.tasks.sentence import encode_texts
 from limbeck.tasks.soft_rule import SoftRule
 from limbeck.tasks.thresholds import decided
@@ -179,6 +181,15 @@ class MultiLabel(TaskType):
         if metric != "micro_f1":
             return None
         return 2 * (chosen * correct).sum(axis=1), chosen.sum(axis=1) + correct.sum(axis=1)
+
+    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+        """Beside sums over rows the means over classes; average precision where probabilities are kept."""
+        right = np.asarray(kept["label"])
+        if metric == "macro_f1":
+            return mean_f1(np.asarray(kept["prediction"]), right)
+        if metric == "average_precision" and "probabilities" in kept:
+            return mean_average_precision(np.asarray(kept["probabilities"]), right)
+        return super().sampled_score(task, metric, kept)
 
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
         """The best set of classes to give every row: the commonest ones, as many as score best."""

@@ -22,6 +22,7 @@ from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import (
     TASK_TYPES,
     Batch,
+    Kept,
     Labels,
     Results,
     Rows,
@@ -31,11 +32,20 @@ from limbeck.tasks.abstract_type import (
 from limbeck.tasks.candidate_reading import QUERY_ID, SCORED
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.modality import Processor
-from limbeck.tasks.ranking_metrics import by_query, mean_scores, scores_by_query
+from limbeck.tasks.ranking_metrics import (
+    by_query,
+    is_ranking_metric,
+    mean_scores,
+    ranking_metric,
+    scores_by_query,
+)
 from limbeck.tasks.row_checks import need_labels, need_rows
+from limbeck.tasks.scores_of_samples import SampledUnits
 from limbeck.tasks.sentence import Sentence
 
 METRICS_OF_RANKS = ("ndcg@10", "mrr@10")
+QUERY = "query"
+"""Of kept predictions, which are of one query's candidates: the same number."""
 
 _MARK = "limbeck_task_type"
 # What sentence-transformers' CrossEncoder reads; its own choice for one output is a sigmoid.
@@ -133,16 +143,41 @@ class PairScore(Sentence):
         grades = np.asarray(rows[task.label_column][:], dtype=np.float64)
         need_rows(task, grades)
         _check(task, scores, grades)
-        found = scores_by_query(
-            task.metrics, scores, grades, query_ids(rows[task.text_columns[0]][:])
-        )
+        queries = query_ids(rows[task.text_columns[0]][:])
+        found = scores_by_query(task.metrics, scores, grades, queries)
         means = mean_scores(found, f"task {task.name!r}")
         kept = {
             "index": rows["index"][:],
             "prediction": scores.tolist(),
             "label": grades.tolist(),
+            # Whose candidate each is, by small numbers.
+            QUERY: np.unique(queries, return_inverse=True)[1].tolist(),
         }
         return Results(means | {"primary": means[task.primary]}, kept)
+
+    def sampled_units(self, task: TaskLike, kept: Kept) -> SampledUnits | None:
+        """Queries with something relevant, each with the scores and grades of its candidates.
+
+        None of predictions of an earlier version, which did not say whose candidates they are of.
+        """
+        if QUERY not in kept:
+            return None
+        lists = by_query(np.asarray(kept[QUERY]))
+        scores = np.asarray(kept["prediction"], dtype=np.float64)
+        grades = np.nan_to_num(np.asarray(kept["label"], dtype=np.float64))
+        ranked = [rows for rows in lists if (grades[rows] > 0).any()]
+        by_unit = {"prediction": [scores[rows] for rows in ranked]}
+        return SampledUnits("queries", by_unit | {"label": [grades[rows] for rows in ranked]})
+
+    def row_parts(
+        self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """The metric of each query, whose candidates' scores and grades are given."""
+        if not is_ranking_metric(metric):
+            return None
+        score = ranking_metric(metric)
+        found = [score(*sides) for sides in zip(given, right, strict=True)]
+        return np.array(found), np.ones(len(found))
 
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
         """Whose candidates the labels are is not known here; see `baseline_of_rows`."""

@@ -32,6 +32,7 @@ from limbeck.tasks.abstract_type import (
     NO_PROMPTS,
     TASK_TYPES,
     Batch,
+    Kept,
     Labels,
     Results,
     Rows,
@@ -44,7 +45,7 @@ from limbeck.tasks.batch_columns import CUT, EXAMPLE_WEIGHTS, ROW
 from limbeck.tasks.candidate_reading import EMBEDDED, GRADE, QUERY_ID, UNGRADED
 from limbeck.tasks.cross_encoded import CROSS_ENCODED, is_cross_encoder
 from limbeck.tasks.hard_rule import PLAIN, HardRule
-from limbeck.tasks.metrics import METRICS
+from limbeck.tasks.metrics import CORRELATIONS, METRICS
 from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.pair_score import PAIR_SCORE
 from limbeck.tasks.retrieval import (
@@ -55,6 +56,7 @@ from limbeck.tasks.retrieval import (
     some_retrieval_rows,
 )
 from limbeck.tasks.row_checks import need_rows
+from limbeck.tasks.scores_of_samples import SampledScore, SampledUnits, correlation
 from limbeck.tasks.soft_rule import SoftRule
 from limbeck.tasks.tuple_texts import TextOfRow, asked_alone, asked_pairs, texts_of_rows
 
@@ -234,6 +236,20 @@ class Embedding(TaskType):
         if not retrieves(task) or metric != task.primary:
             return None
         return np.asarray(given, dtype=np.float64), np.asarray(right, dtype=np.float64)
+
+    def sampled_units(self, task: TaskLike, kept: Kept) -> SampledUnits:
+        """Scored pairs, or of what is retrieved the queries: the rows that are kept."""
+        return SampledUnits("queries" if retrieves(task) else "pairs", kept)
+
+    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+        """Correlations over pairs; of what is retrieved the mean over queries."""
+        if metric in CORRELATIONS:
+            return correlation(kept["prediction"], kept["label"], ranks=metric == "spearman")
+        return super().sampled_score(task, metric, kept)
+
+    def predicts_numbers(self, task: TaskLike) -> bool:
+        """Cosines, or how much a query finds."""
+        return True
 
     def spread_rows(self, task: TaskLike, rows: Dataset, wanted: int) -> Dataset:
         """Some pairs; of what is to be searched some queries with what was judged for them, and other passages."""

@@ -22,6 +22,7 @@ from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.tasks.abstract_type import (
     TASK_TYPES,
     Batch,
+    Kept,
     Labels,
     Results,
     Rows,
@@ -32,6 +33,7 @@ from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.classes import constant_class
 from limbeck.tasks.labelled import LabelledPositions
 from limbeck.tasks.output_arrays import truncated
+from limbeck.tasks.scores_of_samples import SampledScore
 from limbeck.tasks.sentence import SENTENCE
 from limbeck.tasks.tokens import padded_labels
 
@@ -124,6 +126,17 @@ class Text(LabelledPositions):
             "label": [label_word(task, label) for label in right],
         }
         return Results(dict(scores), kept)
+
+    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+        """As classification, of classes; numbers are kept as words, rounded, which have another correlation."""
+        if task.regression:
+            return None
+        right = np.array([task.labels.index(word) for word in kept["label"]])
+        # What names no class is a class other than the right one, as in `read_words`.
+        wrong = (right + 1) % len(task.labels)
+        known = {word: number for number, word in enumerate(task.labels)}
+        given = [known.get(*pair) for pair in zip(kept["prediction"], wrong, strict=True)]
+        return SENTENCE.sampled_score(task, metric, {"prediction": given, "label": right.tolist()})
 
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
         """The majority class; a constant has no correlation with anything."""

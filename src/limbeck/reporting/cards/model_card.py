@@ -187,14 +187,19 @@ def _score_notes(student: StudentFacts, seeds: Sequence[str]) -> list[str]:
     notes = []
     if record.kept is not None:
         kept = record.kept
-        how = "rows of both models' predictions" if kept.paired else (
-            "rows of this model's predictions, the teacher's score taken as exact"
+        how = "both models' predictions" if kept.paired else (
+            "this model's predictions, the teacher's score taken as exact"
         )  # fmt: skip
         notes.append(
             f"It keeps {100 * kept.share:.1f} % of the teacher's primary score; "
             f"{100 * kept.level:.0f} % interval {100 * kept.low:.1f} to {100 * kept.high:.1f} % "
-            f"(bootstrap over {kept.rows:,} dev {how})."
+            f"(bootstrap over {kept.rows:,} dev {kept.unit} of {how})."
         )
+    for split, tests in [*record.row_tests_alone.items()][:1]:
+        notes += [
+            f"On {split}, {words}."
+            for words in class_scores.row_test_words(tests, "student", "teacher")
+        ]
     if not seeds:
         notes.append(f"One run, seed {record.seed}: the spread over seeds is not known.")
     return notes

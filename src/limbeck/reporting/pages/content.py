@@ -15,6 +15,7 @@ from limbeck.reporting.pages import gather, plots
 from limbeck.reporting.pages.cell_maps import heat_map
 from limbeck.reporting.pages.classification_section import classification_sections
 from limbeck.reporting.pages.latency_section import bench_section
+from limbeck.reporting.pages.row_tests_section import row_tests_section
 from limbeck.reporting.pages.sections import Section, legend_entry
 from limbeck.reporting.pages.teachers_section import team_section
 from limbeck.reporting.records import Record
@@ -68,6 +69,7 @@ class Content:
             similarity_section(similarity or {}),
             self.draw_section(),
             *classification_sections(self.finished),
+            row_tests_section(self.finished),
             team_section(self.finished),
             bench_section(self.finished),
             self.cost_section(),

@@ -111,7 +111,7 @@ class ClassificationScores(RecordPart):
 
 
 class DifferenceFacts(RecordPart):
-    """The difference of a primary score, one model less the other, with a paired bootstrap over rows."""
+    """The difference of a primary score, one model less the other, with a paired bootstrap over rows or queries."""
 
     difference: float
     """Points."""
@@ -136,7 +136,9 @@ class RowTests(RecordPart):
     """One model against another over the same rows: how far chance in the rows explains their difference."""
 
     rows: int
+    unit: str = "rows"
+    """What is counted and sampled: rows, pairs of texts, or queries."""
     difference: DifferenceFacts | None = None
-    """None of a primary score that is no sum over rows."""
+    """None of a primary score that samples leave undefined, or that the predictions do not tell."""
     mcnemar: McNemarFacts | None = None
     """None where predictions are not of classes."""

@@ -46,7 +46,7 @@ class ModelFacts(RecordPart):
 
 
 class KeptFacts(RecordPart):
-    """The student's share of the teacher's primary dev score, with a bootstrap interval over dev rows."""
+    """The student's share of the teacher's primary dev score, with a bootstrap interval over dev rows, or queries."""
 
     share: float
     """Student over teacher, 0 to 1 and above."""
@@ -55,7 +55,9 @@ class KeptFacts(RecordPart):
     level: float = 0.95
     """Confidence of the interval, 0 to 1."""
     rows: int = 0
-    """Dev rows that were sampled again."""
+    """Units of dev that were sampled again."""
+    unit: str = "rows"
+    """What they are: rows, pairs of texts, or queries."""
     paired: bool = True
     """Whether both sides' predictions were sampled together; else the teacher's score counts as exact."""
 

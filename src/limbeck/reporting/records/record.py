@@ -110,6 +110,13 @@ class Record(RecordPart):
         older = (self.model_extra or {}).get("classes") or []
         return [ClassFacts.model_validate(one) for one in older]
 
+    @property
+    def row_tests_alone(self) -> dict[str, RowTests]:
+        """Tests on splits whose predictions are of no classes: of numbers, similarities, ranks, spans."""
+        return {
+            split: one for split, one in self.row_tests.items() if split not in self.classification
+        }
+
     def primary_score(self, split: str = "dev") -> float | None:
         """The split's primary score, or None when there is none."""
         return self.scores.get(split, {}).get("primary")

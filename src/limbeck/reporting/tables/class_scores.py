@@ -148,7 +148,7 @@ def row_test_words(tests: RowTests, first: str, second: str) -> list[str]:
         said.append(
             f"{first} less {second}: {_signed(found.difference, 2)} points of the primary score, "
             f"{100 * found.level:.0f} % interval {_signed(found.low, 2)} to {_signed(found.high, 2)} (paired bootstrap "
-            f"over {tests.rows:,} rows, {found.samples:,} samples)"
+            f"over {tests.rows:,} {tests.unit}, {found.samples:,} samples)"
         )
     if tests.mcnemar is not None:
         exact = tests.mcnemar
@@ -159,7 +159,25 @@ def row_test_words(tests: RowTests, first: str, second: str) -> list[str]:
             f"{exact.only_first:,} rows only {first} has right, {exact.only_second:,} only {second}: {verdict} by "
             f"McNemar's exact test ({p_words(exact.p)})"
         )
+    if not said:
+        said.append(
+            f"{first} less {second}: no interval over {tests.rows:,} {tests.unit} (too few of them, a primary score "
+            "that some sample leaves undefined, or predictions that do not tell it)"
+        )
     return said
+
+
+def row_test_cells(tests: Mapping[str, RowTests]) -> Cells:
+    """A row for each split with a difference: its points, their interval, and over how much."""
+    levels = {100 * one.difference.level for one in tests.values() if one.difference is not None}
+    level = " and ".join(f"{level:.0f} %" for level in sorted(levels))
+    cells = [["split", "difference", f"lowest ({level})", f"highest ({level})", "over"]]
+    for split, one in tests.items():
+        if one.difference is not None:
+            found = one.difference
+            points = [_signed(value, 2) for value in (found.difference, found.low, found.high)]
+            cells.append([split, *points, f"{one.rows:,} {one.unit}"])
+    return cells
 
 
 def p_words(p: float) -> str:
