@@ -131,6 +131,26 @@ def test_examples_are_sampled_from_the_labelled_rows(files) -> None:
             prompt_for(prompt.model_copy(update={"examples_per_class": count}), rows, **given)
 
 
+def test_rows_that_keep_failing_are_left_out_where_that_is_asked_for(proxy, files) -> None:
+    served = ("--endpoint", proxy.url, "--model", "tiny", "--top-logprobs", 1000, "--retries", 0)
+    proxy.always = lambda handler, body: "film 7" in str(body) and status(400, "filtered")(handler, body)  # fmt: skip
+    command = line(files, *served, "--shard-rows", 5, "--missing-rows", "drop")
+    ended = invoke(*command)
+    assert ended.exit_code == 0, ended.output
+    assert "left out: 1 (missing.json names them)" in ended.stderr
+    store, failed = open_store(files / "store"), row_ids([["film 7"]])
+    assert store.manifest.complete and len(store) == 19
+    assert store.missing(failed).tolist() == failed.tolist()
+    assert len(store.take(row_ids([["film 6", "film 8"]]))["logits"]) == 2
+    said = (files / "store" / "missing.json").read_text()
+    assert json.loads(said) == [{"row": int(failed[0]), "reason": "HTTP 400: filtered"}]
+    proxy.always = fine
+    assert invoke(*command).exit_code == 0
+    # A shard that is there is not made again.
+    assert len(open_store(files / "store")) == 19
+    assert (files / "store" / "missing.json").read_text() == said
+
+
 def test_rows_that_fail_are_recorded_and_asked_again(proxy, files) -> None:
     served = ("--endpoint", proxy.url, "--model", "tiny", "--top-logprobs", 1000, "--retries", 1)
     proxy.always = lambda handler, body: "film 7" in str(body) and status(500, "broken")(handler, body)  # fmt: skip

@@ -45,7 +45,8 @@ def labeller(url, **settings):
         verbalizations={"negative": "bad", "positive": "good"},
         calibrate=False,
     )
-    given = {"url": url, "model": "tiny", "top_logprobs": 1000}
+    given = {"url": url, "model": "tiny"}
+    given |= {} if settings.get("mode") == "votes" else {"top_logprobs": 1000}
     bound = bind_prompt(prompt, ("negative", "positive"), ("sentence",))
     journals = settings.pop("journals", None)
     return EndpointLabeller(EndpointSettings(**(given | settings)), bound, journals=journals)
@@ -245,7 +246,61 @@ def test_separate_votes_have_seeds_of_their_own(proxy) -> None:
     assert sorted(body["seed"] for body in proxy.bodies[count:]) == [5, 6, 7]
 
 
+def test_a_vote_that_fails_is_an_answer_that_cannot_be_read(proxy) -> None:
+    refuse = without("n")
+    proxy.always = lambda handler, body: (
+        refuse(handler, body) or (body.get("seed") == 6 and status(400, "filtered")(handler, body))
+    )
+    with labeller(proxy.url, mode="votes", votes=3, seed=5) as made:
+        found = made.score(ROWS[:1])
+    assert found["votes"].sum() == 2
+    assert found["unparsable"].tolist() == [1.0]
+
+
+def test_votes_that_all_fail_say_why(proxy) -> None:
+    refuse = without("n")
+    proxy.always = lambda handler, body: (
+        refuse(handler, body) or ("film 0" in str(body) and status(400, "filtered")(handler, body))
+    )
+    with (
+        labeller(proxy.url, mode="votes", votes=3) as made,
+        pytest.raises(RowsMissingError, match="1 row has no label: HTTP 400: filtered"),
+    ):
+        made.score(ROWS[:2])
+
+
 # ---- limits ----
+
+
+def test_separate_votes_are_requests_at_a_time_too(proxy) -> None:
+    refuse = without("n")
+    proxy.always = lambda handler, body: refuse(handler, body) or slow(0.05)(handler, body)
+    with labeller(proxy.url, mode="votes", votes=3, concurrency=2) as made:
+        made.score(ROWS[:2])
+    assert proxy.most == 2
+
+
+def test_votes_on_their_way_when_the_limit_is_reached_are_counted(proxy, tmp_path) -> None:
+    proxy.always = without("n")
+    priced = {"price_in": 1e6, "price_out": 1e6, "journals": tmp_path, "mode": "votes", "votes": 3}
+    with labeller(proxy.url, **priced) as made:
+        each = made.costs()["cost"]
+    with labeller(proxy.url, max_cost=4 * each, **priced) as made:
+        with pytest.raises(LabellingStoppedError, match="is reached"):
+            made.score(ROWS)
+        spent = made.client.spending.before + made.costs()["cost"]
+    with labeller(proxy.url, max_cost=100 * each, **priced) as made:
+        assert made.client.spending.before == pytest.approx(spent)
+
+
+@pytest.mark.parametrize(
+    ("mode", "unread"),
+    [("logprobs", {"votes": 3, "temperature": 0.5, "seed": 1}), ("votes", {"top_logprobs": 9})],
+)
+def test_settings_of_another_mode_are_refused(mode, unread) -> None:
+    given = EndpointSettings(url="http://localhost/v1", model="tiny", mode=mode, **unread)
+    assert [one.message.split(":")[0] for one in given.problems()] == [*unread]
+    assert not EndpointSettings(url="http://localhost/v1", model="tiny", **unread).problems()
 
 
 def test_no_more_requests_at_a_time_than_asked_for(proxy) -> None:

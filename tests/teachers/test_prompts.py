@@ -99,6 +99,9 @@ def test_all_that_is_wrong_at_once() -> None:
             "no {examples}",
         ),
         ({"verbalizations": {"negative": "Bad ", "positive": "bad"}}, "both 'bad'"),
+        ({"example": "{text} {answer}"}, "example: nothing would read it"),
+        ({"seed": 3}, "seed: nothing would read it"),
+        ({"calibrate": False, "content_free": ["-"]}, "content_free: nothing would read it"),
     ],
 )
 def test_what_would_not_be_read(settings, message) -> None:

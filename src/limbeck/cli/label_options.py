@@ -97,3 +97,11 @@ class LabellingWork:
         ),
     ] = "local"
     workers: Annotated[int | None, option(RUNNING, "At most so many processes of Ray.")] = None
+    missing_rows: Annotated[
+        str,
+        option(
+            RUNNING,
+            "Rows that keep failing: error makes no shard of them and ends by saying so; drop leaves them out of the "
+            "store.",
+        ),
+    ] = "error"

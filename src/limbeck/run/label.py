@@ -14,6 +14,7 @@ from limbeck.data.text_rows import TextRows, joined, read_text_rows
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.run.label_plan import LabelPlan, outputs_asked
 from limbeck.run.label_store import ENGINES, LabelWork, fill
+from limbeck.run.missing_rows import MISSING_ROWS
 from limbeck.run.plain_labels import check_columns, check_target, write_plain_labels
 from limbeck.run.prompted_rows import prompt_for
 from limbeck.run.speaking_teachers import check_speaking, endpoint_labeller, speaks
@@ -45,6 +46,7 @@ def label(
     precision: str = "fp32",
     engine: Literal["local", "ray"] = "local",
     workers: int | None = None,
+    missing_rows: Literal["error", "drop"] = "error",
     max_rows: int = MAX_ROWS,
     show: bool = False,
 ) -> OutputStore:
@@ -74,13 +76,15 @@ def label(
         precision: fp32 or bf16.
         engine: `local`, or `ray` for Ray Data.
         workers: processes of Ray; by default as many as its cluster has room for.
+        missing_rows: what becomes of rows that an endpoint, or a labeller of your own, has no outputs for: `error`
+            makes no shard with one of them and says so in the end, `drop` makes it without them.
         max_rows: of a file; more are refused.
         show: print the pre-flight and a progress bar.
 
     Raises:
         LimbeckError: whatever is wrong with teacher, rows or settings, or another store in `out`.
     """
-    _check(out, to, engine, precision, workers, data, unlabelled)
+    _check(out, to, engine, precision, workers, missing_rows, data, unlabelled)
     place = str(out if out is not None else f"{to}.store")
     teachers = named(teacher)
     written_task = None
@@ -110,7 +114,9 @@ def label(
             prompt=bound,
             written_task=written_task,
         )
-        work = _work(source, rows, outputs, with_text, StoreFiles(place), engine, workers)
+        work = _work(
+            source, rows, outputs, with_text, StoreFiles(place), engine, workers, missing_rows
+        )
         if to is not None:
             _check_decides(work, to)
         fill(work, shard_rows, console)
@@ -195,6 +201,7 @@ def _work(
     files: StoreFiles,
     engine: str,
     workers: int | None,
+    missing_rows: str,
 ) -> LabelWork:
     """Load the labeller and plan what it is to do."""
     labeller = source.load()
@@ -205,6 +212,7 @@ def _work(
         source.batch_size or labeller.batch_size,
         with_text,
         source.task or source.written_task,
+        missing_rows == "drop",
     )
     return LabelWork(files, plan, labeller, source, engine, workers)
 
@@ -224,6 +232,7 @@ def _check(
     engine: str,
     precision: str,
     workers: int | None,
+    missing_rows: str,
     data: object,
     unlabelled: Sequence[object],
 ) -> None:
@@ -237,6 +246,8 @@ def _check(
         problems.append(unknown("engine", engine, ENGINES))
     if precision not in PRECISIONS:
         problems.append(unknown("precision", precision, PRECISIONS))
+    if missing_rows not in MISSING_ROWS:
+        problems.append(unknown("missing_rows", missing_rows, MISSING_ROWS))
     if workers is not None and (engine != "ray" or workers < 1):
         problems.append(
             Problem(f"workers {workers}: they are processes of Ray", "use them with --engine ray")

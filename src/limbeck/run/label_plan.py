@@ -38,6 +38,7 @@ class LabelPlan:
         batch_size: rows that it is given at once.
         with_text: whether the store holds the texts too.
         task: the known task's name, if one was named.
+        drop_missing: whether shards are made without the rows that have no outputs.
     """
 
     rows: TextRows
@@ -45,6 +46,7 @@ class LabelPlan:
     batch_size: int
     with_text: bool
     task: str | None = None
+    drop_missing: bool = False
 
     @cached_property
     def ids(self) -> np.ndarray:

@@ -13,7 +13,7 @@ from limbeck.errors import LimbeckError
 from limbeck.run.label_estimate import LabelEstimate, measure_labelling
 from limbeck.run.label_plan import LabelPlan
 from limbeck.run.label_progress import labelling_progress, spoken
-from limbeck.run.missing_rows import MissingRows
+from limbeck.run.missing_rows import MISSING, MissingRows
 from limbeck.run.teachers_named import LabellerSource
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.outputs import StoreFiles, StoreManifest, StoreWriter
@@ -94,11 +94,13 @@ def _make_shards(
                 for name in spent:
                     spent[name] += shard.costs[name]
     finally:
-        missing.write()
+        missing.write(writer.manifest.missing_rows)
         # The measured batch, and rows of shards that were not made whole.
         counted = costs_of(work.labeller)
         writer.add_costs({name: counted[name] - spent[name] for name in spent})
     missing.check()
+    if left_out := len(writer.manifest.missing_rows):
+        console.print(f"rows without outputs, left out: {left_out:,} ({MISSING} names them)")
 
 
 def _made(
@@ -123,6 +125,7 @@ def _made(
                 plan.outputs,
                 plan.batch_size,
                 text_names=plan.text_names,
+                drop_missing=plan.drop_missing,
                 advance=advance,
             )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from limbeck.errors import LimbeckError, Problem
@@ -13,10 +13,11 @@ from limbeck.teachers.outputs import StoreFiles
 from limbeck.teachers.outputs.scored_shard import ShardRows
 
 MISSING = "missing.json"
+MISSING_ROWS = ("error", "drop")
 
 
 class MissingRows:
-    """Why rows have no outputs, by their ids.
+    """Why shards could not be made: of which rows, by their ids, there are no outputs.
 
     Args:
         files: the store, beside whose shards the file `missing.json` says so.
@@ -34,10 +35,10 @@ class MissingRows:
         except RowsMissingError as error:
             self.reasons |= {int(part.ids[at]): why for at, why in error.reasons.items()}
 
-    def write(self) -> None:
-        """Record them, or take the record of an earlier start away."""
-        if self.reasons:
-            rows = [{"row": row, "reason": reason} for row, reason in self.reasons.items()]
+    def write(self, left_out: Mapping[int, str]) -> None:
+        """Record them and those that shards were made without, or take the record of an earlier start away."""
+        if reasons := {**left_out, **self.reasons}:
+            rows = [{"row": row, "reason": reason} for row, reason in reasons.items()]
             text = json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
             self.files.write(MISSING, text.encode())
         elif self.files.exists(MISSING):
@@ -49,7 +50,8 @@ class MissingRows:
         problems = [
             Problem(
                 f"{self.files.url}: {count} row{'s have' if count > 1 else ' has'} no outputs: {reason}",
-                f"run the same command again, which asks for these rows again; {MISSING} names them",
+                f"run the same command again, which asks for these rows again, or with --missing-rows drop, which "
+                f"leaves them out; {MISSING} names them",
             )
             for reason, count in counts
         ]

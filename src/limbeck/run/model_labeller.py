@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from limbeck.run.output_words import ModelOutputs
 from limbeck.students import generic_labels, labels_of
 from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Task, task_type_of
 from limbeck.teachers.labelling import Row, Scores
-from limbeck.teachers.outputs import Ask, add_model
+from limbeck.teachers.outputs import Ask, digest_of_model, digest_of_tokenizer
 from limbeck.teachers.outputs.build import ask
 from limbeck.teachers.outputs.columns import (
     LOGITS,
@@ -177,19 +176,6 @@ def _stored(column: OutputColumn, value: Tensor, masks: dict[str, Tensor]) -> np
     for row, own in enumerate(places(masks)):
         found[row] = cast[row][column.among_padding(own)].numpy()
     return found
-
-
-def digest_of_model(model: PreTrainedModel) -> str:
-    """What its outputs follow from: weights and configuration."""
-    digest = hashlib.blake2b(digest_size=16)
-    add_model(digest, model)
-    return digest.hexdigest()
-
-
-def digest_of_tokenizer(tokenizer: Processor) -> str:
-    """What makes the tokens of a text."""
-    described = TEXT_READING.describe(tokenizer).encode()
-    return hashlib.blake2b(described, digest_size=16).hexdigest()
 
 
 def _classes(model: PreTrainedModel, given: Sequence[str], name: str) -> tuple[str, ...]:

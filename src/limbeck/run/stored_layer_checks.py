@@ -14,10 +14,10 @@ from limbeck.files import at_home
 from limbeck.given import is_reference
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.recipe import Recipe
-from limbeck.run.model_labeller import digest_of_tokenizer
 from limbeck.run.output_words import word_of
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.tasks import TASKS, Processor
+from limbeck.teachers.outputs import digest_of_tokenizer
 from limbeck.teachers.outputs.columns import LOGITS, name_of_key
 from limbeck.teachers.outputs.stored_layers import StoredLayers, in_order
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher

@@ -15,9 +15,8 @@ from limbeck.files import checksum_of_text
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.objectives.predictions import SoftSpec
 from limbeck.recipe import Recipe
-from limbeck.run.model_labeller import digest_of_tokenizer
 from limbeck.tasks import Processor, Task
-from limbeck.teachers.outputs import OutputStore
+from limbeck.teachers.outputs import OutputStore, digest_of_tokenizer
 from limbeck.teachers.outputs.columns import LOGITS
 from limbeck.teachers.outputs.given_outputs import GivenOutputs
 from limbeck.teachers.outputs.stored_tokens import StoredTokens

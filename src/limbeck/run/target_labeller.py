@@ -16,10 +16,10 @@ from limbeck.data import Collator
 from limbeck.data.row_ids import row_ids
 from limbeck.errors import LimbeckError, Problem
 from limbeck.functional.partial_logits import CHOICES, KeptTokens
-from limbeck.run.model_labeller import digest_of_model, digest_of_tokenizer, values_of
+from limbeck.run.model_labeller import values_of
 from limbeck.tasks import TEXT, TEXT_READING, Processor, Task
 from limbeck.teachers.labelling import Row, Scores
-from limbeck.teachers.outputs import Ask
+from limbeck.teachers.outputs import Ask, digest_of_model, digest_of_tokenizer
 from limbeck.teachers.outputs.build import ask
 from limbeck.teachers.outputs.columns import IDS, INDEX, LOGITS, REST, VALUES, OutputLayout
 from limbeck.teachers.teacher import Teacher

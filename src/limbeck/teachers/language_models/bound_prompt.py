@@ -220,6 +220,16 @@ def _use_problems(
         for setting, used in listed.items()
         if used and _CLASSES not in template.names
     ]
+    unread = {
+        "example": (not examples, "there are no examples"),
+        "seed": (not prompt.examples_per_class, "examples_per_class is 0, so none are sampled"),
+        "content_free": (prompt.calibrate is False, "calibrate is false"),
+    }
+    problems += [
+        Problem(f"{setting}: nothing would read it, as {reason}", "leave it out")
+        for setting, (idle, reason) in unread.items()
+        if idle and setting in prompt.model_fields_set
+    ]
     return problems
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +28,7 @@ from limbeck.teachers.language_models.few_shot import Row
 from limbeck.teachers.language_models.prompt import prompt_digest
 from limbeck.teachers.language_models.prompt_tokens import PromptTokenizer, token_limit
 from limbeck.teachers.language_models.seq2seq_scoring import Seq2SeqScorer
-from limbeck.teachers.outputs.entry_key import add_model, library_versions
+from limbeck.teachers.outputs import digest_of_model, digest_of_text, digest_of_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -73,10 +72,12 @@ class CausalLabeller:
         chat = _uses_chat(bound, tokenizer)
         limit = token_limit(model.config, tokenizer, max_length)
         self.tokens = PromptTokenizer(tokenizer, bound, limit=limit, chat=chat)
-        self._key = _fingerprint(model) | {
+        self._key = {
+            "model": digest_of_model(model),
+            "tokenizer": digest_of_tokenizer(tokenizer),
             "prompt": prompt_digest(bound.prompt),
-            "examples": hashlib.blake2b(bound.whole(_empty(bound)).encode(), digest_size=16).hexdigest(),
-            "chat": chat,
+            "examples": digest_of_text(bound.whole(_empty(bound))),
+            "chat": chat and digest_of_text(str(tokenizer.chat_template)),
             "limit": limit,
             "precision": precision,
         }  # fmt: skip
@@ -99,7 +100,7 @@ class CausalLabeller:
         return self.tokens.truncated
 
     def fingerprint(self) -> dict[str, Any]:
-        """The model's weights, and the prompt with its examples."""
+        """Digests of the model, its tokenizer and chat template, and the prompt with its examples."""
         return dict(self._key)
 
     def score(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
@@ -185,12 +186,6 @@ def _uses_chat(bound: BoundPrompt, tokenizer: PreTrainedTokenizerBase) -> bool:
             "chat: true, but the tokenizer has no chat template", "set chat: false, or leave it out"
         )
     return has_template if bound.prompt.chat is None else bound.prompt.chat
-
-
-def _fingerprint(model: PreTrainedModel) -> dict[str, Any]:
-    digest = hashlib.blake2b(digest_size=16)
-    add_model(digest, model)
-    return {"model": digest.hexdigest(), "libraries": library_versions()}
 
 
 def _empty(bound: BoundPrompt) -> Row:

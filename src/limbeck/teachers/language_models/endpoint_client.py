@@ -48,6 +48,7 @@ class EndpointClient:
         )
         self._requests = Pace(settings.requests_per_minute)
         self._tokens = Pace(settings.tokens_per_minute)
+        self._places = asyncio.Semaphore(settings.concurrency)
 
     async def chat(self, *, retries: int | None = None, **request: Any) -> Any:
         """A chat completion; as `send`."""
@@ -85,7 +86,7 @@ class EndpointClient:
             reraise=True,
         )
         try:
-            return await again(self._once, ask, characters)
+            return await again(self._in_turn, ask, characters)
         except LabellingStoppedError:
             raise
         except (openai.OpenAIError, ValueError) as error:
@@ -104,6 +105,11 @@ class EndpointClient:
     async def close(self) -> None:
         """Close its connections."""
         await self._client.close()
+
+    async def _in_turn(self, ask: Callable[[], Awaitable[Any]], characters: int) -> Any:
+        """Whatever asks, rows or the votes of one: no more requests at the same time than are allowed."""
+        async with self._places:
+            return await self._once(ask, characters)
 
     async def _once(self, ask: Callable[[], Awaitable[Any]], characters: int) -> Any:
         spending = self.spending

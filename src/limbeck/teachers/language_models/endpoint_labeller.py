@@ -61,6 +61,11 @@ class EndpointLabeller:
         self, settings: EndpointSettings, bound: BoundPrompt, *, journals: Path | None = None
     ) -> None:
         settings.check()
+        if "normalize_length" in bound.prompt.model_fields_set:
+            raise LimbeckError(
+                "normalize_length: nothing that an endpoint reads; it scores no answer token by token",
+                "leave it out of the prompt",
+            )
         self.settings, self.bound, self.classes = settings, bound, bound.classes
         self.name = f"{settings.model} at {urlsplit(settings.url).netloc}"
         self.batch_size = _DEPTH * settings.concurrency

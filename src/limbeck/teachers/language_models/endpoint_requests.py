@@ -184,12 +184,28 @@ class RowRequests:
         if self.form.mode == "logprobs":
             return self._listed((await self._listing(row)).choices[0])
         if self.form.many:
-            choices = (await self._send(row)).choices
-        else:
-            seeds = range(self.settings.seed, self.settings.seed + self.settings.votes)
-            made = await asyncio.gather(*(self._send(row, seed) for seed in seeds))
-            choices = [one.choices[0] for one in made]
-        return self._counted([self._text(one) for one in choices])
+            return self._counted([self._text(one) for one in (await self._send(row)).choices])
+        return self._counted(await self._votes(row))
+
+    async def _votes(self, row: Row) -> list[str]:
+        """A request for each vote; one that fails gave no answer that can be read, like "".
+
+        All are awaited before anything is raised: what has been sent is paid for and must be counted.
+
+        Raises:
+            RowFailedError: all failed; or as `EndpointClient.send` of what ends the work.
+        """
+        seeds = range(self.settings.seed, self.settings.seed + self.settings.votes)
+        made = await asyncio.gather(
+            *(self._send(row, seed) for seed in seeds), return_exceptions=True
+        )
+        errors = [one for one in made if isinstance(one, BaseException)]
+        final = [one for one in errors if not isinstance(one, RowFailedError)]
+        if final or len(errors) == len(made):
+            raise (final or errors)[0]
+        return [
+            "" if isinstance(one, BaseException) else self._text(one.choices[0]) for one in made
+        ]
 
     async def _listing(self, row: Row, retries: int | None = None) -> Any:
         """What the server returns; in mode `logprobs` asked again until tokens are listed."""

@@ -14,6 +14,8 @@ from limbeck.settings import Count, Seed, Settings
 KEY_VARIABLE = "OPENAI_API_KEY"
 _NO_KEY = "none"  # the client insists on one, and servers without keys read none
 
+_UNREAD = {"logprobs": ("votes", "temperature", "seed"), "votes": ("top_logprobs",)}
+
 Price = Annotated[float, Field(ge=0)]
 """Of a million tokens, in whatever currency."""
 Positive = Annotated[float, Field(gt=0)]
@@ -60,7 +62,13 @@ class EndpointSettings(Settings):
 
     def problems(self) -> list[Problem]:
         """What cannot work, before anything is sent."""
-        found = []
+        found = [
+            Problem(
+                f"{name}: nothing that mode {self.mode} reads", "leave it out, or set --mode auto"
+            )
+            for name in _UNREAD.get(self.mode, ())
+            if name in self.model_fields_set
+        ]
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             found.append(

@@ -5,7 +5,15 @@ Stored outputs take the live teacher's place.
 
 from limbeck.teachers.outputs.build import build
 from limbeck.teachers.outputs.columns import Ask
-from limbeck.teachers.outputs.entry_key import add_model, add_rows, fingerprint, library_versions
+from limbeck.teachers.outputs.entry_key import (
+    add_model,
+    add_rows,
+    digest_of_model,
+    digest_of_text,
+    digest_of_tokenizer,
+    fingerprint,
+    library_versions,
+)
 from limbeck.teachers.outputs.estimate import Estimate, measure
 from limbeck.teachers.outputs.mapped_outputs import MappedOutputs
 from limbeck.teachers.outputs.output_store import OutputStore, open_store
@@ -51,6 +59,9 @@ __all__ = [
     "add_rows",
     "build",
     "default_store",
+    "digest_of_model",
+    "digest_of_text",
+    "digest_of_tokenizer",
     "fingerprint",
     "library_versions",
     "measure",

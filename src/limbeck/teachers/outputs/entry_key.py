@@ -13,6 +13,7 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel
 
+from limbeck.tasks import TEXT_READING, Processor
 from limbeck.teachers.outputs.columns import Ask
 
 _FORMAT = 3
@@ -47,6 +48,23 @@ def add_model(digest: hashlib.blake2b, model: PreTrainedModel) -> None:
         config.pop(name, None)
     digest.update(json.dumps(config, sort_keys=True).encode())
     add_weights(digest, model)
+
+
+def digest_of_model(model: PreTrainedModel) -> str:
+    """What its outputs follow from but for the libraries: class, configuration and weights."""
+    digest = hashlib.blake2b(digest_size=16)
+    add_model(digest, model)
+    return digest.hexdigest()
+
+
+def digest_of_tokenizer(tokenizer: Processor) -> str:
+    """What makes the tokens of a text."""
+    return digest_of_text(TEXT_READING.describe(tokenizer))
+
+
+def digest_of_text(text: str) -> str:
+    """For keys."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def add_weights(digest: hashlib.blake2b, model: PreTrainedModel) -> None:

@@ -6,7 +6,7 @@ Batches are made within the shard alone, so that its content never depends on wh
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +44,12 @@ class ShardRows:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def without(self, places: Collection[int]) -> ShardRows:
+        """The other rows."""
+        kept = [place for place in range(len(self)) if place not in places]
+        texts = {name: [column[place] for place in kept] for name, column in self.texts.items()}
+        return ShardRows(self.number, self.ids[kept], texts)
+
 
 @dataclass(frozen=True)
 class MadeShard:
@@ -62,22 +68,35 @@ def make_shard(
     batch_size: int,
     *,
     text_names: Sequence[str],
+    drop_missing: bool = False,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> MadeShard:
     """Label a shard's rows and write them; the manifest does not name it yet.
 
     Args:
         text_names: what the text columns are called in the store; () where it holds none.
+        drop_missing: make the shard of the rows that have outputs, if there are any.
 
     Raises:
         LimbeckError: as `score_rows`, and where the shard cannot be written.
     """
     began, before = time.perf_counter(), costs_of(labeller)
-    layout, values = score_rows(labeller, rows.texts, outputs, batch_size, advance)
+    missing: tuple[tuple[int, str], ...] = ()
+    try:
+        layout, values = score_rows(labeller, rows.texts, outputs, batch_size, advance)
+    except RowsMissingError as error:
+        if not drop_missing or len(error.reasons) == len(rows):
+            raise
+        missing = tuple((int(rows.ids[at]), why) for at, why in sorted(error.reasons.items()))
+        rows = rows.without(error.reasons)
+        # Whoever raises it has kept the outputs of the others.
+        layout, values = score_rows(labeller, rows.texts, outputs, batch_size)
     label = labels_of(values, labeller.classes)
     texts = dict(zip(text_names, rows.texts.values(), strict=True)) if text_names else {}
     table = shard_table(rows.ids, texts, label, layout, values)
-    record = write_shard(files, shard_name(rows.number), table)
+    record = write_shard(files, shard_name(rows.number), table).model_copy(
+        update={"missing": missing}
+    )
     spent = {name: now - before.get(name, 0.0) for name, now in costs_of(labeller).items()}
     return MadeShard(record, layout, spent | {"seconds": time.perf_counter() - began})
 

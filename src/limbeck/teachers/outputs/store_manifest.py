@@ -31,12 +31,16 @@ class _Written(BaseModel):
 
 
 class ShardRecord(_Written):
-    """A file of rows: its name in the store, its rows and bytes, and a checksum of them."""
+    """A file of rows: its name in the store, its rows and bytes, and a checksum of them.
+
+    `missing`: rows of it that have no outputs and were left out, by their ids, and why.
+    """
 
     name: str
     rows: int = Field(ge=0)
     bytes: int = Field(ge=0)
     checksum: str
+    missing: tuple[tuple[int, str], ...] = ()
 
     @field_validator("name")
     @classmethod
@@ -97,7 +101,7 @@ class ShardsManifest(_Written):
 
     Attributes:
         format: what is in them.
-        complete: whether all rows are there.
+        complete: whether all rows are there, but for those that were left out.
         settings: what else they depend on: precision, length limit, rows of a shard.
         costs: what making them took: `seconds`, and what a labeller counts; over all starts.
         made_with: versions of libraries, by name.
@@ -120,6 +124,11 @@ class ShardsManifest(_Written):
     def stored_rows(self) -> int:
         """Rows in shards that are there."""
         return sum(shard.rows for shard in self.shards)
+
+    @property
+    def missing_rows(self) -> dict[int, str]:
+        """Why rows were left out, by their ids."""
+        return {row: reason for shard in self.shards for row, reason in shard.missing}
 
     @property
     def content(self) -> str:
