@@ -134,7 +134,9 @@ def test_examples_are_sampled_from_the_labelled_rows(files) -> None:
 def test_rows_that_keep_failing_are_left_out_where_that_is_asked_for(proxy, files) -> None:
     served = ("--endpoint", proxy.url, "--model", "tiny", "--top-logprobs", 1000, "--retries", 0)
     proxy.always = lambda handler, body: "film 7" in str(body) and status(400, "filtered")(handler, body)  # fmt: skip
-    command = line(files, *served, "--shard-rows", 5, "--missing-rows", "drop")
+    command = line(
+        files, *served, "--shard-rows", 5, "--missing-rows", "drop", "--to", files / "labels.csv"
+    )
     ended = invoke(*command)
     assert ended.exit_code == 0, ended.output
     assert "left out: 1 (missing.json names them)" in ended.stderr
@@ -144,6 +146,8 @@ def test_rows_that_keep_failing_are_left_out_where_that_is_asked_for(proxy, file
     assert len(store.take(row_ids([["film 6", "film 8"]]))["logits"]) == 2
     said = (files / "store" / "missing.json").read_text()
     assert json.loads(said) == [{"row": int(failed[0]), "reason": "HTTP 400: filtered"}]
+    table = (files / "labels.csv").read_text().splitlines()
+    assert len(table) == 21 and '"film 7",,' in table
     proxy.always = fine
     assert invoke(*command).exit_code == 0
     # A shard that is there is not made again.

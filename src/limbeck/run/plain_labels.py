@@ -33,6 +33,7 @@ _PIECE = 16_384
 """Rows that are written together; of Parquet a row group."""
 _LINES = 1024
 """Rows that are Python objects together."""
+_NOWHERE = -1
 
 
 def check_target(path: Path) -> list[Problem]:
@@ -53,7 +54,8 @@ def check_columns(texts: Sequence[str]) -> None:
 
 def write_plain_labels(path: Path, store: OutputStore, rows: TextRows) -> None:
     """Write a row for every row read: its texts under the user's own names, `label` (a class's name, or a number),
-    and of classes `confidence`; of a query's candidate `score`, as its label would be a grade.
+    and of classes `confidence`; of a query's candidate `score`, as its label would be a grade. They are empty where the
+    store was made without the row.
 
     Raises:
         LimbeckError: the store has no labels, rows are missing, or the file cannot be written.
@@ -64,7 +66,9 @@ def write_plain_labels(path: Path, store: OutputStore, rows: TextRows) -> None:
             "add --outputs probabilities",
         )
     decided = _Decided.of(store)
-    place = store.places(rows.ids)
+    stored = ~np.isin(rows.ids, [*store.manifest.missing_rows])
+    place = np.full(len(rows), _NOWHERE)
+    place[stored] = store.places(rows.ids[stored])
 
     def piece(start: int, count: int) -> pa.Table:
         columns = zip(rows.names, rows.columns.values(), strict=True)
@@ -100,10 +104,11 @@ class _Decided:
 
     def columns(self, places: np.ndarray, texts: Sequence[str]) -> dict[str, Any]:
         """Columns of some rows, given their places among the stored ones and what their text columns are called."""
-        label = pa.array(self.label[places])
+        absent = places == _NOWHERE
+        label = pa.array(self.label[places], mask=absent)
         if self.confidence is not None:
             names = pa.array(self.store.classes).take(label)
-            return {LABEL: names, CONFIDENCE: pa.array(self.confidence[places])}
+            return {LABEL: names, CONFIDENCE: pa.array(self.confidence[places], mask=absent)}
         scored = get_task_type(self.store.kind).candidates is not None or texts == (QUERY, PASSAGE)
         return {SCORE if scored else LABEL: label}
 
