@@ -69,7 +69,7 @@ class RecipeFields(Settings):
         min_length=1,
         description="stored teacher outputs in place of a teacher's model, of several teachers one each: a "
         "store that `limbeck label` made (folder or URL), or a file with the data's text columns and logits, "
-        "probabilities, votes or a score (CSV, JSON lines, Parquet)",
+        "probabilities, votes, a score, margins or embeddings (CSV, TSV, JSON lines, Parquet)",
     )
     output_classes: list[str] | None = Field(
         None,
@@ -89,10 +89,10 @@ class RecipeFields(Settings):
     dev: str | None = Field(
         None,
         description="your own data in one file: another file whose rows select the best epoch; a tenth of `data`, if "
-        "left out (kind embedding: scored pairs of texts, which it needs)",
+        "left out (kind embedding needs it: scored pairs of texts, or a folder of queries and a corpus)",
     )
     text_columns: list[str] | None = Field(
-        None, description="your own data: one or two text columns"
+        None, description="your own data: one or two text columns (of triplets three or more)"
     )
     label_column: str | None = Field(None, description="your own data: the label's column")
     classes: list[str | int] | None = Field(

@@ -120,7 +120,7 @@ def look_at_team(
         for_training=data is None,
         max_rows=max([MAX_ROWS, *(one.recipe.max_rows for one in candidates if one.recipe)]),
     )
-    if not target.kind.constant:
+    if not target.kind.constant or target.kind.several_classes or target.kind.embeds:
         raise LimbeckError(
             f"team: task {target.name!r} is of kind {target.kind.name}; members are compared by "
             "one class or number a text",
