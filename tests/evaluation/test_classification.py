@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
+from limbeck.evaluation.class_counts import covered
 from limbeck.evaluation.class_predictions import ClassPredictions
-from limbeck.evaluation.classification import (
-    classification_scores,
-    covered,
-    task_classification,
-)
-from limbeck.tasks import TASKS, as_kind
+from limbeck.evaluation.classification import classification_scores, task_classification
+from limbeck.reporting.tables.class_scores import count_cells, whole_cells
+from limbeck.tasks import MULTI_LABEL, TASKS, Task, as_kind
 
 NAMES = ("a", "b", "c")
 
@@ -154,3 +152,64 @@ def test_what_does_not_fit_is_refused(labels):
     model = ClassPredictions(np.array([0]))
     with pytest.raises(ValueError, match="labels"):
         classification_scores(NAMES, np.array(labels, dtype=int), model)
+
+
+def several(seed: int, *, rows: int = 40) -> dict[str, list]:
+    """Predictions at ½ of four classes, the last of which no row is of."""
+    rng = np.random.default_rng(0)
+    labels = (rng.random((rows, 4)) < [0.5, 0.3, 0.1, 0.0]).astype(int)
+    likely = np.clip(0.5 * labels + 0.6 * np.random.default_rng(seed).random((rows, 4)), 0, 1)
+    given = (likely >= 0.5).astype(int)
+    return {
+        "label": labels.tolist(),
+        "prediction": given.tolist(),
+        "probabilities": likely.tolist(),
+    }
+
+
+def test_several_labels_are_counted_by_class_and_by_row():
+    task = Task("t", "t", ("text",), (*NAMES, "d"), ("micro_f1",), "micro_f1", kind=MULTI_LABEL)
+    student, teacher = several(1), several(2)
+    found = task_classification(task, student, teacher)
+    assert [one.name for one in found.classes] == [*NAMES]
+    for at, one in enumerate(found.classes):
+        for side, counts, f1 in (
+            (student, one.counts, one.f1),
+            (teacher, one.teacher_counts, one.teacher_f1),
+        ):
+            pairs = [
+                (row[at], right[at])
+                for row, right in zip(side["prediction"], side["label"], strict=True)
+            ]
+            assert counts.true_positives == pairs.count((1, 1))
+            assert counts.false_positives == pairs.count((1, 0))
+            assert counts.false_negatives == pairs.count((0, 1))
+            assert counts.true_negatives == pairs.count((0, 0))
+            assert f1 == pytest.approx(
+                100 * metrics.f1_score(*zip(*[p[::-1] for p in pairs], strict=True))
+            )
+    # Row by row: how probable its answers are together, and whether all of them are right.
+    rows = []
+    for likely, given, right in zip(
+        student["probabilities"], student["prediction"], student["label"], strict=True
+    ):
+        together = 1.0
+        for p, answer in zip(likely, given, strict=True):
+            together *= p if answer else 1 - p
+        rows.append((together, given == right))
+    surest = sorted(rows, reverse=True)[:20]
+    half = found.student.coverage[0]
+    assert half.accuracy == pytest.approx(100 * sum(right for _, right in surest) / 20)
+    assert half.confidence == pytest.approx(surest[-1][0])
+    shown = {row[0]: row[1:] for row in whole_cells(found)}
+    assert shown["all classes right of the surest 50 %"][0] == f"{half.accuracy:.1f}"
+    assert count_cells(found)[1][:2] == ["a", str(found.classes[0].counts.true_positives)]
+    assert found.disagreements[0].student_probability == pytest.approx(
+        rows[found.disagreements[0].index][0]
+    )
+    assert found.student.confusion is None
+
+
+def test_one_class_a_row_has_no_counts_beside_its_matrix():
+    rows = {"label": [0, 1], "prediction": [0, 0]}
+    assert count_cells(task_classification(TASKS["sst2"], rows)) is None

@@ -27,9 +27,9 @@ def show_classification(found: ClassificationScores) -> None:
     _show(by_class[: _MOST_CLASSES + 1])
     if len(by_class) > _MOST_CLASSES + 1:
         _say(f"{len(by_class) - 1 - _MOST_CLASSES} more classes: --json shows them")
-    matrix = cells.confusion_cells(found, found.student)
-    if matrix is not None:
-        _show(matrix)
+    for counted in (cells.count_cells(found), cells.confusion_cells(found, found.student)):
+        if counted is not None:
+            _show(counted[: _MOST_CLASSES + 1])
     for line in cells.tie_words(found):
         _say(line)
     agreement = cells.agreement_words(found)

@@ -5,14 +5,19 @@ Counts and F1 are scikit-learn's. What is read is labels, class ids and probabil
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import accuracy_score, confusion_matrix
 
-from limbeck.evaluation.calibration import calibration_error, reliability, reliability_facts
+from limbeck.evaluation.class_counts import (
+    add_calibration,
+    by_class,
+    class_facts,
+    coverage,
+    mean_of_present,
+)
 from limbeck.evaluation.class_predictions import (
     ClassPredictions,
     Predictions,
@@ -22,15 +27,9 @@ from limbeck.evaluation.class_predictions import (
 )
 from limbeck.evaluation.disagreements import disagreements
 from limbeck.evaluation.several_class_scores import several_class_scores
-from limbeck.reporting.records import (
-    ClassFacts,
-    ClassificationScores,
-    CoverageFacts,
-    ModelScores,
-)
+from limbeck.reporting.records import ClassificationScores, ModelScores
 from limbeck.tasks import Task
 
-COVERAGES = (0.5, 0.8)
 # A matrix of more cannot be read, and fills a record.
 _MOST_CLASSES = 50
 
@@ -87,42 +86,20 @@ def classification_scores(
         )
     if labels.min() < 0 or labels.max() >= len(names):
         raise ValueError(f"labels outside 0..{len(names) - 1}")
-    by_class = [_by_class(labels, model, len(names)) for model in models]
-    present = np.bincount(labels, minlength=len(names))[: len(names)]
+    each = [by_class(labels, model.ids, len(names)) for model in models]
+    rows = np.bincount(labels, minlength=len(names))
     scores = [
-        _model(labels, model, len(names), float(f1[present > 0].mean()))
-        for model, (_, _, f1) in zip(models, by_class, strict=True)
+        _model(labels, model, len(names), mean_of_present(f1, rows))
+        for model, (_, _, f1) in zip(models, each, strict=True)
     ]
     return ClassificationScores(
         rows=len(labels),
         names=list(names),
         student=scores[0],
         teacher=None if teacher is None else scores[1],
-        classes=[
-            _class(name, int(present[at]), [[part[at] for part in one] for one in by_class])
-            for at, name in enumerate(names)
-            if present[at]
-        ],
+        classes=class_facts(names, rows, each),
         agreement=None if teacher is None else 100 * float((student.ids == teacher.ids).mean()),
     )
-
-
-def _by_class(labels: np.ndarray, model: ClassPredictions, count: int) -> list[np.ndarray]:
-    """Precision, recall and F1 of each class, 0 to 100; precision is nan of one that is never predicted."""
-    ids = np.arange(count)
-    precision, recall, _, _ = precision_recall_fscore_support(
-        labels, model.ids, labels=ids, zero_division=np.nan
-    )
-    f1 = precision_recall_fscore_support(labels, model.ids, labels=ids, zero_division=0)[2]
-    return [100 * np.asarray(part, dtype=np.float64) for part in (precision, recall, f1)]
-
-
-def _class(name: str, rows: int, models: Sequence[Sequence[float]]) -> ClassFacts:
-    facts = ClassFacts(name=name, rows=rows)
-    for prefix, values in zip(("", "teacher_"), models, strict=False):
-        for score, value in zip(("precision", "recall", "f1"), values, strict=True):
-            setattr(facts, prefix + score, None if np.isnan(value) else float(value))
-    return facts
 
 
 def _model(
@@ -136,10 +113,8 @@ def _model(
     )
     confidence = model.confidence
     if confidence is not None:
-        points = reliability(confidence, right.astype(np.float64))
-        scores.calibration_error = 100 * calibration_error(points)
-        scores.reliability = reliability_facts(points)
-        scores.coverage = [covered(confidence, right, share) for share in COVERAGES]
+        add_calibration(scores, confidence, right)
+        scores.coverage = coverage(confidence, right)
     return scores
 
 
@@ -149,23 +124,3 @@ def _confusion(labels: np.ndarray, given: np.ndarray, classes: int) -> list[list
     wide = confusion_matrix(labels, given, labels=np.arange(classes + 1))[:classes]
     # The last column: predictions that name no class, which only generated text can be.
     return (wide if wide[:, classes].any() else wide[:, :classes]).tolist()
-
-
-def covered(confidence: np.ndarray, right: np.ndarray, share: float) -> CoverageFacts:
-    """Accuracy of the `share` of rows with the highest confidence (n,); `right` (n,) says which are right.
-
-    Among rows of equal confidence none comes first: where only some of them still count, all of them count in
-    part, so that the order of the rows plays no role.
-    """
-    rows = max(1, math.ceil(share * len(confidence) - 1e-9))
-    lowest = np.sort(confidence)[::-1][rows - 1]
-    above, level = confidence > lowest, confidence == lowest
-    left = rows - int(above.sum())
-    hits = right[above].sum() + left * right[level].mean()
-    return CoverageFacts(
-        coverage=share,
-        rows=rows,
-        accuracy=100 * float(hits) / rows,
-        confidence=float(lowest),
-        tied=int(level.sum()) if left < level.sum() else 0,
-    )

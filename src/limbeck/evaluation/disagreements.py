@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,9 @@ def disagreements(
     texts: Mapping[str, Sequence[Any]] | None = None,
     most: int = MOST,
 ) -> list[Disagreement]:
-    """Rows with different predictions, those of the most different distributions first.
+    """Rows with different predictions of one class, those of the most different distributions first.
 
-    Distributions differ by their total variation distance, ½ Σ |p − q|. Where the teacher's are not known,
-    the student's own confidence decides, and without any the order of the rows does.
+    Distributions differ by their total variation distance, ½ Σ |p − q|.
 
     Args:
         names: the classes in the order of their ids.
@@ -41,25 +40,60 @@ def disagreements(
     distance = None
     if student.probabilities is not None and teacher.probabilities is not None:
         distance = np.abs(student.probabilities - teacher.probabilities).sum(axis=1) / 2
-    rank = distance if distance is not None else student.confidence
-    differing = np.flatnonzero(student.ids != teacher.ids)
+    words = [*names, _NONE]
+    return worst_disagreements(
+        student.ids != teacher.ids,
+        lambda at: (words[labels[at]], words[student.ids[at]], words[teacher.ids[at]]),
+        distance=distance,
+        confidence=(student.confidence, teacher.confidence),
+        texts=texts,
+        most=most,
+    )
+
+
+def worst_disagreements(
+    differ: np.ndarray,
+    named: Callable[[int], tuple[str, str, str]],
+    *,
+    distance: np.ndarray | None,
+    confidence: tuple[np.ndarray | None, np.ndarray | None],
+    texts: Mapping[str, Sequence[Any]] | None,
+    most: int = MOST,
+) -> list[Disagreement]:
+    """Rows that differ, those of the greatest distance first; without distances those of which the student is surest,
+    and without its confidence in the order of the rows.
+
+    Args:
+        differ: which rows do (n,).
+        named: of a row's number the label, the student's and the teacher's prediction, in words.
+        distance: of both models' probabilities (n,).
+        confidence: of the student's and of the teacher's predictions, (n,) each.
+        texts: columns of text, of n rows each; None: no text is kept.
+        most: how many rows at most.
+    """
+    rank = distance if distance is not None else confidence[0]
+    rows = np.flatnonzero(differ)
     if rank is not None:
-        differing = differing[np.argsort(-rank[differing], kind="stable")]
-    named = [*names, _NONE]
-    sure, taught = student.confidence, teacher.confidence
-    return [
-        Disagreement(
-            index=at,
-            label=named[labels[at]],
-            student=named[student.ids[at]],
-            teacher=named[teacher.ids[at]],
-            student_probability=None if sure is None else float(sure[at]),
-            teacher_probability=None if taught is None else float(taught[at]),
-            distance=None if distance is None else float(distance[at]),
-            text=None if texts is None else shown_texts(texts, at),
+        rows = rows[np.argsort(-rank[rows], kind="stable")]
+    found = []
+    for at in rows[:most].tolist():
+        label, student, teacher = named(at)
+        sure, taught, apart = (
+            None if values is None else float(values[at]) for values in (*confidence, distance)
         )
-        for at in differing[:most].tolist()
-    ]
+        found.append(
+            Disagreement(
+                index=at,
+                label=label,
+                student=student,
+                teacher=teacher,
+                student_probability=sure,
+                teacher_probability=taught,
+                distance=apart,
+                text=None if texts is None else shown_texts(texts, at),
+            )
+        )
+    return found
 
 
 def shown_texts(texts: Mapping[str, Sequence[Any]], at: int) -> dict[str, str]:

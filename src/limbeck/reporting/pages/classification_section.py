@@ -40,6 +40,9 @@ def _section(key: str, split: str, found: ClassificationScores, run: Record) -> 
         SectionTable(f"All classes, {found.rows:,} rows", cells.whole_cells(found)),
         SectionTable("By class", cells.class_cells(found)),
     ]
+    counted = cells.count_cells(found)
+    if counted is not None:
+        tables.append(SectionTable("Answers by class", counted))
     if found.disagreements:
         shown = cells.disagreement_cells(found.disagreements)
         words = tuple(range(1, len(shown[0])))

@@ -2,6 +2,7 @@
 
 from limbeck.files import write_whole
 from limbeck.reporting.records.classification_facts import (
+    AnswerCounts,
     ClassFacts,
     ClassificationScores,
     CoverageFacts,
@@ -41,6 +42,7 @@ from limbeck.reporting.records.teacher_facts import (
 __all__ = [
     "RECORD_NAME",
     "SCHEMA",
+    "AnswerCounts",
     "BenchFacts",
     "BenchRow",
     "Best",

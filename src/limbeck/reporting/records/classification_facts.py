@@ -10,6 +10,15 @@ from pydantic import Field
 from limbeck.reporting.records.record_part import RecordPart
 
 
+class AnswerCounts(RecordPart):
+    """Of several labels a row one class's answers: rows that were given it, or not, and that are of it, or not."""
+
+    true_positives: int
+    false_positives: int
+    false_negatives: int
+    true_negatives: int
+
+
 class ClassFacts(RecordPart):
     """One class among the rows of a split; recall, precision and F1 0 to 100."""
 
@@ -22,6 +31,9 @@ class ClassFacts(RecordPart):
     teacher_recall: float | None = None
     teacher_precision: float | None = None
     teacher_f1: float | None = None
+    counts: AnswerCounts | None = None
+    """Of several labels a row; of one class a row the confusion matrix says more."""
+    teacher_counts: AnswerCounts | None = None
 
 
 class ReliabilityPoint(RecordPart):

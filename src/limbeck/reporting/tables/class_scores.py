@@ -35,7 +35,8 @@ def whole_cells(found: ClassificationScores) -> Cells:
         ("expected calibration error", [model.calibration_error for model in models]),
     ]
     for at, covered in enumerate(found.student.coverage):
-        name = f"accuracy of the surest {100 * covered.coverage:.0f} %"
+        what = "all classes right" if several else "accuracy"
+        name = f"{what} of the surest {100 * covered.coverage:.0f} %"
         values = [
             model.coverage[at].accuracy if at < len(model.coverage) else None for model in models
         ]
@@ -85,6 +86,25 @@ def predicted_names(found: ClassificationScores, model: ModelScores) -> list[str
     """What the columns of a model's confusion matrix are called."""
     columns = len((model.confusion or [[]])[0])
     return [*found.names, *(["no class"] if columns > len(found.names) else [])]
+
+
+def count_cells(found: ClassificationScores) -> Cells | None:
+    """Of several labels a row each class's answers by what is right; None of one class a row."""
+    if all(one.counts is None for one in found.classes):
+        return None
+    names = ("true positives", "false positives", "false negatives", "true negatives")
+    taught = found.teacher is not None
+    cells = [
+        ["class", *(word for name in names for word in ([name, "teacher's"] if taught else [name]))]
+    ]
+    for one in found.classes:
+        row = [one.name]
+        for name in names:
+            for counts in [one.counts, one.teacher_counts] if taught else [one.counts]:
+                value = None if counts is None else getattr(counts, name.replace(" ", "_"))
+                row.append("–" if value is None else f"{value:,}")
+        cells.append(row)
+    return cells
 
 
 def disagreement_cells(found: Sequence[Disagreement]) -> Cells:
