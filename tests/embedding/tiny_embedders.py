@@ -97,7 +97,9 @@ def write_beir(folder: Path, split: str = "dev", queries: int = 6, passages: int
     return folder
 
 
-def found_by_sentence_transformers(model: Path, beir: Path) -> dict[str, float]:
+def found_by_sentence_transformers(
+    model: Path, beir: Path, function: str = "cosine"
+) -> dict[str, float]:
     """What its own evaluator says of a folder's retrieval, by our names of metrics, times 100."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -119,7 +121,7 @@ def found_by_sentence_transformers(model: Path, beir: Path) -> dict[str, float]:
     )  # fmt: skip
     found = evaluator(sentence_transformer(model))
     return {
-        name.removeprefix("cosine_"): 100 * value
+        name.removeprefix(f"{function}_"): 100 * value
         for name, value in found.items()
-        if name.startswith("cosine_")
+        if name.startswith(f"{function}_")
     }

@@ -60,7 +60,8 @@ class PredictOptions:
         int | None,
         option(
             RUNNING,
-            "Tokens read of a row; by default what the model was trained or exported with, else 512 at most.",
+            "Tokens read of a row; by default what the model was trained or exported with, or its folder says, "
+            "else 512 at most.",
             min=1,
         ),
     ] = None

@@ -201,8 +201,16 @@ def embedding_config(source: str) -> PretrainedConfig:
     config: PretrainedConfig = AutoConfig.from_pretrained(source, trust_remote_code=False)
     modules = read_modules(source)
     if modules is not None:
-        set_modules(config, modules)
+        set_modules(config, within_positions(modules, config))
     return config
+
+
+def within_positions(modules: EmbeddingModules, config: PretrainedConfig) -> EmbeddingModules:
+    """The modules with as many tokens as an encoder has positions at most, as many where its folder names no number."""
+    positions = getattr(config, "max_position_embeddings", None)
+    if not isinstance(positions, int) or positions <= 0:
+        return modules
+    return replace(modules, max_tokens=min(modules.max_tokens or positions, positions))
 
 
 def _load_dense(model: SentenceEmbedder, source: str) -> set[str]:

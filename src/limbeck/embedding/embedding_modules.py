@@ -18,6 +18,9 @@ from limbeck.functional.pooling import POOLINGS
 
 ENTRY = "sentence_embedding"
 """The entry of a configuration that holds them."""
+COSINE, DOT = "cosine", "dot"
+SIMILARITIES = (COSINE, DOT)
+"""How embeddings may be compared, by sentence-transformers' names: by the cosine or the inner product."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ class EmbeddingModules:
         dense: a linear map before that, if there is one.
         prompts: texts to put before a text, by the name of what it is for.
         default_prompt: the name of the one that is used unasked, of texts that are neither queries nor passages.
-        max_tokens: the longest text that sentence-transformers reads with it; None: as its tokenizer says.
+        max_tokens: tokens that are read of a text; None where nobody says.
+        similarity: how embeddings are compared: cosine or dot.
+        lower_case: whether texts are read in lower case, whatever the tokenizer does.
     """
 
     pooling: str = "mean"
@@ -54,10 +59,14 @@ class EmbeddingModules:
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str | None = None
     max_tokens: int | None = None
+    similarity: str = COSINE
+    lower_case: bool = False
 
     def __post_init__(self) -> None:
         if self.pooling not in POOLINGS:
             raise LimbeckError(unknown("pooling", self.pooling, POOLINGS))
+        if self.similarity not in SIMILARITIES:
+            raise LimbeckError(unknown("similarity", self.similarity, SIMILARITIES))
 
     @property
     def text_prompts(self) -> TextPrompts:

@@ -15,7 +15,12 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers.utils import cached_file
 
-from limbeck.embedding.embedding_modules import DenseModule, EmbeddingModules
+from limbeck.embedding.embedding_modules import (
+    COSINE,
+    SIMILARITIES,
+    DenseModule,
+    EmbeddingModules,
+)
 from limbeck.embedding.text_prompts import prompts_of
 from limbeck.errors import LimbeckError
 from limbeck.files import write_whole
@@ -25,6 +30,7 @@ from limbeck.plain import loads, read_text
 MODULES = "modules.json"
 SETTINGS = "config_sentence_transformers.json"
 TRANSFORMER = "sentence_bert_config.json"
+TOKENIZER = "tokenizer_config.json"
 _WEIGHTS = "model.safetensors"
 _CONFIG = "config.json"
 # Of release 5 and before, by our words.
@@ -36,6 +42,8 @@ _FLAGS = {
 _WORDS = {"mean": "mean", "cls": "cls", "lasttoken": "last", "last": "last"}
 _ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU")
 _RERANKER = "CrossEncoder"
+# Tokenizers without a limit name a number of this size.
+_NO_LIMIT = 10**9
 _ORDER = ("Transformer", "Pooling", "Dense", "Normalize")
 
 
@@ -45,7 +53,8 @@ def read_modules(source: str) -> EmbeddingModules | None:
     Nor has a cross-encoder any, for which release 6 lists the model alone.
 
     Raises:
-        LimbeckError: modules other than an encoder, pooling, one linear map and normalisation.
+        LimbeckError: modules other than an encoder, pooling, one linear map and normalisation, or another similarity
+            than the cosine and the inner product.
     """
     listed = _json(source, MODULES)
     if listed is None:
@@ -78,8 +87,33 @@ def read_modules(source: str) -> EmbeddingModules | None:
         dense=_dense(source, places),
         prompts=prompts,
         default_prompt=default,
-        max_tokens=(_json(source, TRANSFORMER) or {}).get("max_seq_length"),
+        max_tokens=_max_tokens(source),
+        similarity=_similarity(source, settings),
+        lower_case=lower_cased(source),
     )
+
+
+def lower_cased(source: str) -> bool:
+    """Whether a folder says that its texts are read in lower case, whatever its tokenizer does."""
+    return (_json(source, TRANSFORMER) or {}).get("do_lower_case") is True
+
+
+def _max_tokens(source: str) -> int | None:
+    """Tokens of a text by the module's own file, else by the tokenizer's, where release 6 keeps them."""
+    own = (_json(source, TRANSFORMER) or {}).get("max_seq_length")
+    known = own or (_json(source, TOKENIZER) or {}).get("model_max_length")
+    return int(known) if isinstance(known, int | float) and 0 < known < _NO_LIMIT else None
+
+
+def _similarity(source: str, settings: Mapping[str, Any]) -> str:
+    """How a folder's embeddings are compared; by the cosine where it does not say."""
+    named = settings.get("similarity_fn_name") or COSINE
+    if named not in SIMILARITIES:
+        raise LimbeckError(
+            f"model {source!r} compares its embeddings by {named!r} ({SETTINGS})",
+            f"supported are {' and '.join(SIMILARITIES)}: name one of them there in a copy of the folder",
+        )
+    return str(named)
 
 
 def _check_order(source: str, names: list[str]) -> None:
@@ -196,11 +230,11 @@ def write_modules(
     ]
     _write(folder / MODULES, listed)
     length = {} if modules.max_tokens is None else {"max_seq_length": modules.max_tokens}
-    _write(folder / TRANSFORMER, {**length, "do_lower_case": False})
+    _write(folder / TRANSFORMER, {**length, "do_lower_case": modules.lower_case})
     settings = {
         "prompts": dict(modules.prompts),
         "default_prompt_name": modules.default_prompt,
-        "similarity_fn_name": "cosine",
+        "similarity_fn_name": modules.similarity,
     }
     _write(folder / SETTINGS, settings)
 

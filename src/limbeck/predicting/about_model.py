@@ -144,7 +144,9 @@ def _of_checkpoint(name: str) -> AboutModel:
         classes=_classes(config, kind, multi_label=multi_label),
         multi_label=multi_label,
         thresholds=thresholds_of(config) if multi_label else None,
-        max_length=None if recipe is None else recipe.max_length,
+        max_length=None
+        if recipe is None
+        else kind.of_model(config).scored_length(recipe.max_length),
         task=task,
         columns=_columns(own, task),
         texts=texts,

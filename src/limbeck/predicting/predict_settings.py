@@ -48,7 +48,8 @@ class PredictSettings:
         prompt: what the texts are, sentence, query or passage, which says which of an embedding model's own prompts
             stands before them.
         batch_size: examples of a pass.
-        max_length: tokens read of a row; by default what the model was trained or exported with, else 512 at most.
+        max_length: tokens read of a row; by default what the model was trained or exported with (of
+            an embedding model what its folder says), else 512 at most.
         max_new_tokens: of a generated text; by default what the checkpoint says; of a run or a known task as
             many as its longest class name has, at least 10.
         precision: fp32 or bf16.

@@ -19,7 +19,13 @@ from limbeck.activations import Request
 from limbeck.data import rows_fingerprint
 from limbeck.errors import LimbeckError, Problem
 from limbeck.preflight.classes_a_row import unsaid_problem
-from limbeck.preflight.data_checks import check_columns, check_ids, check_truncation, check_values
+from limbeck.preflight.data_checks import (
+    check_columns,
+    check_ids,
+    check_scored_length,
+    check_truncation,
+    check_values,
+)
 from limbeck.preflight.influence import Terms, check_influence, check_weights
 from limbeck.preflight.input_checks import INPUT_CHECKS
 from limbeck.preflight.model_checks import check_labels, check_request
@@ -90,6 +96,7 @@ def check(
     problems += in_data + in_models + check_weights(method.weights)
     if errors_of(in_data):
         return problems
+    problems += check_scored_length(task, max_length)
     problems += check_truncation(task, rows, truncated or {}, tokenizer, max_length)
     checks = INPUT_CHECKS[task.kind.reads.name]
     models = {"student": student} | {side: one.model for side, one in teachers.items()}

@@ -148,17 +148,33 @@ def check_truncation(
     for split, cut in truncated.items():
         if not cut or split not in rows:
             continue
+        limit = max_length if split == "train" else task.kind.scored_length(max_length)
+        setting = "max_length" if limit == max_length else "embedding.max_tokens"
         total = len(rows[split])
         longest = longest_of(task, rows[split], tokenizer)
         problems.append(
             Problem(
                 f"{split}: {cut} of {total} examples ({100 * cut / total:.1f} %) are cut to "
-                f"max_length {max_length}; the longest has {longest} tokens",
-                f"raise max_length (up to {longest} cuts none), or accept the loss",
+                f"{setting} {limit}; the longest has {longest} tokens",
+                f"raise {setting} (up to {longest} cuts none), or accept the loss",
                 "warning",
             )
         )
     return problems
+
+
+def check_scored_length(task: Task, max_length: int) -> list[Problem]:
+    """Rows of training that are read further than those that are scored."""
+    scored = task.kind.scored_length(max_length)
+    if scored >= max_length:
+        return []
+    return [
+        Problem(
+            f"max_length {max_length}: the student is scored with {scored} tokens of a text, and shipped so",
+            f"set embedding.max_tokens={max_length} to ship it as it is trained, or max_length={scored}",
+            "warning",
+        )
+    ]
 
 
 def longest_of(task: Task, dataset: Dataset, tokenizer: PreTrainedTokenizerBase) -> int:

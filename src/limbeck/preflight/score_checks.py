@@ -153,7 +153,7 @@ def ask_teacher(
         )
     chosen = task.kind.spread_rows(task, dev, rows)
     count = len(chosen)
-    encoded, _ = encode(chosen, task, tokenizer, max_length)
+    encoded, _ = encode(chosen, task, tokenizer, task.kind.scored_length(max_length))
     collate = Collator(tokenizer, kind=task.kind)
     predictions = []
     for batch in batches_of(encoded, collate, _BATCH, asked.device):

@@ -96,6 +96,16 @@ class EmbeddingModelSpec(Settings):
         description="numbers of the student's embeddings, by a learned map that is shipped with it (a Dense module); "
         "the encoder's own width if left out",
     )
+    max_tokens: Tokens | None = Field(
+        None,
+        description="tokens of a text that the shipped student reads (max_seq_length of its folder), and is scored "
+        "with; as the teacher's folder says, if left out, else max_length",
+    )
+    similarity: Literal["cosine", "dot"] | None = Field(
+        None,
+        description="how embeddings are compared in scores, and by whoever loads the student; as the teacher's folder "
+        "says, if left out, else dot with normalize=false and cosine without",
+    )
     prompt: str | None = Field(
         None,
         description="text before every text, of both models: a text, or the name of one of the teacher's prompts; "

@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from limbeck import preflight
 from limbeck.data import Collator, Labelling, encode, load_task
+from limbeck.embedding import modules_of
 from limbeck.errors import LimbeckError
 from limbeck.run.class_checks import class_names, resolve_class_order
 from limbeck.run.known_classes import names_at
@@ -70,6 +71,8 @@ def checkpoint_results(
 ) -> Results:
     """Scores and predictions of a fine-tuned model on rows of a split, cut to `max_length` tokens.
 
+    Of an embedding model to as many as its folder says.
+
     Raises:
         LimbeckError: no such checkpoint, or classes that do not fit the rows.
     """
@@ -77,7 +80,9 @@ def checkpoint_results(
     unproven = class_names(target, model, side=side)
     target = decided_by(target, model.config)
     tokenizer = read_processor(path, target.kind.reads)
-    encoded, _ = encode(rows, target, tokenizer, max_length or longest_of(model))
+    length = target.kind.scored_length(max_length or longest_of(model))
+    length = min(length, preflight.positions_of(model) or length)
+    encoded, _ = encode(rows, target, tokenizer, length)
     outputs = compact_outputs_of(model, encoded, Collator(tokenizer, kind=target.kind))
     resolve_class_order(target, unproven, outputs, rows[target.label_column][:], split, side=side)
     return target.kind.results(target, outputs, encoded, rows, tokenizer)
@@ -91,5 +96,7 @@ def wanted_kind(kind: TaskType, task: str | None) -> str | None:
 
 
 def longest_of(model: PreTrainedModel) -> int:
-    """Tokens of a text that a checkpoint is measured on."""
-    return min(preflight.positions_of(model) or LONGEST, LONGEST)
+    """Tokens of a text that a checkpoint is measured on: of an embedding model as its folder says."""
+    modules = modules_of(model.config)
+    longest = (None if modules is None else modules.max_tokens) or LONGEST
+    return min(preflight.positions_of(model) or longest, longest)

@@ -173,7 +173,8 @@ def _of_student(
     chosen = split_to_score(target, rows, split)
     target = decided_by(target, read_config(folder.student))
     tokenizer = target.kind.reads.load(str(folder.student))
-    encoded, _ = encode(rows[chosen], target, tokenizer, recipe.max_length)
+    length = target.kind.scored_length(recipe.max_length)
+    encoded, _ = encode(rows[chosen], target, tokenizer, length)
     model = load_model(folder.student, auto=source.kind.auto)
     of_run = own and data in (None, recipe.data)
     unproven = class_names(target, model, side="student") if own and not of_run else []

@@ -145,6 +145,7 @@ def gate_rows(
             text_columns or facts.text_columns or None,
             label_column or facts.label_column,
             max_length or manifest.max_length,
+            LONGEST,
         )
     if task is None and data is None:
         raise LimbeckError(
@@ -159,7 +160,8 @@ def gate_rows(
         split,
         text_columns,
         label_column,
-        max_length or LONGEST,
+        max_length,
+        LONGEST,
     )
 
 
@@ -197,7 +199,7 @@ def _of_run(
         dev=recipe.dev if own and data is None else None,
     )
     return _made(
-        target, splits, source, split, student, max_length or recipe.max_length, texts, label
+        target, splits, source, split, student, max_length, recipe.max_length, texts, label
     )
 
 
@@ -209,7 +211,8 @@ def _of_checkpoint(
     split: str | None,
     text_columns: Sequence[str] | None,
     label_column: str | None,
-    max_length: int,
+    max_length: int | None,
+    usual: int,
 ) -> GateRows:
     target, splits = load_task(
         task,
@@ -220,7 +223,7 @@ def _of_checkpoint(
         labelling=Labelling(teacher=names_of(config)),
         for_training=False,
     )
-    return _made(target, splits, data, split, path, max_length, text_columns, label_column)
+    return _made(target, splits, data, split, path, max_length, usual, text_columns, label_column)
 
 
 def _made(
@@ -229,13 +232,15 @@ def _made(
     data: str,
     split: str | None,
     path: str,
-    max_length: int,
+    asked: int | None,
+    usual: int,
     text_columns: Sequence[str] | None,
     label_column: str | None,
 ) -> GateRows:
     chosen = split_to_score(task, splits, split)
     task = decided_by(task, AutoConfig.from_pretrained(path, trust_remote_code=False))
     processor = task.kind.reads.load(path)
+    max_length = asked or task.kind.scored_length(usual)
     encoded, _ = encode(splits[chosen], task, processor, max_length)
     return GateRows(
         task=task,

@@ -44,8 +44,9 @@ def prepare(
     if len(splits["train"]) < before and unlabelled.kept:
         labels = splits["train"].with_format("numpy")[task.label_column][:]
         unlabelled = replace(unlabelled, kept=int((~labelled_rows(labels)).sum()))
+    scored = task.kind.scored_length(recipe.max_length)
     encoded = {
-        split: EncodedRows.of(rows, task, tokenizer, recipe.max_length, progress=progress)
+        split: EncodedRows.of(rows, task, tokenizer, scored, progress=progress)
         for split, rows in splits.items()
         if split != "train" and split in task.dev_splits
     }

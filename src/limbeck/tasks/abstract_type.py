@@ -170,6 +170,8 @@ class TaskType(ABC):
         normalize: bool | None = None,
         width: int | None = None,
         prompts: Mapping[str, str] = NO_PROMPTS,
+        max_tokens: int | None = None,
+        similarity: str | None = None,
     ) -> TaskType:
         """The type of a run whose models embed so; of others it is as it is.
 
@@ -178,8 +180,14 @@ class TaskType(ABC):
             normalize: whether embeddings are divided by their length.
             width: numbers of the student's.
             prompts: what is put before a `sentence`, a `query` or a `passage`, where it is not a model's own.
+            max_tokens: tokens that the student reads of a text that is scored, and is shipped to read.
+            similarity: how two embeddings are compared.
         """
         return self
+
+    def scored_length(self, max_length: int) -> int:
+        """Tokens that are read of a row that is scored, where training reads `max_length`."""
+        return max_length
 
     def of_model(self, config: PretrainedConfig) -> TaskType:
         """The type as a model with this configuration reads its rows."""

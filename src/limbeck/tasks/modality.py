@@ -15,6 +15,8 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import AutoTokenizer, DataCollatorWithPadding
 
+from limbeck.embedding.letter_case import in_lower_case
+from limbeck.embedding.module_folder import lower_cased
 from limbeck.errors import LimbeckError, Problem
 
 Processor = Any
@@ -86,8 +88,9 @@ class TextReading(Reading):
     pads = True
 
     def load(self, source: str) -> Processor:
-        """A checkpoint's tokenizer."""
-        return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        """A checkpoint's tokenizer, in lower case where an embedding model's folder says so."""
+        found = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        return in_lower_case(found) if lower_cased(source) else found
 
     def describe(self, processor: Processor) -> str:
         """The tokenizer, without the last call's truncation that it carries."""

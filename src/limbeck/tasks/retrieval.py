@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from datasets import Dataset, List, Value
 
+from limbeck.embedding.embedding_modules import COSINE
+from limbeck.embedding.similarities import WAYS
 from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import Results, TaskLike
 from limbeck.tasks.exact_search import exact_search
@@ -32,13 +33,16 @@ def retrieves(task: TaskLike) -> bool:
     return is_ranking_metric(task.primary)
 
 
-def retrieval_results(task: TaskLike, vectors: np.ndarray, rows: Dataset) -> Results:
+def retrieval_results(
+    task: TaskLike, vectors: np.ndarray, rows: Dataset, similarity: str = COSINE
+) -> Results:
     """Means over the queries of every metric, and by query its primary one.
 
     Args:
         task: whose metrics are wanted.
-        vectors: (n, d) embeddings of the rows; compared by the cosine.
+        vectors: (n, d) embeddings of the rows.
         rows: with the columns `JUDGED` and `GRADES`.
+        similarity: how embeddings are compared, cosine or dot.
 
     Raises:
         LimbeckError: rows without them, or nothing relevant among them.
@@ -50,7 +54,7 @@ def retrieval_results(task: TaskLike, vectors: np.ndarray, rows: Dataset) -> Res
         )
     judged, numbers = rows[JUDGED][:], rows["index"][:]
     asked = np.array([bool(places) for places in judged])
-    unit = F.normalize(torch.from_numpy(np.asarray(vectors, dtype=np.float32)), dim=-1)
+    searched = WAYS[similarity].searched(torch.from_numpy(np.asarray(vectors, dtype=np.float32)))
     passages = [number for number, query in zip(numbers, asked, strict=True) if not query]
     queries = [number for number, query in zip(numbers, asked, strict=True) if query]
     relevant = {
@@ -58,7 +62,7 @@ def retrieval_results(task: TaskLike, vectors: np.ndarray, rows: Dataset) -> Res
         for number, places, grades in zip(numbers, judged, rows[GRADES][:], strict=True)
         if places
     }
-    ranked, tied = _ranked(unit[asked], unit[~asked], queries, passages, relevant)
+    ranked, tied = _ranked(searched[asked], searched[~asked], queries, passages, relevant)
     by_query = retrieval_scores(task.metrics, ranked, relevant, tied)
     means = mean_scores(by_query, f"task {task.name!r}")
     own = by_query[task.primary]

@@ -1,4 +1,4 @@
-"""One vector for a sentence, compared by the cosine. Part of `limbeck.tasks`.
+"""One vector for a sentence, compared by the cosine or the inner product. Part of `limbeck.tasks`.
 
 Training rows are sentences, taken one by one, of which a teacher's embeddings are all there is to know; or tuples of a
 query, a passage that belongs to it, and passages that do not. A text is an example, and knows its tuple. A scored pair
@@ -25,7 +25,8 @@ from limbeck.embedding import (
     TextPrompts,
     modules_of,
 )
-from limbeck.embedding.embedding_modules import DenseModule, set_modules
+from limbeck.embedding.embedding_modules import COSINE, DenseModule, set_modules
+from limbeck.embedding.similarities import WAYS
 from limbeck.embedding.text_prompts import BARE, SENTENCE
 from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import (
@@ -64,19 +65,20 @@ from limbeck.tasks.tuple_texts import TextOfRow, asked_alone, asked_pairs, texts
 @task_type("embedding")
 @dataclass(frozen=True)
 class Embedding(TaskType):
-    """Sentence embeddings, learned from a teacher's and scored by the cosine of pairs.
+    """Sentence embeddings, learned from a teacher's and scored by the similarity of pairs, or what they retrieve.
 
     `models` reads checkpoints; `width` gives the student a linear map to so many numbers, shipped with it; `prompts`
-    stand before texts, of training rows and of those that are scored alike.
+    stand before texts, of training rows and of those that are scored alike. `max_tokens` are read of texts that are
+    scored, and by the shipped student; None: as many as of training rows. `similarity` compares two embeddings.
     """
 
     models: SentenceEmbedders = SENTENCE_EMBEDDERS
     width: int | None = None
     prompts: TextPrompts = BARE
+    max_tokens: int | None = None
+    similarity: str | None = None
 
-    summary = (
-        "an embedding for a sentence; scored by the correlation of cosines with similarities (STS)"
-    )
+    summary = "an embedding for a sentence; scored by the correlation with similarities (STS), or by retrieval"
     # transformers' Trainer scores batches that have labels; of a sentence nothing is known but its number.
     label_names = ("index",)
     constant = True
@@ -107,17 +109,30 @@ class Embedding(TaskType):
         normalize: bool | None = None,
         width: int | None = None,
         prompts: Mapping[str, str] = NO_PROMPTS,
+        max_tokens: int | None = None,
+        similarity: str | None = None,
     ) -> Embedding:
         """The type of a run with these settings; None, or no prompt, leaves a model's own."""
-        changed = self.prompts.changed(**prompts)
         return replace(
-            self, models=SentenceEmbedders(pooling, normalize), width=width, prompts=changed
+            self,
+            models=SentenceEmbedders(pooling, normalize),
+            width=width,
+            prompts=self.prompts.changed(**prompts),
+            max_tokens=max_tokens or self.max_tokens,
+            similarity=similarity or self.similarity,
         )
 
     def of_model(self, config: PretrainedConfig) -> Embedding:
-        """With the prompts that the model has."""
+        """With the prompts, the tokens of a text and the similarity that the model has."""
         known = modules_of(config)
-        return self if known is None else replace(self, prompts=known.text_prompts)
+        if known is None:
+            return self
+        own = {"max_tokens": known.max_tokens, "similarity": known.similarity}
+        return replace(self, prompts=known.text_prompts, **own)
+
+    def scored_length(self, max_length: int) -> int:
+        """What the shipped student reads."""
+        return self.max_tokens or max_length
 
     def of_teacher(self, config: PretrainedConfig) -> TaskType:
         """A cross-encoder reads each text beside the query of its tuple."""
@@ -135,12 +150,17 @@ class Embedding(TaskType):
         return asked_alone(task, rows) if alone else asked_pairs(task, rows)
 
     def student_config(self, config: PretrainedConfig) -> PretrainedConfig:
-        """With a linear map to the student's width, where one is set, and the prompts that it is trained with."""
+        """With a linear map to the student's width, where one is set, and what its texts are read and scored by."""
         known = modules_of(config) or EmbeddingModules(
             self.models.pooling or "mean", self.models.normalize is not False
         )
         if self.width is not None and (known.dense is None or known.dense.width != self.width):
             known = replace(known, dense=DenseModule(self.width))
+        known = replace(
+            known,
+            max_tokens=self.max_tokens or known.max_tokens,
+            similarity=self.similarity or known.similarity,
+        )
         set_modules(config, known.prompted(self.prompts))
         return config
 
@@ -201,7 +221,7 @@ class Embedding(TaskType):
         rows: Dataset,
         tokenizer: PreTrainedTokenizerBase,
     ) -> Results:
-        """Correlations of each pair's cosine with its similarity, times 100; the cosines by row.
+        """Correlations of what the model makes of each pair with its similarity, times 100; by row what it makes.
 
         Of a task of retrieval metrics of the ranks, by query.
 
@@ -214,7 +234,7 @@ class Embedding(TaskType):
                 "the model has diverged: lower lr, or train in fp32",
             )
         if retrieves(task):
-            return retrieval_results(task, outputs, rows)
+            return retrieval_results(task, outputs, rows, self.similarity or COSINE)
         right = np.asarray(rows.with_format("numpy")[task.label_column][:], dtype=np.float64)
         pairs = (
             np.asarray(encoded[ROW][:]).reshape(-1, 2) if len(encoded) == 2 * len(rows) else None
@@ -224,7 +244,8 @@ class Embedding(TaskType):
                 f"task {task.name!r}: rows that are scored have to be pairs of texts with a similarity",
                 "give a file with two text columns and a number for each pair (dev: FILE)",
             )
-        given = _cosines(outputs.reshape(len(rows), 2, -1).astype(np.float64))
+        embedded = outputs.reshape(len(rows), 2, -1).astype(np.float64)
+        given = WAYS[self.similarity or COSINE].of_pairs(embedded)
         scores = {name: METRICS[name](given, right) for name in ("spearman", "pearson")}
         kept = {"index": rows["index"][:], "prediction": given.tolist(), "label": right.tolist()}
         return Results(scores | {"primary": scores[task.primary]}, kept)
@@ -260,7 +281,7 @@ class Embedding(TaskType):
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
         """A constant has no correlation with anything, and finds next to nothing."""
         need_rows(task, labels)
-        return 0.0, "one cosine for all"
+        return 0.0, "one similarity for all"
 
 
 def _tuples(
@@ -282,13 +303,6 @@ def _tuples(
         numbers.append(-1 - index[place] * width - number if alone else index[place])
         grades.append(math.nan if alone or asks else grade)
     return {QUERY_ID: numbers, GRADE: grades}
-
-
-def _cosines(pairs: np.ndarray) -> np.ndarray:
-    """Of embeddings (n, 2, d) the cosine of each two (n,); 0 where one is zero."""
-    lengths = np.linalg.norm(pairs, axis=-1).prod(axis=1)
-    products = (pairs[:, 0] * pairs[:, 1]).sum(axis=-1)
-    return np.divide(products, lengths, out=np.zeros(len(pairs)), where=lengths > 0)
 
 
 EMBEDDING = TASK_TYPES.get("embedding")
