@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -14,11 +15,14 @@ import torch
 
 from limbeck import LimbeckError, predict
 from limbeck.activations import Trace
+from limbeck.data import Collator, encode, load_task
 from limbeck.objectives import ModelShape, Shape
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
+from limbeck.run.model_predictions import compact_outputs_of
 from limbeck.runtimes import OnnxPredictor, read_export
 from limbeck.step_state import StepState
+from limbeck.students import load_model, read_tokenizer
 from limbeck.tasks import EMBEDDING
 
 NOW = StepState(seed=0)
@@ -32,7 +36,8 @@ def finished(tmp_path_factory):
     tiny.encoder(folder / "teacher")
     recipe = Recipe.load(
         "embedding-mse", teacher=str(folder / "teacher"), data=str(folder / "sentences.txt"),
-        dev=str(folder / "pairs.tsv"), max_length=16, epochs=1, **{"student.layers": 2},
+        dev=str(folder / "pairs.tsv"), max_length=16, epochs=1,
+        **{"student.layers": 2, "objectives.target.dimensions": [4, 8]},
     )  # fmt: skip
     return distill(recipe, out=folder / "run", report=False)
 
@@ -87,6 +92,30 @@ def test_an_exported_one_embeds_alike_alone(finished, expected, tmp_path):
 
 
 # ---- cut to fewer numbers ----
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_sentence_transformers_cuts_it_to_the_same_embeddings_and_scores(width, finished):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from sentence_transformers.sentence_transformer.evaluation import (
+            EmbeddingSimilarityEvaluator,
+        )
+    student = finished.path / "student"
+    theirs = tiny.sentence_transformer(student, truncate_dim=width)
+    first, second, right = zip(*tiny.pairs(), strict=True)
+    expected = EmbeddingSimilarityEvaluator(first, second, right)(theirs)
+    dev = finished.record.recipe["dev"]
+    task, splits = load_task(None, dev, kind="embedding", for_training=False)
+    words = read_tokenizer(student)
+    encoded, _ = encode(splits["dev"], task, words, 16)
+    model = load_model(student, auto=EMBEDDING.auto)
+    whole = compact_outputs_of(model, encoded, Collator(words, kind=EMBEDDING))
+    np.testing.assert_allclose(theirs.encode([*first]), whole[::2, :width], atol=1e-5)
+    found = EMBEDDING.results(task, whole[:, :width], encoded, splits["dev"], words).scores
+    for name in ("spearman", "pearson"):
+        assert found[name] == pytest.approx(100 * expected[f"{name}_cosine"], abs=1e-3)
+    assert found["pearson"] != pytest.approx(finished.scores["dev"]["pearson"], abs=1e-3)
 
 
 def term_of(compare: str, **settings):

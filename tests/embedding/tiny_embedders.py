@@ -69,13 +69,13 @@ def write_pairs(path: Path, count: int = 12) -> Path:
     return path
 
 
-def sentence_transformer(folder: Path) -> Any:
+def sentence_transformer(folder: Path, **settings: Any) -> Any:
     """The folder as sentence-transformers loads it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its own, of its own parts
         from sentence_transformers import SentenceTransformer
 
-        return SentenceTransformer(str(folder), device="cpu")
+        return SentenceTransformer(str(folder), device="cpu", **settings)
 
 
 def write_beir(folder: Path, split: str = "dev", queries: int = 6, passages: int = 30) -> Path:
