@@ -34,7 +34,7 @@ def embedding_kind(kind: TaskType, recipe: Recipe) -> TaskType:
     modules = None if config is None else modules_of(config)
     if config is not None and modules is not None:
         kind, known = kind.of_model(config), {k: v for k, v in modules.prompts.items() if v}
-    own = recipe.embedding or EmbeddingModelSpec()
+    own = recipe.embedding or EmbeddingModelSpec.model_validate({})
     tokens = _max_tokens(recipe, own, modules, configs)
     given = {key: getattr(own, key) for key in _PROMPTS if getattr(own, key) is not None}
     problems = [_unknown(key, text, known) for key, text in given.items() if _lost(text, known)]

@@ -127,8 +127,12 @@ class Embedding(TaskType):
         known = modules_of(config)
         if known is None:
             return self
-        own = {"max_tokens": known.max_tokens, "similarity": known.similarity}
-        return replace(self, prompts=known.text_prompts, **own)
+        return replace(
+            self,
+            prompts=known.text_prompts,
+            max_tokens=known.max_tokens,
+            similarity=known.similarity,
+        )
 
     def scored_length(self, max_length: int) -> int:
         """What the shipped student reads."""
