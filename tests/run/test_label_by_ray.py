@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import limbeck
+from limbeck.data.row_ids import row_ids
 from limbeck.errors import LimbeckError
+from limbeck.teachers.labelling import RowsMissingError
 from limbeck.teachers.language_models import Prompt
+from limbeck.teachers.outputs import open_store
 from tiny_language_models import save_language_model
 from tiny_runs import knowing_teacher, save, sentences
 
@@ -138,3 +143,64 @@ def test_what_an_actor_says_reaches_the_user(tmp_path):
             engine="ray",
             workers=1,
         )
+
+
+class Silent(Dies):
+    """Has no outputs for one text until a file is there, and counts what it was asked."""
+
+    batch_size = 8
+
+    def costs(self):
+        return {"texts": float(self.calls)}
+
+    def score(self, rows):
+        self.calls += len(rows)
+        silent = [at for at, row in enumerate(rows) if row["sentence"].endswith(" 21")]
+        if silent and not self.mark.exists():
+            raise RowsMissingError(dict.fromkeys(silent, "no answer"))
+        return {"logits": np.array([[len(row["sentence"]), 20] for row in rows], dtype=np.float32)}
+
+
+def test_rows_without_outputs_leave_out_their_shard_alone(tmp_path, monkeypatch):
+    """As one process leaves it out, and the next start makes it."""
+    kept = {"shard_rows": 8, "engine": "ray", "workers": 1}
+    rows, mark = rows_of(tmp_path), tmp_path / "answers"
+    labeller = Silent(mark)
+    with pytest.raises(LimbeckError, match="1 row has no outputs: no answer"):
+        limbeck.label(labeller, rows, out=tmp_path / "ray", **kept)
+    (missing,) = json.loads((tmp_path / "ray" / "missing.json").read_text())
+    text = next(line for line in rows.read_text().splitlines() if line.endswith(" 21"))
+    assert missing == {"row": int(row_ids([[text]])[0]), "reason": "no answer"}
+    part = open_store(tmp_path / "ray", allow_incomplete=True)
+    assert len(part) == 52 and len(part.manifest.shards) == 7
+    # All rows by actors, and those of the measured batch.
+    assert part.manifest.costs["texts"] == 60 + labeller.calls
+    mark.touch()
+    whole = limbeck.label(Silent(mark), rows, out=tmp_path / "ray", **kept)
+    assert len(whole) == 60 and not (tmp_path / "ray" / "missing.json").exists()
+
+
+def test_texts_are_handed_out_shard_by_shard(tmp_path):
+    """The caller holds those of a shard or two as objects, not those of all."""
+    rows = tmp_path / "rows.txt"
+    rows.write_text("\n".join(f"{number} " + "word " * 800 for number in range(4000)))
+    labeller = Silent(tmp_path / "answers")
+    tracemalloc.start()
+    try:
+        limbeck.label(labeller, rows, out=tmp_path / "ray", shard_rows=64, engine="ray", workers=1)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < rows.stat().st_size / 2
+
+
+def test_a_cluster_that_does_not_answer_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("RAY_gcs_rpc_server_connect_timeout_s", "1")
+    with pytest.raises(LimbeckError) as caught:
+        limbeck.label(Silent(tmp_path), rows_of(tmp_path), out=tmp_path / "ray", engine="ray")
+    (problem,) = caught.value.problems
+    assert (
+        problem.fix
+        == "RAY_ADDRESS is 127.0.0.1:1: name a cluster that runs, HOST:PORT, or unset it"
+    )

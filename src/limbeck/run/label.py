@@ -17,6 +17,7 @@ from limbeck.run.label_store import ENGINES, LabelWork, fill
 from limbeck.run.missing_rows import MISSING_ROWS
 from limbeck.run.plain_labels import check_columns, check_target, write_plain_labels
 from limbeck.run.prompted_rows import prompt_for
+from limbeck.run.ray_session import imported_ray
 from limbeck.run.speaking_teachers import check_speaking, endpoint_labeller, speaks
 from limbeck.run.target_rows_asked import target_rows, writes_targets
 from limbeck.run.teachers_named import PRECISIONS, LabellerSource, named
@@ -98,6 +99,8 @@ def label(
     if to is not None:
         check_columns(rows.names)
     check_speaking(teachers, prompt, endpoint, engine, max_length, precision)
+    if engine == "ray":
+        imported_ray()
     asked = prompt is not None or endpoint is not None or speaks(teachers)
     bound = None
     if asked or written_task is None:

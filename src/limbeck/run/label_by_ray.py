@@ -7,6 +7,7 @@ that dies is started again, and its shard is made again.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -15,66 +16,103 @@ import pyarrow as pa
 
 from limbeck.errors import LimbeckError, Problem
 from limbeck.run.label_plan import LabelPlan
-from limbeck.run.ray_session import ray_session
+from limbeck.run.missing_rows import MissingRows
 from limbeck.run.teachers_named import LabellerSource
+from limbeck.teachers.labelling import Labeller, RowsMissingError
 from limbeck.teachers.outputs import ShardRecord, StoreFiles
 from limbeck.teachers.outputs.columns import OutputLayout
-from limbeck.teachers.outputs.scored_shard import MadeShard, ShardRows, make_shard
+from limbeck.teachers.outputs.scored_shard import MadeShard, ShardRows, costs_of, make_shard
 
-_NUMBER, _IDS, _MADE, _WRONG = "number", "ids", "made", "wrong"
+_NUMBER, _IDS, _MADE = "number", "ids", "made"
+# Of a report.
+_COSTS, _MISSING, _WRONG = "costs", "missing", "wrong"
 _TEXT = "text of "
 
 
-def make_by_ray(
-    files: StoreFiles,
-    plan: LabelPlan,
-    source: LabellerSource,
-    parts: Iterable[ShardRows],
-    workers: int | None,
-    advance: Callable[[int], None],
-) -> Iterator[MadeShard]:
-    """Make shards in any order.
+class RayMakers:
+    """A pool of actors, one for each GPU, or for each CPU where there is none.
 
     Args:
+        ray: the module, connected.
+        files: the store's place, which every actor reaches.
+        plan: what is stored.
+        labeller: the caller's own, which has labelled the measured batch.
         source: makes the labeller, in every actor once.
-        workers: at most so many actors; by default one for each GPU, or for each CPU where there is none.
-        advance: called with the rows of every shard that is there.
-
-    Raises:
-        LimbeckError: Ray is not installed, or what an actor said.
+        most: at most so many actors.
     """
-    with ray_session() as ray:
-        from ray import data as ray_data
 
-        ray_data.DataContext.get_current().enable_progress_bars = False
+    def __init__(
+        self,
+        ray: Any,
+        files: StoreFiles,
+        plan: LabelPlan,
+        labeller: Labeller,
+        source: LabellerSource,
+        most: int | None,
+    ) -> None:
+        self.ray, self.files, self.plan = ray, files, plan
+        self.labeller, self.source = labeller, source
         resources = ray.cluster_resources()
-        gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 1))
-        made = ray_data.from_arrow([_as_table(part) for part in parts]).map_batches(
-            _Maker,
-            fn_constructor_kwargs={
-                "url": files.url,
-                "source": source,
-                "outputs": plan.outputs,
-                "batch_size": plan.batch_size,
-                "text_names": plan.text_names,
-            },
-            batch_size=1,
-            batch_format="pyarrow",
-            compute=ray_data.ActorPoolStrategy(min_size=1, max_size=workers or gpus or cpus),
-            num_cpus=1,
-            num_gpus=1 if gpus else 0,
-        )
+        self._gpus = int(resources.get("GPU", 0))
+        room = self._gpus or int(resources.get("CPU", 1))
+        self._most = most or room
+        self.workers = max(1, min(self._most, room))
+        self._spent: Counter[str] = Counter()
+
+    def made(
+        self,
+        parts: Iterable[ShardRows],
+        advance: Callable[[int], None],
+        missing: MissingRows,
+    ) -> Iterator[MadeShard]:
+        """As `ShardMakers.made`.
+
+        Raises:
+            LimbeckError: what an actor said, or Ray.
+        """
         try:
-            for row in made.iter_rows():
-                shard = _made(row[_MADE])
-                advance(shard.record.rows)
-                yield shard
-        except ray.exceptions.RayError as error:
+            for row in self._labelled(parts).iter_rows():
+                report = json.loads(row[_MADE])
+                self._spent.update(report.get(_COSTS, {}))
+                with missing.of(_missing_rows(report)):
+                    shard = _made(report)
+                    advance(shard.record.rows)
+                    yield shard
+        except self.ray.exceptions.RayError as error:
             reason = str(error).strip().splitlines() or [type(error).__name__]
             raise LimbeckError(
                 f"engine ray: {reason[-1]}",
                 "run the same command again, which continues it; --engine local needs no Ray",
             ) from error
+
+    def costs(self) -> dict[str, float]:
+        """Of the caller's own labeller, and of all actors'."""
+        return dict(self._spent + Counter(costs_of(self.labeller)))
+
+    def _labelled(self, parts: Iterable[ShardRows]) -> Any:
+        """What actors report, a row for each shard."""
+        from ray import data as ray_data
+
+        ray_data.DataContext.get_current().enable_progress_bars = False
+        # One after the other: they wait in Ray's store, which moves to disk what its memory does not hold.
+        waiting = [self.ray.put(_as_table(part)) for part in parts]
+        plan = self.plan
+        return ray_data.from_arrow_refs(waiting).map_batches(
+            _Maker,
+            fn_constructor_kwargs={
+                "url": self.files.url,
+                "source": self.source,
+                "outputs": plan.outputs,
+                "batch_size": plan.batch_size,
+                "text_names": plan.text_names,
+                "drop_missing": plan.drop_missing,
+            },
+            batch_size=1,
+            batch_format="pyarrow",
+            compute=ray_data.ActorPoolStrategy(min_size=1, max_size=self._most),
+            num_cpus=1,
+            num_gpus=1 if self._gpus else 0,
+        )
 
 
 class _Maker:
@@ -87,12 +125,14 @@ class _Maker:
         outputs: tuple[str, ...],
         batch_size: int,
         text_names: tuple[str, ...],
+        drop_missing: bool,
     ) -> None:
         self.files = StoreFiles(url)
         self.labeller = source.load()
         self.outputs = outputs
         self.batch_size = batch_size
         self.text_names = text_names
+        self.drop_missing = drop_missing
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """Make the shards of a batch; returns what the caller's manifest has to know, or what is wrong."""
@@ -100,6 +140,7 @@ class _Maker:
         return pa.table({_MADE: pa.array(found, pa.string())})
 
     def _made(self, rows: ShardRows) -> dict[str, Any]:
+        before = Counter(costs_of(self.labeller))
         try:
             made = make_shard(
                 self.files,
@@ -108,13 +149,19 @@ class _Maker:
                 self.outputs,
                 self.batch_size,
                 text_names=self.text_names,
+                drop_missing=self.drop_missing,
             )
+        except (
+            RowsMissingError
+        ) as error:  # the caller is told of them, and goes on with other shards
+            missing = [[int(rows.ids[at]), reason] for at, reason in error.reasons.items()]
+            return {_MISSING: missing, _COSTS: Counter(costs_of(self.labeller)) - before}
         except LimbeckError as error:  # an exception's cause does not travel
             return {_WRONG: [[problem.message, problem.fix] for problem in error.problems]}
         return {
             "record": made.record.model_dump(mode="json"),
             "columns": made.layout.written(),
-            "costs": dict(made.costs),
+            _COSTS: dict(made.costs),
         }
 
 
@@ -130,9 +177,22 @@ def _as_rows(row: dict[str, Any]) -> ShardRows:
     return ShardRows(row[_NUMBER], np.array(row[_IDS], dtype=np.int64), texts)
 
 
-def _made(content: str) -> MadeShard:
-    found = json.loads(content)
-    if _WRONG in found:
-        raise LimbeckError([Problem(*problem) for problem in found[_WRONG]])
-    record = ShardRecord.model_validate(found["record"])
-    return MadeShard(record, OutputLayout.read(found["columns"]), found["costs"])
+def _missing_rows(report: dict[str, Any]) -> ShardRows:
+    """Those rows of a shard that have no outputs, in the order in which the report has them."""
+    ids = [row for row, _ in report.get(_MISSING, ())]
+    return ShardRows(-1, np.array(ids, dtype=np.int64), {})
+
+
+def _made(report: dict[str, Any]) -> MadeShard:
+    """What an actor made.
+
+    Raises:
+        RowsMissingError: nothing, of rows without outputs, by their places in `_missing_rows`.
+        LimbeckError: what an actor said is wrong.
+    """
+    if _MISSING in report:
+        raise RowsMissingError(dict(enumerate(reason for _, reason in report[_MISSING])))
+    if _WRONG in report:
+        raise LimbeckError([Problem(*problem) for problem in report[_WRONG]])
+    record = ShardRecord.model_validate(report["record"])
+    return MadeShard(record, OutputLayout.read(report["columns"]), report[_COSTS])

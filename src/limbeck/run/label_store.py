@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -14,12 +16,13 @@ from limbeck.run.label_estimate import LabelEstimate, measure_labelling
 from limbeck.run.label_plan import LabelPlan
 from limbeck.run.label_progress import labelling_progress, spoken
 from limbeck.run.missing_rows import MISSING, MissingRows
+from limbeck.run.shard_makers import LocalMaker, ShardMakers
 from limbeck.run.teachers_named import LabellerSource
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.outputs import StoreFiles, StoreManifest, StoreWriter
 from limbeck.teachers.outputs.output_store import read_manifest
 from limbeck.teachers.outputs.parquet_shards import shard_name
-from limbeck.teachers.outputs.scored_shard import MadeShard, ShardRows, costs_of, make_shard
+from limbeck.teachers.outputs.scored_shard import ShardRows
 from limbeck.teachers.outputs.store_writer import alone
 
 ENGINES = ("local", "ray")
@@ -73,65 +76,56 @@ def fill(work: LabelWork, shard_rows: int | None, console: Console) -> StoreMani
         if not todo:
             console.print(f"{files.url}: all {stored:,} rows are there")
             return writer.finish()
-        _say(work, estimate or measure_labelling(labeller, plan), stored, console)
+        estimate = estimate or measure_labelling(labeller, plan)
         parts = (plan.part(number, shard_rows) for number in todo)
-        _make_shards(work, parts, writer, console)
+        with _makers(work) as makers:
+            _say(work, estimate, stored, min(makers.workers, len(todo)), console)
+            _make_shards(work, makers, parts, writer, console)
         return writer.finish()
 
 
+@contextmanager
+def _makers(work: LabelWork) -> Iterator[ShardMakers]:
+    """Who makes the shards, for as long as the block runs."""
+    if work.engine == "ray":
+        # Ray is not there unless it is asked for.
+        from limbeck.run.label_by_ray import RayMakers
+        from limbeck.run.ray_session import ray_session
+
+        with ray_session() as ray:
+            yield RayMakers(ray, work.files, work.plan, work.labeller, work.source, work.workers)
+    else:
+        yield LocalMaker(work.files, work.plan, work.labeller)
+
+
 def _make_shards(
-    work: LabelWork, parts: Iterable[ShardRows], writer: StoreWriter, console: Console
+    work: LabelWork,
+    makers: ShardMakers,
+    parts: Iterable[ShardRows],
+    writer: StoreWriter,
+    console: Console,
 ) -> None:
     """Make shards and record each, what they cost, and which rows no outputs were had for."""
     missing = MissingRows(work.files)
-    # Ray's actors count for themselves, shard by shard.
-    counts = costs_of(work.labeller) if work.engine == "local" else {}
-    spent = dict.fromkeys(counts, 0.0)
+    spent: Counter[str] = Counter()
     try:
         with labelling_progress(console, len(work.plan), writer.manifest.stored_rows) as advance:
-            for shard in _made(work, parts, advance, missing):
+            for shard in makers.made(parts, advance, missing):
                 writer.record(shard.record, shard.layout, shard.costs)
-                for name in spent:
-                    spent[name] += shard.costs[name]
+                spent.update(shard.costs)
     finally:
         missing.write(writer.manifest.missing_rows)
         # The measured batch, and rows of shards that were not made whole.
-        counted = costs_of(work.labeller)
-        writer.add_costs({name: counted[name] - spent[name] for name in spent})
+        writer.add_costs({name: count - spent[name] for name, count in makers.costs().items()})
     missing.check()
     if left_out := len(writer.manifest.missing_rows):
         console.print(f"rows without outputs, left out: {left_out:,} ({MISSING} names them)")
 
 
-def _made(
-    work: LabelWork,
-    parts: Iterable[ShardRows],
-    advance: Callable[[int], None],
-    missing: MissingRows,
-) -> Iterator[MadeShard]:
-    plan = work.plan
-    if work.engine == "ray":
-        # Ray is not there unless it is asked for.
-        from limbeck.run.label_by_ray import make_by_ray
-
-        yield from make_by_ray(work.files, plan, work.source, parts, work.workers, advance)
-        return
-    for part in parts:
-        with missing.of(part):
-            yield make_shard(
-                work.files,
-                work.labeller,
-                part,
-                plan.outputs,
-                plan.batch_size,
-                text_names=plan.text_names,
-                drop_missing=plan.drop_missing,
-                advance=advance,
-            )
-
-
-def _say(work: LabelWork, estimate: LabelEstimate, stored: int, console: Console) -> None:
-    """Print size and time before they are spent.
+def _say(
+    work: LabelWork, estimate: LabelEstimate, stored: int, workers: int, console: Console
+) -> None:
+    """Print size and time before they are spent; of several workers each is taken to be as fast as this process.
 
     Raises:
         LimbeckError: there is no room for the store.
@@ -151,9 +145,13 @@ def _say(work: LabelWork, estimate: LabelEstimate, stored: int, console: Console
     if stored:
         console.print(f"{files.url} is continued: {stored:,} rows are there, {left:,} are left")
     costs = [f"{count * left:,.4g} {name}" for name, count in estimate.costs.items() if count]
+    seconds = estimate.seconds / workers
+    speed = f"{1 / max(seconds, 1e-9):,.0f} rows/s"
+    if workers > 1:
+        speed += f" by {workers} workers as fast as this process"
     console.print(
-        f"by one measured batch: at most {human_size(whole)}, about {spoken(estimate.seconds * left)} "
-        f"({1 / max(estimate.seconds, 1e-9):,.0f} rows/s)" + "".join(f", {cost}" for cost in costs)
+        f"by one measured batch: at most {human_size(whole)}, about {spoken(seconds * left)} ({speed})"
+        + "".join(f", {cost}" for cost in costs)
     )
     if files.folder is not None:
         free = shutil.disk_usage(files.folder).free

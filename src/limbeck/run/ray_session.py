@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,13 +20,7 @@ def ray_session(address: str | None = None) -> Iterator[Any]:
     Raises:
         LimbeckError: Ray is not installed, or there is no such cluster.
     """
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError as error:
-        raise LimbeckError(
-            f"engine ray: {error}", "pip install 'limbeck[ray]', or leave --engine out"
-        ) from None
+    ray = imported_ray()
     ours = not ray.is_initialized()
     if ours:
         try:
@@ -38,11 +33,30 @@ def ray_session(address: str | None = None) -> Iterator[Any]:
             )
         except (ConnectionError, ValueError, RuntimeError) as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise LimbeckError(
-                f"engine ray: {reason}", "name a cluster that runs: --address HOST:PORT, or none"
-            ) from error
+            raise LimbeckError(f"engine ray: {reason}", _fix(address)) from error
     try:
         yield ray
     finally:
         if ours:
             ray.shutdown()
+
+
+def imported_ray() -> Any:
+    """The module. Raises LimbeckError where it is not installed."""
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise LimbeckError(
+            f"engine ray: {error}", "pip install 'limbeck[ray]', or leave --engine out"
+        ) from None
+    return ray
+
+
+def _fix(address: str | None) -> str:
+    """For a cluster that does not answer: where its name was read."""
+    if address is not None:
+        return f"{address}: name a cluster that runs, HOST:PORT, or none"
+    if named := os.environ.get("RAY_ADDRESS"):
+        return f"RAY_ADDRESS is {named}: name a cluster that runs, HOST:PORT, or unset it"
+    return "look for what else of Ray runs on this machine (ray status), or leave --engine out"
