@@ -1,4 +1,4 @@
-"""What `label` tells in advance where several label at a time, and of a cluster that is not there."""
+"""What `label` tells: the time of several workers, rows that were truncated, a cluster that is not there."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from limbeck.run import label_store
 from limbeck.run.label_estimate import LabelEstimate
 from limbeck.run.ray_session import ray_session
 from limbeck.run.shard_makers import LocalMaker
+from limbeck.teachers.team_labeller import TeamLabeller
 
 
 class Letters:
@@ -64,6 +65,65 @@ def test_the_time_is_that_of_all_workers(tmp_path, monkeypatch, capsys, workers,
     store = limbeck.label(Letters(), rows, out=tmp_path / "store", shard_rows=7, show=True)
     assert said in capsys.readouterr().err
     assert len(store) == 24 and store.manifest.costs["texts"] == 24
+
+
+class Cuts(Letters):
+    """Reads twelve characters; stops (once) when it has been asked so often."""
+
+    def __init__(self, after: int = 10**9) -> None:
+        super().__init__()
+        self.left = after
+        self.truncated: set[int] = set()
+
+    def score(self, rows):
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left -= 1
+        self.truncated = {at for at, row in enumerate(rows) if len(row["sentence"]) > 12}
+        return super().score(rows)
+
+
+@pytest.fixture
+def long_rows(tmp_path):
+    """Forty different rows, some there twice; eleven are longer than twelve characters."""
+    lines = [
+        f"row {number}" + " and so on" * (number % 4 == 1 or number > 38) for number in range(40)
+    ]
+    assert sum(len(line) > 12 for line in lines) == 11
+    path = tmp_path / "rows.txt"
+    path.write_text("\n".join([*lines, *lines[:20]]))
+    return path
+
+
+@pytest.mark.parametrize("after", [3, 5, 8])
+def test_a_row_that_was_truncated_counts_once(tmp_path, long_rows, capsys, after):
+    """Not in the measured batch too, nor where it is labelled again after an interruption."""
+    said = "11 of 40 rows lost the end of their longest text"
+    kept = {"out": tmp_path / "store", "shard_rows": 8, "show": True}
+    with pytest.raises(KeyboardInterrupt):
+        limbeck.label(Cuts(after), long_rows, **kept)
+    assert "lost the end" not in capsys.readouterr().err
+    store = limbeck.label(Cuts(), long_rows, **kept)
+    assert said in capsys.readouterr().err and store.manifest.truncated_rows == 11
+    # A start that finds the store whole says it again, and a damaged shard's rows count once.
+    assert limbeck.label(Cuts(0), long_rows, **kept) and said in capsys.readouterr().err
+    (tmp_path / "store" / "shard-00001.parquet").write_bytes(b"")
+    limbeck.label(Cuts(), long_rows, **kept)
+    assert said in capsys.readouterr().err
+
+
+def test_a_teams_row_counts_once_whoever_truncated_it(tmp_path, long_rows):
+    class Seven(Cuts):
+        def score(self, rows):
+            found = super().score(rows)
+            self.truncated = {
+                at for at, row in enumerate(rows) if row["sentence"] in ("row 7", "row 1 and so on")
+            }
+            return found
+
+    team = TeamLabeller([Cuts(), Letters(), Seven()], ["cuts", "reads", "seven"])
+    store = limbeck.label(team, long_rows, out=tmp_path / "store")
+    assert store.manifest.truncated_rows == 12
 
 
 @pytest.mark.parametrize(

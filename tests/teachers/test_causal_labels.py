@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from limbeck.errors import LimbeckError
+from limbeck.teachers.labelling import TellsTruncated
 from limbeck.teachers.language_models import (
     CausalLabeller,
     Prompt,
@@ -250,7 +251,9 @@ def test_only_the_text_is_truncated() -> None:
     size = len(row.prefix) + max(map(len, row.answers))
     assert 115 <= size <= 120
     made.score([*ROWS[:2], long])
-    assert made.truncated == 2  # once here, once above
+    assert row.truncated and made.truncated == {2} and isinstance(made, TellsTruncated)
+    made.score(ROWS[:2])
+    assert made.truncated == set()
     with pytest.raises(LimbeckError, match="before any text of a row, and the model reads 40"):
         labeller(max_length=40)
 

@@ -47,9 +47,9 @@ def list_entries(stores: Places = None) -> None:
 @outputs.command()
 def show(
     place: Annotated[str, typer.Argument(metavar="STORE", help=_STORE)],
-    rows: Annotated[int, typer.Option(min=0, help="How many rows to print.")] = 5,
+    rows: Annotated[int, typer.Option(min=0, help="How many rows of a store to print.")] = 5,
 ) -> None:
-    """Show a store: whose outputs, about which rows, its columns and size, and some rows."""
+    """Show a store: whose outputs, about which rows, its columns and size, and some rows; of a key the facts alone."""
     from limbeck.teachers.outputs import StoreManifest, open_store
 
     named = _Kept([], []) if _is_place(place) else _Kept.read().named([place])

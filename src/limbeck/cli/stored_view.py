@@ -81,6 +81,7 @@ def store_facts(manifest: StoreManifest, place: str) -> dict[str, str]:
         "teacher": manifest.teacher.name,
         "task": f"{manifest.task or '?'} ({manifest.kind})",
         "rows": rows,
+        "not read to their end": f"{manifest.truncated_rows:,}" if manifest.truncated_rows else "",
         "read from": ", ".join(of.source),
         "text columns": ", ".join(of.columns) + (", stored" if manifest.text else ""),
         "classes": ", ".join(manifest.classes),

@@ -24,7 +24,7 @@ from limbeck.run.teachers_named import PRECISIONS, LabellerSource, named
 from limbeck.tasks import get_task_type
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.language_models import BoundPrompt, EndpointSettings, Prompt
-from limbeck.teachers.outputs import OutputStore, StoreFiles, open_store
+from limbeck.teachers.outputs import OutputStore, StoreFiles, StoreManifest, open_store
 
 
 def label(
@@ -122,8 +122,7 @@ def label(
         )
         if to is not None:
             _check_decides(work, to)
-        fill(work, shard_rows, console)
-        _say_truncated(work.labeller, console)
+        _say_truncated(fill(work, shard_rows, console), console)
     return _finished(place, rows, to, console)
 
 
@@ -220,12 +219,12 @@ def _work(
     return LabelWork(files, plan, labeller, source, engine, workers)
 
 
-def _say_truncated(labeller: Labeller, console: Console) -> None:
-    """How many texts a language model did not read to their end."""
-    truncated = getattr(labeller, "truncated", 0)
-    if truncated:
+def _say_truncated(made: StoreManifest, console: Console) -> None:
+    """Of how many stored rows, of this start and those before it, a language model did not read all."""
+    if made.truncated_rows:
         console.print(
-            f"{truncated:,} rows lost the end of their longest text: prompt and text were longer than the model reads"
+            f"{made.truncated_rows:,} of {made.stored_rows:,} rows lost the end of their longest text: "
+            "prompt and text were longer than the model reads"
         )
 
 

@@ -82,8 +82,8 @@ def _mean_batch(plan: LabelPlan) -> dict[str, pa.ChunkedArray]:
 
 def _timed(labeller: Labeller, plan: LabelPlan, texts: dict) -> tuple[float, dict]:
     began = time.perf_counter()
-    _, values = score_rows(labeller, texts, plan.outputs, plan.batch_size)
-    return time.perf_counter() - began, values
+    scored = score_rows(labeller, texts, plan.outputs, plan.batch_size)
+    return time.perf_counter() - began, scored.values
 
 
 def _bytes(value: np.ndarray) -> int:

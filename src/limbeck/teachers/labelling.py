@@ -6,7 +6,7 @@ A Hugging Face model, a team, a causal language model and an endpoint are each a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -57,6 +57,16 @@ class CountsCosts(Protocol):
 
     def costs(self) -> dict[str, float]:
         """What has been spent by this object since it was made, by name; names hold the unit (`prompt_tokens`)."""
+
+
+@runtime_checkable
+class TellsTruncated(Protocol):
+    """A labeller that reads only so many tokens of a row, and tells which rows had more: counted in the store."""
+
+    @property
+    def truncated(self) -> Set[int]:
+        """Of the rows that `score` was given last, the places of those whose longest text lost its end."""
+        ...
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from limbeck.errors import LimbeckError, Problem
-from limbeck.teachers.labelling import CountsCosts, Labeller, Row, Scores
+from limbeck.teachers.labelling import CountsCosts, Labeller, Row, Scores, TellsTruncated
 
 SEPARATOR = ":"
 """Between a member's name and its output: `large:logits`."""
@@ -98,6 +98,12 @@ class TeamLabeller:
             if len(known) == len(each):
                 means[output] = np.asarray(np.mean(known, axis=0, dtype=np.float64), np.float32)
         return means | found
+
+    @property
+    def truncated(self) -> frozenset[int]:
+        """The places of rows of which at least one member did not read all."""
+        tell = [member for member in self.members if isinstance(member, TellsTruncated)]
+        return frozenset[int]().union(*(member.truncated for member in tell))
 
     def costs(self) -> dict[str, float]:
         """Of all members together."""

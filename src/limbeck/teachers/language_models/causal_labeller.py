@@ -49,6 +49,7 @@ class CausalLabeller:
 
     Attributes:
         prior: log-probabilities of the classes for inputs without content, (C,), or None.
+        truncated: places of the rows scored last whose longest text lost its end.
 
     Raises:
         LimbeckError: the prompt does not fit the tokenizer or the model.
@@ -86,6 +87,7 @@ class CausalLabeller:
         module.to(_device(), own_type)
         self.model = model.eval()
         self.batch_size = 8 * batch_size
+        self.truncated: frozenset[int] = frozenset()
         self.scorer = (
             Seq2SeqScorer(self.model, sequences=batch_size)
             if model.config.is_encoder_decoder
@@ -93,11 +95,6 @@ class CausalLabeller:
         )
         calibrate = bound.prompt.calibrate is not False
         self.prior = content_free_prior(self._scores(bound.content_free())) if calibrate else None
-
-    @property
-    def truncated(self) -> int:
-        """How many rows lost the end of their longest text so far."""
-        return self.tokens.truncated
 
     def fingerprint(self) -> dict[str, Any]:
         """Digests of the model, its tokenizer and chat template, and the prompt with its examples."""
@@ -123,6 +120,7 @@ class CausalLabeller:
     def _scores(self, rows: Sequence[Row]) -> np.ndarray:
         """Log-scores by class, (B, C), before calibration."""
         tokens = [self.tokens(row) for row in rows]
+        self.truncated = frozenset(at for at, row in enumerate(tokens) if row.truncated)
         # Rows of like length share a pass.
         order = np.argsort([len(row.prefix) for row in tokens], kind="stable")
         sums = np.empty((len(tokens), len(self.classes)))

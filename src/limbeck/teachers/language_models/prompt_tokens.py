@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jinja2 import TemplateError
@@ -25,10 +25,12 @@ class PromptTokens:
     Attributes:
         prefix: ids that all answers have before them.
         answers: by class, the ids that follow.
+        truncated: whether the row's longest text lost its end.
     """
 
     prefix: list[int]
     answers: tuple[tuple[int, ...], ...]
+    truncated: bool = False
 
 
 class PromptTokenizer:
@@ -41,9 +43,6 @@ class PromptTokenizer:
         limit: tokens that a prompt and its longest answer may have; longer ones lose the end of their longest
             text, never any of the question. None: no limit.
         chat: whether to put the prompt into the chat template.
-
-    Attributes:
-        truncated: how many rows lost some text so far.
     """
 
     def __init__(
@@ -55,7 +54,6 @@ class PromptTokenizer:
         chat: bool = False,
     ) -> None:
         self.tokenizer, self.bound, self.limit, self.chat = tokenizer, bound, limit, chat
-        self.truncated = 0
         self._leading = [] if chat else _leading_ids(tokenizer)
         self._between = self._chat_separator() if chat else None
         self._endings: dict[tuple[int, ...], tuple[int, tuple[tuple[int, ...], ...]]] = {}
@@ -63,7 +61,8 @@ class PromptTokenizer:
 
     def __call__(self, row: Row) -> PromptTokens:
         """The tokens of a row that fits."""
-        return self._tokens(self._fitting(row))
+        fitting = self._fitting(row)
+        return replace(self._tokens(fitting), truncated=fitting is not row)
 
     def shared(self) -> list[int]:
         """The ids that every prompt begins with, whatever the row: instruction and examples."""
@@ -135,7 +134,6 @@ class PromptTokenizer:
         over = self._over(row)
         if over <= 0:
             return row
-        self.truncated += 1
         for _ in range(_TRIES):
             row = self._shortened(row, over)
             over = self._over(row)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from limbeck.errors import LimbeckError
-from limbeck.teachers.labelling import CountsCosts, Labeller, RowsMissingError
+from limbeck.teachers.labelling import CountsCosts, Labeller, RowsMissingError, TellsTruncated
 from limbeck.teachers.outputs.columns import LOGITS, OutputLayout, column_of_values
 from limbeck.teachers.outputs.parquet_shards import shard_name, shard_table, write_shard
 from limbeck.teachers.outputs.store_files import StoreFiles
@@ -60,6 +60,21 @@ class MadeShard:
     costs: Mapping[str, float]
 
 
+@dataclass(frozen=True)
+class ScoredRows:
+    """A labeller's outputs about some rows.
+
+    Attributes:
+        layout: their columns.
+        values: by output, (n, …).
+        truncated: how many of the rows the labeller says it did not read to their end.
+    """
+
+    layout: OutputLayout
+    values: dict[str, np.ndarray]
+    truncated: int
+
+
 def make_shard(
     files: StoreFiles,
     labeller: Labeller,
@@ -83,22 +98,22 @@ def make_shard(
     began, before = time.perf_counter(), costs_of(labeller)
     missing: tuple[tuple[int, str], ...] = ()
     try:
-        layout, values = score_rows(labeller, rows.texts, outputs, batch_size, advance)
+        scored = score_rows(labeller, rows.texts, outputs, batch_size, advance)
     except RowsMissingError as error:
         if not drop_missing or len(error.reasons) == len(rows):
             raise
         missing = tuple((int(rows.ids[at]), why) for at, why in sorted(error.reasons.items()))
         rows = rows.without(error.reasons)
         # Whoever raises it has kept the outputs of the others.
-        layout, values = score_rows(labeller, rows.texts, outputs, batch_size)
-    label = labels_of(values, labeller.classes)
+        scored = score_rows(labeller, rows.texts, outputs, batch_size)
+    label = labels_of(scored.values, labeller.classes)
     texts = dict(zip(text_names, rows.texts.values(), strict=True)) if text_names else {}
-    table = shard_table(rows.ids, texts, label, layout, values)
+    table = shard_table(rows.ids, texts, label, scored.layout, scored.values)
     record = write_shard(files, shard_name(rows.number), table).model_copy(
-        update={"missing": missing}
+        update={"missing": missing, "truncated": scored.truncated}
     )
     spent = {name: now - before.get(name, 0.0) for name, now in costs_of(labeller).items()}
-    return MadeShard(record, layout, spent | {"seconds": time.perf_counter() - began})
+    return MadeShard(record, scored.layout, spent | {"seconds": time.perf_counter() - began})
 
 
 def costs_of(labeller: Labeller) -> dict[str, float]:
@@ -112,8 +127,8 @@ def score_rows(
     outputs: Sequence[str],
     batch_size: int,
     advance: Callable[[int], None] = lambda rows: None,
-) -> tuple[OutputLayout, dict[str, np.ndarray]]:
-    """Columns and values, by output (n, …), of some rows; batches hold rows of like length, the longest first.
+) -> ScoredRows:
+    """A labeller's outputs about some rows; batches hold rows of like length, the longest first.
 
     Args:
         outputs: the names that are kept of what the labeller returns.
@@ -128,6 +143,7 @@ def score_rows(
     order = np.argsort([-sum(map(len, row)) for row in zip(*columns, strict=True)], kind="stable")
     found: dict[str, np.ndarray] = {}
     missing: dict[int, str] = {}
+    truncated = 0
     for start in range(0, count, batch_size):
         places = order[start : start + batch_size]
         rows = [{name: column[place] for name, column in texts.items()} for place in places]
@@ -136,6 +152,8 @@ def score_rows(
         except RowsMissingError as error:
             missing |= {int(places[at]): reason for at, reason in error.reasons.items()}
             continue
+        if isinstance(labeller, TellsTruncated):
+            truncated += len(labeller.truncated)
         for name in outputs:
             value = _checked(labeller, name, scores, len(rows))
             if name not in found:
@@ -151,7 +169,7 @@ def score_rows(
     if missing:
         raise RowsMissingError(missing)
     layout = OutputLayout(tuple(column_of_values(name, found[name]) for name in outputs))
-    return layout, found
+    return ScoredRows(layout, found, truncated)
 
 
 def labels_of(values: Mapping[str, np.ndarray], classes: Sequence[str]) -> np.ndarray | None:

@@ -34,6 +34,7 @@ class ShardRecord(_Written):
     """A file of rows: its name in the store, its rows and bytes, and a checksum of them.
 
     `missing`: rows of it that have no outputs and were left out, by their ids, and why.
+    `truncated`: of how many rows the labeller said that it did not read them to their end.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ShardRecord(_Written):
     bytes: int = Field(ge=0)
     checksum: str
     missing: tuple[tuple[int, str], ...] = ()
+    truncated: int = Field(default=0, ge=0)
 
     @field_validator("name")
     @classmethod
@@ -129,6 +131,11 @@ class ShardsManifest(_Written):
     def missing_rows(self) -> dict[int, str]:
         """Why rows were left out, by their ids."""
         return {row: reason for shard in self.shards for row, reason in shard.missing}
+
+    @property
+    def truncated_rows(self) -> int:
+        """Of rows in shards that are there, those that the labeller said it did not read to their end."""
+        return sum(shard.truncated for shard in self.shards)
 
     @property
     def content(self) -> str:
