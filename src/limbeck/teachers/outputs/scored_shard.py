@@ -61,7 +61,7 @@ class MadeShard:
 
 
 @dataclass(frozen=True)
-class ScoredRows:
+class ShardScores:
     """A labeller's outputs about some rows.
 
     Attributes:
@@ -127,7 +127,7 @@ def score_rows(
     outputs: Sequence[str],
     batch_size: int,
     advance: Callable[[int], None] = lambda rows: None,
-) -> ScoredRows:
+) -> ShardScores:
     """A labeller's outputs about some rows; batches hold rows of like length, the longest first.
 
     Args:
@@ -169,7 +169,7 @@ def score_rows(
     if missing:
         raise RowsMissingError(missing)
     layout = OutputLayout(tuple(column_of_values(name, found[name]) for name in outputs))
-    return ScoredRows(layout, found, truncated)
+    return ShardScores(layout, found, truncated)
 
 
 def labels_of(values: Mapping[str, np.ndarray], classes: Sequence[str]) -> np.ndarray | None:
