@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -179,18 +177,3 @@ def test_rows_without_outputs_leave_out_their_shard_alone(tmp_path, monkeypatch)
     mark.touch()
     whole = limbeck.label(Silent(mark), rows, out=tmp_path / "ray", **kept)
     assert len(whole) == 60 and not (tmp_path / "ray" / "missing.json").exists()
-
-
-def test_texts_are_handed_out_shard_by_shard(tmp_path):
-    """The caller holds those of a shard or two as objects, not those of all."""
-    rows = tmp_path / "rows.txt"
-    rows.write_text("\n".join(f"{number} " + "word " * 800 for number in range(4000)))
-    labeller = Silent(tmp_path / "answers")
-    importlib.import_module("ray.data")  # whose own code is not counted
-    tracemalloc.start()
-    try:
-        limbeck.label(labeller, rows, out=tmp_path / "ray", shard_rows=64, engine="ray", workers=1)
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert most < rows.stat().st_size / 2
