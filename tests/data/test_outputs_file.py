@@ -56,6 +56,16 @@ def test_numbers_with_names_keep_them(tmp_path, suffix):
     assert by_text(found)["bad, bad film"] == [0.375, 0.875]
 
 
+def test_votes_are_read_before_their_shares(tmp_path):
+    path = tmp_path / "o.csv"
+    path.write_text("text,probabilities.no,probabilities.yes,votes.no,votes.yes\na,1,0,5,0\n")
+    found = read(path)
+    assert (found.what, found.values.tolist()) == ("votes", [[5, 0]])
+    # Of several labels a row they do not say how many were asked, and the shares do.
+    found = read(path, several=True)
+    assert (found.what, found.values.tolist()) == ("probabilities", [[1, 0]])
+
+
 def test_a_column_for_each_class_in_csv(tmp_path):
     path = tmp_path / "o.csv"
     lines = [f'"{t}",{b},{a}' for t, (a, b) in EXPECTED.items()]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from limbeck.errors import LimbeckError
-from limbeck.teachers.outputs.given_outputs import GivenOutputs, as_logits, in_order
+from limbeck.teachers.outputs.given_outputs import GivenOutputs, as_logits
 
 
 def test_logits_of_probabilities_are_those_they_were_made_from_at_any_temperature():
@@ -29,13 +29,6 @@ def test_logits_and_numbers_stay_what_they_are():
     values = np.array([[1.5], [-2.0]], dtype=np.float32)
     for what in ("logits", "score"):
         assert (as_logits(what, values) == values).all()
-
-
-def test_classes_are_found_by_name():
-    assert in_order("o", ("b", "c", "a"), ("a", "b", "c")).tolist() == [2, 0, 1]
-    for theirs in (("a", "b"), ("a", "b", "d"), ("a", "b", "b"), ()):
-        with pytest.raises(LimbeckError, match=r"(?s)the data's are a, b, c"):
-            in_order("o", theirs, ("a", "b", "c"))
 
 
 def test_rows_that_are_not_there_are_counted_each_once():

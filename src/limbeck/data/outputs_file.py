@@ -19,9 +19,9 @@ from limbeck.data.tables import FileTable, pairs_in, read_table
 from limbeck.errors import LimbeckError
 from limbeck.settings import MAX_ROWS
 
-What = Literal["logits", "probabilities", "votes", "score"]
+What = Literal["logits", "votes", "probabilities", "score"]
 QUANTITIES: tuple[What, ...] = get_args(What)
-"""What a column may hold; of several the first here is read."""
+"""What outputs may hold; of several the first here is read. Votes stand before their shares, which few votes make 0."""
 MARGIN: Literal["margin"] = "margin"
 """What a file of triplets holds: differences of two scores."""
 ROW = "row"
@@ -35,7 +35,7 @@ class FileOutputs:
     """Outputs about the rows of a file.
 
     Attributes:
-        what: `logits`, `probabilities`, `votes` (counts a class), `score` (a number), or `margin` (a score, known but
+        what: `logits`, `votes` (counts a class), `probabilities`, `score` (a number), or `margin` (a score, known but
             for a number that is added to all of a list).
         classes: names of the values' columns; () of a score.
         ids: of the rows (`row_ids`), each once, ascending, int64 (n,).
@@ -81,7 +81,7 @@ def read_outputs_file(
     if margins is not None:
         return FileOutputs(MARGIN, (), *margins)
     table = pairs_in(whole)
-    what, columns = _found(table)
+    what, columns = _found(table, several=several)
     ids = _ids(table, text_columns)
     if what == "score":
         values = numbers_of(table, what, [[value] for value in _cells(table, what)], 1)
@@ -99,9 +99,23 @@ def read_outputs_file(
     return FileOutputs(what, names, *_each_once(table.path, ids, values.astype(np.float32)))
 
 
-def _found(table: FileTable) -> tuple[What, list[str]]:
+def quantities(*, several: bool) -> list[What]:
+    """`QUANTITIES` as rows with one label, or with several, are read: of those votes are the last choice."""
+    return sorted(QUANTITIES, key=lambda what: several and what == "votes")
+
+
+def check_votes(place: str | Path, what: str, *, several: bool) -> None:
+    """Raise LimbeckError for votes about rows with several labels."""
+    if what == "votes" and several:
+        raise LimbeckError(
+            f"{place} holds votes, and of rows with several labels they do not say how many were asked",
+            "write each class's share of votes as probabilities",
+        )
+
+
+def _found(table: FileTable, *, several: bool) -> tuple[What, list[str]]:
     """Which quantity the file holds, and its columns by class where there are some."""
-    for what in QUANTITIES:
+    for what in quantities(several=several):
         by_class = [name for name in table.columns if name.startswith(f"{what}.")]
         if what in table.columns or by_class:
             return what, [] if what in table.columns else by_class
@@ -172,11 +186,7 @@ def _check_named(path: Path, what: What, names: Sequence[str], classes: Sequence
 
 
 def _check(path: Path, what: What, values: np.ndarray, *, several: bool) -> None:
-    if what == "votes" and several:
-        raise LimbeckError(
-            f"{path} holds votes, and of rows with several labels they do not say how many were asked",
-            "write each class's share of votes as probabilities",
-        )
+    check_votes(path, what, several=several)
     wrong = {"a number that is not finite": ~np.isfinite(values).all(axis=1)}
     if what in ("probabilities", "votes"):
         wrong["a number below 0"] = (values < 0).any(axis=1)

@@ -68,13 +68,14 @@ class RecipeFields(Settings):
         None,
         min_length=1,
         description="stored teacher outputs in place of a teacher's model, of several teachers one each: a "
-        "store that `limbeck label` made (folder or URL), or a file with the data's text columns and logits, "
-        "probabilities, votes, a score, margins or embeddings (CSV, TSV, JSON lines, Parquet)",
+        "store that `limbeck label` made (folder or URL; STORE#MEMBER is one of its teachers), or a file with the "
+        "data's text columns and logits, votes, probabilities, a score, margins or embeddings (CSV, TSV, JSON lines, "
+        "Parquet)",
     )
     output_classes: list[str] | None = Field(
         None,
         min_length=2,
-        description="the class names in the order of outputs that come without names",
+        description="the data's class names in the order of the outputs, where these have none or other ones",
     )
     missing_outputs: Literal["error", "drop"] = Field(
         "error",

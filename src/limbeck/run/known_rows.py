@@ -22,6 +22,7 @@ from limbeck.run.stage_rows import EncodedRows
 from limbeck.tasks import Results, Task
 from limbeck.tasks.batch_columns import ROW
 from limbeck.tasks.no_labels import labelled_rows
+from limbeck.teachers.outputs.given_outputs import UNKNOWN_ROWS_FIX
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 
 
@@ -40,7 +41,7 @@ def with_outputs(recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Name
             Problem(
                 f"outputs: {teacher.outputs.place} {_unknown(teacher)} {int((~found).sum())} of {len(rows)} "
                 f"training rows, the first of them {_said(task, rows, int(found.argmin()))}",
-                "label these rows too (`limbeck label`), or leave them out: missing_outputs=drop",
+                UNKNOWN_ROWS_FIX,
             )
             for teacher, found in zip(stored, known, strict=True)
             if not found.all()
@@ -122,7 +123,8 @@ def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Pr
             task,
             given,
             side=f"outputs: {one.teacher.outputs.place}",
-            fix="put the class names of these outputs in their order, or label with the right teacher",
+            fix="put the class names of these outputs in their order (of classes without the data's names: "
+            "output_classes='[CLASS, CLASS, …]'), or label with the right teacher",
         )
     return problems
 

@@ -16,7 +16,7 @@ from limbeck.data import Collator
 from limbeck.errors import LimbeckError, Problem
 from limbeck.objectives import ModelShape
 from limbeck.run.output_words import ModelOutputs
-from limbeck.students import generic_labels, labels_of
+from limbeck.students import class_places, generic_labels, labels_of
 from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Task, task_type_of
 from limbeck.teachers.labelling import Row, Scores
 from limbeck.teachers.outputs import Ask, digest_of_model, digest_of_tokenizer
@@ -187,7 +187,7 @@ def _classes(model: PreTrainedModel, given: Sequence[str], name: str) -> tuple[s
     own = labels_of(model.config)
     if not given:
         return own
-    if len(own) != len(given) or not (generic_labels(own) or sorted(own) == sorted(given)):
+    if class_places(own, given) is None:
         raise LimbeckError(
             f"teacher {name} has the classes {', '.join(own)}, the task has {', '.join(given)}",
             "label with a teacher of this task, or name the task that it is of",

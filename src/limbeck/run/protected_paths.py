@@ -12,6 +12,7 @@ from limbeck.files import at_home
 from limbeck.lab.cifar_nets import SHAPES
 from limbeck.recipe import Recipe
 from limbeck.students import named_model
+from limbeck.teachers.outputs.output_store import place_and_member
 
 # Settings whose value may be a file or a folder, wherever in a recipe they stand.
 _PLACES = frozenset(
@@ -65,6 +66,8 @@ def places(settings: dict[str, Any], above: str = "") -> Iterator[tuple[str, Pat
 
 def _meant(key: str, text: str) -> list[Path]:
     """The place that a setting names, or all files that a pattern does."""
+    if key == "outputs":
+        text, _ = place_and_member(text)
     files = matching(text) if key == "unlabelled" and not at_home(text).exists() else []
     return files or [at_home(text.removeprefix("hub:"))]
 

@@ -19,7 +19,7 @@ from limbeck.run.stage_inputs import StageInputs
 from limbeck.tasks import TASKS, Processor
 from limbeck.teachers.outputs import digest_of_tokenizer
 from limbeck.teachers.outputs.columns import LOGITS, name_of_key
-from limbeck.teachers.outputs.stored_layers import StoredLayers, in_order
+from limbeck.teachers.outputs.stored_layers import StoredLayers, by_layer
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 
 
@@ -94,7 +94,7 @@ def label_line(
     exact: frozenset[ActivationKey],
 ) -> str:
     """The `limbeck label` command that writes what is wanted, as a fix."""
-    seen = in_order({*layers.columns} | {*wanted})
+    seen = by_layer({*layers.columns} | {*wanted})
     words = [word_of(one, exact=one in exact) for one in seen]
     if None in words:
         what = ", ".join(str(one) for one, word in zip(seen, words, strict=True) if word is None)

@@ -5,7 +5,6 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,23 +13,20 @@ import numpy as np
 
 from limbeck.data.candidate_files import PASSAGE, QUERY
 from limbeck.data.embeddings_file import EMBEDDING, read_embeddings_file
-from limbeck.data.outputs_file import MARGIN, QUANTITIES, FileOutputs, read_outputs_file
+from limbeck.data.outputs_file import FileOutputs, read_outputs_file
 from limbeck.data.tables import SUFFIXES
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home, checksum
 from limbeck.model_names import short_names
 from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import ALONE, Named
-from limbeck.run.stored_targets import about_store, of_targets, token_problems
+from limbeck.run.store_outputs import outputs_of_store
+from limbeck.run.stored_classes import columns_of
+from limbeck.run.stored_targets import token_problems
 from limbeck.run.stored_term_checks import task_problems, term_problems
-from limbeck.tasks import Processor, Task, get_task_type
-from limbeck.teachers.outputs import OutputStore, open_store
-from limbeck.teachers.outputs.columns import LOGITS
-from limbeck.teachers.outputs.given_outputs import GivenOutputs, in_order
-from limbeck.teachers.outputs.stored_layers import StoredLayers
+from limbeck.tasks import Processor, Task
+from limbeck.teachers.outputs.given_outputs import GivenOutputs
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher
-
-_GIB = 2**30
 
 
 def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Named]:
@@ -41,7 +37,7 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
             of a teacher than outputs.
     """
     places = recipe.outputs or []
-    problems, stored = task_problems(task), _as_stored(task)
+    problems, stored = [*task_problems(task), *_idle_order(recipe, task)], _as_stored(task)
     teachers = []
     for place in places if not problems else ():
         try:
@@ -62,6 +58,18 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
     return [
         Named(name, place, teacher, tokenizer)
         for name, place, teacher in zip(names, places, teachers, strict=True)
+    ]
+
+
+def _idle_order(recipe: Recipe, task: Task) -> list[Problem]:
+    """An order of classes for outputs that have none."""
+    if not recipe.output_classes or (task.labels and not task.kind.classes_as_text):
+        return []
+    return [
+        Problem(
+            f"output_classes: {', '.join(recipe.output_classes)}, and outputs for {task.name} are of no classes",
+            "leave it out",
+        )
     ]
 
 
@@ -98,11 +106,9 @@ def open_outputs(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     Raises:
         LimbeckError: they cannot be read, or are of other classes or another type of task.
     """
-    if "://" not in place and not at_home(place).exists():
-        raise LimbeckError(f"outputs: {place} does not exist", "check the path")
     if Path(place).suffix.lower() in SUFFIXES and at_home(place).is_file():
         return _of_file(place, task, recipe)
-    return _of_store(place, task, recipe)
+    return outputs_of_store(place, task, recipe)
 
 
 def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
@@ -128,7 +134,8 @@ def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
         several=task.kind.several_classes,
         candidates=task.kind.candidates is not None,
     )
-    columns = _columns(place, found.what, found.classes, task)
+    width = found.values.shape[1]
+    columns = columns_of(place, found.what, found.classes, width, task, recipe)
     about = {"file": path.name, "checksum": checksum(path), "classes": [*found.classes]}
     read = partial(_rows_of, found, columns)
     return GivenOutputs(
@@ -145,67 +152,3 @@ def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
 
 def _rows_of(found: FileOutputs, columns: np.ndarray, ids: np.ndarray) -> np.ndarray:
     return found.values[np.searchsorted(found.ids, ids)][:, columns]
-
-
-def _of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
-    store = open_store(place)
-    if not _answers(store, task):
-        raise LimbeckError(
-            f"outputs: {place} is of task type {store.kind}, and {task.name} is {task.kind.name}",
-            f"name outputs of type {task.kind.name}",
-        )
-    if recipe.output_classes and store.classes and [*store.classes] != recipe.output_classes:
-        raise LimbeckError(
-            f"output_classes: {', '.join(recipe.output_classes)}; {place} itself says "
-            f"{', '.join(store.classes)}",
-            "leave it out",
-        )
-    if task.kind.classes_as_text:
-        return of_targets(place, store, task, int(recipe.cache_limit * _GIB))
-    stored = [column.name for column in store.columns]
-    what = next((name for name in QUANTITIES if name in stored), None)
-    if what is None:
-        raise LimbeckError(
-            f"outputs: {place} holds {', '.join(stored) or 'nothing'}, and none of {', '.join(QUANTITIES)}",
-            f"label again with --outputs {LOGITS}",
-        )
-    classes = store.classes or tuple(recipe.output_classes or ())
-    # What a regression's model gives is a number, whatever its output is called.
-    columns = _columns(place, "score" if task.regression else what, classes, task)
-    about = about_store(store) | {"classes": [*classes]}
-    read = partial(_taken, store, what, columns)
-    return GivenOutputs(
-        place,
-        what,
-        task.labels,
-        np.unique(store.row_ids),
-        read,
-        about,
-        StoredLayers.of(store, int(recipe.cache_limit * _GIB)),
-        several=task.kind.several_classes,
-    )
-
-
-def _answers(store: OutputStore, task: Task) -> bool:
-    """Whether a store is of the task's type, or both are numbers of one head: a cross-encoder made elsewhere does not
-    say whether its number is a score of a candidate or a regression.
-    """
-    if store.kind == task.kind.name:
-        return True
-    numbers = task.regression and not store.classes
-    return numbers and get_task_type(store.kind).auto is task.kind.auto
-
-
-def _taken(store: OutputStore, what: str, columns: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    return store.take(ids, [what])[what][:, columns]
-
-
-def _columns(place: str, what: str, classes: Sequence[str], task: Task) -> np.ndarray:
-    """Which stored values are those of the data's classes, in their order."""
-    if (what in ("score", MARGIN)) != task.regression:
-        of = "numbers" if task.regression else f"the classes {', '.join(task.labels)}"
-        raise LimbeckError(
-            f"outputs: {place} holds {what}, and the labels of {task.name} are {of}",
-            "name outputs of this task",
-        )
-    return np.array([0]) if task.regression else in_order(place, classes, task.labels)

@@ -14,7 +14,15 @@ from limbeck.students.by_shape_name import (
     named_model,
     starts_random,
 )
-from limbeck.students.configuration import generic_labels, labels_agree, labels_of, plain_label
+from limbeck.students.class_names import (
+    class_places,
+    generic_labels,
+    labels_agree,
+    labels_of,
+    numbered_places,
+    places_by_name,
+    plain_label,
+)
 from limbeck.students.picking import PICKS, pick_layers
 from limbeck.students.pretrained import load_model, read_config, resolve_checkpoint
 from limbeck.students.tokenizers import read_processor, read_tokenizer
@@ -28,12 +36,15 @@ __all__ = [
     "Layers",
     "NamedModel",
     "build_student",
+    "class_places",
     "generic_labels",
     "labels_agree",
     "labels_of",
     "load_model",
     "named_model",
+    "numbered_places",
     "pick_layers",
+    "places_by_name",
     "plain_label",
     "read_config",
     "read_processor",

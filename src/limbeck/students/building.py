@@ -17,8 +17,8 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.activations.compat import builder_of
 from limbeck.errors import LimbeckError
+from limbeck.students.class_names import labels_agree
 from limbeck.students.configuration import (
-    labels_agree,
     layer_count,
     stacks_of,
     with_labels,

@@ -183,32 +183,3 @@ def _rebuild(config: PretrainedConfig, data: dict[str, Any]) -> PretrainedConfig
 
 def _first_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
-
-
-def labels_of(config: PretrainedConfig) -> tuple[str, ...]:
-    """A configuration's class names in id order."""
-    return tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
-
-
-def generic_labels(labels: Sequence[str]) -> bool:
-    """Whether the names say nothing (`LABEL_0`, `LABEL_1`, …)."""
-    return all(re.fullmatch(r"(?i)label_\d+", label) for label in labels)
-
-
-def plain_label(label: str) -> str:
-    """A class name for comparison: case, surrounding space and the kind of dash do not count."""
-    return re.sub(r"[\s_-]+", "_", label.strip()).casefold()
-
-
-def labels_agree(config: PretrainedConfig, labels: Sequence[str], regression: bool) -> bool:
-    """Whether a head trained under `config` can serve the task's labels as it stands.
-
-    Regression: one output. Classification: the same names in the same order, or as many names that
-    say nothing (`LABEL_0`), which then are taken to be in the task's order.
-    """
-    own = labels_of(config)
-    if regression:
-        return len(own) == 1
-    return len(own) == len(labels) and (
-        generic_labels(own) or [plain_label(x) for x in own] == [plain_label(x) for x in labels]
-    )

@@ -29,7 +29,8 @@ from limbeck.embedding.embedder import embedding_config
 from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home
 from limbeck.given import place_of
-from limbeck.students.configuration import labels_agree, labels_of, with_labels
+from limbeck.students.class_names import labels_agree, labels_of
+from limbeck.students.configuration import with_labels
 from limbeck.students.hub_names import refuse_absent
 from limbeck.students.sizes import refuse_impossible
 from limbeck.students.transplanting import (

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from limbeck.errors import LimbeckError, Problem
+from limbeck.students import places_by_name
 from limbeck.teachers.labelling import CountsCosts, Labeller, Row, Scores, TellsTruncated
 
 SEPARATOR = ":"
@@ -46,7 +47,7 @@ class TeamLabeller:
             )
         if problems:
             raise LimbeckError(problems)
-        self._orders = [_order(lead.classes, member.classes) for member in self.members]
+        self._orders = [places_by_name(one.classes, lead.classes) or [] for one in self.members]
 
     @property
     def name(self) -> str:
@@ -124,7 +125,7 @@ def _disagreement(first: str, lead: Labeller, name: str, member: Labeller) -> li
                 "label with teachers of one task",
             )
         )
-    if sorted(member.classes) != sorted(lead.classes):
+    if places_by_name(member.classes, lead.classes) is None:
         problems.append(
             Problem(
                 f"teacher {name} has the classes {', '.join(member.classes) or 'of no names'}, "
@@ -133,8 +134,3 @@ def _disagreement(first: str, lead: Labeller, name: str, member: Labeller) -> li
             )
         )
     return problems
-
-
-def _order(wanted: Sequence[str], own: Sequence[str]) -> list[int]:
-    """Which of a member's outputs stands for each class."""
-    return [own.index(name) for name in wanted]

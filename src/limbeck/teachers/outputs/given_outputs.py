@@ -5,7 +5,7 @@ Part of `limbeck.teachers.outputs`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from limbeck.teachers.outputs.stored_tokens import StoredTokens
 
 # As `limbeck.functional` floors what stands before a logarithm.
 _SMALLEST_PROBABILITY = 1e-12
+UNKNOWN_ROWS_FIX = "label these rows too (`limbeck label`), or leave them out: missing_outputs=drop"
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class GivenOutputs:
         if absent:
             raise LimbeckError(
                 f"outputs: {self.place} knows nothing of {absent} of {len(np.unique(ids))} rows",
-                "label these rows too (`limbeck label`), or leave them out: missing_outputs=drop",
+                UNKNOWN_ROWS_FIX,
             )
 
 
@@ -107,19 +108,3 @@ def as_logits(what: str, values: np.ndarray, *, several: bool = False) -> np.nda
         smoothed = values + 1.0
         values = np.log(smoothed / smoothed.sum(axis=-1, keepdims=True))
     return values.astype(np.float32, copy=False)
-
-
-def in_order(place: str, classes: Sequence[str], wanted: Sequence[str]) -> np.ndarray:
-    """Where each of the data's classes stands among the stored ones, by name.
-
-    Raises:
-        LimbeckError: names that are not the same, with both lists.
-    """
-    if len(set(classes)) != len(classes) or set(classes) != set(wanted):
-        raise LimbeckError(
-            f"outputs: {place} holds the classes {', '.join(classes) or 'of no name'}; the data's are "
-            f"{', '.join(wanted) or 'none: a number'}",
-            "name the data's classes in the outputs as the data does; of outputs without names say the order: "
-            "output_classes='[CLASS, CLASS, …]'",
-        )
-    return np.array([list(classes).index(name) for name in wanted], dtype=np.int64)

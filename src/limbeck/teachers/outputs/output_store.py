@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, unknown
+from limbeck.files import at_home
 from limbeck.teachers.outputs.columns import MEMBER, OutputColumn
 from limbeck.teachers.outputs.parquet_shards import (
     LABEL,
@@ -20,6 +21,16 @@ from limbeck.teachers.outputs.parquet_shards import (
 )
 from limbeck.teachers.outputs.store_files import StoreFiles
 from limbeck.teachers.outputs.store_manifest import MANIFEST, StoreManifest
+
+
+def place_and_member(place: str) -> tuple[str, str]:
+    """Of `STORE#MEMBER` the store's path or URL, and which member of a team is meant; "" for all of it.
+
+    What is on this machine under the whole name is no member of something else.
+    """
+    where, _, member = place.rpartition("#")
+    whole = "://" not in place and at_home(place).exists()
+    return (where, member) if where and member and not whole else (place, "")
 
 
 def open_store(path_or_url: str | Path, *, allow_incomplete: bool = False) -> OutputStore:
@@ -97,6 +108,25 @@ class OutputStore:
         named = (column.name.rpartition(MEMBER)[0] for column in self.columns)
         return tuple(dict.fromkeys(name for name in named if name))
 
+    def outputs_of(self, member: str = "") -> dict[str, str]:
+        """By output of a member, or of the teacher or team itself, the column in which it is.
+
+        Raises:
+            LimbeckError: nobody of that name is in the team.
+        """
+        if not member:
+            return {column.name: column.name for column in self.own_columns}
+        if member not in self.members:
+            if not self.members:
+                raise LimbeckError(
+                    f"{self.files.url} is of {self.manifest.teacher.name} alone, and of no member {member!r}",
+                    f"leave #{member} out",
+                )
+            raise LimbeckError(unknown(f"member of {self.files.url}", member, self.members))
+        start = member + MEMBER
+        names = (column.name for column in self.columns)
+        return {name.removeprefix(start): name for name in names if name.startswith(start)}
+
     @cached_property
     def row_ids(self) -> np.ndarray:
         """The ids of its rows in their order, int64 (n,)."""
@@ -109,6 +139,15 @@ class OutputStore:
     def missing(self, ids: np.ndarray) -> np.ndarray:
         """Those of some ids that it does not hold, each once."""
         return np.setdiff1d(ids, self.row_ids)
+
+    def check_rows(self, ids: np.ndarray) -> None:
+        """Raise LimbeckError for ids that it does not hold, with how many."""
+        missing = self.missing(ids)
+        if len(missing):
+            raise LimbeckError(
+                f"{self.files.url}: {len(missing)} of {len(np.unique(ids))} rows are not stored there",
+                "label these rows too: `limbeck label` with their file as --data or --unlabelled",
+            )
 
     def take(self, ids: np.ndarray, columns: Sequence[str] | None = None) -> dict[str, np.ndarray]:
         """Stored outputs of some rows, in the order of `ids`, which may repeat.
@@ -189,13 +228,8 @@ class OutputStore:
         if not len(known):
             raise LimbeckError(f"{self.files.url} holds no rows", "make it again")
         near = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-        missing = known[near] != ids
-        if missing.any():
-            count = len(np.unique(ids[missing]))
-            raise LimbeckError(
-                f"{self.files.url}: {count} of {len(np.unique(ids))} rows are not stored there",
-                "label these rows too: `limbeck label` with their file as --data or --unlabelled",
-            )
+        if (known[near] != ids).any():
+            self.check_rows(ids)
         found: np.ndarray = order[near]
         return found
 

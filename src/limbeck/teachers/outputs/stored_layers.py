@@ -20,7 +20,7 @@ from limbeck.teachers.outputs.training_entry import training_entry
 FLOAT32 = "float32"
 
 
-def in_order(seen: Iterable[ActivationKey]) -> list[ActivationKey]:
+def by_layer(seen: Iterable[ActivationKey]) -> list[ActivationKey]:
     """By what they are, then by layer."""
     return sorted(seen, key=lambda one: (one.what, one.stack, one.layer, one.pool or ""))
 
@@ -52,12 +52,12 @@ class StoredLayers:
 
     def absent(self, wanted: Request) -> list[ActivationKey]:
         """What of a request is not there, in order."""
-        return in_order(seen for seen in wanted.items if seen not in self.columns)
+        return by_layer(seen for seen in wanted.items if seen not in self.columns)
 
     def coarse(self, exact: Request) -> list[ActivationKey]:
         """What is stored in float16 and has to be in float32, in order."""
         there = (seen for seen in exact.items if seen in self.columns)
-        return in_order(seen for seen in there if self.columns[seen].dtype != FLOAT32)
+        return by_layer(seen for seen in there if self.columns[seen].dtype != FLOAT32)
 
     @property
     def made_for(self) -> tuple[str | None, int | None]:

@@ -66,12 +66,7 @@ def training_entry(
         # Another process may have made it while this one waited.
         entry = cache.find(key)
         if entry is None:
-            missing = store.missing(ids)
-            if len(missing):
-                raise LimbeckError(
-                    f"{store.files.url}: {len(missing)} of {len(np.unique(ids))} rows are not stored there",
-                    "label these rows too: `limbeck label` with their file as --data or --unlabelled",
-                )
+            store.check_rows(ids)
             cache.sweep()
             logger.info(
                 "outputs: mapping %d rows of %s into memory, once", len(ids), store.files.url
