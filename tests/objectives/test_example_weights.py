@@ -331,3 +331,22 @@ def test_the_weight_changes_nothing_where_all_have_a_label_and_scales_all_where_
     some = [0, -100, 1, -100, 2, -100]
     low, middle, high = (by_label(some, w, min_confidence=0.5)[0] for w in (0.0, 0.5, 1.0))
     assert middle == pytest.approx((low + high) / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("rule", ["teacher", "tempered"])
+def test_the_soft_label_of_a_regression_counts_an_example_by_its_weight(rule):
+    student, teacher = (torch.tensor([[n], [2.0 * n], [5.0]]) for n in (1.0, 3.0))
+    recipe = Recipe.load(
+        "kd-soft",
+        **{
+            "objectives.soft.regression": rule,
+            "objectives.soft.temperature": 2.0,
+            "unlabelled_weight": 0.25,
+        },
+    )
+    terms = Objectives(recipe.objectives, shape(1), None, None, None, recipe.unlabelled_weight)
+    labels = torch.tensor([0.5, float("nan"), float("nan")])
+    found = terms(Trace(logits=student), Trace(logits=teacher), {"labels": labels}, NOW)["soft"]
+    # (1 − 3)², a quarter of (2 − 6)² and of (5 − 5)².
+    expected = (4 + 16 / 4 + 0) / 3
+    assert found.item() == pytest.approx(expected if rule == "teacher" else expected / 4)

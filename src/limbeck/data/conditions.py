@@ -15,7 +15,7 @@ from datasets import ClassLabel, Dataset, Value
 
 from limbeck.data.splits import stacked
 from limbeck.errors import LimbeckError
-from limbeck.tasks.no_labels import labelled_rows, why_all_need_labels
+from limbeck.tasks.no_labels import labelled_rows, no_unlabelled
 from limbeck.tasks.task import Task
 
 # Keeps the draws of one seed apart.
@@ -77,7 +77,7 @@ def _divided(rows: Dataset, task: Task) -> tuple[Dataset, Dataset | None]:
     """The labelled rows and the others; None where there are no others."""
     column = rows.features.get(task.label_column)
     readable = isinstance(column, Value | ClassLabel) or task.kind.several_classes
-    if why_all_need_labels(task.kind) is not None or not readable:
+    if no_unlabelled(task.kind) is not None or not readable:
         return rows, None
     labelled = labelled_rows(rows.with_format("numpy")[task.label_column][:])
     if labelled.all():

@@ -189,7 +189,7 @@ def _has_lists(path: Path) -> bool:
 
 
 def _read(path: Path, request: DataRequest, *, split: str) -> Pairs:
-    table, named = _with_pairs(
+    table, named = with_pairs(
         read_table(path, request.max_rows, as_pairs=False), request.text_columns
     )
     texts = list(named or _USUAL)
@@ -222,7 +222,7 @@ def _read(path: Path, request: DataRequest, *, split: str) -> Pairs:
     return Pairs(queries, passages, _grades(table, label))
 
 
-def _with_pairs(table: FileTable, named: Sequence[str]) -> tuple[FileTable, Sequence[str]]:
+def with_pairs(table: FileTable, named: Sequence[str]) -> tuple[FileTable, Sequence[str]]:
     """A row for each candidate, of lists and of triplets in columns; and its text columns as far as they are named."""
     there = [*table.columns]
     if len(named) < 3 and (named or (table.typed and holds_candidates(there))):

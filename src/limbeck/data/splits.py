@@ -17,7 +17,7 @@ from datasets.table import InMemoryTable
 
 from limbeck.data.column import taken
 from limbeck.errors import LimbeckError
-from limbeck.tasks.no_labels import absent_label, labelled_rows, why_all_need_labels
+from limbeck.tasks.no_labels import absent_label, labelled_rows, no_unlabelled
 from limbeck.tasks.task import Task
 
 DEV_SHARE = 0.1
@@ -157,7 +157,7 @@ def _is_text(kind: Any) -> bool:
 
 def with_label_column(task: Task, rows: Dataset) -> Dataset:
     """Training rows with a label column in which none has a label, where they come without one."""
-    if task.label_column in rows.column_names or why_all_need_labels(task.kind) is not None:
+    if task.label_column in rows.column_names or no_unlabelled(task.kind) is not None:
         return rows
     features = Features({**task.kind.features(task), "index": Value("int64")})
     table: pa.Table = rows.with_format("arrow")[:]
@@ -185,7 +185,7 @@ def check_splits(task: Task, splits: DatasetDict, origin: str, *, for_training: 
         )
     needed = ("train", *task.dev_splits) if for_training else ()
     missing = [name for name in needed if name not in labelled]
-    if missing == ["train"] and "train" in splits and why_all_need_labels(task.kind) is None:
+    if missing == ["train"] and "train" in splits and no_unlabelled(task.kind) is None:
         missing = []
     if missing or not task.evaluation_splits(labelled):
         wanted = ", ".join(missing) or " or ".join((*task.dev_splits, "test"))

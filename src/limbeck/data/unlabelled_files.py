@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from limbeck.data.column import PIECE, ArrowColumn, taken
 from limbeck.data.layouts import LAYOUTS
 from limbeck.data.own import IMDB_COLUMNS
+from limbeck.data.own_pairs import with_pairs
 from limbeck.data.tables import MAX_ROWS, SUFFIXES, read_table
 from limbeck.data.tsv import read_tsv
 from limbeck.errors import LimbeckError, unknown
@@ -165,7 +166,9 @@ def _lines(path: Path, task: Task, max_rows: int) -> pa.ChunkedArray:
 def _columns(
     path: Path, task: Task, text_columns: Sequence[str] | None, max_rows: int
 ) -> tuple[pa.ChunkedArray, ...]:
-    table = read_table(path, max_rows)
+    table = read_table(path, max_rows, as_pairs=False)
+    if task.kind.candidates is not None:
+        table, text_columns = with_pairs(table, text_columns or ())
     known = [list(text_columns)] if text_columns else _names_of(task)
     names = next((names for names in known if set(names) <= set(table.columns)), None)
     if names is None:

@@ -24,7 +24,7 @@ from limbeck.registry import Registry
 from limbeck.schedules import Number
 from limbeck.settings import Settings
 from limbeck.step_state import StepState
-from limbeck.tasks.no_labels import why_all_need_labels
+from limbeck.tasks.no_labels import no_unlabelled
 
 COUNTED = "counted"
 """What the share of examples with a weight above 0 is called among the logged values."""
@@ -200,9 +200,9 @@ def example_weights(
     asked = [key for key, value in said.items() if value is not None]
     if not asked and unlabelled_weight == 1.0:
         return None
-    if unlabelled_weight != 1.0 and why_all_need_labels(shape.kind) is not None:
+    if unlabelled_weight != 1.0 and (refused := no_unlabelled(shape.kind)) is not None:
         raise LimbeckError(
-            f"unlabelled_weight: every example of task type {shape.kind.name} has a label",
+            f"unlabelled_weight: task type {shape.kind.name} has no rows without a label beside others: {refused.why}",
             "leave it out",
         )
     classes = shape.kind.classes_of_examples

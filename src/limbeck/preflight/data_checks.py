@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.errors import Problem
 from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.tasks import Task
-from limbeck.tasks.no_labels import why_all_need_labels
+from limbeck.tasks.no_labels import no_unlabelled
 
 # Rows that are tokenised again to find the longest example, once it is known that some are cut.
 _LENGTH_SAMPLE = 5_000
@@ -79,7 +79,7 @@ def check_values(task: Task, split: str, dataset: Dataset) -> list[Problem]:
             )
         )
         return problems
-    if split == "train" and why_all_need_labels(task.kind) is None:
+    if split == "train" and no_unlabelled(task.kind) is None:
         labels = labels[~np.isnan(labels) if task.regression else labels != NO_LABEL]
         if not len(labels):
             return problems

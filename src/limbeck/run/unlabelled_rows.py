@@ -19,7 +19,7 @@ from limbeck.objectives import TermSpec
 from limbeck.recipe import Recipe
 from limbeck.recipe.stage_checks import label_terms
 from limbeck.tasks import Task
-from limbeck.tasks.no_labels import labelled_rows, why_all_need_labels
+from limbeck.tasks.no_labels import labelled_rows, no_unlabelled
 
 logger = logging.getLogger(__name__)
 
@@ -35,12 +35,12 @@ def add_unlabelled(
         LimbeckError: files that cannot be read, rows that are scored on too, terms that have nothing to learn from, a
             task type that needs labels.
     """
-    reason = why_all_need_labels(task.kind)
-    if reason is not None:
+    refused = no_unlabelled(task.kind)
+    if refused is not None:
         if recipe.unlabelled:
             raise LimbeckError(
-                f"unlabelled: task {task.name!r} is of kind {task.kind.name}: {reason}",
-                "leave it out; rows without labels are for classes and numbers of whole texts (kind sentence)",
+                f"unlabelled: task {task.name!r} is of kind {task.kind.name}: {refused.why}",
+                f"{refused.instead}; or leave them out",
             )
         need_labels(task, splits["train"])
         return splits, UnlabelledRows()
@@ -55,7 +55,7 @@ def add_unlabelled(
             )
         return splits, UnlabelledRows()
     terms = list(_terms(recipe, numbers=task.regression))
-    problems = _problems(recipe, terms, some=bool(labelled.any()))
+    problems = _problems(recipe, task, terms, some=bool(labelled.any()))
     if problems:
         raise LimbeckError(problems)
     if all(reads for _, _, reads in terms):
@@ -78,13 +78,14 @@ def need_labels(task: Task, rows: Dataset, setting: str = "") -> None:
     Args:
         setting: whose rows they are, as `first_stage: `.
     """
-    if not task.kind.classes_as_text:
+    refused = no_unlabelled(task.kind)
+    if refused is None or not task.kind.classes_as_text:
         return
     missing = int((~labelled_rows(rows.with_format("numpy")[task.label_column][:])).sum())
     if missing:
         raise LimbeckError(
             f"{setting}task {task.name!r}: {missing} of {len(rows)} training rows have no label, and "
-            f"{why_all_need_labels(task.kind)}",
+            f"{refused.why}",
             "label them or take them out",
         )
 
@@ -113,15 +114,15 @@ def _terms(recipe: Recipe, *, numbers: bool) -> Iterator[tuple[str, TermSpec, bo
 
 
 def _problems(
-    recipe: Recipe, terms: list[tuple[str, TermSpec, bool]], *, some: bool
+    recipe: Recipe, task: Task, terms: list[tuple[str, TermSpec, bool]], *, some: bool
 ) -> list[Problem]:
     """Why these terms cannot be trained beside rows without a label; `some` rows have one."""
-    reading = [(key, term) for key, term, reads in terms if reads]
+    reading, advised = [(key, term) for key, term, reads in terms if reads], task.kind.distilled_by
     if len(reading) == len(terms) and recipe.unlabelled:
         return [
             Problem(
                 f"unlabelled: every term of method {recipe.method} reads labels, so rows without teach nothing",
-                "leave it out, or take a method with soft labels or layers: limbeck distill --method kd",
+                f"leave it out, or take a method with soft labels or layers: limbeck distill --method {advised}",
             )
         ]
     if (

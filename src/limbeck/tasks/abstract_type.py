@@ -103,6 +103,8 @@ class TaskType(ABC):
     """Whether the labels' loss can count classes by weights, and hard examples more (`HardRule`)."""
     classes_as_text: ClassVar[bool] = False
     """Whether a decoder writes the label, and so reads it in training."""
+    rows_without_labels: ClassVar[bool] = False
+    """Whether training rows are texts, and need no labels: all that is learned follows from them."""
     has_classes: ClassVar[bool] = False
     """Whether each row is of one class (or has one number)."""
     several_classes: ClassVar[bool] = False

@@ -77,16 +77,12 @@ class Classes(TaskType):
 
     def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
         """Soft cross-entropy or KL of logits (B, C); squared error of outputs (B, 1)."""
+        weights = batch.get(EXAMPLE_WEIGHTS)
         if student.shape[-1] == 1:
             scale = rule.temperature if rule.tempered else 1.0
-            return F.mse(student / scale, teacher / scale)
+            return F.mse(student / scale, teacher / scale, weights=weights)
         distance = F.soft_kl if rule.compare == "soft_kl" else F.soft_cross_entropy
-        return distance(
-            student,
-            teacher,
-            **rule.at,
-            weights=batch.get(EXAMPLE_WEIGHTS),
-        )
+        return distance(student, teacher, **rule.at, weights=weights)
 
     def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
         """The logits (B, C)."""

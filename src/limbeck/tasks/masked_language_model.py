@@ -49,6 +49,7 @@ class Masked(LabelledPositions):
     auto = AutoModelForMaskedLM
     heads = MASKED_LANGUAGE_MODELS
     over_vocabulary = True
+    rows_without_labels = True
 
     @property
     def resampled(self) -> str:

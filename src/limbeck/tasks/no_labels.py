@@ -7,7 +7,7 @@ in encoded ones and in batches alike.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,12 +36,30 @@ def labelled_rows(labels: Any) -> np.ndarray:
     return known if known.ndim == 1 else known.all(axis=1)
 
 
-def why_all_need_labels(kind: TaskType) -> str | None:
-    """Why a task type cannot train on rows without a label, in words; None if it can."""
+class NoUnlabelled(NamedTuple):
+    """Why rows without labels are no part of a task type's training rows, in words, and what to do with them."""
+
+    why: str
+    instead: str
+
+
+def no_unlabelled(kind: TaskType) -> NoUnlabelled | None:
+    """Why a task type takes no rows without a label beside those that have one; None if it does."""
+    if kind.rows_without_labels:
+        return NoUnlabelled("its rows need no labels", "give these rows with the others: --data")
     if not kind.reads.in_columns:
-        return f"{kind.reads.noun}s are read from folders that are their labels"
+        return NoUnlabelled(
+            f"{kind.reads.noun}s are read from folders that are their labels",
+            "put these files into the folders of their classes",
+        )
     if kind.classes_as_text:
-        return "its decoder reads the label's word in every step, of a soft label too"
+        return NoUnlabelled(
+            "its decoder reads the label's word in every step, of a soft label too",
+            "give them labels first (limbeck predict)",
+        )
     if not kind.labels_examples:
-        return "where its losses look is known from the labels"
+        return NoUnlabelled(
+            "where its losses look is known from the labels",
+            "give them labels first (limbeck predict)",
+        )
     return None

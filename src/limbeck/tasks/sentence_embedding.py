@@ -83,6 +83,7 @@ class Embedding(TaskType):
     label_names = ("index",)
     constant = True
     embeds = True
+    rows_without_labels = True
     one_example_a_row = False
     needed_texts = 1
     extra_columns = (QUERY_ID, GRADE)

@@ -20,7 +20,7 @@ from limbeck.functional.absent_labels import has_label
 from limbeck.input_transforms import InputTransform, StepInputs
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.step_state import StepState
-from limbeck.tasks.no_labels import labelled_rows, why_all_need_labels
+from limbeck.tasks.no_labels import labelled_rows, no_unlabelled
 from limbeck.teachers import SampledTeam
 from limbeck.training.callbacks import stop_if_not_finite
 from limbeck.training.counting import Counts
@@ -116,7 +116,7 @@ class TakesSteps(Counts, FeedsExamples):
     @cached_property
     def _some_unlabelled(self) -> bool:
         """Whether training examples may have no label; of a stream nobody knows."""
-        if why_all_need_labels(self.kind) is not None:
+        if no_unlabelled(self.kind) is not None:
             return False
         labels = facts_of(self.train_dataset).labels
         return labels is None or not labelled_rows(labels).all()
