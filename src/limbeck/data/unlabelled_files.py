@@ -166,8 +166,10 @@ def _lines(path: Path, task: Task, max_rows: int) -> pa.ChunkedArray:
 def _columns(
     path: Path, task: Task, text_columns: Sequence[str] | None, max_rows: int
 ) -> tuple[pa.ChunkedArray, ...]:
-    table = read_table(path, max_rows, as_pairs=False)
-    if task.kind.candidates is not None:
+    candidates = task.kind.candidates is not None
+    # Texts whose task nobody knows are pairs wherever they look like it; a task's candidates may be columns too.
+    table = read_table(path, max_rows, as_pairs=not candidates)
+    if candidates:
         table, text_columns = with_pairs(table, text_columns or ())
     known = [list(text_columns)] if text_columns else _names_of(task)
     names = next((names for names in known if set(names) <= set(table.columns)), None)
