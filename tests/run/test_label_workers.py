@@ -53,7 +53,7 @@ class Letters:
 def test_the_time_is_that_of_all_workers(tmp_path, monkeypatch, capsys, workers, said):
     @contextmanager
     def makers(work):
-        made = LocalMaker(work.files, work.plan, work.labeller)
+        made = LocalMaker(work.files, work.plan.content, work.labeller)
         made.workers = workers
         yield made
 

@@ -15,13 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from limbeck.errors import LimbeckError, Problem
-from limbeck.run.label_plan import LabelPlan
 from limbeck.run.missing_rows import MissingRows
 from limbeck.run.teachers_named import LabellerSource
 from limbeck.teachers.labelling import Labeller, RowsMissingError
 from limbeck.teachers.outputs import ShardRecord, StoreFiles
 from limbeck.teachers.outputs.columns import OutputLayout
-from limbeck.teachers.outputs.scored_shard import MadeShard, ShardRows, costs_of, make_shard
+from limbeck.teachers.outputs.scored_shard import (
+    MadeShard,
+    ShardContent,
+    ShardRows,
+    costs_of,
+    make_shard,
+)
 
 _NUMBER, _IDS, _MADE = "number", "ids", "made"
 # Of a report.
@@ -35,7 +40,7 @@ class RayMakers:
     Args:
         ray: the module, connected.
         files: the store's place, which every actor reaches.
-        plan: what is stored.
+        content: of every shard.
         labeller: the caller's own, which has labelled the measured batch.
         source: makes the labeller, in every actor once.
         most: at most so many actors.
@@ -45,12 +50,12 @@ class RayMakers:
         self,
         ray: Any,
         files: StoreFiles,
-        plan: LabelPlan,
+        content: ShardContent,
         labeller: Labeller,
         source: LabellerSource,
         most: int | None,
     ) -> None:
-        self.ray, self.files, self.plan = ray, files, plan
+        self.ray, self.files, self.content = ray, files, content
         self.labeller, self.source = labeller, source
         resources = ray.cluster_resources()
         self._gpus = int(resources.get("GPU", 0))
@@ -96,16 +101,12 @@ class RayMakers:
         ray_data.DataContext.get_current().enable_progress_bars = False
         # One after the other: they wait in Ray's store, which moves to disk what its memory does not hold.
         waiting = [self.ray.put(_as_table(part)) for part in parts]
-        plan = self.plan
         return ray_data.from_arrow_refs(waiting).map_batches(
             _Maker,
             fn_constructor_kwargs={
                 "url": self.files.url,
                 "source": self.source,
-                "outputs": plan.outputs,
-                "batch_size": plan.batch_size,
-                "text_names": plan.text_names,
-                "drop_missing": plan.drop_missing,
+                "content": self.content,
             },
             batch_size=1,
             batch_format="pyarrow",
@@ -118,21 +119,10 @@ class RayMakers:
 class _Maker:
     """One actor: a labeller, asked about one shard after the other."""
 
-    def __init__(
-        self,
-        url: str,
-        source: LabellerSource,
-        outputs: tuple[str, ...],
-        batch_size: int,
-        text_names: tuple[str, ...],
-        drop_missing: bool,
-    ) -> None:
+    def __init__(self, url: str, source: LabellerSource, content: ShardContent) -> None:
         self.files = StoreFiles(url)
         self.labeller = source.load()
-        self.outputs = outputs
-        self.batch_size = batch_size
-        self.text_names = text_names
-        self.drop_missing = drop_missing
+        self.content = content
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """Make the shards of a batch; returns what the caller's manifest has to know, or what is wrong."""
@@ -142,18 +132,9 @@ class _Maker:
     def _made(self, rows: ShardRows) -> dict[str, Any]:
         before = Counter(costs_of(self.labeller))
         try:
-            made = make_shard(
-                self.files,
-                self.labeller,
-                rows,
-                self.outputs,
-                self.batch_size,
-                text_names=self.text_names,
-                drop_missing=self.drop_missing,
-            )
-        except (
-            RowsMissingError
-        ) as error:  # the caller is told of them, and goes on with other shards
+            made = make_shard(self.files, self.labeller, rows, self.content)
+        except RowsMissingError as error:
+            # The caller is told of them, and goes on with other shards.
             missing = [[int(rows.ids[at]), reason] for at, reason in error.reasons.items()]
             return {_MISSING: missing, _COSTS: Counter(costs_of(self.labeller)) - before}
         except LimbeckError as error:  # an exception's cause does not travel

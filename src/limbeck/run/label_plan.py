@@ -21,7 +21,7 @@ from limbeck.teachers.outputs import (
 from limbeck.teachers.outputs.columns import LOGITS
 from limbeck.teachers.outputs.entry_key import digest_of_ids
 from limbeck.teachers.outputs.parquet_shards import RESERVED
-from limbeck.teachers.outputs.scored_shard import PROBABILITIES, VOTES, ShardRows
+from limbeck.teachers.outputs.scored_shard import PROBABILITIES, VOTES, ShardContent, ShardRows
 
 # What decides a row's class; without any of them a store has no labels.
 _DECIDING = (PROBABILITIES, LOGITS, VOTES)
@@ -65,6 +65,11 @@ class LabelPlan:
     def text_names(self) -> tuple[str, ...]:
         """What the text columns of the store are called; () where it holds none."""
         return self.rows.names if self.with_text else ()
+
+    @property
+    def content(self) -> ShardContent:
+        """Of every shard."""
+        return ShardContent(self.outputs, self.batch_size, self.text_names, self.drop_missing)
 
     def shards(self, shard_rows: int) -> range:
         """The numbers of the shards of so many rows."""

@@ -93,9 +93,11 @@ def _makers(work: LabelWork) -> Iterator[ShardMakers]:
         from limbeck.run.ray_session import ray_session
 
         with ray_session() as ray:
-            yield RayMakers(ray, work.files, work.plan, work.labeller, work.source, work.workers)
+            yield RayMakers(
+                ray, work.files, work.plan.content, work.labeller, work.source, work.workers
+            )
     else:
-        yield LocalMaker(work.files, work.plan, work.labeller)
+        yield LocalMaker(work.files, work.plan.content, work.labeller)
 
 
 def _make_shards(

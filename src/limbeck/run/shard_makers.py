@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from limbeck.run.label_plan import LabelPlan
 from limbeck.run.missing_rows import MissingRows
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.outputs import StoreFiles
-from limbeck.teachers.outputs.scored_shard import MadeShard, ShardRows, costs_of, make_shard
+from limbeck.teachers.outputs.scored_shard import (
+    MadeShard,
+    ShardContent,
+    ShardRows,
+    costs_of,
+    make_shard,
+)
 
 
 class ShardMakers(Protocol):
@@ -45,14 +50,14 @@ class LocalMaker:
 
     Args:
         files: the store's place.
-        plan: what is stored.
+        content: of every shard.
         labeller: the teacher.
     """
 
     workers = 1
 
-    def __init__(self, files: StoreFiles, plan: LabelPlan, labeller: Labeller) -> None:
-        self.files, self.plan, self.labeller = files, plan, labeller
+    def __init__(self, files: StoreFiles, content: ShardContent, labeller: Labeller) -> None:
+        self.files, self.content, self.labeller = files, content, labeller
 
     def made(
         self,
@@ -61,19 +66,9 @@ class LocalMaker:
         missing: MissingRows,
     ) -> Iterator[MadeShard]:
         """As `ShardMakers.made`, in order."""
-        plan = self.plan
         for part in parts:
             with missing.of(part):
-                yield make_shard(
-                    self.files,
-                    self.labeller,
-                    part,
-                    plan.outputs,
-                    plan.batch_size,
-                    text_names=plan.text_names,
-                    drop_missing=plan.drop_missing,
-                    advance=advance,
-                )
+                yield make_shard(self.files, self.labeller, part, self.content, advance)
 
     def costs(self) -> dict[str, float]:
         """What the labeller has counted."""

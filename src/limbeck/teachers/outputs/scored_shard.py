@@ -75,22 +75,31 @@ class ShardScores:
     truncated: int
 
 
+@dataclass(frozen=True)
+class ShardContent:
+    """What a shard is made of, whoever makes it.
+
+    Attributes:
+        outputs: the labeller's that are stored.
+        batch_size: rows that it is given at once.
+        text_names: what the text columns are called in the store; () where it holds none.
+        drop_missing: whether a shard is made of the rows that have outputs, if there are any.
+    """
+
+    outputs: tuple[str, ...]
+    batch_size: int
+    text_names: tuple[str, ...]
+    drop_missing: bool
+
+
 def make_shard(
     files: StoreFiles,
     labeller: Labeller,
     rows: ShardRows,
-    outputs: Sequence[str],
-    batch_size: int,
-    *,
-    text_names: Sequence[str],
-    drop_missing: bool = False,
+    content: ShardContent,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> MadeShard:
     """Label a shard's rows and write them; the manifest does not name it yet.
-
-    Args:
-        text_names: what the text columns are called in the store; () where it holds none.
-        drop_missing: make the shard of the rows that have outputs, if there are any.
 
     Raises:
         LimbeckError: as `score_rows`, and where the shard cannot be written.
@@ -98,16 +107,17 @@ def make_shard(
     began, before = time.perf_counter(), costs_of(labeller)
     missing: tuple[tuple[int, str], ...] = ()
     try:
-        scored = score_rows(labeller, rows.texts, outputs, batch_size, advance)
+        scored = score_rows(labeller, rows.texts, content.outputs, content.batch_size, advance)
     except RowsMissingError as error:
-        if not drop_missing or len(error.reasons) == len(rows):
+        if not content.drop_missing or len(error.reasons) == len(rows):
             raise
         missing = tuple((int(rows.ids[at]), why) for at, why in sorted(error.reasons.items()))
         rows = rows.without(error.reasons)
         # Whoever raises it has kept the outputs of the others.
-        scored = score_rows(labeller, rows.texts, outputs, batch_size)
+        scored = score_rows(labeller, rows.texts, content.outputs, content.batch_size)
     label = labels_of(scored.values, labeller.classes)
-    texts = dict(zip(text_names, rows.texts.values(), strict=True)) if text_names else {}
+    named = content.text_names
+    texts = dict(zip(named, rows.texts.values(), strict=True)) if named else {}
     table = shard_table(rows.ids, texts, label, scored.layout, scored.values)
     record = write_shard(files, shard_name(rows.number), table).model_copy(
         update={"missing": missing, "truncated": scored.truncated}
