@@ -111,3 +111,20 @@ def test_what_is_not_stored_is_said_before_anything_is_written(store, tmp_path):
     with pytest.raises(LimbeckError, match="votes is not stored"):
         training_entry(store, IDS, columns=["votes"], cache=cache)
     assert cache.entries() == []
+
+
+def test_outputs_beyond_the_limit_are_refused_and_leave_nothing(store, tmp_path):
+    cache = Store(tmp_path / "cache")
+    logits = training_entry(store, IDS, columns=["logits"], cache=cache)
+    # Each of 18 rows takes more than 16 bytes: its number, and two logits of four.
+    with pytest.raises(LimbeckError, match="more than cache_limit, 400 B"):
+        training_entry(store, IDS, cache=cache, limit=400)
+    # Nor did what lay there have to go for it.
+    assert [path.name for path in cache.folder.iterdir() if path.is_dir()] == [logits.key]
+
+
+def test_the_longest_unused_entry_makes_room(store, tmp_path):
+    cache = Store(tmp_path)
+    first = training_entry(store, IDS, columns=["logits"], cache=cache)
+    second = training_entry(store, IDS[::-1], columns=["logits"], cache=cache, limit=first.bytes)
+    assert [entry.key for entry in cache.entries()] == [second.key]

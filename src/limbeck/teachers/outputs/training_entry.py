@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from datasets.arrow_writer import ArrowWriter
 
+from limbeck.byte_sizes import human_size
 from limbeck.errors import LimbeckError
 from limbeck.files import is_full
 from limbeck.teachers.outputs.columns import INDEX, OutputColumn, OutputLayout
@@ -54,7 +55,8 @@ def training_entry(
         limit: bytes that all entries together may take.
 
     Raises:
-        LimbeckError: rows or columns that the store does not hold, or a shard that is damaged.
+        LimbeckError: rows or columns that the store does not hold, a shard that is damaged, or outputs that alone
+            take more than the limit.
     """
     cache = cache or default_store()
     chosen = _chosen(store, columns)
@@ -73,7 +75,7 @@ def training_entry(
             )
             try:
                 with cache.writing(key) as folder:
-                    _write(folder, store, ids, chosen)
+                    _write(folder, store, ids, chosen, limit)
                     cache.make_room((folder / SHARD).stat().st_size, limit)
             except OSError as error:
                 if not is_full(error):
@@ -105,10 +107,20 @@ def _key(store: OutputStore, ids: np.ndarray, chosen: list[OutputColumn]) -> str
     return hashlib.blake2b(json.dumps(about).encode(), digest_size=16).hexdigest()
 
 
-def _write(folder: Path, store: OutputStore, ids: np.ndarray, chosen: list[OutputColumn]) -> None:
-    layout = OutputLayout(tuple(chosen))
+def _write(
+    folder: Path, store: OutputStore, ids: np.ndarray, chosen: list[OutputColumn], limit: int
+) -> None:
+    """Shard by shard; how much room rows of many lengths take shows only then."""
+    layout, size = OutputLayout(tuple(chosen)), 0
     with ArrowWriter(features=layout.features, path=str(folder / SHARD)) as writer:
         for table in _by_index(store, ids, [column.name for column in chosen]):
+            size += table.nbytes
+            if size > limit:
+                raise LimbeckError(
+                    f"{store.files.url}: mapped into memory, the outputs of {len(ids)} rows take "
+                    f"more than cache_limit, {human_size(limit)}",
+                    "raise cache_limit, take fewer rows, or let limbeck label --outputs store less",
+                )
             arrays = [column.combine_chunks() for column in table.columns]
             writer.write_table(pa.table(arrays, schema=layout.features.arrow_schema))
         writer.finalize()
