@@ -206,6 +206,7 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
         self._depth = 0
+        self._keys = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """As PyYAML's, which recurses until Python gives up."""
@@ -234,9 +235,10 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def flatten_mapping(self, node: Any) -> None:
-        """As PyYAML's, where a few lines that merge each other make any number of keys."""
+        """As PyYAML's, where short lines that merge one long mapping, or each other, make any number of keys."""
         super().flatten_mapping(node)
-        if len(node.value) > MOST_VALUES:
+        self._keys += len(node.value)
+        if self._keys > MOST_VALUES:
             raise yaml.constructor.ConstructorError(
                 None, None, "more keys than can be meant", node.start_mark
             )

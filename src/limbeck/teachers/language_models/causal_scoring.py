@@ -47,7 +47,11 @@ class CausalScorer:
     ) -> None:
         self.model, self.shared, self.reuse = model, list(shared), reuse
         self.sequences = sequences
-        self._keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
+        takes = inspect.signature(model.forward).parameters
+        self._keeps = "logits_to_keep" in takes
+        self._cache_name = (
+            "cache" if "cache" in takes else "past_key_values"
+        )  # until transformers 5.23
         self._prepared: DynamicCache | None = None
 
     @torch.no_grad()
@@ -186,8 +190,8 @@ class CausalScorer:
             input_ids=ids,
             attention_mask=mask,
             position_ids=positions,
-            past_key_values=cache,
             use_cache=True,
+            **{self._cache_name: cache},
             **kept,
         )
         return made.logits
