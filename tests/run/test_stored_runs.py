@@ -81,7 +81,7 @@ def test_every_term_from_storage_equals_the_live_one(method, number, tmp_path):
     parts = [examples([0, 3]), examples([2, 1])]
     stored = Store(tmp_path / "own")
     with stored.writing("key") as folder:
-        build(folder, teacher, parts, wanted, precision="fp32", about={})
+        build(folder, teacher, parts, wanted, precision="fp32")
     cached = CachedTeacher(teacher, stored.find("key"))
     # Two epochs, so that a random map draws twice; the ends of a run, for a curriculum.
     for progress, epoch in ((0.0, 0), (0.4, 1), (0.99, 2)):

@@ -93,7 +93,7 @@ def test_what_is_stored_is_what_the_model_says(tmp_path):
         logits = model.eval()(**plain).logits / 2.0
     asked = Request.of_logits(KeptTokens("top", 4, 2.0))
     with store.writing("key") as folder:
-        build(folder, Teacher(model), [batch], Ask(asked), precision="fp32", about={})
+        build(folder, Teacher(model), [batch], Ask(asked), precision="fp32")
     read = CachedTeacher(Teacher(model), store.find("key"))(batch, asked)
     assert read.logits is None and read.partial.shape == (2, 3, V)
     for example, positions in ((0, 3), (1, 2)):
@@ -114,7 +114,7 @@ def test_a_table_of_kept_tokens_has_their_size(tmp_path):
         store = Store(tmp_path / name)
         with store.writing("key") as folder:
             asked = Ask(Request.of_logits(kept))
-            build(folder, Teacher(model), [rows(model)], asked, precision="fp32", about={})
+            build(folder, Teacher(model), [rows(model)], asked, precision="fp32")
         layout = store.find("key").outputs.layout
         found[name] = layout.bytes(
             {"main": torch.tensor([4, 3]).numpy(), "decoder": torch.tensor([3, 2]).numpy()}

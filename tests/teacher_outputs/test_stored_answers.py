@@ -16,6 +16,7 @@ from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
 from limbeck.teachers.outputs import (
     Ask,
     CachedTeacher,
+    EntryAbout,
     Store,
     build,
     fingerprint,
@@ -83,7 +84,7 @@ def store_all(store: Store, teacher: Teacher, request: Request, key: str = "key"
     """In two batches of other rows than the tests ask for together."""
     batches = [batch([0, 3, 2]), batch([5, 1, 4])]
     with store.writing(key) as folder:
-        build(folder, teacher, batches, Ask(request), precision="fp32", about=about)
+        build(folder, teacher, batches, Ask(request), precision="fp32", about=EntryAbout(**about))
     return store.find(key)
 
 
@@ -149,7 +150,7 @@ def test_pieces_are_read_together(live, tmp_path, monkeypatch):
     store = Store(tmp_path / "pieces")
     with store.writing("key") as folder:
         batches = [batch(rows) for rows in ([4], [5], [1, 3], [0, 2])]
-        build(folder, live, batches, Ask(EVERYTHING), precision="fp32", about={})
+        build(folder, live, batches, Ask(EVERYTHING), precision="fp32")
     pieces = CachedTeacher(live, store.find("key"))
     assert all(len(parts) == 4 for parts in pieces.stored.pieces.values())
     found = pieces(asked, EVERYTHING)

@@ -82,7 +82,7 @@ def stored(folder, teacher: Teacher, request: Request, batches=None) -> CachedTe
     store = Store(folder)
     with store.writing("key") as place:
         batches = batches or [batch([0, 2, 3]), batch([1, 4])]
-        build(place, teacher, batches, Ask(request), precision="fp32", about={})
+        build(place, teacher, batches, Ask(request), precision="fp32")
     return CachedTeacher(teacher, store.find("key"))
 
 

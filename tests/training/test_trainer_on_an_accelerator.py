@@ -62,7 +62,7 @@ def from_disk(folder: Path, method: str, device: torch.device) -> CachedTeacher:
         for start in (0, 8)
     ]
     with store.writing("key") as entry:
-        build(entry, teacher, batches, wanted, precision="fp32", about={})
+        build(entry, teacher, batches, wanted, precision="fp32")
     return CachedTeacher(teacher, store.find("key"))
 
 

@@ -1,4 +1,4 @@
-"""`limbeck outputs list`, `show` and `clear`: stored teacher outputs, endpoint answers and augmented examples.
+"""`limbeck outputs list`, `show`, `copy` and `clear`: stored teacher outputs, endpoint answers and augmented examples.
 
 Those of training, and the answers of endpoints, lie in one folder under keys; stores that `limbeck label` made lie
 wherever they were put.
@@ -49,17 +49,19 @@ def show(
     place: Annotated[str, typer.Argument(metavar="STORE", help=_STORE)],
     rows: Annotated[int, typer.Option(min=0, help="How many rows of a store to print.")] = 5,
 ) -> None:
-    """Show a store: whose outputs, about which rows, its columns and size, and some rows; of a key the facts alone."""
+    """Show a store, or what a key names: whose outputs, about which rows, its columns and size, and some rows."""
     from limbeck.teachers.outputs import StoreManifest, open_store
 
     named = _Kept([], []) if _is_place(place) else _Kept.read().named([place])
     for entry in named.entries[:1]:
         manifest, where = entry.manifest, str(entry.path)
-        if isinstance(manifest, StoreManifest):
-            output().print(view.facts_table(view.store_facts(manifest, where)))
-        else:
+        if not isinstance(manifest, StoreManifest):
             output().print(view.facts_table(view.examples_facts(manifest, where)))
-        return
+            return
+        if not manifest.row_ids:
+            output().print(view.facts_table(view.store_facts(manifest, where)))
+            return
+        place = where
     for journal in named.journals[:1]:
         output().print(view.facts_table(view.journal_facts(journal)))
         return
@@ -67,6 +69,30 @@ def show(
     output().print(view.facts_table(view.store_facts(store.manifest, store.files.url)))
     if rows and len(store):
         output().print(view.some_rows(store, rows))
+
+
+@outputs.command()
+def copy(
+    place: Annotated[str, typer.Argument(metavar="STORE", help=_STORE)],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="A new folder, or a URL.")],
+) -> None:
+    """Copy a store, or what a training stored under a key, to a folder or URL as a store that students learn from.
+
+    Every bit of the outputs stays. A copy that was stopped is continued by the same command.
+    """
+    from limbeck.run.label_progress import labelling_progress
+    from limbeck.teachers.outputs import StoreFiles, copy_store, open_store
+
+    named = _Kept([], []) if _is_place(place) else _Kept.read().named([place])
+    if len(named.entries) > 1:
+        keys = ", ".join(entry.key for entry in named.entries)
+        raise LimbeckError(f"{place} begins several keys: {keys}", "name one of them")
+    store = open_store(named.entries[0].path if named.entries else place)
+    with labelling_progress(output(), len(store), 0) as advance:
+        made = copy_store(store, StoreFiles(out), advance)
+    output().print(
+        f"{out}: {made.stored_rows:,} rows, {human_size(made.bytes)}", markup=False, soft_wrap=True
+    )
 
 
 @outputs.command()

@@ -15,11 +15,13 @@ from rich.console import Console
 
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Execution
+from limbeck.run.entry_rows import entry_rows
 from limbeck.run.output_groups import OutputGroup, StagePlace, output_groups
 from limbeck.run.prepared import Prepared
 from limbeck.run.stage_passes import bars, device
 from limbeck.teachers.outputs import (
     CachedTeacher,
+    EntryAbout,
     StoringQuestion,
     default_store,
     fingerprint,
@@ -121,10 +123,11 @@ def _answering(
         passes=group.passes,
         limit=recipe.cache_limit * _GIB,
         setting=None if decided is None and recipe.cache == "auto" else "cache: always",
-        about={
-            "teacher": place.name or str(place.stage.recipe.teacher),
-            "task": place.stage.recipe.task,
-        },
+        about=EntryAbout(
+            place.name or str(place.stage.recipe.teacher),
+            place.stage.recipe.task,
+            entry_rows(group),
+        ),
         title=group.title,
     )
     return stored_if_it_pays(

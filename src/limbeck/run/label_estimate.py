@@ -13,11 +13,9 @@ import pyarrow.compute as pc
 from limbeck.data.column import taken
 from limbeck.run.label_plan import LabelPlan
 from limbeck.teachers.labelling import CountsCosts, Labeller, RowsMissingError
+from limbeck.teachers.outputs.parquet_shards import rows_of_shard
 from limbeck.teachers.outputs.scored_shard import costs_of, score_rows
 
-# A shard is what a kill may cost, and what a reader holds in memory.
-_SHARD_BYTES = 64 * 2**20
-_MOST_ROWS, _FEWEST_ROWS = 4096, 64
 # The first call of a model also warms it up.
 _WARM_SECONDS = 2.0
 # Rows whose lengths are looked at for the mean; of millions their texts would be copied.
@@ -35,8 +33,7 @@ class LabelEstimate:
     @property
     def shard_rows(self) -> int:
         """How many rows make a shard of a size that is easily held and soon made: a power of two."""
-        fitting = 2 ** int(np.log2(max(_SHARD_BYTES / max(self.bytes, 1.0), 1)))
-        return int(np.clip(fitting, _FEWEST_ROWS, _MOST_ROWS))
+        return rows_of_shard(self.bytes)
 
 
 def measure_labelling(labeller: Labeller, plan: LabelPlan) -> LabelEstimate:

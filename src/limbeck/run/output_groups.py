@@ -59,6 +59,8 @@ class OutputGroup:
     rows: Dataset
     collator: Collator
     wanted: Ask
+    loaded: EncodedRows
+    """The rows as they were loaded."""
 
     @property
     def title(self) -> str:
@@ -139,6 +141,7 @@ def output_groups(
                 encoded,
                 collator,
                 wanted if known is None else wanted | known.wanted,
+                rows,
             )
     return list(groups.values())
 

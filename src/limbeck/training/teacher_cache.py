@@ -18,6 +18,7 @@ from limbeck.teachers import Team
 from limbeck.teachers.outputs import (
     Ask,
     CachedTeacher,
+    EntryAbout,
     Lengths,
     RememberingTeacher,
     StoringQuestion,
@@ -155,5 +156,5 @@ def _question(trainer: AsksTeachers, member: Teacher, wanted: Ask, mode: str) ->
         passes=trainer.args.num_train_epochs,
         limit=_LIMIT,
         setting=None if mode == "auto" else f"cache_teacher_outputs={mode}",
-        about={"teacher": None, "task": None},
+        about=EntryAbout(),
     )

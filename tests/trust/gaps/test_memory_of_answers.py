@@ -82,7 +82,7 @@ def test_pages_of_stored_answers_are_let_go_of_after_each_batch(live, tmp_path):
     groups = [list(range(start, start + 32)) for start in range(0, count, 32)]
     with store.writing("key") as folder:
         batches = (batch(rows, tokens) for rows in groups)
-        build(folder, live, batches, Ask(wanted), precision="fp32", about={})
+        build(folder, live, batches, Ask(wanted), precision="fp32")
     teacher = CachedTeacher(live, store.find("key"))
     size = teacher.entry.bytes
     assert size > 2**21

@@ -52,9 +52,7 @@ def test_a_batch_partly_missing_from_stored_outputs(tmp_path):
     teacher, request = Teacher(tiny.bert(2)), Request.of_logits() | Request.hidden([1])
     store = Store(tmp_path)
     with store.writing("key") as folder:
-        build(
-            folder, teacher, [batch([0, 1]), batch([4])], Ask(request), precision="fp32", about={}
-        )
+        build(folder, teacher, [batch([0, 1]), batch([4])], Ask(request), precision="fp32")
     known = CachedTeacher(teacher, store.find("key"))
     assert known(batch([4, 0]), request).logits.shape == (2, 2)
     # Between, behind and before what is stored; first, last and in the middle of the batch.

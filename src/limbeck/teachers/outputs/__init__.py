@@ -5,6 +5,8 @@ Stored outputs take the live teacher's place.
 
 from limbeck.teachers.outputs.build import build
 from limbeck.teachers.outputs.columns import Ask
+from limbeck.teachers.outputs.copied_store import copy_store
+from limbeck.teachers.outputs.entry_about import EntryAbout, EntryRows
 from limbeck.teachers.outputs.entry_key import (
     add_model,
     add_rows,
@@ -38,6 +40,8 @@ from limbeck.teachers.outputs.training_entry import training_entry
 __all__ = [
     "Ask",
     "CachedTeacher",
+    "EntryAbout",
+    "EntryRows",
     "Estimate",
     "ExamplesManifest",
     "Lengths",
@@ -58,6 +62,7 @@ __all__ = [
     "add_model",
     "add_rows",
     "build",
+    "copy_store",
     "default_store",
     "digest_of_model",
     "digest_of_text",

@@ -11,10 +11,17 @@ from torch import Tensor
 
 from limbeck.activations import Passes, Request, Trace
 from limbeck.errors import LimbeckError
-from limbeck.students import labels_of
+from limbeck.objectives import ModelShape
+from limbeck.students import generic_labels, labels_of
 from limbeck.tasks import task_type_of
 from limbeck.teachers.outputs.columns import INDEX, Ask, OutputLayout
-from limbeck.teachers.outputs.entry_key import LIBRARIES, library_versions
+from limbeck.teachers.outputs.entry_about import EntryAbout, EntryRows
+from limbeck.teachers.outputs.entry_key import (
+    LIBRARIES,
+    digest_of_ids,
+    digest_of_model,
+    library_versions,
+)
 from limbeck.teachers.outputs.places import token_masks
 from limbeck.teachers.outputs.store import SHARD, describe
 from limbeck.teachers.outputs.store_manifest import (
@@ -37,7 +44,7 @@ def build(
     wanted: Ask,
     *,
     precision: str,
-    about: Mapping[str, str | None] | None = None,
+    about: EntryAbout = EntryAbout(),  # noqa: B008  # it is frozen
     advance: Callable[[int], None] = lambda examples: None,
 ) -> None:
     """Write the teacher's outputs about every example of `batches` into `folder`.
@@ -45,7 +52,7 @@ def build(
     Args:
         batches: with `index`; sorted by length they hold least padding.
         precision: fp32 or bf16: the autocast type the run's own passes would have.
-        about: what else the entry says of itself: `teacher`, its name; `task`; `key`, what the entry is found by.
+        about: what else the entry says of itself.
         advance: called with the number of examples done since the last call.
 
     Raises:
@@ -55,12 +62,15 @@ def build(
     teacher.passes = Passes()
     table: TableWriter | None = None
     vocabulary: int | None = None
+    rows = None if about.rows is None else about.rows()
     try:
         for batch in batches:
             trace = ask(teacher, batch, wanted.request, precision)
             if table is None:
                 vocabulary = None if trace.partial is None else trace.partial.vocabulary
-                table = TableWriter(folder / SHARD, OutputLayout.of(trace, wanted))
+                layout = OutputLayout.of(trace, wanted)
+                ids = None if rows is None else rows.ids
+                table = TableWriter(folder / SHARD, layout, ids)
             table.add(batch, trace)
             advance(len(batch[INDEX]))
         if table is None:
@@ -70,7 +80,7 @@ def build(
         if table is not None:
             table.close()
     took = time.perf_counter() - began
-    manifest = _manifest(teacher, table, wanted, precision, about or {}, took)
+    manifest = _manifest(teacher, table, wanted, precision, about, rows, took)
     if vocabulary is not None:
         tokens = TokensIdentity(kept=str(wanted.request.tokens), vocabulary=vocabulary)
         manifest = manifest.model_copy(update={"tokens": tokens})
@@ -82,20 +92,20 @@ def _manifest(
     table: TableWriter,
     wanted: Ask,
     precision: str,
-    about: Mapping[str, str | None],
+    about: EntryAbout,
+    rows: EntryRows | None,
     seconds: float,
 ) -> StoreManifest:
     config, kind = teacher.config, task_type_of(teacher.model)
     named = kind.labels_examples and (config.num_labels or 0) > 1
     own = str(getattr(config, "name_or_path", "") or type(teacher.model).__name__)
-    key = about.get("key") or ""
-    return StoreManifest(
+    manifest = StoreManifest(
         complete=False,
         kind=kind.name,
-        task=about.get("task"),
+        task=about.task,
         classes=labels_of(config) if named else (),
-        teacher=TeacherIdentity(name=about.get("teacher") or own, fingerprint={"entry": key}),
-        rows=RowsIdentity(count=table.rows, fingerprint=key),
+        teacher=TeacherIdentity(name=about.teacher or own, fingerprint={}),
+        rows=RowsIdentity(count=table.rows, fingerprint=""),
         settings={
             "precision": precision,
             "holds": wanted.names(),
@@ -106,6 +116,31 @@ def _manifest(
         costs={"seconds": seconds},
         passes=tuple(teacher.passes.state()),
         made_with=dict(zip(LIBRARIES, library_versions(), strict=True)),
+    )
+    return manifest if rows is None else _identified(manifest, teacher, rows)
+
+
+def _identified(manifest: StoreManifest, teacher: Teacher, rows: EntryRows) -> StoreManifest:
+    """With the identities that a store has which was labelled."""
+    model, precision = digest_of_model(teacher.model), manifest.settings["precision"]
+    unnamed = generic_labels(manifest.classes) and len(rows.classes) == len(manifest.classes)
+    return manifest.model_copy(
+        update={
+            "row_ids": True,
+            "classes": rows.classes if unnamed else manifest.classes,
+            "teacher": TeacherIdentity(
+                name=manifest.teacher.name,
+                fingerprint={"model": model, **rows.read_by, "precision": precision},
+                shape=ModelShape.of(teacher.model).written(),
+            ),
+            "rows": RowsIdentity(
+                count=manifest.rows.count,
+                fingerprint=digest_of_ids(rows.ids),
+                source=rows.source,
+                columns=rows.columns,
+                target=rows.target,
+            ),
+        }
     )
 
 

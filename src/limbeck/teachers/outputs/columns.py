@@ -30,6 +30,8 @@ Stored = Literal["float16", "float32", "int32"]
 Size = int | TokensOf
 """In a shape: a number, or as many as the example has tokens there."""
 INDEX: Literal["index"] = "index"
+ROW = "row"
+"""The column of rows' ids (`limbeck.data.row_ids`)."""
 LOGITS = "logits"
 IDS, VALUES, REST = "logits-ids", "logits-values", "logits-rest"
 """Of logits over a vocabulary of which some tokens are kept (`limbeck.functional.partial_logits`)."""
@@ -165,9 +167,16 @@ class OutputLayout:
     @property
     def features(self) -> Features:
         """The table's schema."""
-        return Features(
-            {INDEX: Value("int64")} | {column.name: column.feature for column in self.columns}
-        )
+        return Features({INDEX: Value("int64")} | self._outputs)
+
+    @property
+    def _outputs(self) -> dict[str, List | LargeList]:
+        return {column.name: column.feature for column in self.columns}
+
+    @property
+    def features_with_ids(self) -> Features:
+        """The schema of a table whose rows can be told elsewhere too."""
+        return Features({INDEX: Value("int64"), ROW: Value("int64")} | self._outputs)
 
     def bytes(self, lengths: Lengths) -> int:
         """Room of examples of these lengths."""

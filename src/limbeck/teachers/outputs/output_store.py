@@ -11,16 +11,17 @@ import pyarrow as pa
 
 from limbeck.errors import LimbeckError, unknown
 from limbeck.files import at_home
-from limbeck.teachers.outputs.columns import MEMBER, OutputColumn
+from limbeck.teachers.outputs.columns import INDEX, MEMBER, ROW, OutputColumn
+from limbeck.teachers.outputs.mapped_shards import is_mapped, map_shard
 from limbeck.teachers.outputs.parquet_shards import (
     LABEL,
-    ROW,
     read_rows,
     read_shard,
     shaped_values,
+    shard_content,
 )
 from limbeck.teachers.outputs.store_files import StoreFiles
-from limbeck.teachers.outputs.store_manifest import MANIFEST, StoreManifest
+from limbeck.teachers.outputs.store_manifest import MANIFEST, ShardRecord, StoreManifest
 
 
 def place_and_member(place: str) -> tuple[str, str]:
@@ -36,11 +37,13 @@ def place_and_member(place: str) -> tuple[str, str]:
 def open_store(path_or_url: str | Path, *, allow_incomplete: bool = False) -> OutputStore:
     """The store of teacher outputs in a folder, or at any URL that fsspec reads.
 
+    An entry that a training made in the local cache is one too, where it says which rows it is of.
+
     Args:
         allow_incomplete: take one whose making was interrupted as it is.
 
     Raises:
-        LimbeckError: there is none, it is damaged, of another format, or incomplete.
+        LimbeckError: there is none, it is damaged, of another format, or incomplete; or it does not name its rows.
     """
     files = StoreFiles(str(path_or_url))
     manifest = read_manifest(files)
@@ -53,6 +56,11 @@ def open_store(path_or_url: str | Path, *, allow_incomplete: bool = False) -> Ou
         raise LimbeckError(
             f"{files.url} is incomplete: {manifest.stored_rows} of {manifest.rows.count} rows are there",
             "run the same `limbeck label` command again, which continues it",
+        )
+    if manifest.keyed == INDEX and not manifest.row_ids:
+        raise LimbeckError(
+            f"{files.url} is of rows that it does not name: they are known by their place in one training alone",
+            "label the rows: limbeck label",
         )
     return OutputStore(files, manifest)
 
@@ -81,6 +89,7 @@ class OutputStore:
     def __init__(self, files: StoreFiles, manifest: StoreManifest) -> None:
         self.files = files
         self.manifest = manifest
+        self._mapped: dict[str, pa.Table] = {}
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -130,7 +139,12 @@ class OutputStore:
     @cached_property
     def row_ids(self) -> np.ndarray:
         """The ids of its rows in their order, int64 (n,)."""
-        found = [read_rows(self.files, shard) for shard in self._shards]
+        found = [
+            self._table(shard, [ROW])[ROW].to_numpy()
+            if is_mapped(shard)
+            else read_rows(self.files, shard)
+            for shard in self._shards
+        ]
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
     def __len__(self) -> int:
@@ -168,7 +182,7 @@ class OutputStore:
         found: dict[str, np.ndarray] = {}
         for number in np.unique(shard):
             here = np.flatnonzero(shard == number)
-            table = read_shard(self.files, self._shards[number], wanted)
+            table = self._table(self._shards[number], wanted)
             rows = table.take(pa.array(place[here]))
             for name in wanted:
                 values = self._values(name, rows[name])
@@ -191,10 +205,27 @@ class OutputStore:
     def tables(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Shard by shard everything that it holds, as Arrow tables: `row`, texts, `label`, outputs."""
         for shard in self._shards:
-            yield read_shard(self.files, shard, columns)
+            yield self._table(shard, columns)
+
+    def table_of_all(self) -> pa.Table:
+        """Everything, of an entry of training as views of its mapped file."""
+        return pa.concat_tables(self.tables())
+
+    def content(self, shard: ShardRecord) -> bytes:
+        """A shard's bytes, held against its checksum."""
+        return shard_content(self.files, shard)
+
+    def _table(self, shard: ShardRecord, columns: Sequence[str] | None) -> pa.Table:
+        """Some columns of a shard; all if none are named."""
+        if not is_mapped(shard):
+            return read_shard(self.files, shard, columns)
+        if shard.name not in self._mapped:
+            self._mapped[shard.name] = map_shard(self.files, shard)
+        table = self._mapped[shard.name]
+        return table if columns is None else table.select([*columns])
 
     @property
-    def _shards(self) -> list:
+    def _shards(self) -> list[ShardRecord]:
         return sorted(self.manifest.shards, key=lambda shard: shard.name)
 
     def _wanted(self, columns: Sequence[str] | None) -> list[str]:

@@ -17,14 +17,24 @@ from datasets import Features, Value
 
 from limbeck.errors import LimbeckError
 from limbeck.files import checksum_of_bytes
-from limbeck.teachers.outputs.columns import OutputColumn, OutputLayout
+from limbeck.teachers.outputs.columns import INDEX, ROW, OutputColumn, OutputLayout
 from limbeck.teachers.outputs.store_files import StoreFiles
 from limbeck.teachers.outputs.store_manifest import ShardRecord
 
-ROW = "row"
 LABEL = "label"
 """The column of what the outputs come to: a class id, or a number."""
-RESERVED = frozenset({ROW, LABEL, "index"})
+RESERVED = frozenset({ROW, LABEL, INDEX})
+
+
+# A shard is what a kill may cost, and what a reader holds in memory.
+_SHARD_BYTES = 64 * 2**20
+_MOST_ROWS, _FEWEST_ROWS = 4096, 64
+
+
+def rows_of_shard(row_bytes: float) -> int:
+    """How many rows of so many bytes make a shard of a size that is easily held and soon made: a power of two."""
+    fitting = 2 ** int(np.log2(max(_SHARD_BYTES / max(row_bytes, 1.0), 1)))
+    return int(np.clip(fitting, _FEWEST_ROWS, _MOST_ROWS))
 
 
 def shard_name(number: int) -> str:
@@ -104,7 +114,17 @@ def write_shard(files: StoreFiles, name: str, table: pa.Table) -> ShardRecord:
 def read_shard(
     files: StoreFiles, shard: ShardRecord, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """A shard's columns, all if none are named, its bytes held against the checksum.
+    """A shard's columns, all if none are named.
+
+    Raises:
+        LimbeckError: as `shard_content`.
+    """
+    content = pa.BufferReader(shard_content(files, shard))
+    return parquet.read_table(content, columns=columns and [*columns])
+
+
+def shard_content(files: StoreFiles, shard: ShardRecord) -> bytes:
+    """A shard's bytes, held against the checksum.
 
     Raises:
         LimbeckError: it is missing or damaged.
@@ -117,7 +137,7 @@ def read_shard(
         raise LimbeckError(f"{where} is missing", again) from None
     if len(content) != shard.bytes or checksum_of_bytes(content) != shard.checksum:
         raise LimbeckError(f"{where} is damaged: it is not what was written", again)
-    return parquet.read_table(pa.BufferReader(content), columns=columns and [*columns])
+    return content
 
 
 def read_rows(files: StoreFiles, shard: ShardRecord) -> np.ndarray:

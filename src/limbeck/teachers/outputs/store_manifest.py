@@ -156,6 +156,7 @@ class StoreManifest(ShardsManifest):
         classes: names in id order; () where the answer is a number or a token.
         columns: as `OutputLayout.written` has them; () until the first shard is written.
         keyed: `row` where rows are found by `limbeck.data.row_ids`, `index` by their place in training.
+        row_ids: whether, of those, the column `row` says which rows they are elsewhere too.
         text: whether the rows' texts are stored too.
         labelled: whether there is the column `label` of what the outputs come to.
         tokens: what is kept of logits over a vocabulary, where they are not stored whole.
@@ -170,6 +171,7 @@ class StoreManifest(ShardsManifest):
     rows: RowsIdentity
     columns: tuple[dict[str, Any], ...] = ()
     keyed: Literal["row", "index"] = "row"
+    row_ids: bool = False
     text: bool = False
     labelled: bool = False
     tokens: TokensIdentity | None = None

@@ -22,6 +22,7 @@ from limbeck.errors import LimbeckError
 from limbeck.files import is_full
 from limbeck.teachers.outputs.build import build
 from limbeck.teachers.outputs.columns import Ask
+from limbeck.teachers.outputs.entry_about import EntryAbout
 from limbeck.teachers.outputs.estimate import Estimate, measure
 from limbeck.teachers.outputs.places import Lengths
 from limbeck.teachers.outputs.read import CachedTeacher
@@ -55,7 +56,7 @@ class StoringQuestion:
         passes: how often training goes through the rows.
         limit: bytes that all entries together may take.
         setting: what demands that outputs are stored, in words; None: they are where that saves time.
-        about: what the entry says of itself (`build`).
+        about: what the entry says of itself.
         title: what messages call it.
     """
 
@@ -68,7 +69,7 @@ class StoringQuestion:
     passes: float
     limit: float
     setting: str | None
-    about: dict[str, str | None]
+    about: EntryAbout
     title: str = "teacher cache"
 
     @property
@@ -168,7 +169,7 @@ def _built(
                 question.batches(order),
                 question.wanted,
                 precision=question.precision,
-                about=question.about | {"key": question.key},
+                about=question.about,
                 advance=watch("teacher", len(order)),
             )
     except OSError as error:

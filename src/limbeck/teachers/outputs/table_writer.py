@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import torch
+from datasets import Features
 from datasets.arrow_writer import ArrowWriter
 from torch import Tensor
 
@@ -45,16 +46,22 @@ class TableWriter:
     Attributes:
         largest_rounding: what float16 lost of the first examples, relatively.
         rows: that it was given.
+
+    Args:
+        path: of the Arrow file.
+        layout: its columns of outputs.
+        ids: of the row with each `index`, for the column `row`.
     """
 
-    def __init__(self, path: Path, layout: OutputLayout) -> None:
+    def __init__(self, path: Path, layout: OutputLayout, ids: np.ndarray | None = None) -> None:
         self.layout = layout
         self.largest_rounding = 0.0
         self.rows = 0
-        self._writer = ArrowWriter(features=layout.features, path=str(path))
+        features = layout.features if ids is None else layout.features_with_ids
+        self._writer = ArrowWriter(features=features, path=str(path))
         self._beside = ThreadPoolExecutor(max_workers=1)
         self._written: Future[None] | None = None
-        self._filling, self._waiting = _PieceBeingWritten(layout), _PieceBeingWritten(layout)
+        self._filling, self._waiting = (_PieceBeingWritten(layout, features, ids) for _ in "12")
         self._begun = False
 
     def add(self, batch: Mapping[str, Tensor], trace: Trace) -> None:
@@ -112,8 +119,10 @@ class TableWriter:
 class _PieceBeingWritten:
     """Rows that wait to be written, in buffers that are filled again and again."""
 
-    def __init__(self, layout: OutputLayout) -> None:
+    def __init__(self, layout: OutputLayout, features: Features, ids: np.ndarray | None) -> None:
         self.layout = layout
+        self._schema = features.arrow_schema
+        self._ids = ids
         self._buffers: dict[str, Tensor] = {}
         self.clear()
 
@@ -151,7 +160,10 @@ class _PieceBeingWritten:
 
     def table(self) -> pa.TableWriter:
         """All of it, as views of the buffers."""
-        arrays: list[pa.Array] = [pa.array(np.concatenate(self._index))]
+        index = np.concatenate(self._index)
+        arrays: list[pa.Array] = [pa.array(index)]
+        if self._ids is not None:
+            arrays.append(pa.array(self._ids[index]))
         rows = [_count(rows) for rows, _ in self._alike]
         for column in self.layout.columns:
             values = pa.array(self._buffers[column.name][: self._filled[column.name]].numpy())
@@ -161,7 +173,7 @@ class _PieceBeingWritten:
                 sizes = [prod(column.sizes(own)) for _, own in self._alike]
                 offsets = np.concatenate([[0], np.repeat(sizes, rows).cumsum()])
                 arrays.append(pa.LargeListArray.from_arrays(pa.array(offsets), values))
-        return pa.table(arrays, schema=self.layout.features.arrow_schema)
+        return pa.table(arrays, schema=self._schema)
 
     def _counts(self, alike: list[Alike]) -> dict[str, int]:
         """Values of a batch in each column."""

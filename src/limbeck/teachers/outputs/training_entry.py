@@ -18,10 +18,9 @@ from datasets.arrow_writer import ArrowWriter
 from limbeck.byte_sizes import human_size
 from limbeck.errors import LimbeckError
 from limbeck.files import is_full
-from limbeck.teachers.outputs.columns import INDEX, OutputColumn, OutputLayout
+from limbeck.teachers.outputs.columns import INDEX, ROW, OutputColumn, OutputLayout
 from limbeck.teachers.outputs.entry_key import digest_of_ids
 from limbeck.teachers.outputs.output_store import OutputStore
-from limbeck.teachers.outputs.parquet_shards import ROW
 from limbeck.teachers.outputs.store import (
     FOLDER_VARIABLE,
     SHARD,
@@ -30,11 +29,10 @@ from limbeck.teachers.outputs.store import (
     default_store,
     describe,
 )
-from limbeck.teachers.outputs.store_manifest import RowsIdentity
 
 logger = logging.getLogger(__name__)
 
-_FORMAT = 2
+_FORMAT = 3
 _LIMIT = 20 * 2**30
 
 
@@ -112,7 +110,8 @@ def _write(
 ) -> None:
     """Shard by shard; how much room rows of many lengths take shows only then."""
     layout, size = OutputLayout(tuple(chosen)), 0
-    with ArrowWriter(features=layout.features, path=str(folder / SHARD)) as writer:
+    features = layout.features_with_ids
+    with ArrowWriter(features=features, path=str(folder / SHARD)) as writer:
         for table in _by_index(store, ids, [column.name for column in chosen]):
             size += table.nbytes
             if size > limit:
@@ -122,14 +121,15 @@ def _write(
                     "raise cache_limit, take fewer rows, or let limbeck label --outputs store less",
                 )
             arrays = [column.combine_chunks() for column in table.columns]
-            writer.write_table(pa.table(arrays, schema=layout.features.arrow_schema))
+            writer.write_table(pa.table(arrays, schema=features.arrow_schema))
         writer.finalize()
-    rows = RowsIdentity(
-        count=len(ids), fingerprint=digest_of_ids(ids), source=store.manifest.rows.source
+    rows = store.manifest.rows.model_copy(
+        update={"count": len(ids), "fingerprint": digest_of_ids(ids)}
     )
     manifest = store.manifest.model_copy(
         update={
             "keyed": INDEX,
+            "row_ids": True,
             "rows": rows,
             "columns": tuple(layout.written()),
             "text": False,
@@ -140,7 +140,7 @@ def _write(
 
 
 def _by_index(store: OutputStore, ids: np.ndarray, columns: list[str]) -> Iterator[pa.Table]:
-    """Shard by shard the rows that are wanted, as often as they are, `index` first."""
+    """Shard by shard the rows that are wanted, as often as they are, `index` first, then `row`."""
     order = np.argsort(ids, kind="stable")
     wanted = np.asarray(ids, dtype=np.int64)[order]
     for table in store.tables([ROW, *columns]):
@@ -153,5 +153,5 @@ def _by_index(store: OutputStore, ids: np.ndarray, columns: list[str]) -> Iterat
         # Of the k-th time a row is wanted the k-th place among those of its id.
         nth = np.arange(len(rows)) - np.repeat(np.cumsum(times) - times, times)
         index = order[np.repeat(start, times) + nth]
-        found = table.select(columns).take(pa.array(rows))
+        found = table.select([ROW, *columns]).take(pa.array(rows))
         yield found.add_column(0, INDEX, pa.array(index, pa.int64()))
