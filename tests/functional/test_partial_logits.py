@@ -133,3 +133,20 @@ def test_what_cannot_be_is_said():
             KeptTokens.parse(word)
     assert KeptTokens.parse("top3@0.5") == KeptTokens("top", 3, 0.5)
     assert str(KeptTokens.parse("top64@2")) == "top64@2" and KeptTokens.parse("sample8").count == 8
+
+
+def test_sampled_tokens_have_the_papers_gradient_and_the_vocabularys_value():
+    """Anshumann et al.: KL(c/n || P_S) over a dense c/n, by PyTorch's own `kl_div`."""
+    kept = KeptTokens("sample", 6).of(TEACHER, [0, 1, 2])
+    kept = kept[torch.ones(3, 4).bool()]
+    dense = torch.zeros(12, V).scatter_add_(-1, kept.ids, kept.values.float()) / 6
+    ours, theirs = (STUDENT.reshape(12, V).clone().requires_grad_() for _ in range(2))
+    kl = torch.nn.functional.kl_div(theirs.log_softmax(-1), dense, reduction="none").sum(-1)
+    found = kept.surprises(ours, "soft_kl")
+    found.sum().backward()
+    kl.sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-6, rtol=0)
+    whole = torch.special.entr(TEACHER.reshape(12, V).softmax(-1)).sum(-1)
+    entropy = torch.special.entr(dense).sum(-1)
+    torch.testing.assert_close(kl - found, whole - entropy, atol=1e-5, rtol=0)
+    assert (kl - found).mean() > 0.1

@@ -129,7 +129,9 @@ class PartialLogits:
         """Cross-entropy, or with `soft_kl` the KL divergence, of each row of student logits (P, V): (P,).
 
         Of the likeliest tokens over k + 1 outcomes, all others as one: at k = V that of the vocabulary. Of sampled ones
-        an unbiased estimate of that of the vocabulary (Anshumann et al. 2025).
+        an unbiased estimate of that of the vocabulary. Anshumann et al. (2025) take the KL divergence from the sampled
+        shares c/n; it has the same gradient, and a value that is larger by H(P_T) − H(c/n), which is no estimate of
+        that of the vocabulary. Their tail for the likeliest tokens, the "ghost token", is the one here.
         """
         ids, own = self.ids.long(), self.kept.temperature
         if self.kept.how == "sample":

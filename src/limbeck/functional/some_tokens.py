@@ -125,7 +125,8 @@ def sampled_cross_entropy(
     Random Sampling KD (Anshumann et al. 2025) with the teacher's distribution as the proposal, whose
     importance weights p/q are 1: E[c_i / n] is the teacher's probability of token i, so that value and
     gradient are unbiased estimates of `soft_cross_entropy`'s, where those of the likeliest k alone are
-    not. τ is the temperature at which `sample_tokens` drew. A position without any count adds 0.
+    not. τ is the temperature at which `sample_tokens` drew, on both sides; the paper's own τ is that of the
+    proposal alone, and 1 in its experiments. A position without any count adds 0.
 
     Raises:
         LimbeckError: the temperature is not above 0.

@@ -107,13 +107,15 @@ class Llkd(ExampleWeighting):
 
         τ_S(c) ← λ·τ_S(c) + (1 − λ)·mean over {i: c_i = c} of u_i
 
-    What is the paper's, by its abstract and by summaries of it: the teacher's confidence is its top probability and
-    the student's uncertainty the entropy of its prediction; both have thresholds τ_T(y), τ_S(y) of their own for each
-    class, which follow the run by moving averages; an example counts where both pass; the loss is weighted. Neither its
-    equations nor released code could be read, so that these are ours and may deviate: the thresholds' updates (whether
-    the student's is scaled between classes as the teacher's is, what they start from), the entropy's division by ln C
-    (which changes no comparison with a mean of it), and the product p·u as the weight. Starting the student's at 0 lets
-    every example through at first. Where several processes train, the thresholds are the first one's.
+    What is the paper's, by summaries of it (its abstract names neither threshold nor weight): the teacher's confidence
+    is its top probability and the student's uncertainty the entropy of its prediction; both have thresholds τ_T(y),
+    τ_S(y) of their own for each class, which follow the run by moving averages; an example counts where both pass; the
+    loss is weighted. Neither its equations nor released code could be read, so that these are ours and may deviate: the
+    thresholds' updates (what they start from, their momentum, and whether the student's is scaled between classes as
+    the teacher's is: one summary says that both follow the run as a whole and each class), the entropy's division by
+    ln C (which changes no comparison with a mean of it), the product p·u as the weight, and a mean over the batch
+    rather than over the examples that count. Starting the student's at 0 lets every example through at first. Where
+    several processes train, the thresholds are the first one's.
     """
 
     settings_class = LlkdSettings

@@ -92,12 +92,27 @@ class StoreFiles:
         if self.folder is not None:
             write_whole(self.folder / name, content)
             return
-        system, root = self._place
+        system, part = self._place[0], self.path(name + _PART)
         with self._said(name):
-            system.makedirs(root, exist_ok=True)
+            try:
+                system.pipe_file(part, content)
+            except FileNotFoundError:
+                self._make_folder()
+                system.pipe_file(part, content)
             # Where a file appears whole when it is closed this costs a copy; elsewhere nothing else is safe.
-            system.pipe_file(self.path(name + _PART), content)
-            system.mv(self.path(name + _PART), self.path(name))
+            system.mv(part, self.path(name))
+
+    def _make_folder(self) -> None:
+        """Make the folder; never a bucket, which a misspelled name would become, in somebody's account.
+
+        Raises:
+            LimbeckError: the bucket is not there.
+        """
+        system, root = self._place
+        bucket = root.split("/")[0]  # empty where paths begin at a root
+        if bucket and not system.exists(bucket):
+            raise LimbeckError(f"{self.url}: {bucket} does not exist", "make it, or check its name")
+        system.makedirs(root, exist_ok=True)
 
     def names(self) -> list[str]:
         """The names of all files; none where there is no such folder."""
