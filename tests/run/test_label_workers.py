@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import limbeck
+import tiny_runs as tiny
 from limbeck.errors import LimbeckError
 from limbeck.run import label_store
 from limbeck.run.label_estimate import LabelEstimate
+from limbeck.run.model_labeller import ModelLabeller
 from limbeck.run.ray_session import ray_session
 from limbeck.run.shard_makers import LocalMaker
 from limbeck.teachers.team_labeller import TeamLabeller
@@ -110,6 +112,16 @@ def test_a_row_that_was_truncated_counts_once(tmp_path, long_rows, capsys, after
     (tmp_path / "store" / "shard-00001.parquet").write_bytes(b"")
     limbeck.label(Cuts(), long_rows, **kept)
     assert said in capsys.readouterr().err
+
+
+def test_what_a_fine_tuned_model_does_not_read_is_counted(tmp_path):
+    """By its own tokenizer, which adds two tokens to the words."""
+    texts = list(dict.fromkeys(tiny.sentences(30)))
+    (tmp_path / "rows.txt").write_text("\n".join(texts))
+    teacher = ModelLabeller(tiny.knowing_teacher(), tiny.tokenizer(), name="t", max_length=5)
+    store = limbeck.label(teacher, tmp_path / "rows.txt", out=tmp_path / "store", shard_rows=8)
+    long = sum(len(tiny.tokenizer()(text)["input_ids"]) > 5 for text in texts)
+    assert 0 < store.manifest.truncated_rows == long < len(texts)
 
 
 def test_a_teams_row_counts_once_whoever_truncated_it(tmp_path, long_rows):

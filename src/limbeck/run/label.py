@@ -220,11 +220,11 @@ def _work(
 
 
 def _say_truncated(made: StoreManifest, console: Console) -> None:
-    """Of how many stored rows, of this start and those before it, a language model did not read all."""
+    """Of how many stored rows, of this start and those before it, a model did not read all."""
     if made.truncated_rows:
         console.print(
             f"{made.truncated_rows:,} of {made.stored_rows:,} rows lost the end of their longest text: "
-            "prompt and text were longer than the model reads"
+            "with what stands around it, it was longer than the model reads (--max-length)"
         )
 
 

@@ -15,6 +15,7 @@ from limbeck.activations import Request, Trace
 from limbeck.data import Collator
 from limbeck.errors import LimbeckError, Problem
 from limbeck.objectives import ModelShape
+from limbeck.run.labelled_batch import labelled_batch
 from limbeck.run.output_words import ModelOutputs
 from limbeck.students import class_places, generic_labels, labels_of
 from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Task, task_type_of
@@ -45,6 +46,9 @@ class ModelLabeller:
         precision: fp32, or bf16 autocast.
         batch_size: rows of a pass.
         classes: names in id order, where the model has none of its own.
+
+    Attributes:
+        truncated: of the rows that `score` was given last, the places of those that are longer than `max_length`.
 
     Raises:
         LimbeckError: a model of another task type, outputs it does not have, a tokenizer that cannot be used.
@@ -104,6 +108,7 @@ class ModelLabeller:
         self._collate = Collator(tokenizer, kind=self._type)
         self._teacher = Teacher(model)
         self._fingerprint: dict[str, Any] | None = None
+        self.truncated: frozenset[int] = frozenset()
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -151,12 +156,8 @@ class ModelLabeller:
         columns = tuple(rows[0])
         task = Task(self.name, self.name, columns, self.classes, (), "", kind=self._type)
         texts: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in columns}
-        encoded = self._type.encode(
-            task, self._tokenizer, self.max_length, texts | {"index": [*range(len(rows))]}
-        )
-        names = [name for name in encoded if not name.startswith("__")]
-        values = zip(*(encoded[name] for name in names), strict=True)
-        batch = self._collate([dict(zip(names, row, strict=True)) for row in values])
+        numbered = texts | {"index": [*range(len(rows))]}
+        batch, self.truncated = labelled_batch(self._collate, task, self.max_length, numbered)
         moved = {name: value.to(self._teacher.device) for name, value in batch.items()}
         return ask(self._teacher, moved, self._asked.request, self.precision)
 

@@ -16,6 +16,7 @@ from limbeck.data import Collator
 from limbeck.data.row_ids import row_ids
 from limbeck.errors import LimbeckError, Problem
 from limbeck.functional.partial_logits import CHOICES, KeptTokens
+from limbeck.run.labelled_batch import labelled_batch
 from limbeck.run.model_labeller import values_of
 from limbeck.tasks import TEXT, TEXT_READING, Processor, Task
 from limbeck.teachers.labelling import Row, Scores
@@ -83,6 +84,7 @@ class TargetLabeller:
         self._collate = Collator(tokenizer, kind=TEXT)
         self._teacher = Teacher(model)
         self._digest: str | None = None
+        self.truncated: frozenset[int] = frozenset()
 
     @property
     def kept_tokens(self) -> tuple[str, int]:
@@ -115,12 +117,8 @@ class TargetLabeller:
         )  # fmt: skip
         ids = row_ids([*texts.values()]).tolist()
         numbers = [words.index(word) for word in texts[target]]
-        encoded = TEXT.encode(
-            task, self._tokenizer, self.max_length, texts | {target: numbers, INDEX: ids}
-        )
-        names = [name for name in encoded if not name.startswith("__")]
-        values = zip(*(encoded[name] for name in names), strict=True)
-        batch = self._collate([dict(zip(names, row, strict=True)) for row in values])
+        numbered = texts | {target: numbers, INDEX: ids}
+        batch, self.truncated = labelled_batch(self._collate, task, self.max_length, numbered)
         moved = {name: value.to(self._teacher.device) for name, value in batch.items()}
         wanted = Request.of_logits(self._kept)
         trace = ask(self._teacher, moved, wanted, self.precision)
