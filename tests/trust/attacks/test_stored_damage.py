@@ -18,7 +18,7 @@ from limbeck.activations import Request
 from limbeck.cli.app import app
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
+from limbeck.teachers.outputs import Ask, CachedTeacher, EntryAbout, Store, build
 from limbeck.teachers.outputs.store import SHARD
 from limbeck.teachers.outputs.store_manifest import MANIFEST
 from limbeck.teachers.teacher import Teacher
@@ -44,7 +44,7 @@ def live() -> Teacher:
 def stored(place: Store, live: Teacher, key: str = "key"):
     with place.writing(key) as folder:
         batches = [batch([0, 1, 2, 3]), batch([4, 5])]
-        build(folder, live, batches, Ask(WANTED), precision="fp32", about={"task": "reviews"})
+        build(folder, live, batches, Ask(WANTED), precision="fp32", about=EntryAbout(task="reviews"))
     return place.find(key)
 
 
