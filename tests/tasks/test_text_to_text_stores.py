@@ -17,7 +17,7 @@ from limbeck.errors import LimbeckError
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.recipe import Recipe
 from limbeck.run import distill, label
-from limbeck.teachers.outputs import open_store
+from limbeck.teachers.outputs import StoreFiles, copy_store, default_store, open_store
 
 V = len(tiny.PIECES)
 DATA = {"text_columns": ["t"], "label_column": "y"}
@@ -82,6 +82,26 @@ def test_the_student_is_the_one_that_the_live_teacher_makes(run, labelled, monke
     assert stored.record.scores == live.record.scores
     (facts,) = stored.record.outputs
     assert facts.about["tokens"] == {"kept": "top3@2", "vocabulary": V} and not facts.scores
+
+
+def test_what_a_training_stored_of_a_vocabulary_travels(run, labelled, teachers, tmp_path):
+    """A copy of its entry is the store that `label` makes, to rounding, and teaches the same student."""
+    kept = {"teacher": str(teachers["text"].path), "cache": "always"}
+    first = run("first", "top3", **kept)
+    (entry,) = default_store().entries()
+    copy_store(open_store(entry.path), StoreFiles(str(tmp_path / "copy")))
+    copied, told = open_store(tmp_path / "copy"), labelled("top3@2")
+    ids = copied.row_ids
+    assert copied.manifest.tokens == told.manifest.tokens and set(ids) <= set(told.row_ids)
+    assert copied.manifest.rows.columns == told.manifest.rows.columns
+    one, other = copied.take(ids), told.take(ids)
+    for name in one:
+        for ours, theirs in zip(one[name], other[name], strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    second = run("second", "top3", outputs=[str(tmp_path / "copy")])
+    assert second.record.scores == first.record.scores
+    for name, value in weights(first).items():
+        torch.testing.assert_close(value, weights(second)[name], atol=2e-4, rtol=2e-3, msg=name)
 
 
 def logits_of(teacher, text: str, target: str) -> torch.Tensor:

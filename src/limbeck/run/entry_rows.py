@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from limbeck.data.output_keys import output_keys
+from limbeck.data.target_rows import TARGET
 from limbeck.given import is_reference
 from limbeck.recipe import Recipe
 from limbeck.run.output_groups import OutputGroup
@@ -43,23 +44,27 @@ def _rows(group: OutputGroup) -> EntryRows:
     keys = output_keys(rows.task, rows.raw)
     ids = np.full(int(keys.examples.max()) + 1, -1, dtype=np.int64)
     ids[keys.examples] = keys.ids
+    written = rows.kind.classes_as_text
     return EntryRows(
         ids,
         _columns(rows, recipe),
         _sources(recipe),
-        target=rows.kind.classes_as_text,
+        target=written,
         classes=rows.task.labels,
         read_by={
             "tokenizer": digest_of_tokenizer(group.collator.tokenizer),
             "max_length": rows.max_length,
-        },
+        }
+        # Its prompts begin with it.
+        | ({"task": rows.task.name} if written else {}),
     )
 
 
 def _columns(rows: EncodedRows, recipe: Recipe) -> tuple[str, ...]:
     """As a user's own file calls them, or as the task does."""
     named, own = tuple(recipe.text_columns or ()), rows.task.text_columns
-    return named if len(named) == len(own) else own
+    texts = named if len(named) == len(own) else own
+    return (*texts, TARGET) if rows.kind.classes_as_text else texts
 
 
 def _sources(recipe: Recipe) -> tuple[str, ...]:

@@ -44,7 +44,9 @@ def live() -> Teacher:
 def stored(place: Store, live: Teacher, key: str = "key"):
     with place.writing(key) as folder:
         batches = [batch([0, 1, 2, 3]), batch([4, 5])]
-        build(folder, live, batches, Ask(WANTED), precision="fp32", about=EntryAbout(task="reviews"))
+        build(
+            folder, live, batches, Ask(WANTED), precision="fp32", about=EntryAbout(task="reviews")
+        )
     return place.find(key)
 
 

@@ -49,9 +49,8 @@ class CausalScorer:
         self.sequences = sequences
         takes = inspect.signature(model.forward).parameters
         self._keeps = "logits_to_keep" in takes
-        self._cache_name = (
-            "cache" if "cache" in takes else "past_key_values"
-        )  # until transformers 5.23
+        # As transformers calls it since 5.24, and before.
+        self._cache_name = "cache" if "cache" in takes else "past_key_values"
         self._prepared: DynamicCache | None = None
 
     @torch.no_grad()

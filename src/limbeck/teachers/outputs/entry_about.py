@@ -19,7 +19,8 @@ class EntryRows:
         source: where they were read.
         target: whether what a decoder was to write is in the ids too.
         classes: in id order, for a teacher whose own names say nothing (`LABEL_0`).
-        read_by: what the teacher's fingerprint says beside its weights: digest of its `tokenizer`, `max_length`.
+        read_by: what the teacher's fingerprint says beside its weights: digest of its `tokenizer`, `max_length`;
+            of a text-to-text model the `task` that prompts begin with.
     """
 
     ids: np.ndarray
