@@ -18,6 +18,7 @@ import limbeck
 from limbeck.data.row_ids import row_ids
 from limbeck.errors import LimbeckError
 from limbeck.teachers.outputs import open_store
+from stopping_labeller import Stops
 from tiny_runs import bert, knowing_teacher, save, sentences, tokenizer
 
 COUNT = 23
@@ -71,29 +72,6 @@ def test_every_output_is_transformers_own(teacher, texts, tmp_path):
         np.testing.assert_allclose(found["hidden-main-4"][row], own[4], atol=2e-3)
         np.testing.assert_allclose(found["hidden-main-2-cls"][row], own[2][0], atol=2e-3)
         np.testing.assert_allclose(found["hidden-main-0-mean"][row], own[0].mean(0), atol=2e-3)
-
-
-class Stops:
-    """A labeller that is interrupted after some batches; its outputs tell which text they are of."""
-
-    name, kind, classes, outputs, batch_size = "counts", "sentence", ("few", "many"), ("logits",), 4
-
-    def __init__(self, after: int = 10**9) -> None:
-        self.left = after
-        self.seen: list[str] = []
-
-    def fingerprint(self):
-        return {"counts": "letters"}
-
-    def costs(self):
-        return {"texts": float(len(self.seen))}
-
-    def score(self, rows):
-        if not self.left:
-            raise KeyboardInterrupt
-        self.left -= 1
-        self.seen += [row["sentence"] for row in rows]
-        return {"logits": np.array([[len(row["sentence"]), 20] for row in rows], dtype=np.float32)}
 
 
 def shards(folder: Path) -> dict[str, bytes]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 
-import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 
@@ -20,6 +19,7 @@ from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.teachers.outputs import StoreFiles, copy_store, open_store
 from limbeck.teachers.outputs.store_writer import remove_store
+from stopping_labeller import Stops
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of the server and clients
 
@@ -51,29 +51,6 @@ def texts(tmp_path):
     path = tmp_path / "rows.txt"
     path.write_text("\n".join(LINES))
     return path
-
-
-class Stops:
-    """A labeller that is interrupted after some batches."""
-
-    name, kind, classes, outputs, batch_size = "counts", "sentence", ("few", "many"), ("logits",), 4
-
-    def __init__(self, after: int = 10**9) -> None:
-        self.left = after
-        self.seen: list[str] = []
-
-    def fingerprint(self):
-        return {"counts": "letters"}
-
-    def costs(self):
-        return {"texts": float(len(self.seen))}
-
-    def score(self, rows):
-        if not self.left:
-            raise KeyboardInterrupt
-        self.left -= 1
-        self.seen += [row["sentence"] for row in rows]
-        return {"logits": np.array([[len(row["sentence"]), 20] for row in rows], dtype=np.float32)}
 
 
 def contents(client, folder: str) -> dict[str, bytes]:
