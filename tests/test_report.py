@@ -13,6 +13,7 @@ from limbeck.errors import LimbeckError
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.pages.gather import curve, draws, seconds_split
 from limbeck.reporting.pages.plots import Series, line_panel
+from limbeck.reporting.pages.svg import Panel
 from limbeck.reporting.records import Record
 from synthetic_records import a_run, a_study
 
@@ -215,3 +216,11 @@ def test_what_a_drawing_says_stands_inside_it(laid_out):
     sides = np.array([text.get_window_extent().extents for text in texts])
     assert (sides[:, :2] >= -0.5).all()
     assert (sides[:, 2:] <= panel.figure.bbox.extents[2:] + 0.5).all()
+
+
+def test_a_sign_that_matplotlib_has_no_font_for_is_left_to_the_browser():
+    """Warnings are errors here."""
+    panel = Panel("Größe 🙂", "a class with a face")
+    with panel as axes:
+        axes.plot([0, 1], [0, 1])
+    assert "Größe 🙂" in panel.svg

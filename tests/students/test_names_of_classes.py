@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from limbeck.data.own_labels import Labelling, class_order
 from limbeck.students import class_places, places_by_name
+from limbeck.students.class_names import spelling
+from limbeck.teachers.teacher import Teacher
+from limbeck.training.fitting import pair_problems
+from tiny_runs import bert
 
 DATA = ("not entailed", "entailed", "neutral")
 
@@ -38,3 +43,21 @@ def test_names_that_say_nothing_are_in_the_order_of_their_numbers():
     assert class_places(("LABEL_0", "LABEL_1"), DATA) is None
     # The data's own may be such names.
     assert class_places(("label_1", "label_0"), ("label_0", "label_1")) == [1, 0]
+
+
+def test_names_are_compared_as_written_where_their_plain_form_is_one():
+    assert spelling(("yes", "no"), ("No", "YES"))("Yes") == "yes"
+    assert spelling(("yes", "no"), ("US", "us"))("Yes") == "Yes"
+
+
+@pytest.mark.parametrize("teacher", [("US", "us"), ("us", "US")])
+def test_a_teacher_of_two_cases_is_held_against_a_student_of_them(teacher):
+    """As for any other names: the same order is right, another is refused."""
+    student, other = (bert(1, id2label=dict(enumerate(names))) for names in (("US", "us"), teacher))
+    found = pair_problems(student, [Teacher(other)], ["t"], compared=True)
+    assert len(found) == (teacher != ("US", "us"))
+
+
+def test_data_of_two_cases_take_their_teachers_order():
+    given = Labelling(teacher=("us", "US"))
+    assert class_order(("US", "us"), given, "label") == ("us", "US")

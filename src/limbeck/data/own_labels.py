@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from limbeck.data.tables import FileTable
 from limbeck.errors import LimbeckError, Problem
-from limbeck.students import generic_labels, plain_label
+from limbeck.students import generic_labels, spelling
 
 Holds = Literal["classes", "numbers"]
 
@@ -84,10 +84,10 @@ def class_order(found: Sequence[str], given: Labelling, column: str) -> tuple[st
                 f"name every class, in the order of the head: it holds {_some(found)}",
             )
         return given.classes
-    own = {plain_label(name): name for name in found}
-    theirs = {plain_label(name): name for name in given.teacher}
-    distinct = len(own) == len(found) and len(theirs) == len(given.teacher)
-    if distinct and own.keys() <= theirs.keys() and not generic_labels(given.teacher):
+    spelled = spelling(found, given.teacher)
+    own = {spelled(name): name for name in found}
+    theirs = {spelled(name): name for name in given.teacher}
+    if own.keys() <= theirs.keys() and not generic_labels(given.teacher):
         return tuple(own.get(plain, name) for plain, name in theirs.items())
     return tuple(found)
 

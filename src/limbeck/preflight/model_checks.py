@@ -13,7 +13,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from limbeck.activations import Request, kinds_available, number_of_layers
 from limbeck.errors import LimbeckError, Problem
 from limbeck.preflight.classes_a_row import other_problem
-from limbeck.students import class_places, generic_labels, labels_of, plain_label
+from limbeck.students import class_places, generic_labels, labels_of, spelling
 from limbeck.tasks import Task
 
 _POSITION_TABLES = ("position_embeddings", "embed_positions", "wpe")
@@ -274,7 +274,8 @@ def check_labels(side: str, config: PretrainedConfig, task: Task) -> list[Proble
         ]
     if class_places(own, task.labels) == [*range(len(own))]:
         return []
-    names, right = ([plain_label(label) for label in labels] for labels in (own, task.labels))
+    spelled = spelling(own, task.labels)
+    names, right = ([spelled(label) for label in labels] for labels in (own, task.labels))
     listed = f"{', '.join(own)} against {', '.join(task.labels)}"
     if any(name in right and right.index(name) != place for place, name in enumerate(names)):
         return [

@@ -21,7 +21,7 @@ from limbeck.students.class_names import (
     labels_of,
     numbered_places,
     places_by_name,
-    plain_label,
+    spelling,
 )
 from limbeck.students.picking import PICKS, pick_layers
 from limbeck.students.pretrained import load_model, read_config, resolve_checkpoint
@@ -45,10 +45,10 @@ __all__ = [
     "numbered_places",
     "pick_layers",
     "places_by_name",
-    "plain_label",
     "read_config",
     "read_processor",
     "read_tokenizer",
     "resolve_checkpoint",
+    "spelling",
     "starts_random",
 ]

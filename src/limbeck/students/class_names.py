@@ -6,7 +6,7 @@ One rule for live and stored teachers: a name counts by what it says, not by how
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from transformers import PretrainedConfig
 
@@ -24,6 +24,14 @@ def generic_labels(labels: Sequence[str]) -> bool:
 def plain_label(label: str) -> str:
     """A class name for comparison: case, surrounding space and the kind of dash do not count."""
     return re.sub(r"[\s_-]+", "_", label.strip()).casefold()
+
+
+def spelling(*sides: Sequence[str]) -> Callable[[str], str]:
+    """How class names of several sides are compared: as `plain_label` has them, or as they are written where that
+    would make one class of two ("US" and "us").
+    """
+    apart = all(len({*map(plain_label, side)}) == len(side) for side in sides)
+    return plain_label if apart else str
 
 
 def places_by_name(own: Sequence[str], wanted: Sequence[str]) -> list[int] | None:

@@ -13,7 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError, Problem
-from limbeck.students import generic_labels, labels_of, plain_label
+from limbeck.students import generic_labels, labels_of, spelling
 from limbeck.teachers.teacher import Teacher
 
 logger = logging.getLogger(__name__)
@@ -65,8 +65,9 @@ def _moved_classes(student: PreTrainedModel, teacher: Teacher, called: str) -> l
     own, theirs = labels_of(student.config), labels_of(teacher.config)
     if len(own) < 2 or generic_labels(own) or generic_labels(theirs):
         return []
-    places = {plain_label(label): place for place, label in enumerate(own)}
-    if all(places.get(plain_label(label), place) == place for place, label in enumerate(theirs)):
+    spelled = spelling(own, theirs)
+    places = {spelled(label): place for place, label in enumerate(own)}
+    if all(places.get(spelled(label), place) == place for place, label in enumerate(theirs)):
         return []
     return [
         Problem(

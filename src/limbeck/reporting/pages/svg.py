@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import warnings
 from html import escape
 from typing import Any, Literal
 
@@ -112,10 +113,13 @@ class Panel:
 
 def _inline(figure: Figure, alt: str) -> str:
     FigureCanvasSVG(figure)  # so that texts are as wide to the layout as they are drawn
-    # A figure that keeps its layout engine is drawn once more in vain, to lay it out.
-    ConstrainedLayoutEngine().execute(figure)
     stream = io.StringIO()
-    figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    with warnings.catch_warnings():
+        # Names of classes and texts may hold any sign; a browser has fonts for those that matplotlib has none for.
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font")
+        # A figure that keeps its layout engine is drawn once more in vain, to lay it out.
+        ConstrainedLayoutEngine().execute(figure)
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     text = stream.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
