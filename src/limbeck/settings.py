@@ -5,9 +5,11 @@ Below everything that has settings of its own in a recipe.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from limbeck.errors import LimbeckError
 
 MAX_ROWS = 5_000_000
 """Rows of one file that are read unasked."""
@@ -40,6 +42,24 @@ Names = Annotated[list[str], BeforeValidator(_listed)]
 """Some names; one may stand alone."""
 
 
+def _as_names(value: object) -> object:
+    if not isinstance(value, list | tuple):
+        return value
+    return [str(one) if type(one) is int else one for one in value]
+
+
+ClassNames = Annotated[list[str], BeforeValidator(_as_names)]
+"""Of classes, in an order; a whole number is a name too."""
+
+
+class RefusedValueError(ValueError):
+    """What is wrong with a value in a group of settings, as the recipe's own problems say it."""
+
+    def __init__(self, error: LimbeckError) -> None:
+        super().__init__(str(error))
+        self.problems = error.problems
+
+
 class Settings(BaseModel):
     """A group of settings: unknown keys are refused, a truth value is no number and text is neither.
 
@@ -47,3 +67,8 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def named_by(cls, given: Any) -> type[BaseModel]:
+        """The class whose settings `given` holds: this one, unless a value in it names another."""
+        return cls

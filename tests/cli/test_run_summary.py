@@ -220,3 +220,16 @@ def test_a_student_that_tells_rows_apart_is(classes, tmp_path):
 def test_no_advice_that_cannot_be_followed(tmp_path):
     assert next_step(a_run("finetune", 1, 81.0, layers=1), tmp_path) is None
     assert next_step(a_run("finetune", 1, 81.0, data="given:rows@1"), tmp_path) is None
+
+
+def test_a_store_of_other_columns_is_looked_at(tmp_path):
+    """Pairs in another order are other rows."""
+    record = a_run("finetune", 1, 81.0, layers=6, data=str(tmp_path / "rows"))
+    record.recipe |= {"text_columns": ["a", "b"]}
+    record.save(tmp_path / "run")
+    store, found = Store(), []
+    for columns in (("a", "b"), ("b", "a"), ("a",)):
+        store.manifest.rows = SimpleNamespace(columns=columns)
+        found.append(after_labelling(store, [str(tmp_path / "run")], str(tmp_path / "rows")))
+    assert "--text-columns a b" in found[0]
+    assert found[1:] == ["limbeck outputs show 's t'"] * 2

@@ -94,7 +94,7 @@ def test_the_measured_batch_is_of_mean_length_and_takes_no_copy_of_all_texts(row
     with allocated() as most:
         estimate = measure_labelling(labeller, plan)
     assert sum(most.values()) < 1, f"{most} of {rows.columns['sentence'].nbytes / MIB} MiB"
-    assert estimate.bytes == 40 + 16
+    assert estimate.bytes == 40 + 8
     mean = np.mean([len(text) for text in dict.fromkeys(texts())])
     lengths = [len(text) for text in labeller.seen]
     assert len(lengths) == 8  # a quick batch is measured twice

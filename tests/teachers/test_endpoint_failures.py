@@ -148,9 +148,10 @@ def test_a_row_that_is_refused_is_not_tried_again(proxy) -> None:
         (status(404, "no such model"), "HTTP 404: no such model", "--model tiny; it serves"),
         (status(429, "pay", code="insufficient_quota"), "HTTP 429: pay", "no credit left"),
         (status(400, "unknown model"), "HTTP 400: unknown model", "check --model tiny"),
-        (status(500, "ill"), "HTTP 500: ill", "check"),
+        (status(500, "ill"), "the server failed: HTTP 500: ill", "look at the server's log"),
+        (status(429, "busy"), "HTTP 429: busy", "run the same command again later"),
     ],
-    ids=["401", "403", "404", "quota", "400", "500"],
+    ids=["401", "403", "404", "quota", "400", "500", "429"],
 )
 def test_what_concerns_all_rows_is_said_before_any_work(
     proxy, fault, message, fix, monkeypatch
@@ -162,6 +163,19 @@ def test_what_concerns_all_rows_is_said_before_any_work(
     assert message in str(caught.value) and fix in str(caught.value)
     assert "secret" not in str(caught.value)
     assert len(proxy.bodies) <= 8
+
+
+def test_a_server_that_is_too_slow_is_told_the_limit(proxy) -> None:
+    proxy.always = slow(0.6)
+    with pytest.raises(LimbeckError, match=r"no answer within 0\.2 s \(--timeout\)") as caught:
+        labeller(proxy.url, timeout=0.2)
+    assert "give it longer with --timeout" in caught.value.problems[0].fix
+    proxy.always = holding("film 3", slow(1.0))
+    with (
+        labeller(proxy.url, timeout=0.5, retries=0) as made,
+        pytest.raises(RowsMissingError, match=r"no answer within 0\.5 s \(--timeout\)"),
+    ):
+        made.score(ROWS)
 
 
 def test_nobody_is_there(monkeypatch) -> None:
@@ -192,6 +206,85 @@ def test_wrong_settings_are_named_together(monkeypatch) -> None:
     said = " ".join(problem.message for problem in caught.value.problems)
     assert len(caught.value.problems) == 4
     assert "no URL" in said and "NO_SUCH_KEY is not set" in said and "tokens cost" in said
+
+
+# ---- no OpenAI-compatible endpoint ----
+
+
+def answered(content: str, kind: str = "application/json"):
+    """200, whatever it is."""
+
+    def answer(handler, body):
+        handler.send_response(200)
+        handler.send_header("Content-Type", kind)
+        handler.send_header("Content-Length", str(len(content.encode())))
+        handler.end_headers()
+        handler.wfile.write(content.encode())
+        return True
+
+    return answer
+
+
+PAGE = "<!doctype html>\n<title>Please sign in</title>" + "<p>sk-very-secret</p>" * 30
+
+
+@pytest.mark.parametrize("mode", ["logprobs", "votes"])
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (answered(PAGE, "text/html"), "<!doctype html> <title>Please sign in</title><p>…</p>"),
+        (answered(PAGE), "<!doctype html> <title>Please sign in</title><p>…</p>"),
+        (answered('{"choices": []}'), '{"choices":[]}'),
+        (answered('{"choices": null}'), '{"choices":null}'),
+        (answered('{"choices": "one"}'), '{"choices":"one"}'),
+        (answered('{"status": "ok", "usage": {}}'), '"status":"ok"'),
+        (answered('{"usage": "none"}'), '"usage":"none"'),
+        (answered("[]"), "'[]'"),
+        (answered("null"), "'None'"),
+    ],
+    ids=["html", "html as json", "empty", "null", "text", "other", "usage", "list", "nothing"],
+)
+def test_what_does_not_speak_the_protocol_is_named(proxy, fault, said, mode, monkeypatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    proxy.always = fault
+    with pytest.raises(LimbeckError) as caught:
+        labeller(proxy.url, mode=mode)
+    (problem,) = caught.value.problems
+    assert f"endpoint {proxy.url} does not answer as OpenAI's protocol says: " in problem.message
+    assert said in problem.message and len(problem.message) < 300
+    assert "secret" not in problem.message
+    assert problem.fix == "most URLs end in /v1; check --endpoint"
+    assert len(proxy.bodies) <= 3
+
+
+@pytest.mark.parametrize("choice", ["null", "{}", '"one"', '{"message": null}'])
+@pytest.mark.parametrize("mode", ["logprobs", "votes"])
+def test_a_choice_that_says_nothing_is_no_answer(proxy, choice, mode) -> None:
+    with labeller(proxy.url, mode=mode) as made:
+        proxy.always = answered(f'{{"choices": [{choice}]}}')
+        with pytest.raises(RowsMissingError, match=r"listed no tokens|names a class"):
+            made.score(ROWS[:1])
+
+
+def test_a_page_in_the_midst_of_the_work_ends_it(proxy) -> None:
+    with labeller(proxy.url, concurrency=1) as made:
+        count = len(proxy.bodies)
+        proxy.turns, proxy.always = [fine, fine], answered(PAGE, "text/html")
+        with pytest.raises(LimbeckError, match="does not answer as OpenAI's protocol") as caught:
+            made.score(ROWS)
+        assert not isinstance(caught.value, RowsMissingError)
+        assert len(proxy.bodies) == count + 3
+
+
+def test_an_answer_without_choices_is_one_rows_and_not_asked_again(proxy) -> None:
+    filtered = answered('{"error": {"message": "filtered"}}')
+    with labeller(proxy.url) as made:
+        count = len(proxy.bodies)
+        proxy.always = holding("film 3", filtered)
+        with pytest.raises(RowsMissingError, match=r"1 row has no label: .*filtered") as caught:
+            made.score(ROWS)
+        assert list(caught.value.reasons) == [3]
+        assert len(proxy.bodies) == count + len(ROWS)
 
 
 # ---- servers that lack something ----

@@ -59,7 +59,9 @@ def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) ->
         return None
     record = Record.load(run)
     same = at_home(data).resolve() == at_home(record.data).resolve()
-    return _distilled(record, teachers[0], store.files.url) if same else None
+    named = record.recipe.get("text_columns")
+    columns = named is None or tuple(named) == store.manifest.rows.columns
+    return _distilled(record, teachers[0], store.files.url) if same and columns else None
 
 
 def _distilled(record: Record, model: str, store: str | None = None) -> str | None:

@@ -79,7 +79,7 @@ def store_facts(manifest: StoreManifest, place: str) -> dict[str, str]:
     return {
         "store": place,
         "teacher": manifest.teacher.name,
-        "task": f"{manifest.task or '?'} ({manifest.kind})",
+        "task": f"{manifest.task or ''} ({manifest.kind})".strip(),
         "rows": rows,
         "not read to their end": f"{manifest.truncated_rows:,}" if manifest.truncated_rows else "",
         "read from": ", ".join(of.source),

@@ -129,6 +129,8 @@ class ArrowColumn:
                 if not all(value is None or isinstance(value, str) for value in piece):
                     return None
                 piece = pa.array(piece, _TEXT)
+            elif piece.type != _TEXT:
+                return None
             pieces.append(piece)
         return pa.chunked_array(pieces, _TEXT)
 

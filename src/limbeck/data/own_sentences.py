@@ -185,7 +185,7 @@ def _lines(path: Path, max_rows: int) -> list[str]:
     if len(texts) > max_rows:
         raise LimbeckError(
             f"{path} holds more than {max_rows} rows, and no more are read unasked",
-            f"set max_rows={10 * max_rows} to read them all, or name a file of fewer",
+            f"set max_rows={len(texts)} to read them all, or name a file of fewer",
         )
     return texts
 

@@ -102,10 +102,10 @@ def pairs_in(table: FileTable) -> FileTable:
     return table
 
 
-def _too_many(path: Path, rows: str, max_rows: int, enough: int) -> LimbeckError:
+def _too_many(path: Path, rows: str, max_rows: int, enough: int | None = None) -> LimbeckError:
     return LimbeckError(
         f"{path} holds {rows} rows, and no more than {max_rows} are read unasked",
-        f"set max_rows={enough} to read them all, or name a file of fewer",
+        f"{'raise max_rows' if enough is None else f'set max_rows={enough}'} to read them all, or name a file of fewer",
     )
 
 
@@ -152,7 +152,7 @@ def _by_arrow(
         for batch in batches(path, header, tabs):
             rows += len(batch)
             if rows > max_rows:
-                raise _too_many(path, f"more than {max_rows}", max_rows, 10 * max_rows)
+                raise _too_many(path, f"more than {max_rows}", max_rows)
             for name, column in columns.items():
                 column.extend_arrow(batch.column(name))
     except pa.ArrowException:
@@ -167,7 +167,7 @@ def _by_rows(path: Path, header: list[str], reader: Any, max_rows: int) -> dict[
     while piece := list(islice(whole, PIECE)):
         rows += len(piece)
         if rows > max_rows:
-            raise _too_many(path, f"more than {max_rows}", max_rows, 10 * max_rows)
+            raise _too_many(path, f"more than {max_rows}", max_rows)
         for column, values in zip(columns, zip(*piece, strict=True), strict=True):
             column.extend(values)
     return dict(zip(header, columns, strict=True))
@@ -205,7 +205,7 @@ def _json_lines(path: Path, max_rows: int) -> dict[str, ArrowColumn]:
                 continue
             row = json_row(path, number, line)
             if rows == max_rows:
-                raise _too_many(path, f"more than {max_rows}", max_rows, 10 * max_rows)
+                raise _too_many(path, f"more than {max_rows}", max_rows)
             # A key that some lines leave out is a gap; whether it matters depends on the column.
             for name in row:
                 if name not in columns:

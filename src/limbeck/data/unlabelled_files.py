@@ -145,11 +145,15 @@ def _lines(path: Path, task: Task, max_rows: int) -> pa.ChunkedArray:
             texts = (line.strip() for line in file)
             kept = (text for text in texts if text)
             while piece := list(islice(kept, PIECE)):
+                if any("\0" in text for text in piece):
+                    raise LimbeckError(
+                        f"{path} holds zero characters", "the file is damaged: write it again"
+                    )
                 column.extend(piece)
                 if len(column) > max_rows:
                     raise LimbeckError(
                         f"{path} holds more than {max_rows} rows, and no more are read unasked",
-                        f"set max_rows={10 * max_rows} to read them all, or name a file of fewer",
+                        "raise max_rows to read them all, or name a file of fewer",
                     )
     except UnicodeDecodeError as error:
         raise LimbeckError(f"{path} is not UTF-8: {error.reason}", "save it as UTF-8") from error

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny
 from torch import Tensor, nn
 
 from limbeck import functional as F
@@ -22,7 +22,7 @@ from limbeck.functional.absent_labels import has_label
 from limbeck.objectives.shape import Shape
 from limbeck.registry import Registry
 from limbeck.schedules import Number
-from limbeck.settings import Settings
+from limbeck.settings import RefusedValueError, Settings
 from limbeck.step_state import StepState
 from limbeck.tasks.no_labels import no_unlabelled
 
@@ -33,7 +33,14 @@ COUNTED = "counted"
 class WeightingSettings(Settings):
     """What a recipe's `example_weights` says: which way of weighing, and its settings."""
 
-    use: str
+    use: str = Field(description="confidence, llkd, or a way that you have registered")
+
+    @classmethod
+    def named_by(cls, given: Any) -> type[BaseModel]:
+        """The way's own class, by `use`."""
+        name = given.get("use") if isinstance(given, Mapping) else given
+        known = isinstance(name, str) and name in EXAMPLE_WEIGHTINGS
+        return EXAMPLE_WEIGHTINGS.get(str(name)).settings_class if known else cls
 
 
 class ExampleWeighting(nn.Module, ABC):
@@ -236,12 +243,9 @@ def _of_its_name(value: Any) -> Any:
         return value
     try:
         way = EXAMPLE_WEIGHTINGS.get(given["use"], "example_weights.use:")
-        return way.settings_class.model_validate(dict(given))
     except LimbeckError as error:
-        raise ValueError(str(error)) from None
-    except ValidationError as error:
-        wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-        raise ValueError("; ".join(wrong)) from None
+        raise RefusedValueError(error) from None
+    return way.settings_class.model_validate(dict(given))
 
 
 WeightingSpec = Annotated[SerializeAsAny[WeightingSettings], BeforeValidator(_of_its_name)]

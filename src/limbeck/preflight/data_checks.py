@@ -156,7 +156,7 @@ def check_truncation(
             Problem(
                 f"{split}: {cut} of {total} examples ({100 * cut / total:.1f} %) are cut to "
                 f"{setting} {limit}; the longest has {longest} tokens",
-                f"raise {setting} (up to {longest} cuts none), or accept the loss",
+                f"raise {setting} as far as the models have positions ({longest} would cut none), or accept the loss",
                 "warning",
             )
         )

@@ -22,6 +22,7 @@ from limbeck.schedules import Number, Rate, Share
 from limbeck.settings import (
     MAX_ROWS,
     Batch,
+    ClassNames,
     Count,
     Names,
     Passes,
@@ -72,7 +73,7 @@ class RecipeFields(Settings):
         "data's text columns and logits, votes, probabilities, a score, margins or embeddings (CSV, TSV, JSON lines, "
         "Parquet)",
     )
-    output_classes: list[str] | None = Field(
+    output_classes: ClassNames | None = Field(
         None,
         min_length=2,
         description="the data's class names in the order of the outputs, where these have none or other ones",
@@ -96,7 +97,7 @@ class RecipeFields(Settings):
         None, description="your own data: one or two text columns (of triplets three or more)"
     )
     label_column: str | None = Field(None, description="your own data: the label's column")
-    classes: list[str | int] | None = Field(
+    classes: ClassNames | None = Field(
         None,
         min_length=2,
         description="your own data: the class names in the order of their ids; if left out, the "

@@ -6,27 +6,25 @@ Part of `limbeck.recipe`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from limbeck.data import CorpusSpec
 from limbeck.data.loading import has_own_tasks
 from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.input_transforms import MixupSpec
-from limbeck.lab.augmentation import AugmentSpec
 from limbeck.mappings import MappingSpec
 from limbeck.mappings.mapping_spec import class_of
-from limbeck.objectives import OBJECTIVES, UNKNOWN_TERM, CurriculumSpec, plain_terms
+from limbeck.objectives import OBJECTIVES, UNKNOWN_TERM, plain_terms
 from limbeck.objectives import class_of as term_class
 from limbeck.recipe.augment_checks import augment_problems
 from limbeck.recipe.fields import RecipeFields
-from limbeck.recipe.groups import EmbeddingModelSpec, FirstStage, ImageSpec, StudentSpec
 from limbeck.recipe.optimizer_settings import optimisation_problems
 from limbeck.recipe.stage_checks import stage_problems
 from limbeck.recipe.team_checks import team_problems
+from limbeck.recipe.wanted_values import wanted
+from limbeck.settings import RefusedValueError, Settings
 from limbeck.tasks import TASK_TYPES
 from limbeck.teachers import USES
 
@@ -65,26 +63,43 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
 
 def _problems(details: list[Any], model: type[BaseModel], raw: dict[str, Any]) -> list[Problem]:
     """One problem a mistake, though pydantic reports every branch of a union that did not fit."""
-    messages: dict[str, list[str]] = {}
+    found: dict[str, list[tuple[str, str]]] = {}
     problems: list[Problem] = []
     for detail in details:
         place = [str(part) for part in detail["loc"]]
-        if detail["type"] == "extra_forbidden":
-            problems.append(_unknown_key(place, model, raw))
+        whole = _whole_problems(detail, place, model, raw)
+        if whole is not None:
+            problems += whole
             continue
-        if detail["type"] == UNKNOWN_TERM:
-            name = detail["input"]["compare"]
-            problem = unknown("compare", name, list(OBJECTIVES))
-            problems.append(replace(problem, message=f"{_path(place)}: {problem.message}"))
-            continue
-        message = detail["msg"].removeprefix("Value error, ")
-        messages.setdefault(_path(place), []).append(f"{message} (got {_short(detail['input'])})")
+        path, message = _path(place), detail["msg"].removeprefix("Value error, ")
+        fix = wanted(detail, path, _group(place, model, raw))
+        said = f"{message} (got {_short(detail['input'])})"
+        found.setdefault(path, []).append((said, fix))
     # A branch that fitted further inside says more than one that did not fit at all.
     return problems + [
-        Problem(f"{path}: {'; or: '.join(found)}", "fix this value")
-        for path, found in messages.items()
-        if not any(other.startswith(f"{path}.") for other in messages)
+        Problem(f"{path}: {_either(messages)}", _either(fixes))
+        for path, (messages, fixes) in (
+            (path, zip(*one, strict=True)) for path, one in found.items()
+        )
+        if not any(other.startswith(f"{path}.") for other in found)
     ]
+
+
+def _either(parts: Iterable[str]) -> str:
+    return "; or: ".join(dict.fromkeys(parts))
+
+
+def _whole_problems(
+    detail: Any, place: list[str], model: type[BaseModel], raw: dict[str, Any]
+) -> list[Problem] | None:
+    """The problems of an error that no other branch of a union can add to; None for any other."""
+    if detail["type"] == "extra_forbidden":
+        return [_unknown_key(place, model, raw)]
+    if detail["type"] == UNKNOWN_TERM:
+        problem = unknown("compare", detail["input"]["compare"], list(OBJECTIVES))
+        return [replace(problem, message=f"{_path(place)}: {problem.message}")]
+    refused = detail.get("ctx", {}).get("error")
+    return refused.problems if isinstance(refused, RefusedValueError) else None
 
 
 def _path(place: list[str]) -> str:
@@ -103,40 +118,45 @@ def _path(place: list[str]) -> str:
 _BRANCH = re.compile(r"(constrained-)?(int|str|float)|Ramp|.*\[.*\]")
 
 
-_INSIDE: dict[str, type[BaseModel]] = {
-    "student": StudentSpec,
-    "first_stage": FirstStage,
-    "corpus": CorpusSpec,
-    "curriculum": CurriculumSpec,
-    "mixup": MixupSpec,
-    **USES,
-    "augment": AugmentSpec,
-    "images": ImageSpec,
-    "embedding": EmbeddingModelSpec,
-}
-
-
 def _unknown_key(place: list[str], model: type[BaseModel], raw: dict[str, Any]) -> Problem:
     *parents, key = place
-    if not parents:
-        return unknown("key", key, list(model.model_fields))
-    first = parents[:2] == ["first_stage", "objectives"]
-    inside = parents[1:] if first else parents
-    if inside[0] == "objectives" and len(inside) > 1:
-        terms = plain_terms((raw["first_stage"] if first else raw)["objectives"])
-        home = _class_inside(terms[inside[1]], inside[2:])
-    else:
-        home = next(_INSIDE[part] for part in reversed(parents) if part in _INSIDE)
-    return unknown(f"key in {_path(parents)}:", key, list(home.model_fields))
+    home = _settings_at(parents, model, raw)
+    return unknown(f"key in {_path(parents)}:" if parents else "key", key, list(home.model_fields))
 
 
-def _class_inside(term: dict[str, Any], places: list[str]) -> type[BaseModel]:
-    """The class of the settings that stand deep in a term's, by the types of its fields."""
-    home: type[BaseModel] = term_class(term["compare"])
-    for place in places:
-        if place in home.model_fields:
+def _group(place: list[str], model: type[BaseModel], raw: dict[str, Any]) -> type[BaseModel] | None:
+    """The settings of which the last place that names one is; None inside what cannot be read."""
+    named = [at for at, part in enumerate(place) if not _BRANCH.fullmatch(part)]
+    while named and place[named[-1]].isdecimal():
+        named.pop()
+    try:
+        return _settings_at(place[: named[-1]], model, raw) if named else None
+    except (LimbeckError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _settings_at(parents: list[str], model: type[BaseModel], raw: Any) -> type[BaseModel]:
+    """The class of the settings that stand at a place, by the types of fields and by what they name."""
+    home, given = model, raw
+    terms = False
+    for place in parents:
+        given = given.get(place, given) if isinstance(given, Mapping) else given
+        if terms:
+            given = plain_terms(given)
+            home, terms = term_class(given["compare"]), False
+        elif place in home.model_fields:
+            terms = place == "objectives"
             home = next(_classes_in(home.model_fields[place].annotation), home)
-    return class_of(term["mapping"]) if home is MappingSpec else home
+        elif home in USES.values():
+            home = USES.get(place, home)
+        home = _named_class(home, given)
+    return home
+
+
+def _named_class(home: type[BaseModel], given: Any) -> type[BaseModel]:
+    if home is MappingSpec and isinstance(given, Mapping):
+        return class_of(dict(given))
+    return home.named_by(given) if issubclass(home, Settings) else home
 
 
 def _classes_in(annotation: Any) -> Iterator[type[BaseModel]]:

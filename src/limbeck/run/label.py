@@ -11,11 +11,12 @@ from rich.console import Console
 
 from limbeck.data import MAX_ROWS
 from limbeck.data.text_rows import TextRows, joined, read_text_rows
+from limbeck.data.unlabelled_files import text_files
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.run.label_plan import LabelPlan, outputs_asked
 from limbeck.run.label_store import ENGINES, LabelWork, fill
 from limbeck.run.missing_rows import MISSING_ROWS
-from limbeck.run.plain_labels import check_columns, check_target, write_plain_labels
+from limbeck.run.plain_labels import check_columns, check_free, check_target, write_plain_labels
 from limbeck.run.prompted_rows import prompt_for
 from limbeck.run.ray_session import imported_ray
 from limbeck.run.speaking_teachers import check_speaking, endpoint_labeller, speaks
@@ -98,6 +99,7 @@ def label(
         rows = _rows(data, unlabelled, task, text_columns, max_rows)
     if to is not None:
         check_columns(rows.names)
+        check_free(Path(to), rows)
     check_speaking(teachers, prompt, endpoint, engine, max_length, precision)
     if engine == "ray":
         imported_ray()
@@ -267,6 +269,12 @@ def _rows(
     text_columns: Sequence[str],
     max_rows: int,
 ) -> TextRows:
+    if len({*text_columns}) < len(text_columns):
+        raise LimbeckError(
+            f"text_columns: {', '.join(text_columns)} names one column twice", "name two, or one"
+        )
+    # Names of files alone, where `data` may be more than that.
+    text_files([str(source) for source in unlabelled if not Path(source).is_dir()])
     sources = [*([] if data is None else [data]), *unlabelled]
     return joined(
         [

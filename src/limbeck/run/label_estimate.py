@@ -14,26 +14,52 @@ from limbeck.data.column import taken
 from limbeck.run.label_plan import LabelPlan
 from limbeck.teachers.labelling import CountsCosts, Labeller, RowsMissingError
 from limbeck.teachers.outputs.parquet_shards import rows_of_shard
-from limbeck.teachers.outputs.scored_shard import costs_of, score_rows
+from limbeck.teachers.outputs.scored_shard import Texts, costs_of, score_rows
 
 # The first call of a model also warms it up.
 _WARM_SECONDS = 2.0
 # Rows whose lengths are looked at for the mean; of millions their texts would be copied.
 _SAMPLE = 16_384
+# What a shard's file holds of each column beside its rows: its schema, written twice, and where its pages lie.
+_COLUMN_BYTES = 512
+# Of a row's id: few classes, and where rows of many lengths end, take some bits when they are compressed.
+_ID = 8
 
 
 @dataclass(frozen=True)
 class LabelEstimate:
-    """Of one row: bytes before compression, seconds, and what a labeller counts."""
+    """Of one row: bytes before compression, seconds, and what a labeller counts.
+
+    Attributes:
+        bytes, seconds, costs: of one row.
+        file_bytes: of a shard, beside its rows.
+        kept_seconds: those of the whole measured batch, if its answers are kept and none is asked for again.
+    """
 
     bytes: float
     seconds: float
     costs: Mapping[str, float]
+    file_bytes: float = 0.0
+    kept_seconds: float = 0.0
 
     @property
     def shard_rows(self) -> int:
         """How many rows make a shard of a size that is easily held and soon made: a power of two."""
         return rows_of_shard(self.bytes)
+
+    def size(self, rows: int, shards: int) -> float:
+        """Bytes of so many rows in so many files."""
+        return self.bytes * rows + self.file_bytes * shards
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A measured batch: what it took for all of its rows, and the rows that have outputs with these."""
+
+    seconds: float
+    costs: Mapping[str, float]
+    texts: Texts
+    values: Mapping[str, np.ndarray]
 
 
 def measure_labelling(labeller: Labeller, plan: LabelPlan) -> LabelEstimate:
@@ -46,25 +72,46 @@ def measure_labelling(labeller: Labeller, plan: LabelPlan) -> LabelEstimate:
     """
     batch = _mean_batch(plan)
     texts = {name: column.to_pylist() for name, column in batch.items()}
-    before = costs_of(labeller)
+    tried = _attempt(labeller, plan, texts)
+    count, left = _rows(texts), _rows(tried.texts)
+    # Whoever counts what it spends keeps its answers, so that none is paid for twice; again it would only look fast.
+    seconds, kept = tried.seconds / count, isinstance(labeller, CountsCosts)
+    if tried.seconds < _WARM_SECONDS and not kept:
+        began = time.perf_counter()
+        _scored(labeller, plan, tried.texts)
+        seconds = (time.perf_counter() - began) / left
+    return LabelEstimate(
+        bytes=_row_bytes(plan, tried) / left + _ID,
+        seconds=seconds,
+        costs={name: total / count for name, total in tried.costs.items()},
+        file_bytes=_COLUMN_BYTES * (1 + plan.decides + len(plan.outputs) + len(plan.text_names)),
+        kept_seconds=tried.seconds if kept else 0.0,
+    )
+
+
+def _attempt(labeller: Labeller, plan: LabelPlan, texts: Texts) -> _Attempt:
+    """Label a batch once; rows without outputs, which are said when all rows are labelled, take time and money too.
+
+    Raises:
+        RowsMissingError: no row has outputs.
+    """
+    before, began = costs_of(labeller), time.perf_counter()
+    values: dict[str, np.ndarray] = {}
+    missing: Mapping[int, str] = {}
     try:
-        seconds, values = _timed(labeller, plan, texts)
-    except RowsMissingError as error:  # said when all rows are labelled
-        count = len(next(iter(texts.values())))
-        if len(error.reasons) == count:
+        values = _scored(labeller, plan, texts)
+    except RowsMissingError as error:
+        if len(error.reasons) == _rows(texts):
             raise
-        left = np.delete(np.arange(count), [*error.reasons])
-        texts = {name: [column[at] for at in left] for name, column in texts.items()}
-        seconds, values = _timed(labeller, plan, texts)
+        missing = error.reasons
+    seconds = time.perf_counter() - began
     spent = {name: now - before.get(name, 0.0) for name, now in costs_of(labeller).items()}
-    if seconds < _WARM_SECONDS and not isinstance(labeller, CountsCosts):
-        seconds, values = _timed(labeller, plan, texts)
-    count = len(next(iter(texts.values())))
-    size = sum(_bytes(value) for value in values.values()) / count
-    if plan.with_text:
-        size += sum(len(text.encode()) for column in texts.values() for text in column) / count
-    costs = {name: total / count for name, total in spent.items()}
-    return LabelEstimate(size + 16, seconds / count, costs)  # row id and label
+    if missing:
+        left = [at for at in range(_rows(texts)) if at not in missing]
+        texts = {name: [column[at] for at in left] for name, column in texts.items()}
+        # Not measured: whoever raises it has kept the outputs of the others, which costs nothing now.
+        values = _scored(labeller, plan, texts)
+    return _Attempt(seconds, spent, texts, values)
 
 
 def _mean_batch(plan: LabelPlan) -> dict[str, pa.ChunkedArray]:
@@ -77,10 +124,20 @@ def _mean_batch(plan: LabelPlan) -> dict[str, pa.ChunkedArray]:
     return {name: column.take(pa.array(near)) for name, column in sample.items()}
 
 
-def _timed(labeller: Labeller, plan: LabelPlan, texts: dict) -> tuple[float, dict]:
-    began = time.perf_counter()
-    scored = score_rows(labeller, texts, plan.outputs, plan.batch_size)
-    return time.perf_counter() - began, scored.values
+def _scored(labeller: Labeller, plan: LabelPlan, texts: Texts) -> dict[str, np.ndarray]:
+    return score_rows(labeller, texts, plan.outputs, plan.batch_size).values
+
+
+def _rows(texts: Texts) -> int:
+    return len(next(iter(texts.values())))
+
+
+def _row_bytes(plan: LabelPlan, made: _Attempt) -> int:
+    """Of all rows of a batch together."""
+    size = sum(_bytes(value) for value in made.values.values())
+    if plan.with_text:
+        size += sum(len(text.encode()) for column in made.texts.values() for text in column)
+    return size
 
 
 def _bytes(value: np.ndarray) -> int:

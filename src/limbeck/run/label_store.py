@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 from rich.console import Console
 
 from limbeck.byte_sizes import human_size
@@ -79,7 +80,9 @@ def fill(work: LabelWork, shard_rows: int | None, console: Console) -> StoreMani
         estimate = estimate or measure_labelling(labeller, plan)
         parts = (plan.part(number, shard_rows) for number in todo)
         with _makers(work) as makers:
-            _say(work, estimate, stored, min(makers.workers, len(todo)), console)
+            _say(work, estimate, stored, len(todo), makers.workers, console)
+            # Like all else that the measured batch cost; a shard that finds its answers kept takes no time for them.
+            writer.add_costs({"seconds": estimate.kept_seconds})
             _make_shards(work, makers, parts, writer, console)
         return writer.finish()
 
@@ -125,7 +128,12 @@ def _make_shards(
 
 
 def _say(
-    work: LabelWork, estimate: LabelEstimate, stored: int, workers: int, console: Console
+    work: LabelWork,
+    estimate: LabelEstimate,
+    stored: int,
+    shards: int,
+    workers: int,
+    console: Console,
 ) -> None:
     """Print size and time before they are spent; of several workers each is taken to be as fast as this process.
 
@@ -134,7 +142,7 @@ def _say(
     """
     files, plan = work.files, work.plan
     left = len(plan) - stored
-    whole = estimate.bytes * left
+    whole = estimate.size(left, shards)
     again = len(plan.rows) - len(plan)
     beside = {
         "more have the same texts": again,
@@ -146,19 +154,27 @@ def _say(
     console.print(f"teacher: {work.labeller.name} · {rows} · outputs: {', '.join(plan.outputs)}")
     if stored:
         console.print(f"{files.url} is continued: {stored:,} rows are there, {left:,} are left")
-    costs = [f"{count * left:,.4g} {name}" for name, count in estimate.costs.items() if count]
+    costs = [f"{_rounded(count * left)} {name}" for name, count in estimate.costs.items() if count]
+    workers = min(workers, shards)
     seconds = estimate.seconds / workers
     speed = f"{1 / max(seconds, 1e-9):,.0f} rows/s"
     if workers > 1:
         speed += f" by {workers} workers as fast as this process"
     console.print(
-        f"by one measured batch: at most {human_size(whole)}, about {spoken(seconds * left)} ({speed})"
+        f"by one measured batch: about {human_size(whole)}, about {spoken(seconds * left)} ({speed})"
         + "".join(f", {cost}" for cost in costs)
     )
     if files.folder is not None:
         free = shutil.disk_usage(files.folder).free
         if whole > free:
             raise LimbeckError(
-                f"{files.url}: the store would take {human_size(whole)} of {human_size(free)} free",
+                f"{files.url}: the store would take about {human_size(whole)} of {human_size(free)} free",
                 "make room, name another place with --out, or ask for fewer --outputs",
             )
+
+
+def _rounded(count: float) -> str:
+    """`12,772`, `41`, `0.0123`: whole where it is large, as tokens are, and to three digits where it may be money."""
+    if count >= 100:
+        return f"{count:,.0f}"
+    return np.format_float_positional(count, precision=3, fractional=False, trim="-")

@@ -5,6 +5,7 @@ Of all rows at once only numbers are held; their texts are read and written piec
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -37,10 +38,39 @@ _NOWHERE = -1
 
 
 def check_target(path: Path) -> list[Problem]:
-    """What is wrong with a table's name, before any row is labelled."""
+    """What is wrong with a table's name and place, before any row is read."""
     if path.suffix.lower() not in FORMATS:
         return [unknown("file type of --to", path.suffix or path.name, FORMATS)]
+    if path.is_dir():
+        return [Problem(f"--to {path} is a folder", f"name a file: {path}/labels.csv")]
     return []
+
+
+def check_free(path: Path, rows: TextRows) -> None:
+    """Raise LimbeckError for a file that is read, or that is there and is no table of these labels.
+
+    One that an earlier start wrote, with the same columns, is written again.
+    """
+    if any(Path(source).resolve() == path.resolve() for source in rows.source):
+        raise LimbeckError(f"--to {path} is one of the files that are read", "name another file")
+    if path.exists() and _columns_of(path) != [*rows.names, LABEL, CONFIDENCE]:
+        raise LimbeckError(
+            f"--to {path} exists, and is no table of labels and their confidence",
+            "name another file, or remove this one",
+        )
+
+
+def _columns_of(path: Path) -> list[str] | None:
+    """The names of a table's columns; None of what cannot be read."""
+    try:
+        if path.suffix.lower() == ".parquet":
+            return list(parquet.read_schema(path).names)
+        with path.open(encoding="utf-8", newline="") as file:
+            if path.suffix.lower() == ".csv":
+                return next(csv.reader(file), None)
+            return [*json.loads(file.readline())]
+    except (OSError, ValueError, TypeError, csv.Error, pa.ArrowException):
+        return None
 
 
 def check_columns(texts: Sequence[str]) -> None:

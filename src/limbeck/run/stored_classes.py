@@ -69,7 +69,7 @@ def _places(
     log.warning(
         "outputs: the classes of %s have no names (%s) and are taken in the data's order, %s; "
         "output_classes='[CLASS, CLASS, …]' says another one",
-        place, ", ".join(classes), ", ".join(wanted),
+        place, ", ".join(classes[at] for at in found), ", ".join(wanted),
     )  # fmt: skip
     return found
 

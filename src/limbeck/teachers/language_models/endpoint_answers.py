@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from openai import BaseModel
 
 from limbeck.teachers.language_models.bound_prompt import BoundPrompt
+from limbeck.teachers.language_models.endpoint_errors import NoChoicesError
+from limbeck.teachers.language_models.endpoint_settings import EndpointSettings
 
 FIELD = "label"
 """The key of the answer in structured output."""
@@ -77,6 +80,30 @@ def nested_answers(answers: Sequence[str]) -> tuple[str, str] | None:
     """An answer and a longer one that begins with it, whose first token cannot tell them apart; None without."""
     pairs = ((one, other) for one in answers for other in answers if one != other)
     return next((p for p in pairs if p[1].casefold().startswith(p[0].casefold())), None)
+
+
+def choices_of(answer: Any, settings: EndpointSettings) -> list[Any]:
+    """The choices of a chat's or a completion's answer, at least one.
+
+    The client takes whatever a server says for an answer: of a page it gives the text, of an object without choices
+    one that has None there.
+
+    Raises:
+        NoChoicesError: there are none.
+    """
+    choices = getattr(answer, "choices", None)
+    if isinstance(choices, list) and choices:
+        return choices
+    whole = isinstance(answer, BaseModel)
+    said = answer.to_json(indent=None, warnings=False) if whole else str(answer)
+    raise NoChoicesError(said, settings)
+
+
+def text_of(choice: Any) -> str:
+    """A chat's or a completion's text; a refusal has none, nor has what is no choice."""
+    message = getattr(choice, "message", None)
+    text = getattr(choice, "text", None) if message is None else _value(message, "content")
+    return text if isinstance(text, str) else ""
 
 
 def listed_tokens(choice: Any) -> list[tuple[str, float]]:

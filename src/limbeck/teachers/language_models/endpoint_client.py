@@ -93,7 +93,7 @@ class EndpointClient:
             if ends_everything(error):
                 raise explained(error, self.settings, await self.models()) from error
             tried = f" ({attempts} attempts)" if may_succeed_later(error) else ""
-            raise RowFailedError(said_by(error, self.settings.api_key()) + tried) from error
+            raise RowFailedError(said_by(error, self.settings) + tried) from error
 
     async def models(self) -> list[str]:
         """The names of the models that it serves; none where it does not say."""
@@ -127,7 +127,10 @@ class EndpointClient:
             answer = await ask()
             usage = getattr(answer, "usage", None)
             if usage is not None:
-                used = usage.prompt_tokens or 0, usage.completion_tokens or 0
+                # What is no answer at all may call anything so.
+                names = ("prompt_tokens", "completion_tokens")
+                read, written = (getattr(usage, name, None) or 0 for name in names)
+                used = read, written
             self._tokens.correct(sum(used) - guessed if usage is not None else 0)
             return answer
         finally:
@@ -145,7 +148,7 @@ class EndpointClient:
         error = state.outcome.exception() if state.outcome else None
         wait = seconds_to_wait(error)
         if error is not None:
-            log.info("repeating a request: %s", said_by(error, self.settings.api_key()))
+            log.info("repeating a request: %s", said_by(error, self.settings))
         if wait is None:
             return
         if wait > _LONGEST_WAIT:

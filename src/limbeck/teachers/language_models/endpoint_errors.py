@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import json
 import time
 from collections.abc import Sequence
 
@@ -13,10 +14,36 @@ from limbeck.teachers.language_models.endpoint_settings import KEY_VARIABLE, End
 
 _STATUS_TO_REPEAT = (408, 409, 425, 429)
 _MESSAGE = 300
+# Of what is no answer: enough to recognise a page by.
+_BEGINNING = 120
 
 
 class RowFailedError(Exception):
     """One row has no label, for a reason that need not concern the others."""
+
+
+class NoChoicesError(RowFailedError):
+    """What came back says nothing where OpenAI's protocol has an answer's choices.
+
+    Args:
+        said: what came back.
+        settings: with the key, which a server may repeat.
+    """
+
+    def __init__(self, said: str, settings: EndpointSettings) -> None:
+        # Before it is shortened: half a key would not be found.
+        line = _without_key(" ".join(said.split()), settings)
+        self.said = line if len(line) <= _BEGINNING else line[:_BEGINNING] + "…"
+        super().__init__(f"no answer as OpenAI's protocol has it, but {self.said!r}")
+
+
+# Not every ValueError: a key that no header can hold is one too.
+_NO_PROTOCOL = (
+    NoChoicesError,
+    openai.APIResponseValidationError,
+    json.JSONDecodeError,
+    UnicodeDecodeError,
+)
 
 
 class LabellingStoppedError(LimbeckError):
@@ -59,38 +86,64 @@ def seconds_to_wait(error: BaseException | None) -> float | None:
         return None if date is None else max(0.0, email.utils.mktime_tz(date) - time.time())
 
 
-def said_by(error: BaseException, key: str = "") -> str:
+def said_by(error: BaseException, settings: EndpointSettings) -> str:
     """An error in one line, without the key if a server repeats it."""
     status = f"HTTP {error.status_code}: " if isinstance(error, openai.APIStatusError) else ""
     body = getattr(error, "body", None)
     text = body.get("message") or body.get("detail") if isinstance(body, dict) else None
     if isinstance(error, openai.APITimeoutError):
-        text = "no answer in time"
+        text = f"no answer within {settings.timeout:g} s (--timeout)"
     elif text is None:
         text = str(error) or type(error).__name__
         cause = error.__cause__
         if isinstance(error, openai.APIConnectionError) and cause is not None:
             text = f"{text.rstrip('.')}: {cause}" if str(cause) else text
     line = " ".join(str(text).split())[:_MESSAGE]
-    return status + (line.replace(key, "…") if len(key) > 4 else line)
+    return status + _without_key(line, settings)
+
+
+def _without_key(line: str, settings: EndpointSettings) -> str:
+    """What a server said, where it may have repeated the key."""
+    key = settings.api_key()
+    return line.replace(key, "…") if len(key) > 4 else line
 
 
 def explained(
     error: BaseException, settings: EndpointSettings, models: Sequence[str] = ()
 ) -> LimbeckError:
     """An error that ends the work, with what to do."""
-    text = f"endpoint {settings.url}: {said_by(error, settings.api_key())}"
+    if isinstance(error, _NO_PROTOCOL):
+        return _no_protocol(error, settings)
+    text = f"endpoint {settings.url}: {said_by(error, settings)}"
+    there = f"; it serves {', '.join(models[:8])}" if models else ""
     variable = settings.api_key_env or KEY_VARIABLE
     if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
         fix = f"put a key that may use model {settings.model!r} into {variable}, or name another variable with --api-key-env"  # noqa: E501
     elif getattr(error, "code", None) == "insufficient_quota":
         fix = "the account has no credit left: add some, and run the same command again"
     elif isinstance(error, openai.NotFoundError):
-        there = f"; it serves {', '.join(models[:8])}" if models else ""
         fix = f"check the URL (most end in /v1) and --model {settings.model}{there}"
+    elif isinstance(error, openai.APITimeoutError):
+        fix = "give it longer with --timeout; or check the URL and that the server runs"
     elif isinstance(error, openai.APIConnectionError):
         fix = "check the URL and that the server runs; then run the same command again"
+    elif isinstance(error, openai.RateLimitError):
+        fix = "the server takes no more requests now: run the same command again later"
+    elif isinstance(error, openai.APIStatusError) and may_succeed_later(error):
+        text = f"endpoint {settings.url}: the server failed: {said_by(error, settings)}"
+        fix = "look at the server's log, or run the same command again later"
     else:
-        there = f"; it serves {', '.join(models[:8])}" if models else ""
         fix = f"check --model {settings.model} and the prompt{there}"
     return LimbeckError(Problem(text, fix))
+
+
+def _no_protocol(error: BaseException, settings: EndpointSettings) -> LimbeckError:
+    """Of a URL behind which something else answers, such as a web page."""
+    if isinstance(error, json.JSONDecodeError):
+        # Which says where it is no JSON, but not what it is.
+        error = NoChoicesError(error.doc, settings)
+    said = repr(error.said) if isinstance(error, NoChoicesError) else said_by(error, settings)
+    return LimbeckError(
+        f"endpoint {settings.url} does not answer as OpenAI's protocol says: {said}",
+        "most URLs end in /v1; check --endpoint",
+    )

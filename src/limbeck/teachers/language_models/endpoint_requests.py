@@ -16,12 +16,18 @@ from limbeck.teachers.language_models.bound_prompt import BoundPrompt
 from limbeck.teachers.language_models.endpoint_answers import (
     AnswerReader,
     answer_schema,
+    choices_of,
     listed_classes,
     listed_tokens,
     nested_answers,
+    text_of,
 )
 from limbeck.teachers.language_models.endpoint_client import EndpointClient
-from limbeck.teachers.language_models.endpoint_errors import RowFailedError, explained
+from limbeck.teachers.language_models.endpoint_errors import (
+    NoChoicesError,
+    RowFailedError,
+    explained,
+)
 from limbeck.teachers.language_models.endpoint_settings import EndpointSettings
 from limbeck.teachers.language_models.few_shot import Row
 
@@ -119,7 +125,7 @@ class RowRequests:
         row = dict.fromkeys(self.bound.columns, "N/A")
         while True:
             try:
-                made = await self._listing(row, _AT_FIRST)
+                choices = await self._listing(row, _AT_FIRST)
             except RowFailedError as error:
                 cause = error.__cause__ or error
                 refused = openai.BadRequestError | openai.UnprocessableEntityError
@@ -131,10 +137,10 @@ class RowRequests:
                     raise explained(cause, self.settings, await self.client.models()) from None
                 self.form = form
                 continue
-            if self._settled(made):
+            if self._settled(choices):
                 return
 
-    def _settled(self, made: Any) -> bool:
+    def _settled(self, choices: list[Any]) -> bool:
         """Whether the server gave what was asked for; else the form is changed to what it gives."""
         spending, settings = self.client.spending, self.settings
         if settings.max_cost is not None and not spending.prompt_tokens:
@@ -143,10 +149,10 @@ class RowRequests:
                 "leave --max-cost out",
             )
         if self.form.mode == "votes":
-            if self.form.many and len(made.choices) < settings.votes:
+            if self.form.many and len(choices) < settings.votes:
                 self.form = replace(self.form, many=False)
             return True
-        if tokens := listed_tokens(made.choices[0]):
+        if tokens := listed_tokens(choices[0]):
             found = listed_classes(tokens, self.bound.answers)
             if found is None or found.telling:
                 return True
@@ -182,9 +188,9 @@ class RowRequests:
             RowFailedError: it has none that names a class; or as `EndpointClient.send`.
         """
         if self.form.mode == "logprobs":
-            return self._listed((await self._listing(row)).choices[0])
+            return self._listed((await self._listing(row))[0])
         if self.form.many:
-            return self._counted([self._text(one) for one in (await self._send(row)).choices])
+            return self._counted([text_of(one) for one in await self._send(row)])
         return self._counted(await self._votes(row))
 
     async def _votes(self, row: Row) -> list[str]:
@@ -203,17 +209,15 @@ class RowRequests:
         final = [one for one in errors if not isinstance(one, RowFailedError)]
         if final or len(errors) == len(made):
             raise (final or errors)[0]
-        return [
-            "" if isinstance(one, BaseException) else self._text(one.choices[0]) for one in made
-        ]
+        return ["" if isinstance(one, BaseException) else text_of(one[0]) for one in made]
 
-    async def _listing(self, row: Row, retries: int | None = None) -> Any:
-        """What the server returns; in mode `logprobs` asked again until tokens are listed."""
+    async def _listing(self, row: Row, retries: int | None = None) -> list[Any]:
+        """The choices that the server returns; in mode `logprobs` asked again until tokens are listed."""
         for _ in range(_LISTED_TRIES):
-            made = await self._send(row, retries=retries)
-            if self.form.mode == "votes" or listed_tokens(made.choices[0]):
+            choices = await self._send(row, retries=retries)
+            if self.form.mode == "votes" or listed_tokens(choices[0]):
                 break
-        return made
+        return choices
 
     def _listed(self, choice: Any) -> Answer:
         tokens = listed_tokens(choice)
@@ -240,7 +244,25 @@ class RowRequests:
             raise RowFailedError(f"none of {len(texts)} answers names a class: {texts[0]!r:.60}")
         return {"votes": votes.astype(float).tolist(), "unparsable": [float(read.count(None))]}
 
-    async def _send(self, row: Row, seed: int | None = None, retries: int | None = None) -> Any:
+    async def _send(
+        self, row: Row, seed: int | None = None, retries: int | None = None
+    ) -> list[Any]:
+        """The choices of one answer.
+
+        Raises:
+            LimbeckError: a page answers; or as `EndpointClient.send`.
+            RowFailedError: the answer has no choices; or as `EndpointClient.send`.
+        """
+        answer = await self._answer(row, seed, retries)
+        try:
+            return choices_of(answer, self.settings)
+        except NoChoicesError as error:
+            # An object without choices may be about this one row; a page, such as that of a login, answers to all.
+            if isinstance(answer, str):
+                raise explained(error, self.settings) from None
+            raise
+
+    async def _answer(self, row: Row, seed: int | None, retries: int | None) -> Any:
         form = self.form
         request: dict[str, Any] = self._mode_settings(form)
         if form.mode == "votes" and form.seeded:
@@ -267,7 +289,3 @@ class RowRequests:
         if form.structured:
             request["response_format"] = answer_schema(self.bound.answers)
         return request
-
-    def _text(self, choice: Any) -> str:
-        """A chat's or a completion's answer; a refusal has none."""
-        return (choice.message.content if self.form.chat else choice.text) or ""

@@ -103,7 +103,10 @@ def _as_long_as_it_is(column: OutputColumn, flat: np.ndarray) -> np.ndarray:
 def write_shard(files: StoreFiles, name: str, table: pa.Table) -> ShardRecord:
     """Write a shard whole or not at all; the manifest does not name it yet."""
     sink = io.BytesIO()
-    parquet.write_table(table, sink, compression="zstd", row_group_size=max(len(table), 1))
+    # Numbers that are all different would be stored twice: in a dictionary, and as places in it.
+    coded = [field.name for field in table.schema if pa.types.is_string(field.type)]
+    rows = max(len(table), 1)
+    parquet.write_table(table, sink, compression="zstd", row_group_size=rows, use_dictionary=coded)
     content = sink.getvalue()
     files.write(name, content)
     return ShardRecord(

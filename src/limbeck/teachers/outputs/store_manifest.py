@@ -7,6 +7,7 @@ not there.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
@@ -218,7 +219,7 @@ def read_any_manifest(text: bytes, where: str) -> StoreManifest | ExamplesManife
     Raises:
         LimbeckError: as `StoreManifest.read`.
     """
-    content = read_json(text, where)
+    content = _content(text, where)
     known: dict[Any, type[StoreManifest | ExamplesManifest]] = {
         _OUTPUTS: StoreManifest,
         _EXAMPLES: ExamplesManifest,
@@ -230,12 +231,10 @@ def read_any_manifest(text: bytes, where: str) -> StoreManifest | ExamplesManife
     if content.get("version") != FORMAT:
         raise LimbeckError(
             f"{where}: the store is of format {content.get('version')!r}, and this limbeck reads format {FORMAT}",
-            "read it with the limbeck that wrote it, or make the store again",
+            f"read it with the limbeck that wrote it; or {_way_out(where)}",
         )
     if content.pop(_OWN_SUM, None) != _sum(content):
-        raise LimbeckError(
-            f"{where} is damaged: it is not what was written", "make the store again"
-        )
+        raise LimbeckError(f"{where} is damaged: it is not what was written", _way_out(where))
     try:
         manifest = known[content["format"]].model_validate(content)
         if isinstance(manifest, StoreManifest):
@@ -244,8 +243,22 @@ def read_any_manifest(text: bytes, where: str) -> StoreManifest | ExamplesManife
                 ModelShape.read(manifest.teacher.shape)
     except (ValidationError, KeyError, TypeError, ValueError) as error:
         reason = str(error).replace("\n", " ")
-        raise LimbeckError(f"{where}: {reason:.300}", "make the store again") from None
+        raise LimbeckError(f"{where}: {reason:.300}", _way_out(where)) from None
     return manifest
+
+
+def _content(text: bytes, where: str) -> Any:
+    try:
+        return read_json(text, where)
+    except LimbeckError as error:
+        fix = _way_out(where)
+        raise LimbeckError([replace(problem, fix=fix) for problem in error.problems]) from None
+
+
+def _way_out(where: str) -> str:
+    """What helps where a manifest cannot be read: the command that made it refuses to go on from it."""
+    folder = where.removesuffix(MANIFEST).rstrip("/") or "."
+    return f"delete the folder {folder} and run the command that made it again, or run that with another folder: --out"
 
 
 def _sum(content: dict[str, Any]) -> str:

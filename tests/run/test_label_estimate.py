@@ -1,0 +1,143 @@
+"""What `label` says before the work: time and costs of the batch that was measured, and the size that the store has."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import numpy as np
+import pytest
+
+import limbeck
+from limbeck.data.text_rows import read_text_rows
+from limbeck.run.label_estimate import measure_labelling
+from limbeck.run.label_plan import LabelPlan
+from limbeck.run.label_store import _rounded
+from limbeck.teachers.labelling import RowsMissingError
+from limbeck.teachers.outputs import open_store
+
+_EACH = 0.02
+
+
+class Keeps:
+    """Takes its time for each row that it was not asked about before; some rows have no answer."""
+
+    name, kind, classes, outputs, batch_size = "keeps", "sentence", ("a", "b"), ("logits",), 20
+
+    def __init__(self, *failing: str) -> None:
+        self.failing, self.kept, self.asked = failing, set(), 0
+
+    def fingerprint(self):
+        return {}
+
+    def costs(self):
+        return {"requests": float(self.asked)}
+
+    def score(self, rows):
+        texts = [row["sentence"] for row in rows]
+        for text in {*texts} - self.kept:
+            self.asked += 1
+            time.sleep(_EACH)
+            if text not in self.failing:
+                self.kept.add(text)
+        if missing := {at: "filtered" for at, text in enumerate(texts) if text not in self.kept}:
+            raise RowsMissingError(missing)
+        return {"logits": np.array([[len(text), 1.0] for text in texts], dtype=np.float32)}
+
+
+@pytest.fixture
+def rows(tmp_path):
+    path = tmp_path / "rows.txt"
+    path.write_text("\n".join(f"row {number}" for number in range(10, 30)))
+    return path
+
+
+def test_rows_that_fail_take_time_and_money_too(rows):
+    plan = LabelPlan(read_text_rows(rows), ("logits",), 20, with_text=False)
+    labeller = Keeps("row 13", "row 14")
+    found = measure_labelling(labeller, plan)
+    # Two of the twenty were asked about once, and the eighteen others were not asked again.
+    assert labeller.asked == 20 and found.costs == {"requests": 1}
+    assert _EACH <= found.seconds < 5 * _EACH
+    assert measure_labelling(Keeps(), plan).bytes == found.bytes
+    # What is kept takes no time.
+    assert measure_labelling(labeller, plan).seconds < _EACH
+
+
+def test_a_labeller_whose_rows_all_fail_ends_it(rows):
+    plan = LabelPlan(read_text_rows(rows), ("logits",), 20, with_text=False)
+    with pytest.raises(RowsMissingError):
+        measure_labelling(Keeps(*rows.read_text().splitlines()), plan)
+
+
+@pytest.mark.parametrize("failing", [(), ("row 13",)])
+def test_the_measured_batch_counts_in_what_the_store_took(tmp_path, rows, failing):
+    store = limbeck.label(
+        Keeps(*failing), rows, out=tmp_path / "store", missing_rows="drop" if failing else "error"
+    )
+    assert store.manifest.costs["seconds"] >= 20 * _EACH
+    asked = store.manifest.costs["requests"]
+    limbeck.label(Keeps(), rows, out=tmp_path / "store", missing_rows="drop" if failing else "error")  # fmt: skip
+    assert open_store(tmp_path / "store").manifest.costs["requests"] == asked
+
+
+class Sized:
+    """Random numbers, as many of each row as it has words."""
+
+    name, kind, classes, batch_size = "sized", "sentence", ("a", "b"), 64
+
+    def __init__(self, width: int) -> None:
+        self.width, self.random = width, np.random.default_rng(0)
+        self.outputs = ("logits", "layers") if width else ("logits",)
+
+    def fingerprint(self):
+        return {}
+
+    def score(self, rows):
+        made = {"logits": self.random.random((len(rows), 2)).astype(np.float32)}
+        if self.width:
+            layers = np.empty(len(rows), dtype=object)
+            for at, row in enumerate(rows):
+                size = len(row["sentence"].split()), self.width
+                layers[at] = self.random.normal(size=size).astype(np.float16)
+            made["layers"] = layers
+        return made
+
+
+def bytes_said(text: str) -> float:
+    """What is said of the size."""
+    said = re.search(r"by one measured batch: about ([\d.]+) (B|KiB|MiB), about", text)
+    assert said, text
+    return float(said[1]) * 1024 ** ("B", "KiB", "MiB").index(said[2])
+
+
+@pytest.mark.parametrize(
+    ("width", "shard_rows"), [(0, None), (0, 16), (1, None), (1, 16), (64, None)]
+)
+def test_the_size_that_is_said_is_nearly_the_stores(tmp_path, capsys, width, shard_rows):
+    path = tmp_path / "rows.txt"
+    lines = [f"row {number}" + " and so on" * (number % 3) for number in range(500)]
+    path.write_text("\n".join(lines))
+    store = limbeck.label(
+        Sized(width), path, out=tmp_path / "store", shard_rows=shard_rows, show=True
+    )
+    printed = capsys.readouterr().err
+    assert "at most" not in printed
+    assert bytes_said(printed) == pytest.approx(store.manifest.bytes, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (12_772.4, "12,772"),
+        (1_234_567.8, "1,234,568"),
+        (40.0, "40"),
+        (41.03, "41"),
+        (99.96, "100"),
+        (1.5, "1.5"),
+        (0.012345, "0.0123"),
+        (0.0000312, "0.0000312"),
+    ],
+)
+def test_counts_are_printed_as_people_write_them(count, said):
+    assert _rounded(count) == said
