@@ -35,6 +35,7 @@ from limbeck.teachers.teacher import Teacher
 from limbeck.transfer import on_host
 
 Batches = Iterable[Mapping[str, Tensor]]
+_UNNAMED = EntryAbout()
 
 
 def build(
@@ -44,7 +45,7 @@ def build(
     wanted: Ask,
     *,
     precision: str,
-    about: EntryAbout = EntryAbout(),  # noqa: B008  # it is frozen
+    about: EntryAbout = _UNNAMED,
     advance: Callable[[int], None] = lambda examples: None,
 ) -> None:
     """Write the teacher's outputs about every example of `batches` into `folder`.
