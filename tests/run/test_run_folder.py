@@ -202,3 +202,18 @@ def test_every_key_that_an_older_version_did_not_write_has_its_default(recipe):
     assert "unlabelled" in defaults
     older = {key: value for key, value in written.items() if value != defaults[key]}
     assert _difference(older, made) == []
+
+
+def test_the_same_recipe_in_an_older_versions_words_is_no_other(recipe):
+    from limbeck.run.earlier_run import _difference
+
+    made = recipe("kd", classes=[0, 1])
+    written = made.model_dump(mode="json")
+    assert written["classes"] == ["0", "1"]
+    assert _difference(written | {"classes": [0, 1]}, made) == []
+    assert _difference(written | {"classes": [1, 0]}, made) == ["classes"]
+    # What cannot be read as a recipe any more is held against it as it stands.
+    assert _difference(written | {"classes": [0, 1], "epochs": "a few"}, made) == [
+        "classes",
+        "epochs",
+    ]

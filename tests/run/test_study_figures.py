@@ -140,6 +140,8 @@ figures:
         assert part in said
     with pytest.raises(LimbeckError, match=r"unknown key of a study figures.one.colour"):
         plan_of(place, tmp_path, "figures: {one: {draw: boxes, colour: red}}\n")
+    with pytest.raises(LimbeckError, match=r"figures.one.methods: .*\n.*fix: a list"):
+        plan_of(place, tmp_path, "figures: {one: {draw: heat, methods: 3}}\n")
 
 
 def test_probabilities_are_means_by_task_and_teacher_as_the_study_calls_them() -> None:

@@ -66,7 +66,10 @@ def test_it_is_a_recipe_s_own_and_is_written_with_it():
     [
         ({"use": "hide-edn"}, "did you mean 'hide-end'"),
         ({"use": "hide-end", "tokens": 0}, "tokens: Input should be greater than 0"),
-        ({"use": "hide-end", "words": 2}, "words: Extra inputs are not permitted"),
+        (
+            {"use": "hide-end", "words": 2},
+            "unknown key in input_transform: 'words'\n.*choices: use, tokens",
+        ),
         ({"use": "mixup"}, "mixup has a key of its own"),
         ({}, "input_transform.use"),
     ],

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from limbeck.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.analysis.analyses import ANALYSES, Parts
 from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.recipe.wanted_values import wanted
 from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages.analysis_views import VIEWS
 from limbeck.reporting.pages.figure_files import write_figure
@@ -198,4 +199,5 @@ def _said(what: str, settings: type[Settings], error: Any) -> Problem:
     if error["type"] == "extra_forbidden":
         choices = list(settings.model_fields)
         return unknown(f"setting of analysis {what}:", place, choices or ["none"])
-    return Problem(f"{place}: {error['msg']} (got {error['input']!r:.60})", "fix this value")
+    fix = wanted(error, place, settings)
+    return Problem(f"{place}: {error['msg']} (got {error['input']!r:.60})", fix)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import BeforeValidator, SerializeAsAny, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import Passes, Request, Trace
 from limbeck.errors import LimbeckError, Problem
 from limbeck.registry import Registry
-from limbeck.settings import Settings
+from limbeck.settings import RefusedValueError, Settings
 from limbeck.step_state import StepState
 
 Batch = Mapping[str, Tensor]
@@ -122,24 +122,31 @@ INPUT_TRANSFORMS: Registry[type[InputTransform]] = Registry("input transform")
 class TransformSettings(Settings):
     """Settings of a transform that a recipe's `input_transform` names."""
 
-    use: str
+    use: str = Field(description="masked-kd, or a transform that you have registered")
+
+    @classmethod
+    def named_by(cls, given: Any) -> type[BaseModel]:
+        """The transform's own class, by `use`."""
+        name = given.get("use") if isinstance(given, Mapping) else None
+        known = isinstance(name, str) and name in INPUT_TRANSFORMS
+        settings = INPUT_TRANSFORMS.get(str(name)).settings if known else cls
+        return settings if issubclass(settings, TransformSettings) else cls
 
 
 def _of_its_name(value: Any) -> Any:
     """The settings' own class, by `use`."""
     if not isinstance(value, Mapping) or not isinstance(value.get("use"), str):
         return value
+    name, setting = value["use"], "input_transform.use"
     try:
-        settings = INPUT_TRANSFORMS.get(value["use"], "input_transform.use:").settings
+        settings = INPUT_TRANSFORMS.get(name, f"{setting}:").settings
+        if not issubclass(settings, TransformSettings):
+            raise LimbeckError(
+                f"{setting}: {name} has a key of its own", f"write it as {name}: {{…}} instead"
+            )
     except LimbeckError as error:
-        raise ValueError(str(error)) from None
-    if not issubclass(settings, TransformSettings):
-        raise ValueError(f"{value['use']} has a key of its own: {value['use']}: {{…}}")
-    try:
-        return settings.model_validate(dict(value))
-    except ValidationError as error:
-        wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-        raise ValueError("; ".join(wrong)) from None
+        raise RefusedValueError(error) from None
+    return settings.model_validate(dict(value))
 
 
 TransformSpec = Annotated[SerializeAsAny[TransformSettings], BeforeValidator(_of_its_name)]

@@ -90,9 +90,7 @@ def read_term(given: Any, info: ValidationInfo) -> TermSettings:
         return given
     given = plain_terms(given)
     if not isinstance(given, Mapping):
-        raise PydanticCustomError(
-            "no_term", "a term is given by its settings: {{compare: soft_kl}}"
-        )
+        raise PydanticCustomError("no_term", "a term is given by its settings")
     name = given.get("compare")
     if name is None:
         raise PydanticCustomError("no_compare", "compare: is missing, which says what it compares")

@@ -10,6 +10,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from limbeck.errors import LimbeckError
 from limbeck.files import is_temporary
 from limbeck.manifest import NAME, Manifest
@@ -155,6 +157,17 @@ class EarlierRun:
 def _difference(there: Any, recipe: Recipe) -> list[str]:
     """The keys in which a recipe differs from one that was written down."""
     wanted = recipe.model_dump(mode="json")
-    # A key that an older version did not know has its default in what that version wrote.
-    there = _DEFAULTS | there if isinstance(there, dict) else {}
+    there = _as_of_now(there) if isinstance(there, dict) else {}
     return [key for key in wanted if key not in there or there[key] != wanted[key]]
+
+
+def _as_of_now(there: dict[str, Any]) -> dict[str, Any]:
+    """What an older version wrote, in this one's words: a class 0 is "0", what it did not know has its default.
+
+    What this version cannot read stays as it was written.
+    """
+    full = _DEFAULTS | there
+    try:
+        return Recipe.model_validate(full).model_dump(mode="json")
+    except ValidationError:
+        return full

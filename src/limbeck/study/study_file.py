@@ -7,11 +7,12 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.plain import check_plain, read_text, read_yaml
 from limbeck.recipe.load import merge
+from limbeck.recipe.wanted_values import wanted
 from limbeck.study.figure_spec import FigureSpec
 from limbeck.study.name_patterns import expand_names
 from limbeck.study.shipped_studies import shipped_names, shipped_study
@@ -117,19 +118,25 @@ def _checked(raw: dict[str, Any]) -> Study:
 
 def _said(error: Any) -> Problem:
     place = ".".join(map(str, error["loc"]))
+    home = _home(error["loc"][:-1])
     if error["type"] == "extra_forbidden":
-        model: Any = Study
-        for part in error["loc"][:-1]:
-            model = _PARTS.get(str(part), model)
-        known = [*model.model_fields, *([NAMES, "scales"] if model is Study else [])]
+        known = [*home.model_fields, *([NAMES, "scales"] if home is Study else [])]
         return unknown(f"key of a study {place}:", error["loc"][-1], known)
     if error["type"] == "missing":
         return Problem(f"{place}: is missing", f"write it into the study: {error['loc'][-1]}: …")
     got = repr(error["input"])
-    return Problem(f"{place}: {error['msg']} (got {got:.60})", "fix this value")
+    return Problem(f"{place}: {error['msg']} (got {got:.60})", wanted(error, place, home))
 
 
-_PARTS: dict[str, Any] = {
+def _home(parents: tuple[int | str, ...]) -> type[BaseModel]:
+    """The part of a study whose settings stand below those places."""
+    home: type[BaseModel] = Study
+    for part in parents:
+        home = _PARTS.get(str(part), home)
+    return home
+
+
+_PARTS: dict[str, type[BaseModel]] = {
     "methods": MethodSpec,
     "teachers": TeacherSpec,
     "select": SelectSpec,
