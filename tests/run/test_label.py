@@ -74,6 +74,12 @@ def test_every_output_is_transformers_own(teacher, texts, tmp_path):
         np.testing.assert_allclose(found["hidden-main-0-mean"][row], own[0].mean(0), atol=2e-3)
 
 
+def test_a_length_beyond_the_model_is_refused(teacher, texts, tmp_path):
+    with pytest.raises(LimbeckError, match=r"max_length 9999: the model reads \d+ tokens at most"):
+        limbeck.label(str(teacher), texts, out=tmp_path / "store", max_length=9999)
+    assert not (tmp_path / "store").exists()
+
+
 def shards(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("shard-*"))}
 

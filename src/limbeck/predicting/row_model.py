@@ -18,7 +18,7 @@ from limbeck.activations.request import Pool
 from limbeck.embedding import SentenceEmbedder
 from limbeck.errors import LimbeckError
 from limbeck.predicting.about_model import TORCH, AboutModel
-from limbeck.preflight import positions_of
+from limbeck.preflight import positions_of, refuse_beyond
 from limbeck.run.checkpoint_scores import longest_of
 from limbeck.run.stage_passes import device
 from limbeck.runtimes import OnnxPredictor, TextToTextSession
@@ -91,14 +91,9 @@ class TorchRowModel:
     ) -> None:
         self.processor = processor
         self.device = device()
-        positions = positions_of(model)
-        if asked_length is not None and positions is not None and asked_length > positions:
-            raise LimbeckError(
-                f"max_length {asked_length}: the model reads {positions} tokens at most",
-                f"set max_length to {positions} or less",
-            )
+        refuse_beyond(model, asked_length)
         longest = asked_length or max_length or longest_of(model)
-        self.max_length = min(longest, positions or longest)
+        self.max_length = min(longest, positions_of(model) or longest)
         self._model = model.eval().requires_grad_(False).to(self.device)
         self._precision = precision
         self._layers: int | None = None

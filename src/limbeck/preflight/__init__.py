@@ -18,6 +18,7 @@ from limbeck.preflight.model_checks import (
     check_tokenizers,
     check_vocabulary,
     positions_of,
+    refuse_beyond,
 )
 from limbeck.preflight.output_checks import check_output
 from limbeck.preflight.score_checks import (
@@ -65,6 +66,7 @@ __all__ = [
     "positions_of",
     "recorded_score",
     "recorded_scores",
+    "refuse_beyond",
     "render",
     "show",
     "teacher_record",

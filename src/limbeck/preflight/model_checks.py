@@ -177,6 +177,16 @@ def check_positions(side: str, model: PreTrainedModel, max_length: int) -> list[
     ]
 
 
+def refuse_beyond(model: PreTrainedModel, asked_length: int | None) -> None:
+    """Raise LimbeckError for a length limit that somebody set and that is beyond what a model reads."""
+    positions = positions_of(model)
+    if asked_length is not None and positions is not None and asked_length > positions:
+        raise LimbeckError(
+            f"max_length {asked_length}: the model reads {positions} tokens at most",
+            f"set max_length to {positions} or less",
+        )
+
+
 def is_stretched(model: PreTrainedModel, max_length: int) -> bool:
     """Whether a limit is beyond what a model was trained on, whose positions go on without a table."""
     positions = positions_of(model)

@@ -9,6 +9,7 @@ from typing import Any
 
 from limbeck.errors import LimbeckError
 from limbeck.model_names import short_name, short_names
+from limbeck.preflight import refuse_beyond
 from limbeck.recipe import Recipe
 from limbeck.run.model_labeller import ModelLabeller
 from limbeck.run.runs_meant import members_at
@@ -92,12 +93,14 @@ class LabellerSource:
         if self.written_task is not None:
             keep = kept_word(self.outputs, shared["name"])
             model = load_model(path, head="required", auto=TEXT.auto)
+            refuse_beyond(model, self.max_length)
             processor = read_processor(path, TEXT_READING)
             written = TargetLabeller(model, processor, task=self.written_task, keep=keep, **shared)
             return written.to(device())
         known = TASKS.get(self.task) if self.task is not None else None
         answers = not self.outputs or bool({LOGITS, PROBABILITIES} & {*self.outputs})
         model = load_model(path, head="required" if answers else "optional")
+        refuse_beyond(model, self.max_length)
         labeller = ModelLabeller(
             model,
             read_processor(path, TEXT_READING),
