@@ -59,7 +59,8 @@ ORDER = [
     {"run"},
     {"analysis", "exporting", "predicting"},
     {"latency", "pushing", "submitting"},
-    {"quickstart", "study"},
+    {"study"},
+    {"quickstart"},
     {"cli"},
     {"__main__"},
 ]

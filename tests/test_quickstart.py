@@ -75,3 +75,27 @@ def test_both_students_take_as_many_steps():
     rows = len(load_task(quick.TASK, "pocket")[1]["train"])
     alone, more = (quick._passes(quick.STUDENT_EXAMPLES, n) * n for n in (quick.LABELS, rows))
     assert abs(alone - more) < 0.01 * more
+
+
+@pytest.mark.slow
+def test_any_number_of_processes_makes_the_same_students(tmp_path, monkeypatch):
+    """Bit for bit; a second start makes only what is not there, and other settings are refused."""
+    monkeypatch.setattr(quick, "TEACHER_EXAMPLES", 3_000)
+    monkeypatch.setattr(quick, "STUDENT_EXAMPLES", 3_000)
+
+    def start(name: str, jobs: int, **given) -> list[bytes]:
+        settings = {"labels": 1_500, "seeds": 1} | given
+        quick.quickstart(tmp_path / name, jobs=jobs, show=False, **settings)
+        students = [tmp_path / name / quick.run_name(label, 1) for label in quick.STUDENTS]
+        return [(one / "student" / "model.safetensors").read_bytes() for one in students]
+
+    one = start("one", 1)
+    assert start("two", 2) == one and one[0] != one[1]
+    records = {path: path.stat().st_mtime_ns for path in (tmp_path / "two").glob("*/record.json")}
+    weights = tmp_path / "two" / quick.run_name(quick.ALONE, 1) / "student" / "model.safetensors"
+    weights.write_bytes(b"damaged")
+    assert start("two", 2) == one
+    again = {path for path, made in records.items() if path.stat().st_mtime_ns != made}
+    assert again == {weights.parents[1] / "record.json"}
+    with pytest.raises(LimbeckError, match=r"another recipe \(they differ in train_rows"):
+        start("two", 2, labels=1_400)

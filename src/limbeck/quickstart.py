@@ -6,6 +6,7 @@ teacher's outputs on all rows, labels unread. Everything is generated and traine
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,16 @@ from limbeck.errors import LimbeckError
 from limbeck.files import write_whole
 from limbeck.recipe import Recipe
 from limbeck.reporting.pages import write_report
-from limbeck.reporting.records import Record
+from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.reporting.tables import ResultsTable, build_table, terminal
 from limbeck.run import distill
+from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepare import prepare
+from limbeck.run.run_folder import RunFolder
 from limbeck.run.run_report import similarity
-from limbeck.teachers.outputs import RememberingTeacher
+from limbeck.study import SharedRuns, Study, StudyPlan, StudyRun, carry_out
+from limbeck.study.study_estimate import held_or_none
+from limbeck.study.study_groups import Group
 from limbeck.teachers.teacher import Teacher
 
 FACTS_SHOWN = ("layers", "parameters", "flops", "latency", "kept")
@@ -44,6 +49,7 @@ def quickstart(
     task: str = TASK,
     labels: int = LABELS,
     seeds: int = SEEDS,
+    jobs: int = 1,
     show: bool = True,
 ) -> Path:
     """Run it, print the table and write the report; returns the report's path.
@@ -53,12 +59,14 @@ def quickstart(
         task: a pocket task.
         labels: rows that keep their labels; all other training rows lose them.
         seeds: runs of each student, with seeds 1, 2, …; the teacher has one.
+        jobs: processes that make students side by side; the numbers are the same with any.
         show: progress and the table on the terminal.
 
     Raises:
-        LimbeckError: no row would be left without a label.
+        LimbeckError: no row would be left without a label, the folder holds runs of other settings, or a run failed.
     """
     folder = Path(out)
+    began = time.monotonic()
     console = Console(quiet=not show, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = 100
@@ -73,19 +81,55 @@ def quickstart(
     shared = {"task": task, "data": "pocket", "train_rows": labels}
     scratch = {"student.init": "pocket", "epochs": _passes(TEACHER_EXAMPLES, labels), "seed": 1}
     teacher = distill(Recipe.load("finetune", **shared, **scratch), folder / "teacher", show=show)
-    live = RememberingTeacher(Teacher.load(teacher.path))
-    records, matrices = [teacher.record], {}
-    for label, (method, reads_rest) in STUDENTS.items():
-        more: dict[str, Any] = {"unlabelled": [str(rest)]} if reads_rest else {}
-        more["epochs"] = _passes(STUDENT_EXAMPLES, labels + count if reads_rest else labels)
-        for seed in range(1, seeds + 1):
-            own = {"teacher": str(teacher.path), "seed": seed, **STUDENT, **more}
-            recipe = Recipe.load(method, **shared, **own)
-            path = folder / run_name(label, seed)
-            done = distill(recipe, path, show=show, report=False, live_teacher=live)
-            records.append(done.record.model_copy(update={"method": label}))
-        matrices[label] = _similarity(recipe, path, live)
-    return _present(records, matrices, folder, task, console)
+    shared |= {"teacher": str(teacher.path), **STUDENT}
+    groups = [_students(label, seeds, shared, rest, count) for label in STUDENTS]
+    _make(groups, folder, jobs, console)
+    records = [teacher.record]
+    for group in groups:
+        found = [Record.load(folder / run.name) for run in group.grid[0][1]]
+        records += [one.model_copy(update={"method": group.label}) for one in found]
+    live = Teacher.load(teacher.path)
+    matrices = {group.label: _similarity(group, folder, live) for group in groups}
+    report = _present(records, matrices, folder, task, console)
+    minutes, seconds = divmod(round(time.monotonic() - began), 60)
+    console.print(f"in {minutes} min {seconds} s", highlight=False)
+    return report
+
+
+def _students(label: str, seeds: int, shared: dict[str, Any], rest: Path, count: int) -> Group:
+    """The runs of one row of the table; `rest` holds the `count` rows without labels."""
+    method, reads_rest = STUDENTS[label]
+    rows = shared["train_rows"] + count if reads_rest else shared["train_rows"]
+    own: dict[str, Any] = {"epochs": _passes(STUDENT_EXAMPLES, rows)}
+    own |= {"unlabelled": [str(rest)]} if reads_rest else {}
+    runs = tuple(
+        StudyRun(run_name(label, seed), method, shared | own | {"seed": seed}, label)
+        for seed in range(1, seeds + 1)
+    )
+    return Group(label, shared["task"], {}, (({}, runs),))
+
+
+def _make(groups: list[Group], folder: Path, jobs: int, console: Console) -> None:
+    """Train every student that is not there, several side by side."""
+    runs = SharedRuns(folder, remember=False)
+    for run in (run for group in groups for run in group.grid[0][1]):
+        earlier = EarlierRun(RunFolder(folder / run.name), run.recipe(folder))
+        if earlier.finished() is None and held_or_none(runs, run.name) is not None:
+            (folder / run.name / RECORD_NAME).unlink()  # of a student that is damaged since
+    seeds = sorted({run.settings["seed"] for group in groups for run in group.grid[0][1]})
+    study = Study.model_validate(
+        {
+            "name": "quickstart",
+            "title": "Quickstart",
+            "tasks": [groups[0].task],
+            "methods": {group.label: None for group in groups},
+            "seeds": seeds,
+        }
+    )
+    plan = StudyPlan(study, {}, tuple(groups))
+    failed = carry_out(plan, runs, jobs=jobs, threads=1, console=console)
+    if failed:
+        raise LimbeckError([problem for one in failed for problem in one.problems])
 
 
 def run_name(label: str, seed: int) -> str:
@@ -114,16 +158,13 @@ def _passes(examples: int, rows: int) -> int:
     return max(1, round(examples / rows))
 
 
-def _similarity(recipe: Recipe, run: Path, live: Teacher) -> np.ndarray:
+def _similarity(group: Group, folder: Path, live: Teacher) -> np.ndarray:
     """Teacher–student layer similarity of the last seed's finished student."""
-    finished = recipe.model_copy(
-        update={
-            "student": recipe.student.model_copy(
-                update={"init": str(run / "student"), "layers": None}
-            )
-        }
-    )
-    matrix = similarity(prepare(finished, live))
+    run = group.grid[0][1][-1]
+    recipe = run.recipe(folder)
+    trained = {"init": str(folder / run.name / "student"), "layers": None}
+    student = recipe.student.model_copy(update=trained)
+    matrix = similarity(prepare(recipe.model_copy(update={"student": student}), live))
     assert matrix is not None
     return matrix
 

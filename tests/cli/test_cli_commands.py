@@ -190,9 +190,9 @@ def test_evaluate_prints_each_score(calls: list) -> None:
 
 
 def test_quickstart_passes_its_options(calls: list) -> None:
-    line = "quickstart --out q --seeds 1 --task cola --labels 500"
+    line = "quickstart --out q --seeds 1 --task cola --labels 500 --jobs 3"
     assert invoke(*line.split()).exit_code == 0
-    said = {"out": Path("q"), "seeds": 1, "task": "cola", "labels": 500}
+    said = {"out": Path("q"), "seeds": 1, "task": "cola", "labels": 500, "jobs": 3}
     assert calls == [("quickstart", (), said)]
 
 

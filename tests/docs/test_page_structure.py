@@ -59,3 +59,10 @@ def test_the_site_shows_every_page() -> None:
     shown = re.findall(r"([\w./-]+\.md)$", navigation, re.MULTILINE)
     assert {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]} <= set(shown)
     assert len(shown) == len(set(shown))
+
+
+def test_the_readme_lists_every_page_as_the_site_does() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    shown = re.findall(r"([\w./-]+\.md)$", navigation, re.MULTILINE)
+    listed = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Documentation")[2]
+    assert ["index.md", *re.findall(r"\]\(docs/([\w./-]+\.md)\)", listed)] == shown

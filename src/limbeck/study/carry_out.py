@@ -26,6 +26,7 @@ def carry_out(
     runs: SharedRuns,
     *,
     jobs: int = 1,
+    threads: int | None = None,
     engine: str = "local",
     address: str | None = None,
     seconds: Mapping[KindOfRun, float] | None = None,
@@ -40,19 +41,22 @@ def carry_out(
         plan: what is to be made.
         runs: where it is made.
         jobs: how many processes; with one, the runs are made in this one.
+        threads: of each of several processes; by default one for every core of its part.
         engine: local, or ray: processes of a Ray cluster.
         address: of the cluster; by default the one that RAY_ADDRESS names, else one on this machine.
         seconds: what a run of each kind takes, for the time left.
         console: where lines and the bar go; None says nothing.
     """
     console = console or Console(quiet=True)
-    with _maker(runs, jobs, engine, address) as maker:
+    with _maker(runs, jobs, threads, engine, address) as maker:
         return _Course(plan, runs, maker, jobs, dict(seconds or {}), console).run()
 
 
 @contextmanager
-def _maker(runs: SharedRuns, jobs: int, engine: str, address: str | None) -> Iterator[RunMaker]:
-    threads = torch.get_num_threads()
+def _maker(
+    runs: SharedRuns, jobs: int, threads: int | None, engine: str, address: str | None
+) -> Iterator[RunMaker]:
+    before = torch.get_num_threads()
     maker: RunMaker
     if engine == "ray":
         maker = OnRay(runs, jobs, address)
@@ -60,12 +64,12 @@ def _maker(runs: SharedRuns, jobs: int, engine: str, address: str | None) -> Ite
         # Detailed bars of each run would be torn by the study's own.
         maker = OneAfterTheOther(runs, show=False)
     else:
-        maker = SideBySide(runs, jobs)
+        maker = SideBySide(runs, jobs, threads)
     try:
         yield maker
     finally:
         maker.close()
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
 
 
 class _Course:

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from types import FrameType
 from typing import NoReturn, final
 
@@ -91,11 +90,11 @@ class _Worker:
 
 @final
 class SideBySide(RunMaker):
-    """In several processes, each with an equal part of the cores and a thread for each of them."""
+    """In several processes, each with an equal part of the cores, or so many of it, and a thread for each of them."""
 
-    def __init__(self, runs: SharedRuns, jobs: int) -> None:
+    def __init__(self, runs: SharedRuns, jobs: int, threads: int | None = None) -> None:
         self.runs = runs
-        self._workers = [self._new(part) for part in parts_of_cores(jobs)]
+        self._workers = [self._new(part[:threads]) for part in parts_of_cores(jobs)]
 
     @property
     def free(self) -> int:
@@ -152,7 +151,7 @@ class SideBySide(RunMaker):
         quiet = logging.getLogger("limbeck").level
         process = context.Process(
             target=_work,
-            args=(theirs, self.runs.path, self.runs.keep_students, list(part), quiet),
+            args=(theirs, self.runs.forgetting(), list(part), quiet),
             daemon=True,
         )
         # A library reads these when it is loaded, which may be before `_work` begins.
@@ -202,14 +201,13 @@ def _how(code: int) -> str:
     return f"by signal {known[number]}" if number in known else f"with exit code {code}"
 
 
-def _work(pipe: Connection, path: Path, keep: bool, part: list[int], level: int) -> None:
+def _work(pipe: Connection, runs: SharedRuns, part: list[int], level: int) -> None:
     """The life of a worker: runs in, outcomes out, until it is asked to end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     use_cores(part)
     logging.getLogger("limbeck").setLevel(level)
-    runs = SharedRuns(path, keep)
     while True:
         try:
             run = pipe.recv()

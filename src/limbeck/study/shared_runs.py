@@ -132,11 +132,24 @@ class Outcome:
 
 @dataclass
 class SharedRuns:
-    """The folder, and the teacher of this process that remembers its outputs for the next run."""
+    """The folder, and the teacher of this process that remembers its outputs for the next run.
+
+    Attributes:
+        path: the folder.
+        keep_students: whether students' weights stay.
+        remember: whether a teacher's outputs go from run to run in memory. They are those of the batch in which a row
+            was first seen: which run a process made before changes them by rounding. Without it each run has them from
+            disk, where they are the same for all.
+    """
 
     path: Path
     keep_students: bool = True
+    remember: bool = True
     _teachers: dict[str, Teacher] = field(default_factory=dict)
+
+    def forgetting(self) -> SharedRuns:
+        """As it was before the first run: for another process."""
+        return SharedRuns(self.path, self.keep_students, self.remember)
 
     def held(self, name: str) -> Record | None:
         """The record of a run that has finished.
@@ -220,6 +233,8 @@ class SharedRuns:
 
     def _teacher(self, recipe: Recipe) -> Teacher | None:
         """One teacher a process, which remembers what it said of rows that the next runs have too."""
+        if not self.remember:
+            return None
         if recipe.augment is not None or recipe.teacher_dropout or recipe.cache == "never":
             return None
         if _seen_anew(recipe):
