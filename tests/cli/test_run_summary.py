@@ -119,8 +119,11 @@ def test_the_next_step_has_all_settings_of_the_rows(tmp_path):
 class Store(SimpleNamespace):
     """As far as it is asked."""
 
-    def __init__(self, kind: str = "sentence", labelled: bool = True) -> None:
-        files, manifest = SimpleNamespace(url="s t"), SimpleNamespace(labelled=labelled)
+    def __init__(
+        self, kind: str = "sentence", labelled: bool = True, source: tuple[str, ...] = ()
+    ) -> None:
+        files, rows = SimpleNamespace(url="s t"), SimpleNamespace(source=source)
+        manifest = SimpleNamespace(labelled=labelled, rows=rows)
         super().__init__(kind=kind, files=files, manifest=manifest)
 
 
@@ -146,6 +149,21 @@ def test_a_store_teaches_where_all_is_known(tmp_path):
     ):
         assert after_labelling(store, teachers, data) == looked
     assert_understood(looked)
+
+
+def test_a_store_teaches_where_it_holds_the_rows_without_labels_too(tmp_path):
+    more = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for path in more:
+        path.write_text("a line\n")
+    record = a_run("finetune", 1, 81.0, layers=6, data=str(tmp_path / "rows"))
+    record.recipe |= {"unlabelled": [str(tmp_path / "*.txt")]}
+    record.save(tmp_path / "run")
+    given = [str(tmp_path / "run")], str(tmp_path / "rows")
+    both = Store(source=(str(tmp_path / "rows"), *map(str, more)))
+    said = after_labelling(both, *given)
+    assert said.startswith("limbeck distill") and f" --unlabelled '{tmp_path}/*.txt'" in said
+    fewer = Store(source=(str(tmp_path / "rows"), str(more[0])))
+    assert after_labelling(fewer, *given) == "limbeck outputs show 's t'"
 
 
 def test_a_teacher_with_no_correlation_keeps_nothing(tmp_path, capsys):

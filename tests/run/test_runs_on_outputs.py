@@ -15,6 +15,7 @@ import tiny_runs as tiny
 from limbeck.data import load_task
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.reporting.records.rows_said import rows_said
 from limbeck.run import distill, label
 from limbeck.run.counted_rows import warn_of_none_counted
 
@@ -178,7 +179,7 @@ def test_several_outputs_are_a_team_as_live_teachers_are(
 
 
 def test_rows_without_outputs_are_an_error_with_their_number_or_left_out(
-    from_outputs, outputs, place, tmp_path
+    from_outputs, outputs, place, tmp_path, capsys
 ):
     lines = outputs["one"].read_text().splitlines(keepends=True)
     path = tmp_path / "half.jsonl"
@@ -193,7 +194,12 @@ def test_rows_without_outputs_are_an_error_with_their_number_or_left_out(
         LimbeckError, match=f"nothing of {missing} of {len(texts)} training rows, .* '"
     ):
         train(recipe, tmp_path / "run")
-    run = train(recipe.model_copy(update={"missing_outputs": "drop"}), tmp_path / "run")
+    some = recipe.model_copy(update={"missing_outputs": "drop"})
+    capsys.readouterr()
+    run = distill(some, tmp_path / "run", show=True, report=False)
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"missing_outputs: {missing} of {len(texts)} training rows are left out" in said
+    assert f"{missing} without stored outputs: left out" in rows_said(run.record.examples)
     assert run.record.examples.without_outputs == missing
     assert run.record.examples.train == len(texts) - missing
     assert run.record.outputs[0].scores == {}  # of dev rows it knows some alone

@@ -61,7 +61,24 @@ def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) ->
     same = at_home(data).resolve() == at_home(record.data).resolve()
     named = record.recipe.get("text_columns")
     columns = named is None or tuple(named) == store.manifest.rows.columns
-    return _distilled(record, teachers[0], store.files.url) if same and columns else None
+    known = same and columns and _holds_unlabelled(store, record)
+    return _distilled(record, teachers[0], store.files.url) if known else None
+
+
+def _holds_unlabelled(store: OutputStore, record: Record) -> bool:
+    """Whether the rows without labels that a run was trained on were labelled too."""
+    from limbeck.data.unlabelled_files import matching
+    from limbeck.files import at_home
+
+    files = [
+        file
+        for given in record.recipe.get("unlabelled") or ()
+        for file in (matching(given) or [given])
+    ]
+    if not files:
+        return True
+    labelled = {at_home(source).resolve() for source in store.manifest.rows.source}
+    return {at_home(file).resolve() for file in files} <= labelled
 
 
 def _distilled(record: Record, model: str, store: str | None = None) -> str | None:

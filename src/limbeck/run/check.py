@@ -10,7 +10,7 @@ from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.stage_checks import label_terms
 from limbeck.run.counted_rows import confidence_problems
-from limbeck.run.known_rows import order_problems
+from limbeck.run.known_rows import left_out_problems, order_problems
 from limbeck.run.named_teachers import learns_from_its_teacher
 from limbeck.run.prepared import Prepared
 from limbeck.run.query_checks import query_problems
@@ -52,6 +52,7 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> None:
         }
         problems += order_problems(prepared.task, prepared.splits["train"], prepared.named)
         problems += confidence_problems(prepared)
+        problems += left_out_problems(prepared.without_outputs, len(prepared.splits["train"]))
         misread = input_problems(prepared.named, prepared.tokens, logits_only=_logits_only(recipe))
         problems += misread
         if preflight.errors_of(misread):

@@ -129,6 +129,20 @@ def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Pr
     return problems
 
 
+def left_out_problems(left_out: int, kept: int) -> list[Problem]:
+    """How many training rows `missing_outputs: drop` leaves out: most of them, where texts are written otherwise."""
+    if not left_out:
+        return []
+    return [
+        Problem(
+            f"missing_outputs: {left_out:,} of {left_out + kept:,} training rows are left out, as the "
+            "stored outputs say nothing of them",
+            "label them too, compare how the texts of both are written, or accept it",
+            "warning",
+        )
+    ]
+
+
 def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
     """Scores and predictions of stored outputs on a split; None where they do not know all its rows, or it has
     no labels.

@@ -11,6 +11,7 @@ def rows_said(examples: Examples) -> str | None:
         "in dev or test": examples.unlabelled_in_scored_splits,
         "repeated": examples.unlabelled_repeated,
         "blank": examples.unlabelled_blank,
+        "without stored outputs": examples.without_outputs,
     }
     if not examples.unlabelled and not any(left_out.values()):
         return None
