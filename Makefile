@@ -11,10 +11,11 @@ MUTANTS_ARGS ?=
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed-for-limbeck
 DOCS_STAMP = $(VENV)/.installed-for-its-docs
+INTEGRATION_STAMP = $(VENV)/.installed-for-its-integration
 export PYTHON VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test processors docs mutants check lint types format clean
+.PHONY: help install quickstart test integration processors docs mutants check lint types format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -31,6 +32,14 @@ quickstart: $(STAMP) ## train a teacher, distil students, show the table: a few 
 # even where the environment says otherwise: to rewrite all asserts anew takes a twentieth of the time.
 test: $(STAMP) ## run the test suite
 	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 "$(BIN)/python" -m pytest -n auto --maxprocesses 8 --dist worksteal $(PYTEST_ARGS)
+
+# None of them may be left out for want of a package: -rs names those that are.
+integration: $(INTEGRATION_STAMP) ## label against real servers, clusters and buckets, and kill it: some minutes more
+	@OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 "$(BIN)/python" -m pytest -m integration -rs $(PYTEST_ARGS)
+
+$(INTEGRATION_STAMP): $(STAMP)
+	@"$(BIN)/python" -m pip install --quiet --editable '.[integration]'
+	@touch "$(INTEGRATION_STAMP)"
 
 # The default suite runs as this processor computes; these run its numeric tests as others would.
 processors: $(STAMP) ## run the numeric tests with other instruction sets, threads and rounding

@@ -106,6 +106,7 @@ print(said.count, said.new)
 
 
 @pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_killed_it_is_continued(model, tmp_path) -> None:
     """Before every event, and in the middle of its rows."""

@@ -21,6 +21,7 @@ from tiny_runs import knowing_teacher, save, sentences
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.integration,
     # Of Ray and its libraries.
     pytest.mark.filterwarnings("ignore"),
 ]

@@ -86,6 +86,7 @@ print(json.dumps([events, left]))
 
 
 @pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_killed_at_any_event_the_store_is_the_same(tmp_path):
     events, left = json.loads(printed_by(CODE.format(folder=str(tmp_path))))

@@ -33,6 +33,7 @@ def found_by_workers(monkeypatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.filterwarnings("ignore")  # of Ray and its libraries
 def test_a_worker_that_is_killed_is_replaced(
     place, tmp_path, found_by_workers, monkeypatch

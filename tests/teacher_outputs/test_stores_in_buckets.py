@@ -21,7 +21,11 @@ from limbeck.teachers.outputs import StoreFiles, copy_store, open_store
 from limbeck.teachers.outputs.store_writer import remove_store
 from stopping_labeller import Stops
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of the server and clients
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore"),  # of the server and clients
+]
 
 LINES = list(dict.fromkeys(tiny.sentences(40)))
 

@@ -27,7 +27,7 @@ from limbeck.teachers.language_models import (
 )
 from tiny_language_models import byte_tokenizer, language_model
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 BOUND = bind_prompt(
     Prompt(
