@@ -138,6 +138,37 @@ def test_clear_removes_what_is_named_by_its_beginning(store):
     assert [entry.key[:4] for entry in store.entries()] == ["fedc"]
 
 
+@pytest.mark.parametrize("places", [["ab1"], ["abcdef01", "ab"], ["ab1", "fe", "nothing"]])
+def test_a_beginning_of_several_keys_is_refused_and_nothing_removed(
+    store, journal, labelled, places
+):
+    """Answers that were paid for among them."""
+    with store.writing("ab1f" * 8) as folder:
+        (folder / SHARD).write_bytes(b"x")
+        describe(folder, ExamplesManifest(complete=False, model="m", rows=1), rows=1)
+    answer = outputs("clear", labelled, *places)
+    assert answer.exit_code == 2 and len(store.entries()) == 3 and journal.exists()
+    assert (labelled / MANIFEST).exists()
+    if "nothing" in places:
+        return
+    (said,) = (line for line in answer.stderr.splitlines() if "begins several keys" in line)
+    short = min(places, key=len)
+    assert f"{short} begins" in said
+    assert [key in said for key in ("ab1f" * 8, "ab12" * 8)] == [True, True]
+    assert ("abcdef0123456789" in said) is (short == "ab") and "fedc" not in said
+    for key, left in (("ab12" * 8, 3), ("ab1f" * 8, 2), ("ab", 1)):
+        assert outputs("clear", key).exit_code == 0
+        assert not journal.exists() and len(store.entries()) == left
+
+
+def test_what_begins_several_keys_is_not_shown(store, journal):
+    with store.writing("ab1f" * 8) as folder:
+        (folder / SHARD).write_bytes(b"x")
+        describe(folder, ExamplesManifest(complete=False, model="m", rows=1), rows=1)
+    answer = outputs("show", "ab1")
+    assert answer.exit_code == 2 and "begins several keys" in answer.stderr
+
+
 def test_clear_without_a_name_removes_everything(store):
     (store.folder / "left.limbeck-part").mkdir()
     assert "removed 2 of 2" in outputs("clear").output

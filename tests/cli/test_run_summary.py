@@ -120,11 +120,11 @@ class Store(SimpleNamespace):
     """As far as it is asked."""
 
     def __init__(
-        self, kind: str = "sentence", labelled: bool = True, source: tuple[str, ...] = ()
+        self, kind: str = "sentence", outputs: str = "logits", source: tuple[str, ...] = ()
     ) -> None:
         files, rows = SimpleNamespace(url="s t"), SimpleNamespace(source=source)
-        manifest = SimpleNamespace(labelled=labelled, rows=rows)
-        super().__init__(kind=kind, files=files, manifest=manifest)
+        manifest, columns = SimpleNamespace(rows=rows), [SimpleNamespace(name=outputs)]
+        super().__init__(kind=kind, files=files, manifest=manifest, columns=columns)
 
 
 def test_a_store_teaches_where_all_is_known(tmp_path):
@@ -144,7 +144,7 @@ def test_a_store_teaches_where_all_is_known(tmp_path):
         (Store(), [str(run), str(run)], str(tmp_path / "rows")),
         (Store(), ["a/checkpoint"], str(tmp_path / "rows")),
         (Store(), [], None),
-        (Store(labelled=False), [str(run)], str(tmp_path / "rows")),
+        (Store(outputs="hidden-main-4"), [str(run)], str(tmp_path / "rows")),
         (Store("text"), [str(run)], str(tmp_path / "rows")),
     ):
         assert after_labelling(store, teachers, data) == looked

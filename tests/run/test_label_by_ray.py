@@ -178,3 +178,37 @@ def test_rows_without_outputs_leave_out_their_shard_alone(tmp_path, monkeypatch)
     mark.touch()
     whole = limbeck.label(Silent(mark), rows, out=tmp_path / "ray", **kept)
     assert len(whole) == 60 and not (tmp_path / "ray" / "missing.json").exists()
+
+
+def test_shards_of_which_no_row_has_outputs_are_empty_as_one_process_makes_them(tmp_path):
+    kept = {"shard_rows": 1, "missing_rows": "drop", "with_text": True}
+    rows, mark = rows_of(tmp_path), tmp_path / "answers"
+    rows.write_text("\n".join(rows.read_text().splitlines()[15:25]))
+    local = limbeck.label(Silent(mark), rows, out=tmp_path / "local", **kept)
+    by_ray = limbeck.label(
+        Silent(mark), rows, out=tmp_path / "ray", engine="ray", workers=1, **kept
+    )
+    assert len(local) == 9 and [*local.manifest.missing_rows.values()] == ["no answer"]
+    assert by_ray.manifest.complete and by_ray.manifest.shards == local.manifest.shards
+
+
+def test_workers_of_a_cluster_that_began_in_another_folder(tmp_path, monkeypatch):
+    """Relative paths, of the teacher and of the store, are those of the caller."""
+    from ray.cluster_utils import Cluster
+
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "here").mkdir()
+    save(knowing_teacher(), tmp_path / "here" / "teacher")
+    rows_of(tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "cluster")
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+        monkeypatch.chdir(tmp_path / "here")
+        store = limbeck.label(
+            "teacher", "rows.txt", out="stores/a", engine="ray", workers=1, shard_rows=32
+        )
+    finally:
+        cluster.shutdown()
+    assert len(store) == 60 and len(store.take(store.row_ids)["logits"]) == 60
+    assert [path.name for path in tmp_path.rglob("shard-00000.parquet")] == ["shard-00000.parquet"]

@@ -193,6 +193,31 @@ def test_the_cost_limit_stops_a_store_that_is_continued(proxy, files) -> None:
     assert tokens > 400
 
 
+def test_what_other_rows_and_stores_cost_counts_towards_the_limit(proxy, files, caplog) -> None:
+    """As the help and the page say."""
+    served = ["--endpoint", proxy.url, "--model", "tiny", "--top-logprobs", 1000]
+    priced = [*served, "--price-in", 1e6, "--price-out", 1e6, "--concurrency", 1]
+    assert invoke(*line(files, *priced, "--max-cost", 1e5)).exit_code == 0
+    spent = open_store(files / "store").manifest.costs["cost"]
+    (files / "rows.csv").write_text("review\nanother film\na third\n")
+    other = [*line(files, *priced), "--out", files / "other", "--max-cost"]
+    caplog.clear()
+    ended = invoke(*other, spent + 1)
+    assert ended.exit_code == 2 and f"max_cost: {spent + 1} is reached" in ended.stderr
+    assert (
+        f"{spent:.4g} of {spent + 1:.4g} were spent before, on this prompt about any rows"
+        in caplog.text
+    )
+    ended = invoke(*other, 2 * spent)
+    assert ended.exit_code == 0, ended.output
+    assert len(open_store(files / "other")) == 2
+    shown = " ".join(invoke("label", "--help").output.replace("│", " ").split())
+    assert (
+        "all that this model and prompt have cost, in earlier starts and for other rows and stores too"
+        in shown
+    )
+
+
 def test_votes_are_stored(proxy, files) -> None:
     ended = invoke(
         *line(files, "--endpoint", proxy.url, "--model", "tiny", "--mode", "votes", "--votes", 3)

@@ -13,10 +13,12 @@ import limbeck
 import tiny_runs as tiny
 from limbeck.errors import LimbeckError
 from limbeck.run import label_store
+from limbeck.run.label_by_ray import RayMakers, found_anywhere
 from limbeck.run.label_estimate import LabelEstimate
 from limbeck.run.model_labeller import ModelLabeller
 from limbeck.run.ray_session import ray_session
 from limbeck.run.shard_makers import LocalMaker
+from limbeck.teachers.outputs import StoreFiles
 from limbeck.teachers.team_labeller import TeamLabeller
 
 
@@ -179,3 +181,46 @@ def test_ray_that_is_not_installed_is_said_before_any_row_is_labelled(tmp_path, 
     with pytest.raises(LimbeckError, match="engine ray: import of ray halted"):
         limbeck.label(labeller, tmp_path / "rows.txt", out=tmp_path / "store", engine="ray")
     assert labeller.asked == 0 and not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "handed"),
+    [
+        ("stores/a", "{here}/stores/a"),
+        ("/stores/a", "/stores/a"),
+        ("memory://stores/a", "memory://stores/a"),
+    ],
+)
+def test_actors_get_places_that_mean_the_same_in_any_folder(tmp_path, monkeypatch, url, handed):
+    monkeypatch.chdir(tmp_path)
+    asked = {}
+
+    class Rows:
+        def map_batches(self, maker, *, fn_constructor_kwargs, **settings):
+            asked.update(fn_constructor_kwargs)
+
+    data = ModuleType("ray.data")
+    data.from_arrow_refs = lambda waiting: Rows()
+    data.DataContext = type("DataContext", (), {"get_current": classmethod(lambda cls: cls)})
+    data.ActorPoolStrategy = dict
+    ray = ModuleType("ray")
+    ray.data, ray.cluster_resources = data, lambda: {"CPU": 2}
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.data", data)
+    makers = RayMakers(ray, StoreFiles(url), None, Letters(), None, None)
+    makers._labelled([])
+    assert asked["url"] == handed.format(here=tmp_path)
+
+
+def test_teachers_of_this_machine_are_named_by_their_whole_paths(tmp_path, monkeypatch):
+    (tmp_path / "runs" / "teacher").mkdir(parents=True)
+    (tmp_path / "home" / "mine").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    own = Letters()
+    # Names on the Hub, which has a folder's form, and labellers stay as they are.
+    named = ("runs/teacher", "~/mine", str(tmp_path / "runs"), "google-bert/bert-base-uncased", own)
+    assert found_anywhere(named) == (
+        f"{tmp_path}/runs/teacher", f"{tmp_path}/home/mine", f"{tmp_path}/runs",
+        "google-bert/bert-base-uncased", own,
+    )  # fmt: skip

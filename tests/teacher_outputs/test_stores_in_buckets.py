@@ -107,6 +107,18 @@ def test_what_was_changed_in_the_bucket_is_damaged(bucket, texts):
     )
     with pytest.raises(LimbeckError, match=r"shard-00001\.parquet is damaged"):
         store.take(row_ids([LINES]))
+    again = limbeck.label(Stops(), texts, out="s3://rows/c", shard_rows=8)
+    assert contents(bucket, "c")["shard-00001.parquet"] == body
+    assert len(again.take(row_ids([LINES]))["logits"]) == len(LINES)
+
+
+def test_what_another_process_wrote_behind_a_listing_is_seen(bucket):
+    """As of a worker's shard, whose size the caller asks for."""
+    files = StoreFiles("s3://rows/h")
+    files.write("one", b"1")
+    assert files.names() == ["one"] and files.size("two") == -1
+    bucket.put_object(Bucket="rows", Key="h/two", Body=b"12")
+    assert files.size("two") == 2
 
 
 def test_a_student_learns_from_the_bucket_what_it_learns_from_disk(bucket, tmp_path):

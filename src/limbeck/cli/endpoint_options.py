@@ -61,7 +61,11 @@ class EndpointOptions:
     price_in: Annotated[float | None, _option("Of a million tokens read.")] = None
     price_out: Annotated[float | None, _option("Of a million tokens written.")] = None
     max_cost: Annotated[
-        float | None, _option("Stop before it is exceeded, over all starts; the same command with more continues.")
+        float | None,
+        _option(
+            "Stop before it is exceeded by all that this model and prompt have cost, in earlier starts and for other "
+            "rows and stores too; the same command with more continues."
+        ),
     ] = None  # fmt: skip
     timeout: Annotated[
         float | None, _option("Seconds that an answer may take. [dim]\\[default: 60][/dim]")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -50,11 +49,11 @@ class StoreToWrite:
         ),
     ] = None
     to: Annotated[
-        Path | None,
+        str | None,
         option(
             STORE,
-            "Also a plain table (.csv, .jsonl, .parquet): text, label, confidence; without --out the store lies beside "
-            "it.",
+            "Also a plain table (.csv, .jsonl, .parquet), a file of this machine: text, label, confidence; without "
+            "--out the store lies beside it.",
         ),
     ] = None
     outputs: Annotated[

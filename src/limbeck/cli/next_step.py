@@ -50,9 +50,11 @@ def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) ->
     from limbeck.files import at_home
     from limbeck.reporting.records import RECORD_NAME, Record
     from limbeck.tasks import get_task_type
+    from limbeck.teachers.outputs.scored_shard import DECIDING
 
     kind = get_task_type(store.kind)
-    if len(teachers) != 1 or not store.manifest.labelled or not kind.labels_examples:
+    says = {column.name for column in store.columns} & {*DECIDING}
+    if len(teachers) != 1 or not says or not kind.labels_examples:
         return None
     run = at_home(teachers[0])
     if data is None or kind.classes_as_text or not (run / RECORD_NAME).is_file():

@@ -52,7 +52,7 @@ def show(
     """Show a store, or what a key names: whose outputs, about which rows, its columns and size, and some rows."""
     from limbeck.teachers.outputs import StoreManifest, open_store
 
-    named = _Kept([], []) if _is_place(place) else _Kept.read().named([place])
+    named = _Kept([], []) if _is_place(place) else _one_each([place], _Kept.read())
     for entry in named.entries[:1]:
         manifest, where = entry.manifest, str(entry.path)
         if not isinstance(manifest, StoreManifest):
@@ -83,11 +83,9 @@ def copy(
     from limbeck.run.label_progress import labelling_progress
     from limbeck.teachers.outputs import StoreFiles, copy_store, open_store
 
-    named = _Kept([], []) if _is_place(place) else _Kept.read().named([place])
-    if len(named.entries) > 1:
-        keys = ", ".join(entry.key for entry in named.entries)
-        raise LimbeckError(f"{place} begins several keys: {keys}", "name one of them")
-    store = open_store(named.entries[0].path if named.entries else place)
+    kept = _Kept([] if _is_place(place) else _Kept.read().entries, [])
+    named = _one_each([place], kept).entries
+    store = open_store(named[0].path if named else place)
     with labelling_progress(output(), len(store), 0) as advance:
         made = copy_store(store, StoreFiles(out), advance)
     output().print(
@@ -105,7 +103,7 @@ def clear(
 ) -> None:
     """Remove what is stored for training, or the keys and stores that are named; who reads it reads on.
 
-    Endpoint answers go only by their key or with --answers.
+    A key may be typed as far as it begins no other one. Endpoint answers go only by their key or with --answers.
     """
     from limbeck.teachers.outputs.store_writer import remove_store
 
@@ -116,8 +114,8 @@ def clear(
         raise LimbeckError(
             f"nothing is stored under {', '.join(unknown)}", "limbeck outputs list shows the keys"
         )
+    chosen = _one_each(keys, kept) if places else _Kept(kept.entries, [])
     freed = sum(remove_store(place) for place in stores)
-    chosen = kept.named(keys) if places else _Kept(kept.entries, [])
     journals = kept.journals if answers else chosen.journals
     for entry in chosen.entries:
         kept.store.remove(entry)
@@ -159,6 +157,11 @@ class _Kept:
     def count(self) -> int:
         return len(self.entries) + len(self.journals)
 
+    @property
+    def keys(self) -> list[str]:
+        """Of all of it."""
+        return [entry.key for entry in self.entries] + [journal.key for journal in self.journals]
+
     def named(self, keys: Sequence[str]) -> _Kept:
         """Those whose keys begin so."""
         begins = tuple(key for key in keys if key)
@@ -166,6 +169,29 @@ class _Kept:
             [entry for entry in self.entries if entry.key.startswith(begins)],
             [journal for journal in self.journals if journal.key.startswith(begins)],
         )
+
+
+def _one_each(keys: Sequence[str], kept: _Kept) -> _Kept:
+    """What some keys name, each in full or by a beginning that no other key has; what is not there is left out.
+
+    Raises:
+        LimbeckError: beginnings of several keys, with these keys.
+    """
+    found = {key: kept.named([key]).keys for key in keys}
+    problems = [
+        Problem(
+            f"{key} begins several keys: {', '.join(begun)}", "name one of them, or each in full"
+        )
+        for key, begun in found.items()
+        if len(begun) > 1 and key not in begun
+    ]
+    if problems:
+        raise LimbeckError(problems)
+    meant = {key if key in begun else begun[0] for key, begun in found.items() if begun}
+    return _Kept(
+        [entry for entry in kept.entries if entry.key in meant],
+        [journal for journal in kept.journals if journal.key in meant],
+    )
 
 
 def _opened(places: Sequence[str], kept: _Kept) -> tuple[list[OutputStore], list[Problem]]:

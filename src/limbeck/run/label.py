@@ -13,10 +13,18 @@ from limbeck.data import MAX_ROWS
 from limbeck.data.text_rows import TextRows, joined, read_text_rows
 from limbeck.data.unlabelled_files import text_files
 from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.run.label_by_ray import found_anywhere
 from limbeck.run.label_plan import LabelPlan, outputs_asked
 from limbeck.run.label_store import ENGINES, LabelWork, fill
 from limbeck.run.missing_rows import MISSING_ROWS
-from limbeck.run.plain_labels import check_columns, check_free, check_target, write_plain_labels
+from limbeck.run.plain_labels import (
+    check_columns,
+    check_free,
+    check_target,
+    check_unread,
+    columns_beside,
+    write_plain_labels,
+)
 from limbeck.run.prompted_rows import prompt_for
 from limbeck.run.ray_session import imported_ray
 from limbeck.run.speaking_teachers import check_speaking, endpoint_labeller, speaks
@@ -60,7 +68,8 @@ def label(
         data: rows, of all splits: `hub`, `pocket`, a folder in GLUE's layout, a file or a folder of files of your own;
             labels are not looked at, but by a text-to-text teacher, whose decoder reads them.
         out: the store, a folder or any URL that fsspec knows; needed unless `to` is given, beside which it lies then.
-        to: also write a plain table (.csv, .jsonl or .parquet) of text, label and confidence, a row for every row read.
+        to: also write a plain table (.csv, .jsonl or .parquet) of text, label and confidence, a row for every row
+            read; a file of this machine. A row whose likeliest classes are several has no label.
         task: a known task, whose columns and classes they are.
         unlabelled: more files of rows.
         text_columns: the columns that hold text.
@@ -99,10 +108,11 @@ def label(
         rows = _rows(data, unlabelled, task, text_columns, max_rows)
     if to is not None:
         check_columns(rows.names)
-        check_free(Path(to), rows)
+        check_unread(Path(to), rows)
     check_speaking(teachers, prompt, endpoint, engine, max_length, precision)
     if engine == "ray":
         imported_ray()
+        teachers = found_anywhere(teachers)
     asked = prompt is not None or endpoint is not None or speaks(teachers)
     bound = None
     if asked or written_task is None:
@@ -123,24 +133,29 @@ def label(
             source, rows, outputs, with_text, StoreFiles(place), engine, workers, missing_rows
         )
         if to is not None:
-            _check_decides(work, to)
+            _check_table(work, Path(to))
         _say_truncated(fill(work, shard_rows, console), console)
     return _finished(place, rows, to, console)
 
 
-def _check_decides(work: LabelWork, to: str | Path) -> None:
-    """Raise LimbeckError for outputs that come to no label, or to several, which a plain table cannot hold."""
-    if not work.plan.decides:
+def _check_table(work: LabelWork, to: Path) -> None:
+    """Raise LimbeckError for outputs that come to no label, or to several, which a plain table cannot hold.
+
+    And where the table would take another file's place.
+    """
+    labeller, rows = work.labeller, work.plan.rows
+    if get_task_type(labeller.kind).several_classes:
+        raise LimbeckError(
+            f"to: {labeller.name} gives a row any number of classes, and {to} would have one",
+            "leave --to out, the store has every class's probability; or limbeck predict, which writes all "
+            "classes of a row",
+        )
+    if not work.plan.decides(labeller.kind):
         raise LimbeckError(
             f"to: {', '.join(work.plan.outputs)} come to no label, and {to} is a table of labels",
             "add --outputs probabilities, or leave --to out",
         )
-    if get_task_type(work.labeller.kind).several_classes:
-        raise LimbeckError(
-            f"to: {work.labeller.name} gives a row any number of classes, and {to} would have one",
-            "leave --to out, the store has every class's probability; or limbeck predict, which writes all "
-            "classes of a row",
-        )
+    check_free(to, rows, columns_beside(labeller.kind, labeller.classes, rows.names))
 
 
 def _prompt(
@@ -177,8 +192,9 @@ def _finished(place: str, rows: TextRows, to: str | Path | None, console: Consol
     """The store, opened, and the plain table beside it where one is asked for."""
     store = open_store(place)
     if to is not None:
-        write_plain_labels(Path(to), store, rows)
-        console.print(f"{to}: {len(rows):,} rows with labels")
+        tied = write_plain_labels(Path(to), store, rows)
+        none = f", {tied:,} without a label: several classes are equally likely" if tied else ""
+        console.print(f"{to}: {len(rows):,} rows{none}")
     return store
 
 
@@ -257,7 +273,7 @@ def _check(
             Problem(f"workers {workers}: they are processes of Ray", "use them with --engine ray")
         )
     if to is not None:
-        problems += check_target(Path(to))
+        problems += check_target(to)
     if problems:
         raise LimbeckError(problems)
 

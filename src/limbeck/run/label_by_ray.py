@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from limbeck.errors import LimbeckError, Problem
+from limbeck.files import at_home
 from limbeck.run.missing_rows import MissingRows
 from limbeck.run.teachers_named import LabellerSource
 from limbeck.teachers.labelling import Labeller, RowsMissingError
@@ -34,12 +35,20 @@ _COSTS, _MISSING, _WRONG = "costs", "missing", "wrong"
 _TEXT = "text of "
 
 
+def found_anywhere(teachers: Sequence[str | Labeller]) -> tuple[str | Labeller, ...]:
+    """The teachers, those of this machine's folders by their whole paths: an actor may work in another folder."""
+    return tuple(
+        str(at_home(one).absolute()) if isinstance(one, str) and at_home(one).exists() else one
+        for one in teachers
+    )
+
+
 class RayMakers:
     """A pool of actors, one for each GPU, or for each CPU where there is none.
 
     Args:
         ray: the module, connected.
-        files: the store's place, which every actor reaches.
+        files: the store's place, which every actor reaches, whatever folder it works in.
         content: of every shard.
         labeller: the caller's own, which has labelled the measured batch.
         source: makes the labeller, in every actor once.
@@ -104,7 +113,7 @@ class RayMakers:
         return ray_data.from_arrow_refs(waiting).map_batches(
             _Maker,
             fn_constructor_kwargs={
-                "url": self.files.url,
+                "url": str(self.files.folder or self.files.url),
                 "source": self.source,
                 "content": self.content,
             },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from limbeck.data.column import taken
+from limbeck.run.label_failures import none_has_outputs
 from limbeck.run.label_plan import LabelPlan
 from limbeck.teachers.labelling import CountsCosts, Labeller, RowsMissingError
 from limbeck.teachers.outputs.parquet_shards import rows_of_shard
@@ -20,6 +21,8 @@ from limbeck.teachers.outputs.scored_shard import Texts, costs_of, score_rows
 _WARM_SECONDS = 2.0
 # Rows whose lengths are looked at for the mean; of millions their texts would be copied.
 _SAMPLE = 16_384
+# Where rows without outputs are left out: after so many of which none has any, the teacher is taken to give none.
+_TRIED_ROWS = 256
 # What a shard's file holds of each column beside its rows: its schema, written twice, and where its pages lie.
 _COLUMN_BYTES = 512
 # Of a row's id: few classes, and where rows of many lengths end, take some bits when they are compressed.
@@ -54,8 +57,9 @@ class LabelEstimate:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A measured batch: what it took for all of its rows, and the rows that have outputs with these."""
+    """A measured batch: what it took for all of its `rows`, and the texts of those that have outputs, with these."""
 
+    rows: int
     seconds: float
     costs: Mapping[str, float]
     texts: Texts
@@ -65,28 +69,45 @@ class _Attempt:
 def measure_labelling(labeller: Labeller, plan: LabelPlan) -> LabelEstimate:
     """Label one batch of rows of about the mean length, and throw the outputs away.
 
-    The mean is that of a sample drawn evenly from all rows.
+    The mean is that of a sample drawn evenly from all rows. Where rows without outputs are left out, a batch of
+    nothing else is followed by another.
 
     Raises:
-        LimbeckError: what is wrong with the labeller's outputs.
+        LimbeckError: what is wrong with the labeller's outputs, or that no row has any.
     """
-    batch = _mean_batch(plan)
-    texts = {name: column.to_pylist() for name, column in batch.items()}
-    tried = _attempt(labeller, plan, texts)
-    count, left = _rows(texts), _rows(tried.texts)
+    tried = _first_with_outputs(labeller, plan)
+    count, left = tried.rows, _rows(tried.texts)
     # Whoever counts what it spends keeps its answers, so that none is paid for twice; again it would only look fast.
     seconds, kept = tried.seconds / count, isinstance(labeller, CountsCosts)
     if tried.seconds < _WARM_SECONDS and not kept:
         began = time.perf_counter()
         _scored(labeller, plan, tried.texts)
         seconds = (time.perf_counter() - began) / left
+    labels = plan.decides(labeller.kind)
     return LabelEstimate(
         bytes=_row_bytes(plan, tried) / left + _ID,
         seconds=seconds,
         costs={name: total / count for name, total in tried.costs.items()},
-        file_bytes=_COLUMN_BYTES * (1 + plan.decides + len(plan.outputs) + len(plan.text_names)),
+        file_bytes=_COLUMN_BYTES * (1 + labels + len(plan.outputs) + len(plan.text_names)),
         kept_seconds=tried.seconds if kept else 0.0,
     )
+
+
+def _first_with_outputs(labeller: Labeller, plan: LabelPlan) -> _Attempt:
+    """The first batch of which a row has outputs; where rows without them are an error, the first batch.
+
+    Raises:
+        LimbeckError: no row has outputs.
+    """
+    reasons: list[str] = []
+    for texts in _mean_batches(plan):
+        try:
+            return _attempt(labeller, plan, texts)
+        except RowsMissingError as error:
+            if not plan.drop_missing:
+                raise
+            reasons += error.reasons.values()
+    raise none_has_outputs(f"{len(reasons):,} rows that were tried", reasons)
 
 
 def _attempt(labeller: Labeller, plan: LabelPlan, texts: Texts) -> _Attempt:
@@ -104,24 +125,26 @@ def _attempt(labeller: Labeller, plan: LabelPlan, texts: Texts) -> _Attempt:
         if len(error.reasons) == _rows(texts):
             raise
         missing = error.reasons
-    seconds = time.perf_counter() - began
+    seconds, count = time.perf_counter() - began, _rows(texts)
     spent = {name: now - before.get(name, 0.0) for name, now in costs_of(labeller).items()}
     if missing:
-        left = [at for at in range(_rows(texts)) if at not in missing]
+        left = [at for at in range(count) if at not in missing]
         texts = {name: [column[at] for at in left] for name, column in texts.items()}
         # Not measured: whoever raises it has kept the outputs of the others, which costs nothing now.
         values = _scored(labeller, plan, texts)
-    return _Attempt(seconds, spent, texts, values)
+    return _Attempt(count, seconds, spent, texts, values)
 
 
-def _mean_batch(plan: LabelPlan) -> dict[str, pa.ChunkedArray]:
-    """The text columns of one batch."""
+def _mean_batches(plan: LabelPlan) -> Iterator[dict[str, list[str]]]:
+    """The texts of some batches by column, those nearest to the mean length first."""
     count = min(len(plan), max(_SAMPLE, plan.batch_size))
     places = plan.rows.first[np.arange(count) * len(plan) // count]
     sample = {name: taken(column, places) for name, column in plan.rows.columns.items()}
     lengths = np.sum([pc.utf8_length(column).to_numpy() for column in sample.values()], axis=0)
-    near = np.argsort(np.abs(lengths - lengths.mean()), kind="stable")[: plan.batch_size]
-    return {name: column.take(pa.array(near)) for name, column in sample.items()}
+    near = np.argsort(np.abs(lengths - lengths.mean()), kind="stable")
+    for start in range(0, min(count, max(_TRIED_ROWS, plan.batch_size)), plan.batch_size):
+        batch = pa.array(near[start : start + plan.batch_size])
+        yield {name: column.take(batch).to_pylist() for name, column in sample.items()}
 
 
 def _scored(labeller: Labeller, plan: LabelPlan, texts: Texts) -> dict[str, np.ndarray]:

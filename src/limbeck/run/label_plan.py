@@ -18,13 +18,11 @@ from limbeck.teachers.outputs import (
     TeacherIdentity,
     TokensIdentity,
 )
-from limbeck.teachers.outputs.columns import LOGITS
 from limbeck.teachers.outputs.entry_key import digest_of_ids
 from limbeck.teachers.outputs.parquet_shards import RESERVED
-from limbeck.teachers.outputs.scored_shard import PROBABILITIES, VOTES, ShardContent, ShardRows
+from limbeck.teachers.outputs.scored_shard import DECIDING, ShardContent, ShardRows
+from limbeck.teachers.outputs.store_manifest import has_one_label
 
-# What decides a row's class; without any of them a store has no labels.
-_DECIDING = (PROBABILITIES, LOGITS, VOTES)
 _LIBRARIES = ("limbeck", "torch", "transformers")
 
 
@@ -56,10 +54,9 @@ class LabelPlan:
     def __len__(self) -> int:
         return len(self.rows.first)
 
-    @property
-    def decides(self) -> bool:
-        """Whether the outputs come to a class or a number."""
-        return any(name in _DECIDING for name in self.outputs)
+    def decides(self, kind: str) -> bool:
+        """Whether outputs about rows of this task type come to a class or a number; else a store has no labels."""
+        return has_one_label(kind) and any(name in DECIDING for name in self.outputs)
 
     @property
     def text_names(self) -> tuple[str, ...]:
@@ -104,7 +101,7 @@ class LabelPlan:
             # continues with smaller ones.
             settings={"outputs": [*self.outputs], "rows of a shard": shard_rows},
             text=self.with_text,
-            labelled=self.decides,
+            labelled=self.decides(labeller.kind),
             tokens=kept and TokensIdentity(kept=kept[0], vocabulary=kept[1]),
             made_with={name: metadata.version(name) for name in _LIBRARIES},
         )

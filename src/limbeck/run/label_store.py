@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,16 +14,18 @@ from rich.console import Console
 from limbeck.byte_sizes import human_size
 from limbeck.errors import LimbeckError
 from limbeck.run.label_estimate import LabelEstimate, measure_labelling
+from limbeck.run.label_failures import none_has_outputs
 from limbeck.run.label_plan import LabelPlan
 from limbeck.run.label_progress import labelling_progress, spoken
-from limbeck.run.missing_rows import MISSING, MissingRows
+from limbeck.run.missing_rows import MissingRows
 from limbeck.run.shard_makers import LocalMaker, ShardMakers
 from limbeck.run.teachers_named import LabellerSource
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.outputs import StoreFiles, StoreManifest, StoreWriter
 from limbeck.teachers.outputs.output_store import read_manifest
 from limbeck.teachers.outputs.parquet_shards import shard_name
-from limbeck.teachers.outputs.scored_shard import ShardRows
+from limbeck.teachers.outputs.scored_shard import make_empty_shard
+from limbeck.teachers.outputs.store_manifest import MISSING
 from limbeck.teachers.outputs.store_writer import alone
 
 ENGINES = ("local", "ray")
@@ -78,12 +80,11 @@ def fill(work: LabelWork, shard_rows: int | None, console: Console) -> StoreMani
             console.print(f"{files.url}: all {stored:,} rows are there")
             return writer.finish()
         estimate = estimate or measure_labelling(labeller, plan)
-        parts = (plan.part(number, shard_rows) for number in todo)
         with _makers(work) as makers:
             _say(work, estimate, stored, len(todo), makers.workers, console)
             # Like all else that the measured batch cost; a shard that finds its answers kept takes no time for them.
             writer.add_costs({"seconds": estimate.kept_seconds})
-            _make_shards(work, makers, parts, writer, console)
+            _make_shards(work, makers, todo, shard_rows, writer, console)
         return writer.finish()
 
 
@@ -106,25 +107,58 @@ def _makers(work: LabelWork) -> Iterator[ShardMakers]:
 def _make_shards(
     work: LabelWork,
     makers: ShardMakers,
-    parts: Iterable[ShardRows],
+    todo: Sequence[int],
+    shard_rows: int,
     writer: StoreWriter,
     console: Console,
 ) -> None:
-    """Make shards and record each, what they cost, and which rows no outputs were had for."""
-    missing = MissingRows(work.files)
+    """Make shards and record each, what they cost, and which rows no outputs were had for.
+
+    Args:
+        todo: their numbers.
+        shard_rows: rows of each.
+    """
+    plan, missing = work.plan, MissingRows(work.files)
+    parts = (plan.part(number, shard_rows) for number in todo)
     spent: Counter[str] = Counter()
     try:
-        with labelling_progress(console, len(work.plan), writer.manifest.stored_rows) as advance:
+        with labelling_progress(console, len(plan), writer.manifest.stored_rows) as advance:
             for shard in makers.made(parts, advance, missing):
                 writer.record(shard.record, shard.layout, shard.costs)
                 spent.update(shard.costs)
+        if plan.drop_missing:
+            _record_empty(work, todo, shard_rows, writer, missing)
     finally:
         missing.write(writer.manifest.missing_rows)
         # The measured batch, and rows of shards that were not made whole.
         writer.add_costs({name: count - spent[name] for name, count in makers.costs().items()})
+    if plan.drop_missing and missing.reasons and not writer.manifest.stored_rows:
+        raise none_has_outputs(f"{len(plan):,} rows", missing.reasons.values())
     missing.check()
     if left_out := len(writer.manifest.missing_rows):
         console.print(f"rows without outputs, left out: {left_out:,} ({MISSING} names them)")
+
+
+def _record_empty(
+    work: LabelWork,
+    todo: Sequence[int],
+    shard_rows: int,
+    writer: StoreWriter,
+    missing: MissingRows,
+) -> None:
+    """Record the shards none of whose rows has outputs as empty, once another shard tells what their columns are."""
+    if not writer.manifest.stored_rows:
+        return
+    for number in todo:
+        if shard_name(number) in writer.done:
+            continue
+        part = work.plan.part(number, shard_rows)
+        ids = part.ids.tolist()
+        if missing.reasons.keys() >= {*ids}:
+            reasons = {row: missing.reasons.pop(row) for row in ids}
+            layout, content = writer.manifest.layout, work.plan.content
+            made = make_empty_shard(work.files, work.labeller, part, content, layout, reasons)
+            writer.record(made.record, made.layout)
 
 
 def _say(

@@ -11,8 +11,8 @@ from limbeck.errors import LimbeckError, Problem
 from limbeck.teachers.labelling import RowsMissingError
 from limbeck.teachers.outputs import StoreFiles
 from limbeck.teachers.outputs.scored_shard import ShardRows
+from limbeck.teachers.outputs.store_manifest import MISSING
 
-MISSING = "missing.json"
 MISSING_ROWS = ("error", "drop")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import pyarrow.parquet as parquet
 from scipy.special import softmax
 
 from limbeck.data.candidate_files import PASSAGE, QUERY, SCORE
+from limbeck.data.tables import long_fields
 from limbeck.data.text_rows import TextRows
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import written_whole
@@ -27,7 +29,7 @@ from limbeck.tasks import get_task_type
 from limbeck.teachers.outputs import OutputStore
 from limbeck.teachers.outputs.columns import LOGITS
 from limbeck.teachers.outputs.parquet_shards import LABEL
-from limbeck.teachers.outputs.scored_shard import PROBABILITIES, VOTES
+from limbeck.teachers.outputs.scored_shard import DECIDING, PROBABILITIES
 
 CONFIDENCE = "confidence"
 _PIECE = 16_384
@@ -35,10 +37,20 @@ _PIECE = 16_384
 _LINES = 1024
 """Rows that are Python objects together."""
 _NOWHERE = -1
+# A path that a URL became has one slash; a drive of Windows has one letter.
+_URL = re.compile(r"[A-Za-z][\w+.-]+:/")
 
 
-def check_target(path: Path) -> list[Problem]:
+def check_target(to: str | Path) -> list[Problem]:
     """What is wrong with a table's name and place, before any row is read."""
+    path = Path(to)
+    if "://" in str(to) or _URL.match(str(to)):
+        return [
+            Problem(
+                f"--to {to} is a URL, and a plain table is written to a file of this machine",
+                f"name a file, --to {path.name}, and copy it there; a store may lie at a URL: --out",
+            )
+        ]
     if path.suffix.lower() not in FORMATS:
         return [unknown("file type of --to", path.suffix or path.name, FORMATS)]
     if path.is_dir():
@@ -46,29 +58,45 @@ def check_target(path: Path) -> list[Problem]:
     return []
 
 
-def check_free(path: Path, rows: TextRows) -> None:
-    """Raise LimbeckError for a file that is read, or that is there and is no table of these labels.
-
-    One that an earlier start wrote, with the same columns, is written again.
-    """
+def check_unread(path: Path, rows: TextRows) -> None:
+    """Raise LimbeckError for a table in the place of a file that is read."""
     if any(Path(source).resolve() == path.resolve() for source in rows.source):
         raise LimbeckError(f"--to {path} is one of the files that are read", "name another file")
-    if path.exists() and _columns_of(path) != [*rows.names, LABEL, CONFIDENCE]:
+
+
+def check_free(path: Path, rows: TextRows, written: Sequence[str]) -> None:
+    """Raise LimbeckError for a file that is there and is not what an earlier start wrote, which is written again.
+
+    Args:
+        written: the columns beside the texts (`columns_beside`).
+    """
+    if path.exists() and not _is_such_a_table(path, rows, written):
         raise LimbeckError(
-            f"--to {path} exists, and is no table of labels and their confidence",
+            f"--to {path} exists, and is no table of labels of these rows ({', '.join([*rows.names, *written])})",
             "name another file, or remove this one",
         )
 
 
-def _columns_of(path: Path) -> list[str] | None:
-    """The names of a table's columns; None of what cannot be read."""
+def _is_such_a_table(path: Path, rows: TextRows, written: Sequence[str]) -> bool:
+    """Whether a table has the columns, and, where any data of one's own may have them too, the first row's texts."""
+    first = _first_row(path)
+    if first is None or [*first] != [*rows.names, *written]:
+        return False
+    texts = [column[0].as_py() for column in rows.columns.values()]
+    return CONFIDENCE in written or [first[name] for name in rows.names] == texts
+
+
+def _first_row(path: Path) -> dict[str, Any] | None:
+    """A table's first row by its columns; None of what cannot be read, and of a table without rows."""
     try:
         if path.suffix.lower() == ".parquet":
-            return list(parquet.read_schema(path).names)
-        with path.open(encoding="utf-8", newline="") as file:
+            with parquet.ParquetFile(path) as file:
+                found = next(file.iter_batches(batch_size=1), None)
+            return found.to_pylist()[0] if found else None
+        with long_fields(), path.open(encoding="utf-8", newline="") as lines:
             if path.suffix.lower() == ".csv":
-                return next(csv.reader(file), None)
-            return [*json.loads(file.readline())]
+                return next(csv.DictReader(lines), None)
+            return dict(json.loads(lines.readline()))
     except (OSError, ValueError, TypeError, csv.Error, pa.ArrowException):
         return None
 
@@ -82,10 +110,26 @@ def check_columns(texts: Sequence[str]) -> None:
         )
 
 
-def write_plain_labels(path: Path, store: OutputStore, rows: TextRows) -> None:
+def columns_beside(kind: str, classes: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
+    """The columns that stand beside the texts of a table.
+
+    Args:
+        kind: the task type.
+        classes: of the labels; () of numbers.
+        texts: what the text columns are called.
+    """
+    if classes:
+        return (LABEL, CONFIDENCE)
+    scored = get_task_type(kind).candidates is not None or (*texts,) == (QUERY, PASSAGE)
+    return (SCORE,) if scored else (LABEL,)
+
+
+def write_plain_labels(path: Path, store: OutputStore, rows: TextRows) -> int:
     """Write a row for every row read: its texts under the user's own names, `label` (a class's name, or a number),
-    and of classes `confidence`; of a query's candidate `score`, as its label would be a grade. They are empty where the
-    store was made without the row.
+    and of classes `confidence`; of a query's candidate `score`, as its label would be a grade.
+
+    They are empty where the store was made without the row; the label also where several classes are equally likely.
+    Returns how many such rows of several there are.
 
     Raises:
         LimbeckError: the store has no labels, rows are missing, or the file cannot be written.
@@ -111,46 +155,60 @@ def write_plain_labels(path: Path, store: OutputStore, rows: TextRows) -> None:
     ):
         for start in range(0, len(rows), _PIECE):
             writer.write_table(piece(start, _PIECE))
+    return int(decided.tied[place[stored]].sum())
 
 
 @dataclass(frozen=True)
 class _Decided:
-    """What the outputs of all stored rows come to: label (n,), and confidence (n,) of classes."""
+    """What the outputs of all stored rows come to: label (n,), and confidence (n,) of classes.
+
+    `tied` (n,): whether several classes are equally likely, so that none of them is the label.
+    """
 
     store: OutputStore
     label: np.ndarray
     confidence: np.ndarray | None
+    tied: np.ndarray
 
     @classmethod
     def of(cls, store: OutputStore) -> _Decided:
         """Read shard by shard: of many classes the outputs themselves are larger than the texts."""
-        known = [c.name for c in store.columns if c.name in (PROBABILITIES, LOGITS, VOTES)]
-        labels, sure = [], []
-        for found in store.shards([LABEL, *known]):
+        held = [column.name for column in store.columns]
+        name = next(one for one in DECIDING if one in held)
+        labels, sure, tied = [], [], []
+        for found in store.shards([LABEL, name]):
             labels.append(found[LABEL])
+            tied.append(_tied(found[name]))
             if store.classes:
-                sure.append(_confidence(found))
-        return cls(store, np.concatenate(labels), np.concatenate(sure) if sure else None)
+                sure.append(_confidence(name, found[name]))
+        confidence = np.concatenate(sure) if sure else None
+        return cls(store, np.concatenate(labels), confidence, np.concatenate(tied))
 
     def columns(self, places: np.ndarray, texts: Sequence[str]) -> dict[str, Any]:
         """Columns of some rows, given their places among the stored ones and what their text columns are called."""
         absent = places == _NOWHERE
-        label = pa.array(self.label[places], mask=absent)
-        if self.confidence is not None:
-            names = pa.array(self.store.classes).take(label)
-            return {LABEL: names, CONFIDENCE: pa.array(self.confidence[places], mask=absent)}
-        scored = get_task_type(self.store.kind).candidates is not None or texts == (QUERY, PASSAGE)
-        return {SCORE if scored else LABEL: label}
+        label = pa.array(self.label[places], mask=absent | self.tied[places])
+        beside = columns_beside(self.store.kind, self.store.classes, texts)
+        if self.confidence is None:
+            return dict.fromkeys(beside, label)
+        names = pa.array(self.store.classes).take(label)
+        sure = pa.array(self.confidence[places], mask=absent)
+        return dict(zip(beside, (names, sure), strict=True))
 
 
-def _confidence(found: dict[str, np.ndarray]) -> np.ndarray:
-    """The probability of the class, as far as there is one; of votes their share."""
-    if PROBABILITIES in found:
-        return found[PROBABILITIES].max(axis=1)
-    if LOGITS in found:
-        return softmax(found[LOGITS], axis=1).max(axis=1)
-    votes = found[VOTES]
-    return votes.max(axis=1) / votes.sum(axis=1).clip(min=1e-9)
+def _tied(values: np.ndarray) -> np.ndarray:
+    """Whether several classes have the greatest value of a row, boolean (n,), of values (n, C)."""
+    several: np.ndarray = (values == values.max(axis=1, keepdims=True)).sum(axis=1) > 1
+    return several
+
+
+def _confidence(name: str, values: np.ndarray) -> np.ndarray:
+    """The probability of the likeliest class, as far as there is one; of votes its share."""
+    if name == PROBABILITIES:
+        return values.max(axis=1)
+    if name == LOGITS:
+        return softmax(values, axis=1).max(axis=1)
+    return values.max(axis=1) / values.sum(axis=1).clip(min=1e-9)
 
 
 class _TableWriter(Protocol):

@@ -46,7 +46,7 @@ class EndpointLabeller:
         settings: the endpoint.
         bound: the prompt.
         journals: a folder where answers are kept, so that none is asked or paid for twice, and what they cost, which
-            counts towards `max_cost`; None: in memory.
+            counts towards `max_cost` whichever rows they are about; None: in memory.
 
     Attributes:
         prior: log-probabilities of the classes for inputs without content, (C,), or None.
@@ -81,7 +81,7 @@ class EndpointLabeller:
             if journals is not None:
                 key, about = key_of(self.fingerprint()), {"model": self.name, "mode": self.mode}
                 self._journal = AnswerJournal.named(journals, key, about)
-                self.client.spending.before = self.client.spending.price(*self._journal.tokens)
+                self._count_earlier()
             self._calibrate()
         except BaseException:
             self.close()
@@ -205,6 +205,18 @@ class EndpointLabeller:
         spent = self._noted[0] - read, self._noted[1] - written
         if key is not None or any(spent):
             self._journal.add(key, answer or {}, spent)
+
+    def _count_earlier(self) -> None:
+        """What was spent before counts towards the limit; a journal does not tell for which rows or store it was."""
+        spending, limit = self.client.spending, self.settings.max_cost
+        spending.before = spending.price(*self._journal.tokens)
+        if limit is not None and spending.before:
+            log.warning(
+                "%s: max_cost: %.4g of %.4g were spent before, on this prompt about any rows",
+                self.name,
+                spending.before,
+                limit,
+            )
 
     def _calibrate(self) -> None:
         wanted = self.bound.prompt.calibrate

@@ -125,7 +125,7 @@ class _Entry:
         """What the outputs of some rows come to."""
         columns = [column for column in self._store.columns if column.seen is None]
         values = {column.name: self._values(table, column) for column in columns}
-        return labels_of(values, self._store.classes)
+        return labels_of(values, self._store.classes, self._store.kind)
 
     @staticmethod
     def _values(table: pa.Table, column: OutputColumn) -> np.ndarray:

@@ -134,13 +134,31 @@ def shard_content(files: StoreFiles, shard: ShardRecord) -> bytes:
     """
     where = f"{files.url}: shard {shard.name}"
     again = "run the same `limbeck label` command again, which makes it again"
+    if files.folder is None:  # as `StoreWriter.begin` looks at it
+        again += ", of a store far away once it is complete"
     try:
         content = files.read(shard.name)
     except FileNotFoundError:
         raise LimbeckError(f"{where} is missing", again) from None
-    if len(content) != shard.bytes or checksum_of_bytes(content) != shard.checksum:
+    if not _is_as_written(content, shard):
         raise LimbeckError(f"{where} is damaged: it is not what was written", again)
     return content
+
+
+def is_whole(files: StoreFiles, shard: ShardRecord) -> bool:
+    """Whether a shard is there as it was written.
+
+    Raises:
+        LimbeckError: it cannot be read, so that nobody knows.
+    """
+    try:
+        return _is_as_written(files.read(shard.name), shard)
+    except FileNotFoundError:
+        return False
+
+
+def _is_as_written(content: bytes, shard: ShardRecord) -> bool:
+    return len(content) == shard.bytes and checksum_of_bytes(content) == shard.checksum
 
 
 def read_rows(files: StoreFiles, shard: ShardRecord) -> np.ndarray:

@@ -13,15 +13,15 @@ import numpy as np
 
 from limbeck.errors import LimbeckError
 from limbeck.teachers.labelling import CountsCosts, Labeller, RowsMissingError, TellsTruncated
-from limbeck.teachers.outputs.columns import LOGITS, OutputLayout, column_of_values
+from limbeck.teachers.outputs.columns import LOGITS, OutputColumn, OutputLayout, column_of_values
 from limbeck.teachers.outputs.parquet_shards import shard_name, shard_table, write_shard
 from limbeck.teachers.outputs.store_files import StoreFiles
-from limbeck.teachers.outputs.store_manifest import ShardRecord
+from limbeck.teachers.outputs.store_manifest import ShardRecord, has_one_label
 
 PROBABILITIES = "probabilities"
 VOTES = "votes"
-# By which outputs a row's class is decided, the first that is there.
-_DECIDING = (PROBABILITIES, LOGITS, VOTES)
+DECIDING = (PROBABILITIES, LOGITS, VOTES)
+"""By which outputs a row's class is decided, the first that is there."""
 
 Texts = Mapping[str, Sequence[str]]
 """Text columns by name, each with the text of every row."""
@@ -115,15 +115,54 @@ def make_shard(
         rows = rows.without(error.reasons)
         # Whoever raises it has kept the outputs of the others.
         scored = score_rows(labeller, rows.texts, content.outputs, content.batch_size)
-    label = labels_of(scored.values, labeller.classes)
+    record = _written(files, labeller, rows, content, scored, missing)
+    spent = {name: now - before.get(name, 0.0) for name, now in costs_of(labeller).items()}
+    return MadeShard(record, scored.layout, spent | {"seconds": time.perf_counter() - began})
+
+
+def make_empty_shard(
+    files: StoreFiles,
+    labeller: Labeller,
+    rows: ShardRows,
+    content: ShardContent,
+    layout: OutputLayout,
+    reasons: Mapping[int, str],
+) -> MadeShard:
+    """Write a shard whose rows have no outputs, none of them: it has the columns of the others.
+
+    Args:
+        layout: those columns.
+        reasons: why, by the rows' ids.
+    """
+    missing = tuple((row, reasons[row]) for row in rows.ids.tolist())
+    scored = ShardScores(layout, {one.name: _no_values(one) for one in layout.columns}, 0)
+    none = rows.without(range(len(rows)))
+    return MadeShard(_written(files, labeller, none, content, scored, missing), layout, {})
+
+
+def _no_values(column: OutputColumn) -> np.ndarray:
+    """Of no row."""
+    if not column.fixed:
+        return np.empty(0, dtype=object)
+    return np.empty((0, *column.sizes()), dtype=column.dtype)
+
+
+def _written(
+    files: StoreFiles,
+    labeller: Labeller,
+    rows: ShardRows,
+    content: ShardContent,
+    scored: ShardScores,
+    missing: tuple[tuple[int, str], ...],
+) -> ShardRecord:
+    """Write what a labeller puts out about some rows, and say which rows of the shard are missing."""
+    label = labels_of(scored.values, labeller.classes, labeller.kind)
     named = content.text_names
     texts = dict(zip(named, rows.texts.values(), strict=True)) if named else {}
     table = shard_table(rows.ids, texts, label, scored.layout, scored.values)
-    record = write_shard(files, shard_name(rows.number), table).model_copy(
+    return write_shard(files, shard_name(rows.number), table).model_copy(
         update={"missing": missing, "truncated": scored.truncated}
     )
-    spent = {name: now - before.get(name, 0.0) for name, now in costs_of(labeller).items()}
-    return MadeShard(record, scored.layout, spent | {"seconds": time.perf_counter() - began})
 
 
 def costs_of(labeller: Labeller) -> dict[str, float]:
@@ -182,10 +221,22 @@ def score_rows(
     return ShardScores(layout, found, truncated)
 
 
-def labels_of(values: Mapping[str, np.ndarray], classes: Sequence[str]) -> np.ndarray | None:
-    """What the outputs come to: class ids, int64 (n,), or numbers, float32 (n,); None of other tasks."""
+def labels_of(
+    values: Mapping[str, np.ndarray], classes: Sequence[str], kind: str
+) -> np.ndarray | None:
+    """What the outputs come to: class ids, int64 (n,), or numbers, float32 (n,); None of other task types.
+
+    Of classes that are equally likely the first is taken: the values beside it tell.
+
+    Args:
+        values: by output (n, C), or (n, 1) of numbers.
+        classes: C names in id order; () of numbers.
+        kind: the task type.
+    """
+    if not has_one_label(kind):
+        return None
     width = len(classes) or 1
-    for name in _DECIDING:
+    for name in DECIDING:
         value = values.get(name)
         if value is not None and value.dtype != object and value.shape[1:] == (width,):
             if classes:

@@ -60,10 +60,13 @@ class StoreFiles:
             return bool(self._place[0].isfile(self.path(name)))
 
     def size(self, name: str) -> int:
-        """Bytes of a file; −1 where there is none."""
+        """Bytes of a file, whoever wrote it; −1 where there is none."""
+        system, root = self._place
         with self._said(name):
+            # Of a folder that was listed before, what others have written since would not be seen.
+            system.invalidate_cache(root)
             try:
-                return int(self._place[0].size(self.path(name)))
+                return int(system.size(self.path(name)))
             except FileNotFoundError:
                 return -1
 

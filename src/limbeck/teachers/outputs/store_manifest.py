@@ -18,9 +18,12 @@ from limbeck.files import checksum_of_text
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.objectives import ModelShape
 from limbeck.plain import read_json
+from limbeck.tasks import TASK_TYPES
 from limbeck.teachers.outputs.columns import OutputColumn, OutputLayout
 
 MANIFEST = "manifest.json"
+MISSING = "missing.json"
+"""Beside it, where rows have no outputs: which they are, and why (`limbeck.run.missing_rows`)."""
 FORMAT = 1
 _OWN_SUM = "checksum"
 _OUTPUTS: Literal["limbeck teacher outputs"] = "limbeck teacher outputs"
@@ -241,10 +244,21 @@ def read_any_manifest(text: bytes, where: str) -> StoreManifest | ExamplesManife
             _ = manifest.layout
             if manifest.teacher.shape is not None:
                 ModelShape.read(manifest.teacher.shape)
+            if not has_one_label(manifest.kind):
+                # Earlier versions wrote the likeliest class where a row has any number of them: nobody reads it.
+                manifest = manifest.model_copy(update={"labelled": False})
     except (ValidationError, KeyError, TypeError, ValueError) as error:
         reason = str(error).replace("\n", " ")
         raise LimbeckError(f"{where}: {reason:.300}", _way_out(where)) from None
     return manifest
+
+
+def has_one_label(kind: str) -> bool:
+    """Whether a row of this task type is of one class, or has one number, rather than any number of classes.
+
+    A type that is not known here, of a plugin that is not loaded, is taken to.
+    """
+    return kind not in TASK_TYPES or not TASK_TYPES.get(kind).several_classes
 
 
 def _content(text: bytes, where: str) -> Any:

@@ -18,14 +18,17 @@ from limbeck.errors import LimbeckError, Problem
 from limbeck.files import damaged, is_temporary
 from limbeck.teachers.outputs.columns import OutputLayout
 from limbeck.teachers.outputs.output_store import read_manifest
+from limbeck.teachers.outputs.parquet_shards import is_whole
 from limbeck.teachers.outputs.store_files import StoreFiles
-from limbeck.teachers.outputs.store_manifest import MANIFEST, ShardRecord, StoreManifest
+from limbeck.teachers.outputs.store_manifest import MANIFEST, MISSING, ShardRecord, StoreManifest
 
 logger = logging.getLogger(__name__)
 
 _LOCK = ".limbeck-lock"
-# What a start that was killed before its first manifest may leave.
-_OWN_FILE = re.compile(rf"\..*|shard-\d+\.parquet(\.part)?|{re.escape(MANIFEST)}\.part")
+# What a start that was killed before its first manifest may leave, or an earlier version's deletion.
+_OWN_FILE = re.compile(
+    rf"\..*|shard-\d+\.parquet(\.part)?|{re.escape(MANIFEST)}\.part|{re.escape(MISSING)}(\.part)?"
+)
 
 
 class StoreWriter:
@@ -89,7 +92,8 @@ class StoreWriter:
         """Name a shard that has been written, and add what it cost.
 
         Raises:
-            LimbeckError: its columns are not those of the shards before it.
+            LimbeckError: its columns are not those of the shards before it, or it is not there: who wrote it may have
+                had another folder of that name.
         """
         columns = tuple(layout.written())
         before = self.manifest.columns
@@ -98,6 +102,12 @@ class StoreWriter:
                 f"{self.files.url}: {shard.name} has the columns {_names(columns)}, the shards before "
                 f"it {_names(before)}",
                 "a labeller must return the same outputs for all rows",
+            )
+        if self.files.size(shard.name) != shard.bytes:
+            raise LimbeckError(
+                f"{self.files.url}: {shard.name} was made, and is not there as it was written",
+                "name a place with --out that every process reaches, a shared folder or a URL, and run the same "
+                "command again",
             )
         spent = self._with(costs or {})
         shards = sorted({*self.manifest.shards, shard}, key=lambda one: one.name)
@@ -137,15 +147,23 @@ class StoreWriter:
     def _forget_damaged(self) -> None:
         """Shards that are not what was written are made again."""
         shards = self.manifest.shards
-        folder = self.files.folder
-        if folder is not None:
-            bad = set(damaged(folder, {shard.name: shard.checksum for shard in shards}))
-        else:  # far away sizes must do: reading all of it may take longer than making it
-            bad = {one.name for one in shards if self.files.size(one.name) != one.bytes}
+        bad = self._damaged()
         if bad:
-            logger.warning("%s: missing or damaged, made again: %s", self.files.url, ", ".join(bad))
+            named = ", ".join(sorted(bad))
+            logger.warning("%s: missing or damaged, made again: %s", self.files.url, named)
             kept = tuple(shard for shard in shards if shard.name not in bad)
             self._write(self.manifest.model_copy(update={"shards": kept, "complete": False}))
+
+    def _damaged(self) -> set[str]:
+        """The names of shards that are not what was written."""
+        shards, files = self.manifest.shards, self.files
+        if files.folder is not None:
+            return set(damaged(files.folder, {shard.name: shard.checksum for shard in shards}))
+        if self.manifest.complete:
+            return {shard.name for shard in shards if not is_whole(files, shard)}
+        # Far away sizes do for a store that is continued, which may be often: reading all of it may take longer than
+        # making it. Once it is complete there is nothing else to do than to look.
+        return {shard.name for shard in shards if files.size(shard.name) != shard.bytes}
 
     def _write(self, manifest: StoreManifest) -> None:
         self.files.write(MANIFEST, manifest.written().encode())
@@ -229,7 +247,9 @@ def _names(columns: tuple[dict[str, Any], ...]) -> str:
 
 
 def remove_store(url: str) -> int:
-    """Delete a store: its manifest, and the shards that it names; other files in the folder stay. Returns the bytes.
+    """Delete a store: its manifest, the shards that it names, and what it says of rows without outputs.
+
+    Other files in the folder stay. Returns the shards' bytes.
 
     Raises:
         LimbeckError: there is none, or its manifest is damaged, so that it does not say what is its own.
@@ -243,7 +263,7 @@ def remove_store(url: str) -> int:
         )
     with alone(files):
         # First its name, so that an interrupted deletion leaves nothing that looks whole.
-        for name in (MANIFEST, *(shard.name for shard in manifest.shards)):
+        for name in (MANIFEST, *(shard.name for shard in manifest.shards), MISSING):
             files.remove(name)
         if files.folder is not None:
             _sweep(files)
