@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from datasets import DatasetDict
+from datasets import DatasetDict, Value
 
 from limbeck.data import Conditions
 from limbeck.data.splits import make_split
 from limbeck.data.unlabelled import UnlabelledRows, with_unlabelled
 from limbeck.data.unlabelled_files import TextFile
 from limbeck.errors import LimbeckError
-from limbeck.tasks import TASKS
+from limbeck.tasks import MULTI_LABEL, TASKS, Task
 
 TASK = TASKS["sst2"]
 
@@ -44,6 +45,19 @@ def test_they_stand_below_the_others_with_numbers_of_their_own(splits):
     assert train["index"][:] == [1, 2, 0, 3, 4]
     assert counts == UnlabelledRows(kept=3)
     assert found["dev"] is splits["dev"]
+
+
+def test_of_several_labels_none_is_known():
+    task = Task("own", "own", ("sentence",), ("a", "b"), ("f1",), "f1", kind=MULTI_LABEL)
+    train = make_split(task, {"sentence": ["one", "two"]}, [[1.0, 0.0], [0.0, 0.0]])
+    splits = DatasetDict(train=train)
+    found, counts = with_unlabelled(task, splits, [file("three", "one"), file("four")], "refuse")
+    assert counts == UnlabelledRows(kept=2, repeated=1)
+    labels = found["train"].with_format("numpy")["label"][:]
+    np.testing.assert_array_equal(labels, [[1, 0], [0, 0], [np.nan] * 2, [np.nan] * 2])
+    assert found["train"].features == train.features | {"sentence": Value("large_string")}
+    none, counts = with_unlabelled(task, splits, [file("two")], "refuse")
+    assert none["train"]["sentence"][:] == ["one", "two"] and counts.repeated == 1
 
 
 def test_a_text_that_is_there_already_is_left_out(splits):

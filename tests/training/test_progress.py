@@ -56,7 +56,7 @@ def test_terms_of_labels_are_averaged_over_labelled_examples():
     progress = Progress()
     for hard, soft, count in ((6.0, 1.0, 1), (0.0, 2.0, 0), (2.0, 6.0, 3)):
         terms = {"soft": torch.tensor(soft), "hard": torch.tensor(hard)}
-        of_labels = LabelledTerms(frozenset({"hard", "other"}), torch.tensor(count))
+        of_labels = LabelledTerms({"hard": terms["hard"]}, count)
         progress.add(terms, torch.tensor(hard + soft), labelled=of_labels)
     for window in (progress.since_log, progress.this_epoch):
         assert window.means() == {"loss": 17 / 3, "soft": 3.0, "hard": 3.0}
@@ -64,15 +64,14 @@ def test_terms_of_labels_are_averaged_over_labelled_examples():
         assert window.sums()["hard"] == 8.0  # of batch means, as a curriculum watches them
     again = Progress()
     again.restore(json.loads(json.dumps(progress.state())), CPU)
-    last = LabelledTerms(frozenset({"hard"}), torch.tensor(4))
-    for one in (progress, again):
-        one.add(
-            {"hard": torch.tensor(4.0), "soft": torch.tensor(0.0)}, torch.tensor(4.0), labelled=last
-        )
+    terms = {"hard": torch.tensor(4.0), "soft": torch.tensor(0.0)}
+    for one in (progress, again):  # as many as a device alone may know
+        last = LabelledTerms({"hard": terms["hard"]}, torch.tensor(4))
+        one.add(terms, torch.tensor(4.0), labelled=last)
         assert one.this_epoch.means()["hard"] == 28 / 8 and one.this_epoch.labelled() == 8
     progress.since_log.clear()
     assert progress.since_log.labelled() is None
-    none = LabelledTerms(frozenset({"hard"}), torch.tensor(0))
+    none = LabelledTerms({"hard": torch.tensor(0.0)}, 0)
     progress.add({"hard": torch.tensor(0.0)}, torch.tensor(0.0), labelled=none)
     assert progress.since_log.means() == {"loss": 0.0} and progress.since_log.labelled() == 0
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from datasets import Dataset
 from tiny_trainers import make, still
 
 import tiny_runs as tiny
@@ -19,7 +20,9 @@ WORKER = """
 import os, sys
 import torch
 from test_trainer_processes import distributed_run
-trainer = distributed_run(sys.argv[1], batch=4)
+labelled_every, accumulation = map(int, sys.argv[2:])
+batch = 4 // accumulation
+trainer = distributed_run(sys.argv[1], batch, labelled_every, accumulation)
 model = trainer.model_wrapped
 assert type(model).__name__ == "DistributedDataParallel", type(model)
 teacher = {id(weight) for weight in trainer.teacher.model.parameters()}
@@ -33,15 +36,20 @@ torch.distributed.destroy_process_group()
 """
 
 
-def distributed_run(folder, batch: int) -> DistillationTrainer:
+def distributed_run(
+    folder, batch: int, labelled_every: int, accumulation: int = 1
+) -> DistillationTrainer:
+    rows = tiny.rows(24)
+    labels = [one if row % labelled_every == 0 else -100 for row, one in enumerate(rows["labels"])]
     trainer = make(
         Path(folder),
         method="rail-kd-l",
-        count=24,
+        train_dataset=Dataset.from_dict({**rows.to_dict(), "labels": labels}),
         student=still(3),
         eval_dataset=tiny.rows(8),
         args={
             "per_device_train_batch_size": batch,
+            "gradient_accumulation_steps": accumulation,
             "num_train_epochs": 3,
             "learning_rate": 1e-3,
             "eval_strategy": "epoch",
@@ -54,7 +62,10 @@ def distributed_run(folder, batch: int) -> DistillationTrainer:
 
 
 @pytest.mark.slow
-def test_two_processes_do_what_one_does(tmp_path):
+@pytest.mark.parametrize(
+    ("labelled_every", "accumulation"), [(1, 1), (5, 2)], ids=["all labelled", "few, in parts"]
+)
+def test_two_processes_do_what_one_does(tmp_path, labelled_every, accumulation):
     """Two batches of four are one of eight: weights and records agree but for rounding."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -63,7 +74,7 @@ def test_two_processes_do_what_one_does(tmp_path):
     paths = os.pathsep.join([tests, str(Path(__file__).parent)])
     workers = [
         subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(tmp_path)],
+            [sys.executable, "-c", WORKER, str(tmp_path), str(labelled_every), str(accumulation)],
             env=os.environ
             | {
                 "PYTHONPATH": paths,
@@ -77,7 +88,7 @@ def test_two_processes_do_what_one_does(tmp_path):
         for rank in range(2)
     ]
     assert [worker.wait(timeout=600) for worker in workers] == [0, 0]
-    single = distributed_run(tmp_path / "single", batch=8)
+    single = distributed_run(tmp_path / "single", 8, labelled_every)
     results = [torch.load(tmp_path / f"result-{rank}.pt") for rank in range(2)]
     for name, value in single.distiller.state_dict().items():
         assert torch.equal(results[0]["weights"][name], results[1]["weights"][name]), name

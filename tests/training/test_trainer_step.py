@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-from tiny_trainers import arguments, make, steps_logged, still
+from tiny_trainers import arguments, first_gradients, make, steps_logged, still
 from transformers import Trainer
 
 import tiny_runs as tiny
@@ -16,43 +14,15 @@ from limbeck.errors import LimbeckError
 from limbeck.training import DistillationTrainer, tensorboard
 
 
-class Gradients(tiny.TrainerCallback):
-    """Keeps the gradients of the first step, before they are clipped away."""
-
-    def __init__(self):
-        self.found: dict[str, torch.Tensor] = {}
-
-    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
-        if state.global_step == 0:
-            self.found = {
-                name: weight.grad.clone()
-                for name, weight in model.named_parameters()
-                if weight.grad is not None
-            }
-
-
-def first_gradients(folder: Path, batch: int, accumulation: int, **changes):
-    seen = Gradients()
-    args = {
-        "per_device_train_batch_size": batch,
-        "gradient_accumulation_steps": accumulation,
-        "max_grad_norm": 0.0,
-        "max_steps": 1,
-    } | changes.pop("args", {})
-    trainer = make(folder, student=still(3), callbacks=[seen], args=args, **changes)
-    trainer.train()
-    return seen.found, steps_logged(trainer)[0]["loss"]
-
-
 @pytest.mark.parametrize("method", ["finetune", "rail-kd-l", "alp-kd"])
 def test_accumulated_gradients_are_those_of_one_large_batch(tmp_path, method):
-    split, split_loss = first_gradients(tmp_path, 4, 2, method=method)
-    whole, whole_loss = first_gradients(tmp_path, 8, 1, method=method)
+    split, in_parts = first_gradients(tmp_path, 4, 2, method=method)
+    whole, at_once = first_gradients(tmp_path, 8, 1, method=method)
     assert split.keys() == whole.keys()
     assert any(name.startswith("student.classifier") for name in whole)
     for name, value in whole.items():
         torch.testing.assert_close(split[name], value, atol=1e-6, rtol=1e-5, msg=name)
-    assert split_loss == pytest.approx(whole_loss, abs=1e-6)
+    assert in_parts["loss"] == pytest.approx(at_once["loss"], abs=1e-6)
 
 
 def test_fine_tuning_is_the_trainers_own(tmp_path):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transformers import TrainingArguments
+import torch
+from transformers import TrainerCallback, TrainingArguments
 
 import tiny_runs as tiny
 from limbeck.data import Collator
@@ -47,3 +48,33 @@ def still(layers: int = 2, **changes):
 
 def steps_logged(trainer) -> list[dict]:
     return [entry for entry in trainer.state.log_history if "learning_rate" in entry]
+
+
+class Gradients(TrainerCallback):
+    """Keeps the gradients of the first step, before they are clipped away."""
+
+    def __init__(self):
+        self.found: dict[str, torch.Tensor] = {}
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
+        if state.global_step == 0:
+            self.found = {
+                name: weight.grad.clone()
+                for name, weight in model.named_parameters()
+                if weight.grad is not None
+            }
+
+
+def first_gradients(folder: Path, batch: int, accumulation: int, **changes):
+    """The gradients of a first step, by weight, and what was logged of it."""
+    seen = Gradients()
+    args = {
+        "per_device_train_batch_size": batch,
+        "gradient_accumulation_steps": accumulation,
+        "max_grad_norm": 0.0,
+        "max_steps": 1,
+    } | changes.pop("args", {})
+    settings = {"student": still(3), "callbacks": [seen]} | changes
+    trainer = make(folder, args=args, **settings)
+    trainer.train()
+    return seen.found, steps_logged(trainer)[0]

@@ -197,12 +197,13 @@ def _rows(
         )
         for number, name in enumerate(task.text_columns)
     }
-    columns[task.label_column] = pa.array(np.full(count, absent_label(task)))
     numbers = train.with_format("numpy")["index"][:]
     first = int(numbers.max()) + 1 if len(numbers) else 0
     columns["index"] = pa.array(np.arange(first, first + count))
     wide = {name: Value("large_string") for name in task.text_columns}
     features = Features({name: wide.get(name, kind) for name, kind in train.features.items()})
+    of_labels = features.arrow_schema.field(task.label_column).type
+    columns[task.label_column] = pa.array([absent_label(task)] * count, of_labels)
     table = pa.table({name: columns[name] for name in features}).cast(features.arrow_schema)
     info = DatasetInfo(features=features)
     return Dataset(InMemoryTable(table), info=info, fingerprint=digest_of(table))

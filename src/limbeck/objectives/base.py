@@ -209,7 +209,10 @@ class Objective(nn.Module, ABC):
 
     @property
     def means_over_labelled(self) -> bool:
-        """Whether its value is a mean over the labelled examples of a batch alone."""
+        """Whether its value is a mean over the labelled examples of a batch alone.
+
+        A step in parts weighs it by how many of these each part holds, and other terms by all examples.
+        """
         return self.reads_labels and self.counts_labelled
 
     @property

@@ -16,8 +16,8 @@ from limbeck.data.row_facts import facts_of
 from limbeck.errors import LimbeckError
 from limbeck.tasks.no_labels import labelled_rows
 from limbeck.teachers import Bandit
-from limbeck.training.feeding import examples_in
 from limbeck.training.running_trainer import RunningTrainer
+from limbeck.training.step_weights import examples_in
 
 HELD_OUT = 128
 """Training rows held out where nobody says how many."""

@@ -23,6 +23,7 @@ from limbeck.errors import LimbeckError
 from limbeck.tasks import TaskType
 from limbeck.tasks.no_labels import labelled_rows
 from limbeck.training.sending import SendsBatches
+from limbeck.training.step_weights import BatchCounts, BatchWeights, StepCounts
 
 GROUPED, SEQUENTIAL, REBALANCED = "group_by_length", "sequential", "batch_rebalance"
 """Values of `args.train_sampling_strategy`; the others are a random order."""
@@ -38,7 +39,7 @@ class FeedsExamples(SendsBatches):
     labelled_share: float | None = None
     candidates: int | None = None
     _order: EpochSampler | MixedSampler | QuerySampler | None = None
-    _in_step: tuple[int, float | Tensor] | None = None
+    _in_step: StepCounts | None = None
 
     # ---- columns ----
 
@@ -157,31 +158,28 @@ class FeedsExamples(SendsBatches):
     def get_batch_samples(
         self, epoch_iterator: Iterator, num_batches: int, device: torch.device
     ) -> Any:
-        """As the Trainer's; the examples of the step are counted."""
+        """As the Trainer's; the examples of the step are counted, on the host where they lie there."""
         samples = super().get_batch_samples(epoch_iterator, num_batches, device)
-        batches = samples[0]
-        own = sum(map(examples_in, batches))
-        everywhere: float | Tensor = own
-        processes = 1
+        own = [self.counts_of(batch) for batch in samples[0]]
+        parts, total = len(own), BatchCounts.together(own)
         if self.args.world_size > 1 and self.args.average_tokens_across_devices:
             # Stays on the device: no step waits for it.
-            counted = torch.full((1,), own, dtype=torch.float32, device=device)
-            everywhere = self.accelerator.gather(counted).sum()
-            processes = self.args.world_size
-        self._in_step = len(batches) * processes, everywhere
+            everywhere = self.accelerator.gather(total.on(device)).sum(0)
+            parts, total = parts * self.args.world_size, BatchCounts(*everywhere)
+        self._in_step = StepCounts(parts, total)
         return samples
 
-    def weight_of(self, inputs: Any) -> float | Tensor:
-        """How much a micro-batch weighs in its step, next to the mean of all of them.
+    def counts_of(self, batch: Any) -> BatchCounts:
+        """How many examples a batch of this task type holds, and how many of them have a label."""
+        return BatchCounts.of(batch, self.kind.label_names[0])
 
-        The Trainer averages over micro-batches, and processes over each other; weighed so, every
-        example counts alike in a step, also those of a short last micro-batch. 1 where all are
-        equally long.
+    def weights_of(self, counts: BatchCounts) -> BatchWeights:
+        """How much a micro-batch with so many examples weighs in the step that is under way.
+
+        Weighed so, every example counts alike in a step, and every labelled one in the terms of labels, whichever
+        micro-batch or process it is in.
         """
-        if self._in_step is None:
-            return 1.0
-        parts, examples = self._in_step
-        return examples_in(inputs) * parts / examples
+        return BatchWeights() if self._in_step is None else self._in_step.weights_of(counts)
 
 
 def labelled_examples(rows: Any) -> np.ndarray:
@@ -197,12 +195,6 @@ def labelled_examples(rows: Any) -> np.ndarray:
             "pass a tokenised datasets.Dataset with one class id or number a row, or leave it out",
         )
     return labelled_rows(labels)
-
-
-def examples_in(batch: Any) -> int:
-    """How many examples a batch holds."""
-    sizes = (len(value) for value in batch.values() if isinstance(value, Tensor) and value.dim())
-    return next(sizes, 0)
 
 
 def numbered(rows: Any) -> Any:

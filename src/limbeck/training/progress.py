@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from limbeck.agreement import is_first, summed
 from limbeck.training.seconds_by_part import Parts
+from limbeck.training.step_weights import Count
 
 _LABELLED = "labelled"
 
@@ -41,9 +42,9 @@ class Window:
         sums, count = self.groups.get(names, (None, 0))
         self.groups[names] = (values.clone() if sums is None else sums.add_(values), count + 1)
 
-    def add_labelled(self, names: tuple[str, ...], values: Tensor, count: Tensor) -> None:
-        """Add a micro-batch's means over its labelled examples, which `count` (a scalar) says the number of."""
-        added = torch.cat([values * count, count.to(values.dtype).reshape(1)])
+    def add_labelled(self, names: tuple[str, ...], values: Tensor, count: Count) -> None:
+        """Add a micro-batch's means over its labelled examples, which `count` says the number of."""
+        added = torch.cat([values, values.new_ones(1)]) * count
         before = self.of_labelled.get(names)
         self.of_labelled[names] = added if before is None else before.add_(added)
 
@@ -132,6 +133,12 @@ class Window:
         return totals
 
 
+def _exactly(scalars: Iterable[Tensor]) -> Tensor:
+    """Scalars as one tensor to be summed, (n,), without their graphs."""
+    values = torch.stack([scalar.detach() for scalar in scalars])
+    return values.to(_exact(values.device))
+
+
 def _exact(device: torch.device) -> torch.dtype:
     """Float64, except where the device knows none."""
     return torch.float32 if device.type == "mps" else torch.float64
@@ -194,10 +201,10 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class LabelledTerms:
-    """Terms of a micro-batch that are means over its labelled examples, and how many these are (a scalar)."""
+    """Terms of a micro-batch that are means over its labelled examples, and how many these are."""
 
-    names: frozenset[str]
-    count: Tensor
+    means: Mapping[str, Tensor]
+    count: Count
 
 
 @dataclass
@@ -219,26 +226,20 @@ class Progress:
     """Those of this epoch, as each process has counted them."""
 
     def add(
-        self,
-        terms: dict[str, Tensor],
-        loss: Tensor,
-        weight: float | Tensor = 1.0,
-        labelled: LabelledTerms | None = None,
+        self, terms: Mapping[str, Tensor], loss: Tensor, labelled: LabelledTerms | None = None
     ) -> None:
-        """Add one micro-batch's terms and loss, as much as the micro-batch weighs in its step.
+        """Add one micro-batch.
 
         Args:
-            labelled: which terms are means over the labelled examples alone, where some have no label.
+            terms: as much as each weighs in its step.
+            loss: their weighted sum.
+            labelled: terms that are means over the labelled examples alone, as they are, where some have no label.
         """
-        names = ("loss", *terms)
-        values = torch.stack([loss.detach(), *(term.detach() for term in terms.values())])
-        values = values.to(_exact(values.device))
-        if not (isinstance(weight, float) and weight == 1.0):
-            values = values * weight
+        names, values = ("loss", *terms), _exactly([loss, *terms.values()])
         for window in (self.since_log, self.this_epoch):
             window.add(names, values)
-        if labelled is not None and (own := tuple(n for n in terms if n in labelled.names)):
-            means = torch.stack([terms[name].detach() for name in own]).to(values.dtype)
+        if labelled is not None:
+            own, means = tuple(labelled.means), _exactly(labelled.means.values())
             for window in (self.since_log, self.this_epoch):
                 window.add_labelled(own, means, labelled.count)
 

@@ -16,7 +16,6 @@ from transformers.trainer_utils import has_length
 from limbeck.activations import Request, Trace
 from limbeck.data import Collator
 from limbeck.data.row_facts import facts_of
-from limbeck.functional.absent_labels import has_label
 from limbeck.input_transforms import InputTransform, StepInputs
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.step_state import StepState
@@ -24,9 +23,10 @@ from limbeck.tasks.no_labels import labelled_rows, no_unlabelled
 from limbeck.teachers import SampledTeam
 from limbeck.training.callbacks import stop_if_not_finite
 from limbeck.training.counting import Counts
-from limbeck.training.feeding import FeedsExamples, examples_in, padded
+from limbeck.training.feeding import FeedsExamples, padded
 from limbeck.training.head import train_head_alone
 from limbeck.training.progress import LabelledTerms
+from limbeck.training.step_weights import examples_in
 
 
 class TakesSteps(Counts, FeedsExamples):
@@ -98,20 +98,28 @@ class TakesSteps(Counts, FeedsExamples):
             inputs = padded(inputs, self.padded_width, self.student.config.pad_token_id or 0)
         step = StepInputs.of(inputs, self.transform, step_state, self.args.device)
         outputs = model(step, step_state=step_state, teacher=self._asked(step_state))
-        terms = outputs["terms"]
-        if self.sampled_team is not None:  # also by whose they are
-            terms = terms | {
-                f"loss ({self.sampled_team.names[step_state.teacher]})": outputs["loss"]
-            }
-        weight = self.weight_of(inputs)
-        self.progress.add(terms, outputs["loss"], weight, self._labelled_in(inputs, step_state))
+        loss = self._weighed(outputs, inputs, step_state)
         self.progress.add_examples(examples_in(inputs), self.args.device)
-        loss = (
-            outputs["loss"]
-            if isinstance(weight, float) and weight == 1.0
-            else weight * outputs["loss"]
-        )
         return (loss, outputs) if return_outputs else loss
+
+    def _weighed(
+        self, outputs: dict[str, Any], inputs: dict[str, Tensor], step_state: StepState
+    ) -> Tensor:
+        """A micro-batch's loss, each term as much as it weighs in the step; the log is told of the terms."""
+        terms, loss, counts = outputs["terms"], outputs["loss"], self.counts_of(inputs)
+        of_labelled = self.objectives.of(step_state.teacher).labelled_terms
+        weights = self.weights_of(counts)
+        weighed = terms
+        if not weights.even:
+            weighed = weights.weighed(terms, of_labelled)
+            loss = self.objectives.total(weighed, step_state)
+        labelled = None
+        if self._some_unlabelled and (own := {n: terms[n] for n in terms if n in of_labelled}):
+            labelled = LabelledTerms(own, counts.labelled)
+        if self.sampled_team is not None:  # also by whose they are
+            weighed = weighed | {f"loss ({self.sampled_team.names[step_state.teacher]})": loss}
+        self.progress.add(weighed, loss, labelled)
+        return loss
 
     @cached_property
     def _some_unlabelled(self) -> bool:
@@ -120,14 +128,6 @@ class TakesSteps(Counts, FeedsExamples):
             return False
         labels = facts_of(self.train_dataset).labels
         return labels is None or not labelled_rows(labels).all()
-
-    def _labelled_in(self, inputs: Any, step_state: StepState) -> LabelledTerms | None:
-        """The terms that count labelled examples alone, and how many a micro-batch holds."""
-        names = self.objectives.of(step_state.teacher).labelled_terms
-        labels = inputs.get("labels")
-        if not names or not isinstance(labels, Tensor) or not self._some_unlabelled:
-            return None
-        return LabelledTerms(names, has_label(labels).sum())
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """As the Trainer's; where a curriculum trains the head alone, no other weight is moved."""

@@ -182,7 +182,7 @@ class DistillationTrainer(TrainsParts):
             raise LimbeckError(problems)
 
     def _as_the_terms_need(self) -> None:
-        # The objectives average over a batch themselves, and `weight_of` over a step; a model that takes
+        # The objectives average over a batch themselves, and `weights_of` over a step; a model that takes
         # `num_items_in_batch` would switch off the division by the accumulation factor.
         self.model_accepts_loss_kwargs = False
         self.loss_is_scaled_for_ga = False
