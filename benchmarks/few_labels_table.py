@@ -57,7 +57,7 @@ class Line:
 
     @property
     def gap(self) -> tuple[float, float, float] | None:
-        """Share of the gap in per cent, and its interval; None for the ends of the gap themselves."""
+        """Share of the gap in per cent, and its interval; None for its ends, and where the teacher is not ahead."""
         seeds = sorted(self.scores.keys() & self.alone.keys() & self.teacher.keys())
         if self.condition in (BASELINE, TEACHER) or len(seeds) < 2:
             return None
@@ -65,6 +65,8 @@ class Line:
             np.array([scores[seed] for seed in seeds])
             for scores in (self.scores, self.alone, self.teacher)
         )
+        if teacher.mean() <= alone.mean():
+            return None
         drawn = np.random.default_rng(0).integers(len(seeds), size=(_RESAMPLES, len(seeds)))
         shares = _share(mine[drawn], alone[drawn], teacher[drawn])
         low, high = np.nanpercentile(shares, [2.5, 97.5])

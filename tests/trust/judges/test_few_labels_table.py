@@ -24,6 +24,9 @@ def test_shares_of_the_gap_by_hand(table):
     assert low < share < high
     assert line(table, "teacher", TEACHER).gap is None
     assert line(table, "labels alone", ALONE).gap is None
+    # A teacher that learned no more than the student leaves no gap to close.
+    behind = table.Line(("sst2", 200), "unlabelled", 0, TEACHER, ALONE, ALONE)
+    assert behind.gap is None and behind.p is not None
 
 
 def test_tests_of_one_number_of_labels_are_one_family(table):
