@@ -77,7 +77,7 @@ def test_list_shows_every_entry_and_their_sum(store):
     lines = [line for line in answer.output.splitlines() if "runs/teacher" in line]
     assert [("rte" in line, "mrpc" in line) for line in lines] == [(True, False), (False, True)]
     assert "abcdef01" in lines[1] and "1.0 MiB" in lines[1] and "2.0 MiB" in answer.output
-    assert "1000" in lines[1] and "bf16" in lines[1]
+    assert "1,000" in lines[1] and "bf16" in lines[1]
 
 
 def test_list_shows_the_stores_that_are_named(store, labelled):

@@ -306,3 +306,25 @@ def test_rows_without_labels_are_what_outputs_are_for(from_outputs, place, tmp_p
     changes = {"outputs": [str(half)], "missing_outputs": "drop"}
     run = train(recipe.model_copy(update=changes), tmp_path / "dropped")
     assert (run.record.examples.unlabelled, run.record.examples.without_outputs) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("method", "known", "changes", "said"),
+    [
+        ("kd", "more", {}, r"with a label, which objectives\.hard needs\n.*kd-soft"),
+        ("kd-soft", "more", {"labelled_share": 0.25}, "with a label, which labelled_share"),
+        ("kd-soft", "own", {"labelled_share": 0.25}, "without a label, which labelled_share"),
+    ],
+)
+def test_rows_that_are_left_must_be_those_that_terms_and_batches_need(
+    from_outputs, tmp_path, method, known, changes, said
+):
+    more = [f"good plot number {number}" for number in range(8)]
+    path = tmp_path / "more.jsonl"
+    path.write_text("".join(json.dumps({"review": text}) + "\n" for text in more))
+    texts = {"more": more, "own": TEXTS}[known]
+    found = write(tmp_path / "known.jsonl", texts, logits_of(tiny.knowing_teacher(4), texts))
+    given = {"outputs": [str(found)], "missing_outputs": "drop", "unlabelled": [str(path)]}
+    with pytest.raises(LimbeckError, match=f"missing_outputs: drop leaves no row {said}"):
+        train(from_outputs(method, **given, batch_size=8, **changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -66,11 +66,11 @@ def facts_table(facts: dict[str, str]) -> Table:
 def store_facts(manifest: StoreManifest, place: str) -> dict[str, str]:
     """Whose outputs, about which rows, its columns and size."""
     of = manifest.rows
-    rows = f"{of.count:,}"
+    rows = _rows_of(manifest)
     if not manifest.complete:
-        rows = (
-            f"{manifest.stored_rows:,} of {rows}: incomplete, the command that made it continues it"
-        )
+        rows += ": incomplete, the command that made it continues it"
+    elif left_out := of.count - _with_outputs(manifest):
+        rows += f": {left_out:,} have no outputs"
     columns = [
         f"{column.name} {'×'.join(map(str, column.shape)) or 'one'} {column.dtype}"
         for column in manifest.layout.columns
@@ -143,16 +143,25 @@ def some_rows(store: OutputStore, count: int) -> Table:
     return table
 
 
+def _with_outputs(manifest: StoreManifest) -> int:
+    """How many of a complete store's rows have outputs."""
+    return manifest.rows.count - sum(len(shard.missing) for shard in manifest.shards)
+
+
+def _rows_of(manifest: StoreManifest) -> str:
+    """`300`, or `262 of 300` where some have no outputs, or none yet."""
+    stored = _with_outputs(manifest) if manifest.complete else manifest.stored_rows
+    total = manifest.rows.count
+    return f"{total:,}" if stored == total else f"{stored:,} of {total:,}"
+
+
 def _cells(manifest: StoreManifest | ExamplesManifest) -> list[str]:
     from limbeck.teachers.outputs import StoreManifest
 
     if isinstance(manifest, StoreManifest):
-        rows = str(manifest.rows.count)
-        if not manifest.complete:
-            rows = f"{manifest.stored_rows} of {rows}"
-        model = manifest.teacher.name
+        rows, model = _rows_of(manifest), manifest.teacher.name
     else:
-        rows, model = str(manifest.rows), manifest.model
+        rows, model = f"{manifest.rows:,}", manifest.model
     precision = manifest.settings.get("precision")
     if precision is None and isinstance(manifest, StoreManifest):
         precision = manifest.teacher.fingerprint.get("precision")

@@ -78,12 +78,12 @@ def check_free(path: Path, rows: TextRows, written: Sequence[str]) -> None:
 
 
 def _is_such_a_table(path: Path, rows: TextRows, written: Sequence[str]) -> bool:
-    """Whether a table has the columns, and, where any data of one's own may have them too, the first row's texts."""
+    """Whether a table has the columns and the first row's texts: any data of one's own may have the columns too."""
     first = _first_row(path)
     if first is None or [*first] != [*rows.names, *written]:
         return False
     texts = [column[0].as_py() for column in rows.columns.values()]
-    return CONFIDENCE in written or [first[name] for name in rows.names] == texts
+    return [first[name] for name in rows.names] == texts
 
 
 def _first_row(path: Path) -> dict[str, Any] | None:

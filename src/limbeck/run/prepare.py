@@ -16,7 +16,7 @@ from limbeck.run.required_settings import missing
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.run.stage_rows import EncodedRows, load_rows, stage_rows
 from limbeck.run.teacher_tokenization import StudentTokens, bound
-from limbeck.run.unlabelled_rows import add_unlabelled
+from limbeck.run.unlabelled_rows import add_unlabelled, check_left
 from limbeck.tasks import Processor, Task
 from limbeck.tasks.no_labels import labelled_rows
 from limbeck.teachers import SampledSpec
@@ -43,6 +43,7 @@ def prepare(
     splits["train"] = with_outputs(recipe, task, splits["train"], named)
     if len(splits["train"]) < before and unlabelled.kept:
         labels = splits["train"].with_format("numpy")[task.label_column][:]
+        check_left(recipe, task, splits["train"])
         unlabelled = replace(unlabelled, kept=int((~labelled_rows(labels)).sum()))
     scored = task.kind.scored_length(recipe.max_length)
     encoded = {

@@ -72,6 +72,31 @@ def add_unlabelled(
     return with_unlabelled(task, splits, files, recipe.unlabelled_duplicates)
 
 
+def check_left(recipe: Recipe, task: Task, rows: Dataset) -> None:
+    """Raise LimbeckError where `missing_outputs: drop` has left no row of a sort that terms or batches need.
+
+    Args:
+        rows: the training rows that are left.
+    """
+    labelled = labelled_rows(rows.with_format("numpy")[task.label_column][:])
+    reading = [
+        key
+        for key, term, reads in _terms(recipe, numbers=task.regression)
+        if reads and term.weight != 0
+    ]
+    mixed = ["labelled_share"] if recipe.labelled_share is not None else []
+    if not labelled.any() and reading + mixed:
+        raise LimbeckError(
+            f"missing_outputs: drop leaves no row with a label, which {', '.join(reading + mixed)} needs",
+            "label those rows with the teacher too, or take a method that reads no labels: --method kd-soft",
+        )
+    if labelled.all() and mixed:
+        raise LimbeckError(
+            "missing_outputs: drop leaves no row without a label, which labelled_share needs",
+            "label those rows with the teacher too, or leave labelled_share out",
+        )
+
+
 def need_labels(task: Task, rows: Dataset, setting: str = "") -> None:
     """Raise LimbeckError for training rows without a label of a task whose labels a decoder reads.
 

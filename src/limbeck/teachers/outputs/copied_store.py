@@ -24,7 +24,7 @@ from limbeck.teachers.outputs.parquet_shards import (
 )
 from limbeck.teachers.outputs.scored_shard import labels_of
 from limbeck.teachers.outputs.store_files import StoreFiles
-from limbeck.teachers.outputs.store_manifest import ShardRecord, StoreManifest
+from limbeck.teachers.outputs.store_manifest import MISSING, ShardRecord, StoreManifest
 from limbeck.teachers.outputs.store_writer import StoreWriter, alone
 
 
@@ -50,6 +50,8 @@ def copy_store(
             if shard not in writer.done:
                 writer.record(source.write(files, shard), store.manifest.layout)
             advance(rows)
+        if store.manifest.keyed == ROW and store.files.exists(MISSING):
+            files.write(MISSING, store.files.read(MISSING))
         return writer.finish()
 
 

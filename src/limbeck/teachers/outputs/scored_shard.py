@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from limbeck.errors import LimbeckError
+from limbeck.tasks import TASK_TYPES
 from limbeck.teachers.labelling import CountsCosts, Labeller, RowsMissingError, TellsTruncated
 from limbeck.teachers.outputs.columns import LOGITS, OutputColumn, OutputLayout, column_of_values
 from limbeck.teachers.outputs.parquet_shards import shard_name, shard_table, write_shard
@@ -22,6 +23,8 @@ PROBABILITIES = "probabilities"
 VOTES = "votes"
 DECIDING = (PROBABILITIES, LOGITS, VOTES)
 """By which outputs a row's class is decided, the first that is there."""
+_ROUNDING = 1e-2
+"""Of probabilities in bf16."""
 
 Texts = Mapping[str, Sequence[str]]
 """Text columns by name, each with the text of every row."""
@@ -249,6 +252,11 @@ def _checked(
     labeller: Labeller, name: str, scores: Mapping[str, np.ndarray], count: int
 ) -> np.ndarray:
     """One output of a batch."""
+    if not isinstance(scores, Mapping):
+        raise LimbeckError(
+            f"{labeller.name}: score returned a {type(scores).__name__}, no outputs by their names",
+            'return {"probabilities": array of a row for each text}',
+        )
     if name not in scores:
         raise LimbeckError(
             f"{labeller.name}: asked for {name}, and it returned {', '.join(scores) or 'nothing'}",
@@ -264,6 +272,30 @@ def _checked(
     if not all(np.isfinite(part).all() for part in parts):
         raise LimbeckError(
             f"{labeller.name}: {name} holds a value that is not finite, or beyond the type it is stored in",
-            "use --precision fp32, or check the model",
+            "check the model, and whether it was asked in bf16 where it needs --precision fp32",
         )
+    if name in DECIDING and _decides(labeller.kind):
+        _check_deciding(labeller, name, value)
     return value
+
+
+def _decides(kind: str) -> bool:
+    """Whether rows of a task type are of one class each, or have one number, that outputs come to."""
+    known = TASK_TYPES.get(kind) if kind in TASK_TYPES else None
+    return known is not None and known.labels_examples and not known.classes_as_text
+
+
+def _check_deciding(labeller: Labeller, name: str, value: np.ndarray) -> None:
+    """Raise LimbeckError for outputs (B, …) that are not one for each class, or are no probabilities."""
+    width = len(labeller.classes) or 1
+    if value.dtype == object or value.shape[1:] != (width,):
+        classes = f"{width} classes" if labeller.classes else "no classes, but a number a row"
+        raise LimbeckError(
+            f"{labeller.name}: {name} is {value.shape}, and it has {classes}",
+            f"return an array of shape ({len(value)}, {width})",
+        )
+    if name == PROBABILITIES and not ((value >= 0) & (value <= 1 + _ROUNDING)).all():
+        raise LimbeckError(
+            f"{labeller.name}: {name} from {value.min():g} to {value.max():g}, which are none",
+            "return them as logits, or between 0 and 1",
+        )
