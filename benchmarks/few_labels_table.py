@@ -181,11 +181,13 @@ def markdown(rows: list[tuple[str, ...]]) -> str:
 def picture(lines: list[Line], task: str, path: Path) -> None:
     """Score against labels, a curve for each condition, bands of one standard deviation over its seeds.
 
-    Conditions of one number of labels alone are points beside each other, with bars in place of bands.
+    Conditions of one number of labels alone are points beside each other, with bars in place of bands. What one seed
+    shows alone is not drawn: beside means of several it would look better or worse than it is.
     """
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
-    of_task = sorted((line for line in lines if line.place[0] == task), key=_in_legend)
+    shown = (line for line in lines if line.place[0] == task and len(line.scores) > 1)
+    of_task = sorted(shown, key=_in_legend)
     alone = 0
     for condition in dict.fromkeys(line.condition for line in of_task):
         mine = sorted(
