@@ -69,7 +69,7 @@ def store_facts(manifest: StoreManifest, place: str) -> dict[str, str]:
     rows = _rows_of(manifest)
     if not manifest.complete:
         rows += ": incomplete, the command that made it continues it"
-    elif left_out := of.count - _with_outputs(manifest):
+    elif left_out := _left_out(manifest):
         rows += f": {left_out:,} have no outputs"
     columns = [
         f"{column.name} {'×'.join(map(str, column.shape)) or 'one'} {column.dtype}"
@@ -143,15 +143,15 @@ def some_rows(store: OutputStore, count: int) -> Table:
     return table
 
 
-def _with_outputs(manifest: StoreManifest) -> int:
-    """How many of a complete store's rows have outputs."""
-    return manifest.rows.count - sum(len(shard.missing) for shard in manifest.shards)
+def _left_out(manifest: StoreManifest) -> int:
+    """How many rows shards were made without, as they have no outputs."""
+    return sum(len(shard.missing) for shard in manifest.shards)
 
 
 def _rows_of(manifest: StoreManifest) -> str:
     """`300`, or `262 of 300` where some have no outputs, or none yet."""
-    stored = _with_outputs(manifest) if manifest.complete else manifest.stored_rows
     total = manifest.rows.count
+    stored = total - _left_out(manifest) if manifest.complete else manifest.stored_rows
     return f"{total:,}" if stored == total else f"{stored:,} of {total:,}"
 
 

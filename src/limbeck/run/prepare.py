@@ -43,8 +43,9 @@ def prepare(
     splits["train"] = with_outputs(recipe, task, splits["train"], named)
     if len(splits["train"]) < before and unlabelled.kept:
         labels = splits["train"].with_format("numpy")[task.label_column][:]
-        check_left(recipe, task, splits["train"])
-        unlabelled = replace(unlabelled, kept=int((~labelled_rows(labels)).sum()))
+        labelled = labelled_rows(labels)
+        check_left(recipe, task, labelled)
+        unlabelled = replace(unlabelled, kept=int((~labelled).sum()))
     scored = task.kind.scored_length(recipe.max_length)
     encoded = {
         split: EncodedRows.of(rows, task, tokenizer, scored, progress=progress)

@@ -72,13 +72,12 @@ def add_unlabelled(
     return with_unlabelled(task, splits, files, recipe.unlabelled_duplicates)
 
 
-def check_left(recipe: Recipe, task: Task, rows: Dataset) -> None:
+def check_left(recipe: Recipe, task: Task, labelled: np.ndarray) -> None:
     """Raise LimbeckError where `missing_outputs: drop` has left no row of a sort that terms or batches need.
 
     Args:
-        rows: the training rows that are left.
+        labelled: of the training rows that are left, boolean (n,), which have a label.
     """
-    labelled = labelled_rows(rows.with_format("numpy")[task.label_column][:])
     reading = [
         key
         for key, term, reads in _terms(recipe, numbers=task.regression)
