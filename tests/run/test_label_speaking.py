@@ -176,6 +176,20 @@ def test_rows_that_fail_are_recorded_and_asked_again(proxy, files) -> None:
     assert store.take(row_ids([TEXTS]))["coverage"].shape == (20,)
 
 
+def test_rows_are_not_left_out_because_a_server_goes_down(proxy, files) -> None:
+    served = ("--endpoint", proxy.url, "--model", "tiny", "--top-logprobs", 1000, "--retries", 0)
+    command = line(files, *served, "--shard-rows", 5, "--missing-rows", "drop", "--concurrency", 2)
+    proxy.turns, proxy.always = [fine] * 12, status(503, "maintenance")
+    ended = invoke(*command)
+    assert ended.exit_code == 2
+    assert "the server failed: HTTP 503: maintenance" in ended.stderr
+    assert not (files / "store" / "missing.json").exists()
+    proxy.always = fine
+    assert invoke(*command).exit_code == 0
+    store = open_store(files / "store")
+    assert len(store) == 20 and not store.manifest.missing_rows
+
+
 def test_the_cost_limit_stops_a_store_that_is_continued(proxy, files) -> None:
     served = ["--endpoint", proxy.url, "--model", "tiny", "--top-logprobs", 1000]
     priced = [*served, "--price-in", 1e6, "--price-out", 1e6, "--concurrency", 2]

@@ -138,6 +138,35 @@ def test_a_row_that_is_refused_is_not_tried_again(proxy) -> None:
         assert len(proxy.bodies) == count + len(ROWS)
 
 
+# ---- a server that goes down ----
+
+
+@pytest.mark.parametrize("fault", [status(500, "ill"), status(429, "busy"), dropped])
+def test_a_server_that_goes_down_ends_the_work_and_is_no_fault_of_the_rows(proxy, fault) -> None:
+    rows = [{"sentence": f"film {number}"} for number in range(60)]
+    with labeller(proxy.url, concurrency=2, retries=1) as made:
+        count = len(proxy.bodies)
+        proxy.turns, proxy.always = [fine, fine], fault
+        with pytest.raises(LabellingStoppedError, match="endpoint http"):
+            made.score(rows)
+        # Two rows twice and what says nothing three times; some other rows are on their way meanwhile.
+        assert len(proxy.bodies) < count + len(rows)
+        proxy.always, count = fine, len(proxy.bodies)
+        assert len(made.score(rows)["logits"]) == len(rows)
+        assert len(proxy.bodies) == count + len(rows) - 2
+
+
+def test_rows_that_break_a_server_one_after_another_are_what_is_missing(proxy) -> None:
+    """Rows come in order of length: those that are too long for a server come together."""
+    with labeller(proxy.url, concurrency=2, retries=0) as made:
+        proxy.always = lambda handler, body: (
+            "film 5" not in str(body) and holding("film", status(500, "too long"))(handler, body)
+        )
+        with pytest.raises(RowsMissingError) as caught:
+            made.score(ROWS)
+        assert sorted(caught.value.reasons) == [0, 1, 2, 3, 4]
+
+
 # ---- the end at once ----
 
 

@@ -21,6 +21,11 @@ _BEGINNING = 120
 class RowFailedError(Exception):
     """One row has no label, for a reason that need not concern the others."""
 
+    @property
+    def server_failed(self) -> bool:
+        """Whether the server gave no answer at all: it is too slow, too busy, broken or out of reach."""
+        return self.__cause__ is not None and may_succeed_later(self.__cause__)
+
 
 class NoChoicesError(RowFailedError):
     """What came back says nothing where OpenAI's protocol has an answer's choices.

@@ -75,6 +75,7 @@ class EndpointLabeller:
         self.prior: np.ndarray | None = None
         self._journal = AnswerJournal()
         self._noted = (0, 0)
+        self._unanswered = 0
         self._warned = False
         try:
             self._loop.run(self.requests.begin())
@@ -123,7 +124,8 @@ class EndpointLabeller:
         Raises:
             RowsMissingError: rows without a label, with the reason of each; the other rows' answers are kept, and
                 only these are asked when they come again.
-            LabellingStoppedError: the limit on the cost is reached; answers until then are kept.
+            LabellingStoppedError: the limit on the cost is reached, or the server is down; answers until then are
+                kept.
             LimbeckError: the server refuses all requests.
         """
         keys = self._answered(rows)
@@ -182,13 +184,19 @@ class EndpointLabeller:
         reasons: dict[str, str] = {}
         ends: list[LimbeckError] = []
 
+        async def ask(key: str, row: Row) -> None:
+            try:
+                self._note(key, await self.requests.ask(row))
+                self._unanswered = 0
+            except RowFailedError as error:
+                reasons[key] = str(error)
+                await self._check_running(error)
+
         async def work() -> None:
             while waiting and not ends:
                 key, row = waiting.popleft()
                 try:
-                    self._note(key, await self.requests.ask(row))
-                except RowFailedError as error:
-                    reasons[key] = str(error)
+                    await ask(key, row)
                 except LimbeckError as error:
                     # Requests on their way are paid for: their answers are awaited and kept.
                     ends.append(error)
@@ -197,6 +205,17 @@ class EndpointLabeller:
         if ends:
             raise ends[0]
         return reasons
+
+    async def _check_running(self, error: RowFailedError) -> None:
+        """After as many rows in succession as are asked at a time: is it the rows, or is the server down?
+
+        Raises:
+            LabellingStoppedError: the server is down: no row is to blame, and none is to be left out for it.
+        """
+        self._unanswered = self._unanswered + 1 if error.server_failed else 0
+        if self._unanswered >= self.settings.concurrency:
+            self._unanswered = 0
+            await self.requests.check_running()
 
     def _note(self, key: str | None = None, answer: dict[str, list[float]] | None = None) -> None:
         """Keep an answer, and what was spent since the last one."""

@@ -24,9 +24,11 @@ from limbeck.teachers.language_models.endpoint_answers import (
 )
 from limbeck.teachers.language_models.endpoint_client import EndpointClient
 from limbeck.teachers.language_models.endpoint_errors import (
+    LabellingStoppedError,
     NoChoicesError,
     RowFailedError,
     explained,
+    may_succeed_later,
 )
 from limbeck.teachers.language_models.endpoint_settings import EndpointSettings
 from limbeck.teachers.language_models.few_shot import Row
@@ -41,7 +43,8 @@ _FEW_TOKENS = 5
 _AROUND_ANSWER = 24
 # A server may list nothing behind a first token that is no whole character, or ends the answer.
 _LISTED_TRIES = 5
-_AT_FIRST = 2  # repetitions of the first request: a wrong URL should not take minutes to say
+# Repetitions of a request about nothing: a wrong URL should not take minutes to say.
+_AT_FIRST = 2
 
 
 @dataclass(frozen=True)
@@ -122,10 +125,9 @@ class RowRequests:
         """
         if self.form.mode == "logprobs" and (pair := nested_answers(self.bound.answers)):
             self._vote_instead(f"the answer {pair[0]!r} begins the answer {pair[1]!r}")
-        row = dict.fromkeys(self.bound.columns, "N/A")
         while True:
             try:
-                choices = await self._listing(row, _AT_FIRST)
+                choices = await self._listing(self._empty_row(), _AT_FIRST)
             except RowFailedError as error:
                 cause = error.__cause__ or error
                 refused = openai.BadRequestError | openai.UnprocessableEntityError
@@ -139,6 +141,22 @@ class RowRequests:
                 continue
             if self._settled(choices):
                 return
+
+    async def check_running(self) -> None:
+        """Ask about a row that says nothing, which the server has answered at first.
+
+        Raises:
+            LabellingStoppedError: it answers not even that.
+        """
+        try:
+            await self._listing(self._empty_row(), _AT_FIRST)
+        except RowFailedError as error:
+            cause = error.__cause__ or error
+            if may_succeed_later(cause):
+                raise LabellingStoppedError(explained(cause, self.settings).problems) from None
+
+    def _empty_row(self) -> Row:
+        return dict.fromkeys(self.bound.columns, "N/A")
 
     def _settled(self, choices: list[Any]) -> bool:
         """Whether the server gave what was asked for; else the form is changed to what it gives."""
