@@ -16,7 +16,7 @@ from limbeck.data.streams import TakenRows
 from limbeck.errors import LimbeckError
 from limbeck.predicting.row_model import RowModel
 from limbeck.predicting.row_reader import EMBEDDING, EMBEDDINGS, ReadRows, RowReader
-from limbeck.tasks.abstract_type import Rows
+from limbeck.tasks.task_like import Rows
 
 Advance = Callable[[int], None]
 

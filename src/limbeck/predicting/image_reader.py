@@ -7,7 +7,7 @@ from typing import Any
 
 from limbeck.predicting.class_reader import ClassReader
 from limbeck.predicting.row_model import RowModel
-from limbeck.tasks.abstract_type import Rows
+from limbeck.tasks.task_like import Rows
 
 
 class ImageReader(ClassReader):

@@ -21,7 +21,7 @@ from limbeck.predicting.row_reader import (
     ReadRows,
     RowReader,
 )
-from limbeck.tasks.abstract_type import Rows
+from limbeck.tasks.task_like import Rows
 
 _LISTED = 1
 """The column, of a pair's two, that may hold lists."""

@@ -16,8 +16,8 @@ from limbeck.plain import encodable
 from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.row_model import PassOutputs, RowModel
 from limbeck.tasks import Processor, Task, TaskType
-from limbeck.tasks.abstract_type import Rows
 from limbeck.tasks.batch_columns import CUT
+from limbeck.tasks.task_like import Rows
 
 LABELS, SCORES, RANKS, PROBABILITIES, LOGITS, EMBEDDINGS = OUTPUTS = (
     "labels",

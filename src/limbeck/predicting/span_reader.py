@@ -10,9 +10,9 @@ from torch import Tensor
 
 from limbeck.predicting.row_model import PassOutputs, RowModel
 from limbeck.predicting.row_reader import LABELS, PREDICTION, SCORE, SCORES, ReadRows, RowReader
-from limbeck.tasks.abstract_type import Rows
 from limbeck.tasks.batch_columns import ROW
 from limbeck.tasks.spans import OFFSETS, best_spans
+from limbeck.tasks.task_like import Rows
 
 START, END = "start", "end"
 

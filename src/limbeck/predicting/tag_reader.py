@@ -23,7 +23,7 @@ from limbeck.predicting.row_reader import (
     ReadRows,
     RowReader,
 )
-from limbeck.tasks.abstract_type import Rows
+from limbeck.tasks.task_like import Rows
 
 _WORDS, _PLACES = "words", "places"
 _OUTSIDE = "O"

@@ -22,7 +22,7 @@ from limbeck.predicting.row_reader import (
     RowReader,
 )
 from limbeck.tasks import TaskType
-from limbeck.tasks.abstract_type import Rows
+from limbeck.tasks.task_like import Rows
 from limbeck.tasks.text import answer_limit
 
 

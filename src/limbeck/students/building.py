@@ -34,7 +34,7 @@ from limbeck.students.transplanting import (
     transplant,
 )
 from limbeck.tasks import SENTENCE, TASK_TYPES, TaskType, kind_of_config
-from limbeck.tasks.abstract_type import Labelled
+from limbeck.tasks.task_like import Labelled
 
 log = logging.getLogger(__name__)
 

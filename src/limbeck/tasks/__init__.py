@@ -6,7 +6,7 @@ label are, what evaluation keeps of a batch and how that becomes scores. Nothing
 kind a task is of.
 """
 
-from limbeck.tasks.abstract_type import LOWER_IS_BETTER, TASK_TYPES, Results, TaskType, task_type
+from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.image import IMAGE, Image
 from limbeck.tasks.known_types import get_task_type, kind_of_config, task_type_of
 from limbeck.tasks.masked_language_model import MASKED
@@ -28,6 +28,7 @@ from limbeck.tasks.sentence_embedding import EMBEDDING
 from limbeck.tasks.soft_rule import SoftRule
 from limbeck.tasks.spans import SPANS
 from limbeck.tasks.task import TASKS, HubSource, Task, as_kind, get_task, project
+from limbeck.tasks.task_like import LOWER_IS_BETTER, Results
 from limbeck.tasks.text import TEXT
 from limbeck.tasks.tokens import TOKENS
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from datasets import Dataset
-from scipy.special import softmax
 from torch import Tensor
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig
 
 from limbeck.errors import LimbeckError
 from limbeck.functional.partial_logits import PartialLogits
@@ -21,75 +19,14 @@ from limbeck.tasks.asked_texts import AskedTexts
 from limbeck.tasks.candidate_reading import CandidateReading
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
-from limbeck.tasks.scores_of_samples import SampledScore, SampledUnits, ratio_of_sums
+from limbeck.tasks.scored_outputs import ScoredOutputs
 from limbeck.tasks.soft_rule import SoftRule
-from limbeck.tasks.thresholds import Thresholds
-
-Rows = dict[str, list[Any]]
-Batch = Mapping[str, Tensor]
-Labels = Sequence[Any] | np.ndarray
-"""The label column of some rows."""
-Kept = Mapping[str, Sequence[Any]]
-"""Predictions and labels by row, as `Results.predictions` holds them."""
-
-NO_PROMPTS: Mapping[str, str] = MappingProxyType({})
-"""No texts to put before others than what a model has itself."""
-
-MOST_PROBABILITIES = 5_000_000
-"""Numbers that a file of predictions may hold beside classes; as text they are ten times as many bytes."""
-
-LOWER_IS_BETTER = frozenset({"perplexity"})
-"""Metrics, of any kind, whose best value is the smallest. None is ever a task's primary score."""
+from limbeck.tasks.task_like import NO_PROMPTS, Batch, Labelled, Labels, Rows, TaskLike
 
 
-class Labelled(Protocol):
-    """The part of a task that a model's head needs: class names in id order, () without."""
-
-    @property
-    def labels(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def regression(self) -> bool: ...  # noqa: D102
-
-
-class TaskLike(Labelled, Protocol):
-    """The part of a task that a kind reads (`limbeck.data.Task`)."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def text_columns(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def label_column(self) -> str: ...  # noqa: D102
-    @property
-    def primary(self) -> str: ...  # noqa: D102
-    @property
-    def kind(self) -> TaskType: ...  # noqa: D102
-    @property
-    def thresholds(self) -> Thresholds: ...  # noqa: D102
-    @property
-    def metrics(self) -> tuple[str, ...]: ...  # noqa: D102
-    def scores(self, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]: ...  # noqa: D102
-
-
-@dataclass(frozen=True)
-class Results:
-    """A split's scores, and by example what was predicted and what was right.
-
-    `predictions` holds lists of equal length, `index`, `prediction` and `label`, and of classes that a
-    head decides `probabilities`; JSON can keep them. `thresholds`: of several labels a row, those that the
-    predictions were made by, in id order.
-    """
-
-    scores: dict[str, float]
-    predictions: dict[str, list[Any]]
-    thresholds: tuple[float, ...] = ()
-
-
-class TaskType(ABC):
+class TaskType(ScoredOutputs):
     """One task type. They are stateless; there is one object of each."""
 
-    name: ClassVar[str]
-    """As it is registered."""
     summary: ClassVar[str]
     auto: ClassVar[Any]
     """The AutoModel class of the head."""
@@ -326,83 +263,6 @@ class TaskType(ABC):
             LimbeckError: the type has no vocabulary.
         """
         raise LimbeckError(f"tokens: task type {self.name} has no vocabulary", "leave it out")
-
-    # ---- outputs and scores ----
-
-    def named(self, task: TaskLike, prediction: Any) -> str:
-        """What a prediction of a row says, in words."""
-        return str(prediction)
-
-    def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """Of logits (n, C) the classes' probabilities, float64."""
-        return softmax(logits.astype(np.float64), axis=1)
-
-    @abstractmethod
-    def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
-        """What evaluation keeps of a batch, (B, …): as little as the scores need."""
-
-    @abstractmethod
-    def results(
-        self,
-        task: TaskLike,
-        outputs: np.ndarray,
-        encoded: Dataset,
-        rows: Dataset,
-        tokenizer: Processor,
-    ) -> Results:
-        """Scores of all predictions on the encoded split; `rows` is the split before encoding."""
-
-    def results_of_examples(
-        self, task: TaskLike, outputs: np.ndarray, labels: Labels, index: Sequence[int]
-    ) -> Results:
-        """Scores and predictions of logits (n, C), or numbers (n, 1), of whole examples with these labels.
-
-        Raises:
-            LimbeckError: the type's outputs are of something else.
-        """
-        raise LimbeckError(
-            f"task type {self.name} has no outputs of whole examples", "give a model"
-        )
-
-    def results_of_rows(self, task: TaskLike, outputs: np.ndarray, rows: Dataset) -> Results:
-        """As `results_of_examples`, of loaded rows."""
-        labels, index = rows[task.label_column][:], rows["index"][:]
-        return self.results_of_examples(task, outputs, labels, index)
-
-    def row_parts(
-        self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """By row a numerator and a denominator; their sums' ratio is the metric, 0 to 1.
-
-        `given` and `right` are predictions and labels as `sampled_units` has them. None where the metric
-        is no such ratio.
-        """
-        return None
-
-    def sampled_units(self, task: TaskLike, kept: Kept) -> SampledUnits | None:
-        """What intervals of the scores sample with replacement, of predictions that `results` kept: the rows, unless
-        they do not stand for themselves. None where what was kept does not say which they are."""
-        return SampledUnits("rows", kept)
-
-    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
-        """The metric of samples of the units, `kept` by unit; None of one that has no interval over them."""
-        parts = self.row_parts(task, metric, kept["prediction"], kept["label"])
-        return None if parts is None else ratio_of_sums(*parts)
-
-    def predicts_numbers(self, task: TaskLike) -> bool:
-        """Whether a row's prediction is a number, so that two models hardly ever predict the same."""
-        return False
-
-    @abstractmethod
-    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
-        """The best primary score of always making one prediction, 0 to 100, and that prediction.
-
-        `labels` is the label column of some rows. Raises LimbeckError when there are none.
-        """
-
-    def baseline_of_rows(self, task: TaskLike, rows: Dataset) -> tuple[float, str]:
-        """As `baseline`, of loaded rows."""
-        return self.baseline(task, rows[task.label_column][:])
 
 
 TASK_TYPES: Registry[TaskType] = Registry("kind")

@@ -13,16 +13,7 @@ from transformers import PreTrainedModel
 
 from limbeck import functional as F
 from limbeck.errors import LimbeckError
-from limbeck.tasks.abstract_type import (
-    MOST_PROBABILITIES,
-    Batch,
-    Kept,
-    Labelled,
-    Labels,
-    Results,
-    TaskLike,
-    TaskType,
-)
+from limbeck.tasks.abstract_type import TaskType
 from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.metrics import CORRELATIONS
@@ -30,6 +21,15 @@ from limbeck.tasks.modality import Processor
 from limbeck.tasks.row_checks import need_labels, need_rows
 from limbeck.tasks.scores_of_samples import SampledScore, correlation, matthews_of_classes
 from limbeck.tasks.soft_rule import SoftRule
+from limbeck.tasks.task_like import (
+    MOST_PROBABILITIES,
+    Batch,
+    Kept,
+    Labelled,
+    Labels,
+    Results,
+    TaskLike,
+)
 
 
 class Classes(TaskType):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from transformers import PretrainedConfig
 
-from limbeck.tasks.abstract_type import Rows, TaskLike
 from limbeck.tasks.batch_columns import CUT, ROW
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.pair_score import PairScore
+from limbeck.tasks.task_like import Rows, TaskLike
 from limbeck.tasks.tuple_texts import texts_of_rows
 
 _HEAD = "ForSequenceClassification"

@@ -20,10 +20,11 @@ from transformers import AutoModelForImageClassification
 
 from limbeck.activations.compat import IMAGE_CLASSIFIERS
 from limbeck.errors import LimbeckError, Problem
-from limbeck.tasks.abstract_type import TASK_TYPES, Rows, TaskLike, task_type
+from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.classes import Classes
 from limbeck.tasks.modality import Processor, Reading
+from limbeck.tasks.task_like import Rows, TaskLike
 from limbeck.transfer import on_host
 from limbeck.vision import (
     CHANNELS,

@@ -7,10 +7,11 @@ from torch import Tensor
 from limbeck import functional as F
 from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.functional.partial_logits import PartialLogits, partial_soft_label
-from limbeck.tasks.abstract_type import Batch, TaskType
+from limbeck.tasks.abstract_type import TaskType
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.row_checks import need_labels
 from limbeck.tasks.soft_rule import SoftRule
+from limbeck.tasks.task_like import Batch
 
 
 class LabelledPositions(TaskType):

@@ -21,19 +21,12 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokeni
 from limbeck.activations.compat import MASKED_LANGUAGE_MODELS
 from limbeck.errors import LimbeckError
 from limbeck.functional.absent_labels import NO_LABEL
-from limbeck.tasks.abstract_type import (
-    TASK_TYPES,
-    Batch,
-    Labels,
-    Results,
-    Rows,
-    TaskLike,
-    task_type,
-)
+from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.labelled import LabelledPositions
 from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.row_checks import need_labels, need_rows
+from limbeck.tasks.task_like import Batch, Labels, Results, Rows, TaskLike
 from limbeck.transfer import on_host, send
 
 # Devlin et al. 2019, §3.1: 15 % of the tokens, of which 80 % are masked, 10 % another word and 10 %

@@ -19,19 +19,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from limbeck import functional as F
 from limbeck.errors import LimbeckError
-from limbeck.tasks.abstract_type import (
-    MOST_PROBABILITIES,
-    TASK_TYPES,
-    Batch,
-    Kept,
-    Labelled,
-    Labels,
-    Results,
-    Rows,
-    TaskLike,
-    TaskType,
-    task_type,
-)
+from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.metrics import mean_of
@@ -40,6 +28,16 @@ from limbeck.tasks.row_checks import check_outputs, need_labels, need_rows
 from limbeck.tasks.scores_of_samples import SampledScore, mean_average_precision, mean_f1
 from limbeck.tasks.sentence import encode_texts
 from limbeck.tasks.soft_rule import SoftRule
+from limbeck.tasks.task_like import (
+    MOST_PROBABILITIES,
+    Batch,
+    Kept,
+    Labelled,
+    Labels,
+    Results,
+    Rows,
+    TaskLike,
+)
 from limbeck.tasks.thresholds import decided
 
 METRICS_OF_SEVERAL = ("micro_f1", "macro_f1", "average_precision", "subset_accuracy")

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from limbeck.functional.absent_labels import NO_LABEL
-from limbeck.tasks.abstract_type import TaskLike, TaskType
+from limbeck.tasks.abstract_type import TaskType
+from limbeck.tasks.task_like import TaskLike
 
 
 def absent_label(task: TaskLike) -> float | int | list[float]:

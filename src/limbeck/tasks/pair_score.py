@@ -19,16 +19,7 @@ from transformers import PretrainedConfig
 
 from limbeck import functional as F
 from limbeck.errors import LimbeckError
-from limbeck.tasks.abstract_type import (
-    TASK_TYPES,
-    Batch,
-    Kept,
-    Labels,
-    Results,
-    Rows,
-    TaskLike,
-    task_type,
-)
+from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.candidate_reading import QUERY_ID, SCORED
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.modality import Processor
@@ -42,6 +33,7 @@ from limbeck.tasks.ranking_metrics import (
 from limbeck.tasks.row_checks import need_labels, need_rows
 from limbeck.tasks.scores_of_samples import SampledUnits
 from limbeck.tasks.sentence import Sentence
+from limbeck.tasks.task_like import Batch, Kept, Labels, Results, Rows, TaskLike
 
 METRICS_OF_RANKS = ("ndcg@10", "mrr@10")
 QUERY = "query"

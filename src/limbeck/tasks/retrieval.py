@@ -16,9 +16,9 @@ from datasets import Dataset, List, Value
 from limbeck.embedding.embedding_modules import COSINE
 from limbeck.embedding.similarities import WAYS
 from limbeck.errors import LimbeckError
-from limbeck.tasks.abstract_type import Results, TaskLike
 from limbeck.tasks.exact_search import exact_search
 from limbeck.tasks.ranking_metrics import is_ranking_metric, mean_scores, retrieval_scores
+from limbeck.tasks.task_like import Results, TaskLike
 
 RETRIEVAL_METRICS = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 JUDGED, GRADES = "judged", "grades"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from limbeck.errors import LimbeckError
-from limbeck.tasks.abstract_type import Batch, Labels, TaskLike
+from limbeck.tasks.task_like import Batch, Labels, TaskLike
 
 
 def check_outputs(task: TaskLike, outputs: np.ndarray, expected: tuple[int, ...]) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 from datasets import ClassLabel, Value
 from transformers import AutoModelForSequenceClassification
 
-from limbeck.tasks.abstract_type import TASK_TYPES, Rows, TaskLike, task_type
+from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.classes import Classes
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.output_arrays import truncated
+from limbeck.tasks.task_like import Rows, TaskLike
 
 
 @task_type("sentence")

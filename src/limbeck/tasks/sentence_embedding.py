@@ -29,18 +29,7 @@ from limbeck.embedding.embedding_modules import COSINE, DenseModule, set_modules
 from limbeck.embedding.similarities import WAYS
 from limbeck.embedding.text_prompts import BARE, SENTENCE
 from limbeck.errors import LimbeckError
-from limbeck.tasks.abstract_type import (
-    NO_PROMPTS,
-    TASK_TYPES,
-    Batch,
-    Kept,
-    Labels,
-    Results,
-    Rows,
-    TaskLike,
-    TaskType,
-    task_type,
-)
+from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.asked_texts import AskedTexts
 from limbeck.tasks.batch_columns import CUT, EXAMPLE_WEIGHTS, ROW
 from limbeck.tasks.candidate_reading import EMBEDDED, GRADE, QUERY_ID, UNGRADED
@@ -59,6 +48,7 @@ from limbeck.tasks.retrieval import (
 from limbeck.tasks.row_checks import need_rows
 from limbeck.tasks.scores_of_samples import SampledScore, SampledUnits, correlation
 from limbeck.tasks.soft_rule import SoftRule
+from limbeck.tasks.task_like import NO_PROMPTS, Batch, Kept, Labels, Results, Rows, TaskLike
 from limbeck.tasks.tuple_texts import TextOfRow, asked_alone, asked_pairs, texts_of_rows
 
 

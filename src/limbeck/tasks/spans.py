@@ -20,23 +20,14 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrai
 from limbeck import functional as F
 from limbeck.activations.compat import SPAN_HEADS
 from limbeck.errors import LimbeckError
-from limbeck.tasks.abstract_type import (
-    TASK_TYPES,
-    Batch,
-    Labelled,
-    Labels,
-    Results,
-    Rows,
-    TaskLike,
-    TaskType,
-    task_type,
-)
+from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.batch_columns import CUT, ROW
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.output_arrays import pad_column
 from limbeck.tasks.row_checks import need_labels, need_rows
 from limbeck.tasks.soft_rule import SoftRule
 from limbeck.tasks.squad import exact_match, token_f1
+from limbeck.tasks.task_like import Batch, Labelled, Labels, Results, Rows, TaskLike
 
 # SQuAD's longest answers are a sentence; longer spans are never proposed.
 _LONGEST_ANSWER = 30

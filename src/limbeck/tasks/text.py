@@ -19,22 +19,14 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedToken
 from limbeck.activations.compat import TEXT_TO_TEXT
 from limbeck.errors import LimbeckError
 from limbeck.functional.absent_labels import NO_LABEL
-from limbeck.tasks.abstract_type import (
-    TASK_TYPES,
-    Batch,
-    Kept,
-    Labels,
-    Results,
-    Rows,
-    TaskLike,
-    task_type,
-)
+from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.classes import constant_class
 from limbeck.tasks.labelled import LabelledPositions
 from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.scores_of_samples import SampledScore
 from limbeck.tasks.sentence import SENTENCE
+from limbeck.tasks.task_like import Batch, Kept, Labels, Results, Rows, TaskLike
 from limbeck.tasks.tokens import padded_labels
 
 # Longer than any class name of GLUE; a batch with longer targets generates as far as they go.

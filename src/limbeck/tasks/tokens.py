@@ -26,21 +26,13 @@ from transformers import (
 
 from limbeck.activations.compat import TOKEN_CLASSIFIERS
 from limbeck.functional.absent_labels import NO_LABEL
-from limbeck.tasks.abstract_type import (
-    TASK_TYPES,
-    Batch,
-    Labelled,
-    Labels,
-    Results,
-    Rows,
-    TaskLike,
-    task_type,
-)
+from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.classes import balanced_over
 from limbeck.tasks.labelled import LabelledPositions
 from limbeck.tasks.output_arrays import pad_column, truncated
 from limbeck.tasks.row_checks import need_labels, need_rows
+from limbeck.tasks.task_like import Batch, Labelled, Labels, Results, Rows, TaskLike
 
 _ENTITY_SCORES = {
     "f1": entities.f1_score,

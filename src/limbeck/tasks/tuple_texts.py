@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from limbeck.embedding.text_prompts import PASSAGE, QUERY, SENTENCE
-from limbeck.tasks.abstract_type import TaskLike
 from limbeck.tasks.asked_texts import AskedTexts
+from limbeck.tasks.task_like import TaskLike
 
 FIRST = "first_text"
 """A column of a split: what each row's first text is, a query or a passage; without it all texts are sentences."""
