@@ -80,6 +80,13 @@ def test_a_pseudo_label_is_the_teachers_class():
     assert F.pseudo_label(student, teacher).item() == pytest.approx(0.8369882, rel=1e-6)
 
 
+def test_a_pseudo_label_of_a_tie_is_shared():
+    student = torch.zeros(1, 3, requires_grad=True)
+    F.pseudo_label(student, torch.tensor([[2.0, -1.0, 2.0]])).backward()
+    # softmax − (½, 0, ½)
+    torch.testing.assert_close(student.grad, torch.tensor([[-1 / 6, 1 / 3, -1 / 6]]))
+
+
 def test_confidence_by_hand():
     logits = torch.tensor([[math.log(0.7), math.log(0.2), math.log(0.1)], [0.0, 0.0, 0.0]])
     torch.testing.assert_close(F.top_probability(logits), torch.tensor([0.7, 1 / 3]))

@@ -135,6 +135,12 @@ def test_what_cannot_be_is_said():
     assert str(KeptTokens.parse("top64@2")) == "top64@2" and KeptTokens.parse("sample8").count == 8
 
 
+@pytest.mark.parametrize("temperature", [2.0, 0.5, 2.3456789, 1e-5, 2e6, 1 / 3, 1e22])
+def test_a_temperature_is_read_as_it_was_written(temperature):
+    kept = KeptTokens("sample", 6, temperature)
+    assert KeptTokens.parse(str(kept)) == kept
+
+
 def test_sampled_tokens_have_the_papers_gradient_and_the_vocabularys_value():
     """Anshumann et al.: KL(c/n || P_S) over a dense c/n, by PyTorch's own `kl_div`."""
     kept = KeptTokens("sample", 6).of(TEACHER, [0, 1, 2])

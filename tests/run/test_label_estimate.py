@@ -15,6 +15,7 @@ from limbeck.run.label_plan import LabelPlan
 from limbeck.run.label_store import _rounded
 from limbeck.teachers.labelling import RowsMissingError
 from limbeck.teachers.outputs import open_store
+from limbeck.teachers.team_labeller import TeamLabeller
 
 _EACH = 0.02
 
@@ -141,3 +142,28 @@ def test_the_size_that_is_said_is_nearly_the_stores(tmp_path, capsys, width, sha
 )
 def test_counts_are_printed_as_people_write_them(count, said):
     assert _rounded(count) == said
+
+
+class Warms:
+    """Slow at its first call alone, as a model is."""
+
+    kind, classes, outputs, batch_size = "sentence", ("a", "b"), ("logits",), 20
+
+    def __init__(self, name: str) -> None:
+        self.name, self.calls = name, 0
+
+    def fingerprint(self):
+        return {}
+
+    def score(self, rows):
+        self.calls += 1
+        time.sleep(_EACH * 10 if self.calls == 1 else 0)
+        return {"logits": np.ones((len(rows), 2), dtype=np.float32)}
+
+
+def test_a_team_of_models_is_measured_warm_as_each_of_them_is(rows):
+    plan = LabelPlan(read_text_rows(rows), ("logits",), 20, with_text=False)
+    team = TeamLabeller([Warms("one"), Warms("two")], ["one", "two"])
+    found = measure_labelling(team, plan)
+    assert [one.calls for one in team.members] == [2, 2]
+    assert found.seconds < _EACH and found.kept_seconds == 0

@@ -111,6 +111,38 @@ def test_measured_rows_that_fail_are_followed_by_others(rows, tmp_path):
         limbeck.label(Fails(LINES[0]), rows, out=tmp_path / "b", shard_rows=2)
 
 
+def test_each_member_of_a_team_may_lack_other_rows(rows, tmp_path):
+    one, two = Fails(*LINES[3:5]), Fails(LINES[4], LINES[9])
+    one.name, two.name = "one", "two"
+    one.outputs = two.outputs = ("logits",)
+    store = limbeck.label([one, two], rows, out=tmp_path / "a", **{**DROP, "shard_rows": 6})
+    lacking = (LINES[3], LINES[4], LINES[9])
+    kept = [line for line in LINES if line not in lacking]
+    assert store.row_ids.tolist() == row_ids([kept]).tolist()
+    assert store.manifest.missing_rows == dict.fromkeys(row_ids([[*lacking]]).tolist(), "refused")
+    assert store.take(row_ids([kept]), ["text"])["text"].tolist() == kept
+
+
+def test_rows_that_fail_only_when_they_are_asked_about_again(rows, tmp_path):
+    """As of a server that is busy: the reason is that of the row, whichever had failed before."""
+
+    class Busy(Fails):
+        def score(self, rows):
+            texts = [row["sentence"] for row in rows]
+            if LINES[3] in texts:
+                raise RowsMissingError({texts.index(LINES[3]): "refused"})
+            if LINES[7] in texts:
+                raise RowsMissingError({texts.index(LINES[7]): "busy"})
+            return super().score(rows)
+
+    labeller = Busy()
+    labeller.batch_size = 12
+    store = limbeck.label(labeller, rows, out=tmp_path / "a", **{**DROP, "shard_rows": 12})
+    three, seven = row_ids([[LINES[3], LINES[7]]]).tolist()
+    assert store.manifest.complete and len(store) == 10
+    assert store.manifest.missing_rows == {three: "refused", seven: "busy"}
+
+
 @pytest.mark.parametrize("after", [0, 2])
 def test_where_no_row_has_outputs_it_is_said_and_no_store_is_whole(rows, tmp_path, after):
     """Before any shard is made, or where only the measured batch, asked twice, had outputs."""

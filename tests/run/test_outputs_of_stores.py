@@ -19,6 +19,8 @@ from limbeck.run import distill, label
 from limbeck.run.protected_paths import places
 from limbeck.run.stored_teachers import open_outputs, stored_teachers
 from limbeck.tasks import SENTENCE, Task
+from limbeck.teachers.outputs.given_outputs import as_logits
+from limbeck.teachers.outputs.store_writer import remove_store
 
 TEXTS = tiny.sentences(7)
 CLASSES = ("negative", "positive")
@@ -239,7 +241,16 @@ def test_a_store_of_votes_is_read_by_its_votes(stored):
     first = LENGTHS % 6
     assert {0.0, 5.0} & {*first.tolist()}  # unanimous rows are among them
     likely = torch.from_numpy(found.logits(IDS)).softmax(-1)[:, 0]
-    assert likely.tolist() == pytest.approx([(votes + 1) / 7 for votes in first.tolist()])
+    assert likely.tolist() == pytest.approx([(votes + 0.5) / 6 for votes in first.tolist()])
+
+
+def test_few_votes_on_many_classes_say_what_they_say():
+    """Five of five: one further vote, shared by 77 classes, takes a sixth of the probability, not nine tenths."""
+    votes = np.zeros((1, 77))
+    votes[0, 3] = 5
+    (shares,) = torch.from_numpy(as_logits("votes", votes)).softmax(-1)
+    assert shares[3].item() == pytest.approx((5 + 1 / 77) / 6)
+    assert shares.min().item() == pytest.approx(1 / 77 / 6)
 
 
 def test_a_team_of_voters_has_its_members_votes(stored):
@@ -250,6 +261,19 @@ def test_a_team_of_voters_has_its_members_votes(stored):
 
 
 # ---- whole runs ----
+
+
+def test_a_store_behind_a_url_that_was_made_again_is_noticed(place, recipe, tmp_path):
+    data, url = place / "reviews.csv", f"memory://{tmp_path.name}/store"
+    given = recipe("kd-soft", teacher=None, outputs=[url], max_steps=1)
+    names = {"text_columns": ["review"], "out": url}
+    label(Says(outputs=("logits",)), data, **names)
+    distill(given, out=tmp_path / "run", report=False)
+    distill(given, out=tmp_path / "run", report=False)
+    remove_store(url)
+    label(Says(outputs=("logits",), start=2), data, **names)
+    with pytest.raises(LimbeckError, match="has finished, with other teacher than"):
+        distill(given, out=tmp_path / "run", report=False)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ from limbeck.teachers.outputs import (
     open_store,
     training_entry,
 )
+from limbeck.teachers.outputs.store_writer import remove_store
 from limbeck.teachers.teacher import Teacher
 
 OWN = {"text_columns": ["review"], "label_column": "verdict"}
@@ -173,6 +175,39 @@ def test_a_store_is_copied_shard_by_shard_and_goes_on_after_a_stop(tmp_path, mon
     for path in (tmp_path / "a").iterdir():
         if not path.name.startswith("."):
             assert (tmp_path / "b" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_a_copy_is_not_continued_with_what_a_served_model_says_today(tmp_path):
+    """Its name and settings are those of yesterday, its answers are not."""
+
+    class Serves:
+        name, kind, classes, batch_size, outputs = "s", "sentence", ("no", "yes"), 8, ("logits",)
+
+        def __init__(self, drift: float) -> None:
+            self.drift = drift
+
+        def fingerprint(self):
+            return {"model": "served"}
+
+        def score(self, rows):
+            return {"logits": np.full((len(rows), 2), self.drift, dtype=np.float32)}
+
+    def interrupted(rows: int) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "rows.txt").write_text("\n".join(TEXTS))
+    store = limbeck.label(Serves(1), tmp_path / "rows.txt", out=tmp_path / "a", shard_rows=8)
+    target = StoreFiles(str(tmp_path / "b"))
+    with pytest.raises(KeyboardInterrupt):
+        copy_store(store, target, interrupted)
+    shutil.rmtree(tmp_path / "a")
+    store = limbeck.label(Serves(2), tmp_path / "rows.txt", out=tmp_path / "a", shard_rows=8)
+    with pytest.raises(LimbeckError, match="before it was made again"):
+        copy_store(store, target)
+    remove_store(tmp_path / "b")
+    copy_store(store, target)
+    copied = open_store(tmp_path / "b")
+    assert (copied.take(copied.row_ids)["logits"] == 2).all()
 
 
 def test_a_copy_of_an_entry_goes_on_after_a_stop(made, tmp_path, monkeypatch):

@@ -18,11 +18,14 @@ def test_logits_of_probabilities_are_those_they_were_made_from_at_any_temperatur
         torch.testing.assert_close((back / temperature).softmax(-1), expected)
 
 
-def test_a_probability_of_0_stays_finite_and_votes_are_smoothed_by_one_a_class():
+def test_a_probability_of_0_stays_finite_and_votes_are_smoothed_by_one():
     assert as_logits("probabilities", np.array([[1.0, 0.0]]))[0, 1] == pytest.approx(np.log(1e-12))
-    # (3+1)/(4+2+…): three of four votes of two classes.
+    # (3+½)/(4+1): three of four votes of two classes.
     found = np.exp(as_logits("votes", np.array([[3, 1], [5, 0]])))
-    assert found.tolist() == [pytest.approx([4 / 6, 2 / 6]), pytest.approx([6 / 7, 1 / 7])]
+    assert found.tolist() == [
+        pytest.approx([0.7, 0.3]),
+        pytest.approx([5.5 / 6, 0.5 / 6]),
+    ]
 
 
 def test_logits_and_numbers_stay_what_they_are():

@@ -50,7 +50,7 @@ def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) ->
     from limbeck.files import at_home
     from limbeck.reporting.records import RECORD_NAME, Record
     from limbeck.tasks import get_task_type
-    from limbeck.teachers.outputs.scored_shard import DECIDING
+    from limbeck.teachers.outputs.checked_scores import DECIDING
 
     kind = get_task_type(store.kind)
     says = {column.name for column in store.columns} & {*DECIDING}

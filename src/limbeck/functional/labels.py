@@ -154,10 +154,13 @@ def pseudo_label(
     """−log softmax(z_S)[argmax z_T], mean over the batch: the teacher's class as a hard label.
 
     Self-training (Scudder 1965), with a neural student Lee 2013, Eq. 15–16 (there the student is its
-    own teacher). Of equal logits the first class counts. `weights` as of `soft_cross_entropy`.
+    own teacher). Classes of equal logits, as of votes that are tied, share the label. `weights` as
+    of `soft_cross_entropy`.
 
     Raises:
         LimbeckError: the class counts differ.
     """
     student, teacher = _at_temperature(student_logits, teacher_logits, 1.0)
-    return weighted_mean(F.cross_entropy(student, teacher.argmax(-1), reduction="none"), weights)
+    likeliest = teacher == teacher.amax(-1, keepdim=True)
+    logs = student.log_softmax(-1).masked_fill(~likeliest, 0.0)
+    return weighted_mean(-logs.sum(-1) / likeliest.sum(-1), weights)

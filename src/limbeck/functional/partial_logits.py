@@ -21,7 +21,7 @@ from limbeck.functional.some_tokens import counted, outcomes, sampled_surprises,
 from limbeck.transfer import send
 
 How = Literal["top", "sample"]
-_WORD = re.compile(r"(top|sample)([1-9]\d*)(?:@(\d+(?:\.\d+)?))?")
+_WORD = re.compile(r"(top|sample)([1-9]\d*)(?:@(\d+(?:\.\d+)?(?:e[+-]?\d+)?))?")
 CHOICES = "topK, the K likeliest tokens, or sampleN, N sampled ones; @T behind it for a temperature"
 """What a word of them says, as messages list it."""
 _SEED = 20250
@@ -56,7 +56,9 @@ class KeptTokens:
         return cls(cast(How, found[1]), int(found[2]), float(found[3] or own))
 
     def __str__(self) -> str:
-        own = "" if self.temperature == 1 else f"@{self.temperature:g}"
+        short = f"{self.temperature:g}"
+        exact = short if float(short) == self.temperature else repr(float(self.temperature))
+        own = "" if self.temperature == 1 else f"@{exact}"
         return f"{self.how}{self.count}{own}"
 
     def of(self, logits: Tensor, numbers: Sequence[int]) -> PartialLogits:

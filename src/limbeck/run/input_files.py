@@ -7,13 +7,18 @@ and never misses one; what comes from the Hub by name has no files here and is t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+from limbeck.errors import LimbeckError
 from limbeck.files import checksum, checksum_of_text
 from limbeck.manifest import NAME
 from limbeck.recipe import Recipe
 from limbeck.run.protected_paths import places
+from limbeck.teachers.outputs import StoreFiles
+from limbeck.teachers.outputs.output_store import place_and_member
+from limbeck.teachers.outputs.store_manifest import MANIFEST
 
 # Settings that name a model or a tokenizer; others name rows, text or vectors.
 _MODELS = frozenset({"teacher", "teachers", "init", "tokenizer", "model"})
@@ -30,7 +35,26 @@ def checksums_of_inputs(recipe: Recipe) -> dict[str, str]:
             model = setting.rpartition(".")[2] in _MODELS
             files = _of_model(place) if model else _of_rows(place, set())
             found[f"{setting} {place}"] = _of(place, files)
+    return found | _of_far_stores(recipe)
+
+
+def _of_far_stores(recipe: Recipe) -> dict[str, str]:
+    """Of stores that lie behind a URL what their manifests say, which has the checksum of every shard."""
+    found = {}
+    for named in recipe.outputs or ():
+        url, _ = place_and_member(named)
+        if "://" in url:
+            with suppress(FileNotFoundError):
+                found[f"outputs {url}"] = _of_manifest(StoreFiles(url))
     return found
+
+
+def _of_manifest(files: StoreFiles) -> str:
+    """Raise FileNotFoundError where there is none."""
+    try:
+        return checksum_of_text(files.read(MANIFEST).decode(errors="replace"))
+    except LimbeckError:  # whoever reads it says why it cannot
+        return _UNREADABLE
 
 
 def _of(root: Path, files: Iterator[Path]) -> str:

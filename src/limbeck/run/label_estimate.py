@@ -13,9 +13,16 @@ import pyarrow.compute as pc
 from limbeck.data.column import taken
 from limbeck.run.label_failures import none_has_outputs
 from limbeck.run.label_plan import LabelPlan
-from limbeck.teachers.labelling import CountsCosts, Labeller, RowsMissingError
+from limbeck.teachers.labelling import Labeller, RowsMissingError
 from limbeck.teachers.outputs.parquet_shards import rows_of_shard
-from limbeck.teachers.outputs.scored_shard import Texts, costs_of, score_rows
+from limbeck.teachers.outputs.scored_shard import (
+    Texts,
+    costs_of,
+    rows_in,
+    score_answered,
+    score_rows,
+    texts_at,
+)
 
 # The first call of a model also warms it up.
 _WARM_SECONDS = 2.0
@@ -76,9 +83,9 @@ def measure_labelling(labeller: Labeller, plan: LabelPlan) -> LabelEstimate:
         LimbeckError: what is wrong with the labeller's outputs, or that no row has any.
     """
     tried = _first_with_outputs(labeller, plan)
-    count, left = tried.rows, _rows(tried.texts)
+    count, left = tried.rows, rows_in(tried.texts)
     # Whoever counts what it spends keeps its answers, so that none is paid for twice; again it would only look fast.
-    seconds, kept = tried.seconds / count, isinstance(labeller, CountsCosts)
+    seconds, kept = tried.seconds / count, bool(tried.costs)
     if tried.seconds < _WARM_SECONDS and not kept:
         began = time.perf_counter()
         _scored(labeller, plan, tried.texts)
@@ -118,20 +125,21 @@ def _attempt(labeller: Labeller, plan: LabelPlan, texts: Texts) -> _Attempt:
     """
     before, began = costs_of(labeller), time.perf_counter()
     values: dict[str, np.ndarray] = {}
-    missing: Mapping[int, str] = {}
+    lacking: Mapping[int, str] = {}
     try:
         values = _scored(labeller, plan, texts)
     except RowsMissingError as error:
-        if len(error.reasons) == _rows(texts):
+        if len(error.reasons) == rows_in(texts):
             raise
-        missing = error.reasons
-    seconds, count = time.perf_counter() - began, _rows(texts)
+        lacking = error.reasons
+    seconds, count = time.perf_counter() - began, rows_in(texts)
     spent = {name: now - before.get(name, 0.0) for name, now in costs_of(labeller).items()}
-    if missing:
-        left = [at for at in range(count) if at not in missing]
-        texts = {name: [column[at] for at in left] for name, column in texts.items()}
+    if lacking:
         # Not measured: whoever raises it has kept the outputs of the others, which costs nothing now.
-        values = _scored(labeller, plan, texts)
+        size = plan.batch_size
+        found = score_answered(labeller, texts, plan.outputs, size, lacking=lacking)
+        texts = texts_at(texts, [at for at in range(count) if at not in found.reasons])
+        values = found.scores.values
     return _Attempt(count, seconds, spent, texts, values)
 
 
@@ -149,10 +157,6 @@ def _mean_batches(plan: LabelPlan) -> Iterator[dict[str, list[str]]]:
 
 def _scored(labeller: Labeller, plan: LabelPlan, texts: Texts) -> dict[str, np.ndarray]:
     return score_rows(labeller, texts, plan.outputs, plan.batch_size).values
-
-
-def _rows(texts: Texts) -> int:
-    return len(next(iter(texts.values())))
 
 
 def _row_bytes(plan: LabelPlan, made: _Attempt) -> int:

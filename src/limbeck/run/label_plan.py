@@ -18,9 +18,10 @@ from limbeck.teachers.outputs import (
     TeacherIdentity,
     TokensIdentity,
 )
+from limbeck.teachers.outputs.checked_scores import DECIDING
 from limbeck.teachers.outputs.entry_key import digest_of_ids
 from limbeck.teachers.outputs.parquet_shards import RESERVED
-from limbeck.teachers.outputs.scored_shard import DECIDING, ShardContent, ShardRows
+from limbeck.teachers.outputs.scored_shard import ShardContent, ShardRows
 from limbeck.teachers.outputs.store_manifest import has_one_label
 
 _LIBRARIES = ("limbeck", "torch", "transformers")

@@ -22,6 +22,7 @@ from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Task, task_type_of
 from limbeck.teachers.labelling import Row, Scores
 from limbeck.teachers.outputs import Ask, digest_of_model, digest_of_tokenizer
 from limbeck.teachers.outputs.build import ask
+from limbeck.teachers.outputs.checked_scores import PROBABILITIES
 from limbeck.teachers.outputs.columns import (
     LOGITS,
     OutputColumn,
@@ -30,7 +31,6 @@ from limbeck.teachers.outputs.columns import (
     storage_type,
 )
 from limbeck.teachers.outputs.places import places
-from limbeck.teachers.outputs.scored_shard import PROBABILITIES
 from limbeck.teachers.teacher import Teacher
 
 

@@ -12,8 +12,8 @@ from transformers import PreTrainedModel
 from limbeck.activations import ActivationKey, Request, number_of_layers
 from limbeck.activations.request import Pool, What
 from limbeck.errors import LimbeckError, Problem
+from limbeck.teachers.outputs.checked_scores import PROBABILITIES
 from limbeck.teachers.outputs.columns import LOGITS
-from limbeck.teachers.outputs.scored_shard import PROBABILITIES
 from limbeck.teachers.outputs.stored_layers import FLOAT32
 
 _POOLS = "|".join(get_args(Pool))

@@ -27,9 +27,9 @@ from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import written_whole
 from limbeck.tasks import get_task_type
 from limbeck.teachers.outputs import OutputStore
+from limbeck.teachers.outputs.checked_scores import DECIDING, PROBABILITIES
 from limbeck.teachers.outputs.columns import LOGITS
 from limbeck.teachers.outputs.parquet_shards import LABEL
-from limbeck.teachers.outputs.scored_shard import DECIDING, PROBABILITIES
 
 CONFIDENCE = "confidence"
 _PIECE = 16_384

@@ -120,7 +120,7 @@ def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
             "task as kind sentence",
         )
     path = at_home(place)
-    order = recipe.output_classes or [str(name) for name in recipe.classes or ()]
+    order = recipe.output_classes or ()
     # As the user's own file calls them; of candidates the columns of triplets are more.
     named = recipe.text_columns or ()
     fits = len(named) == len(task.text_columns) or (task.kind.candidates and len(named) > 2)

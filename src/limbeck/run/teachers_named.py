@@ -19,8 +19,8 @@ from limbeck.students import load_model, read_processor
 from limbeck.tasks import TASKS, TEXT, TEXT_READING
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.language_models import BoundPrompt, load_causal_labeller
+from limbeck.teachers.outputs.checked_scores import PROBABILITIES
 from limbeck.teachers.outputs.columns import LOGITS
-from limbeck.teachers.outputs.scored_shard import PROBABILITIES
 from limbeck.teachers.team_labeller import TeamLabeller
 
 _MAX_LENGTH = Recipe.model_fields["max_length"].default

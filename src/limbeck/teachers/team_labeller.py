@@ -9,7 +9,14 @@ import numpy as np
 
 from limbeck.errors import LimbeckError, Problem
 from limbeck.students import places_by_name
-from limbeck.teachers.labelling import CountsCosts, Labeller, Row, Scores, TellsTruncated
+from limbeck.teachers.labelling import (
+    CountsCosts,
+    Labeller,
+    Row,
+    RowsMissingError,
+    Scores,
+    TellsTruncated,
+)
 
 SEPARATOR = ":"
 """Between a member's name and its output: `large:logits`."""
@@ -86,10 +93,14 @@ class TeamLabeller:
         return {name: member.fingerprint() for name, member in found}
 
     def score(self, rows: Sequence[Row]) -> Scores:
-        """Every member is asked about the rows, one after the other."""
+        """Every member is asked about the rows, one after the other.
+
+        Raises:
+            RowsMissingError: rows of which at least one member has no outputs; all have been asked.
+        """
         found: dict[str, np.ndarray] = {}
-        for name, member, order in zip(self.names, self.members, self._orders, strict=True):
-            for output, value in member.score(rows).items():
+        for name, order, scores in zip(self.names, self._orders, self._asked(rows), strict=True):
+            for output, value in scores.items():
                 by_class = len(order) > 0 and value.shape[1:] == (len(order),)
                 found[f"{name}{SEPARATOR}{output}"] = value[:, order] if by_class else value
         means: dict[str, np.ndarray] = {}
@@ -99,6 +110,19 @@ class TeamLabeller:
             if len(known) == len(each):
                 means[output] = np.asarray(np.mean(known, axis=0, dtype=np.float64), np.float32)
         return means | found
+
+    def _asked(self, rows: Sequence[Row]) -> list[Scores]:
+        """The members' outputs; all are asked, so that none is asked again because another lacks a row."""
+        scores: list[Scores] = []
+        reasons: dict[int, str] = {}
+        for member in self.members:
+            try:
+                scores.append(member.score(rows))
+            except RowsMissingError as error:
+                reasons = {**error.reasons, **reasons}
+        if reasons:
+            raise RowsMissingError(reasons)
+        return scores
 
     @property
     def truncated(self) -> frozenset[int]:

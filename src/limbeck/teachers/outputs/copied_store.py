@@ -39,13 +39,15 @@ def copy_store(
         advance: called with the number of rows done since the last call.
 
     Raises:
-        LimbeckError: it is the same place, another store is there, or the store is damaged.
+        LimbeckError: it is the same place, another store is there, one that has been made again since a copy of it
+            was begun, or the store is damaged.
     """
     if files.path("") == store.files.path(""):
         raise LimbeckError(f"{files.url} is the store itself", "name another folder or URL")
     source = _Entry(store) if store.manifest.keyed == INDEX else _Shards(store)
     with alone(files):
         writer = StoreWriter.begin(files, source.manifest)
+        source.check_begun(writer.manifest, files)
         for shard, rows in source.rows.items():
             if shard not in writer.done:
                 writer.record(source.write(files, shard), store.manifest.layout)
@@ -67,6 +69,15 @@ class _Shards:
     def rows(self) -> Mapping[str, int]:
         """How many each shard has."""
         return {name: shard.rows for name, shard in self._records.items()}
+
+    def check_begun(self, copy: StoreManifest, files: StoreFiles) -> None:
+        """Raise LimbeckError where shards of a copy that was begun are not these: a teacher that is not known by its
+        weights may have answered otherwise since."""
+        if any(self._records.get(shard.name) != shard for shard in copy.shards):
+            raise LimbeckError(
+                f"{files.url} holds part of a copy of what {self._store.files.url} was before it was made again",
+                f"remove it (limbeck outputs clear {files.url}), or name another place",
+            )
 
     def write(self, files: StoreFiles, name: str) -> ShardRecord:
         shard = self._records[name]
@@ -112,6 +123,9 @@ class _Entry:
             shard_name(number): min(self._size, len(self._ids) - start)
             for number, start in enumerate(starts)
         }
+
+    def check_begun(self, copy: StoreManifest, files: StoreFiles) -> None:
+        """Nothing: an entry's teacher is known by its weights."""
 
     def write(self, files: StoreFiles, name: str) -> ShardRecord:
         start = [*self.rows].index(name) * self._size

@@ -94,8 +94,8 @@ def as_logits(what: str, values: np.ndarray, *, several: bool = False) -> np.nda
     """Stored values (n, C) as logits whose softmax they are, float32; whose sigmoid, each by itself, with `several`.
 
     Probabilities p become ln max(p, 1e-12): their softmax at any temperature is that of the logits they
-    were made from. Votes v become ln((v + 1) / Σ(v + 1)), smoothed by one vote a class (Laplace), as few
-    votes do not tell that a class is impossible.
+    were made from. Votes v of n become ln((v + 1/C) / (n + 1)), smoothed by one vote that all classes share, as few
+    votes do not tell that a class is impossible; by one for each class few votes about many would say nothing.
     """
     if what in ("probabilities", "votes"):
         values = values.astype(np.float64)
@@ -105,6 +105,6 @@ def as_logits(what: str, values: np.ndarray, *, several: bool = False) -> np.nda
     elif what == "probabilities":
         values = np.log(np.maximum(values, _SMALLEST_PROBABILITY))
     elif what == "votes":
-        smoothed = values + 1.0
+        smoothed = values + 1.0 / values.shape[-1]
         values = np.log(smoothed / smoothed.sum(axis=-1, keepdims=True))
     return values.astype(np.float32, copy=False)

@@ -8,23 +8,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from limbeck.errors import LimbeckError
-from limbeck.tasks import TASK_TYPES
 from limbeck.teachers.labelling import CountsCosts, Labeller, RowsMissingError, TellsTruncated
-from limbeck.teachers.outputs.columns import LOGITS, OutputColumn, OutputLayout, column_of_values
+from limbeck.teachers.outputs.checked_scores import DECIDING, checked
+from limbeck.teachers.outputs.columns import OutputColumn, OutputLayout, column_of_values
 from limbeck.teachers.outputs.parquet_shards import shard_name, shard_table, write_shard
 from limbeck.teachers.outputs.store_files import StoreFiles
 from limbeck.teachers.outputs.store_manifest import ShardRecord, has_one_label
-
-PROBABILITIES = "probabilities"
-VOTES = "votes"
-DECIDING = (PROBABILITIES, LOGITS, VOTES)
-"""By which outputs a row's class is decided, the first that is there."""
-_ROUNDING = 1e-2
-"""Of probabilities in bf16."""
 
 Texts = Mapping[str, Sequence[str]]
 """Text columns by name, each with the text of every row."""
@@ -50,8 +44,7 @@ class ShardRows:
     def without(self, places: Collection[int]) -> ShardRows:
         """The other rows."""
         kept = [place for place in range(len(self)) if place not in places]
-        texts = {name: [column[place] for place in kept] for name, column in self.texts.items()}
-        return ShardRows(self.number, self.ids[kept], texts)
+        return ShardRows(self.number, self.ids[kept], texts_at(self.texts, kept))
 
 
 @dataclass(frozen=True)
@@ -76,6 +69,19 @@ class ShardScores:
     layout: OutputLayout
     values: dict[str, np.ndarray]
     truncated: int
+
+
+@dataclass(frozen=True)
+class AnsweredRows:
+    """The outputs of those of some rows that have any.
+
+    Attributes:
+        scores: theirs, in the rows' order.
+        reasons: by place, why the others have none.
+    """
+
+    scores: ShardScores
+    reasons: Mapping[int, str]
 
 
 @dataclass(frozen=True)
@@ -108,16 +114,10 @@ def make_shard(
         LimbeckError: as `score_rows`, and where the shard cannot be written.
     """
     began, before = time.perf_counter(), costs_of(labeller)
-    missing: tuple[tuple[int, str], ...] = ()
-    try:
-        scored = score_rows(labeller, rows.texts, content.outputs, content.batch_size, advance)
-    except RowsMissingError as error:
-        if not content.drop_missing or len(error.reasons) == len(rows):
-            raise
-        missing = tuple((int(rows.ids[at]), why) for at, why in sorted(error.reasons.items()))
-        rows = rows.without(error.reasons)
-        # Whoever raises it has kept the outputs of the others.
-        scored = score_rows(labeller, rows.texts, content.outputs, content.batch_size)
+    score = score_answered if content.drop_missing else score_all
+    answered = score(labeller, rows.texts, content.outputs, content.batch_size, advance)
+    missing = tuple((int(rows.ids[at]), why) for at, why in sorted(answered.reasons.items()))
+    rows, scored = rows.without(answered.reasons), answered.scores
     record = _written(files, labeller, rows, content, scored, missing)
     spent = {name: now - before.get(name, 0.0) for name, now in costs_of(labeller).items()}
     return MadeShard(record, scored.layout, spent | {"seconds": time.perf_counter() - began})
@@ -173,6 +173,65 @@ def costs_of(labeller: Labeller) -> dict[str, float]:
     return labeller.costs() if isinstance(labeller, CountsCosts) else {}
 
 
+def score_all(
+    labeller: Labeller,
+    texts: Texts,
+    outputs: Sequence[str],
+    batch_size: int,
+    advance: Callable[[int], None] = lambda rows: None,
+) -> AnsweredRows:
+    """As `score_rows`, which raises an error where a row has no outputs."""
+    return AnsweredRows(score_rows(labeller, texts, outputs, batch_size, advance), {})
+
+
+def score_answered(
+    labeller: Labeller,
+    texts: Texts,
+    outputs: Sequence[str],
+    batch_size: int,
+    advance: Callable[[int], None] = lambda rows: None,
+    lacking: Mapping[int, str] = MappingProxyType({}),
+) -> AnsweredRows:
+    """As `score_rows`, of the rows that have outputs.
+
+    The others of a batch with such a row are asked about once more, without it: who says that a row has none keeps
+    their outputs. Where it then lacks another one, as a teacher that is drawn or busy may, that is left out too.
+
+    Args:
+        lacking: by place, why rows have none that were asked about before.
+
+    Raises:
+        RowsMissingError: no row has outputs.
+    """
+    reasons = dict(lacking)
+    left = [place for place in range(rows_in(texts)) if place not in reasons]
+    while True:
+        try:
+            now = texts_at(texts, left)
+            scores = score_rows(labeller, now, outputs, batch_size, advance)
+            return AnsweredRows(scores, reasons)
+        except RowsMissingError as error:
+            reasons |= {left[at]: why for at, why in error.reasons.items()}
+            left = [place for place in left if place not in reasons]
+            if not left:
+                raise RowsMissingError(reasons) from None
+            advance = _not_again
+
+
+def _not_again(rows: int) -> None:
+    """Rows that were counted when they were asked about first."""
+
+
+def rows_in(texts: Texts) -> int:
+    """How many rows there are."""
+    return len(next(iter(texts.values())))
+
+
+def texts_at(texts: Texts, places: Sequence[int]) -> dict[str, list[str]]:
+    """The texts of some rows."""
+    return {name: [column[place] for place in places] for name, column in texts.items()}
+
+
 def score_rows(
     labeller: Labeller,
     texts: Texts,
@@ -207,7 +266,7 @@ def score_rows(
         if isinstance(labeller, TellsTruncated):
             truncated += len(labeller.truncated)
         for name in outputs:
-            value = _checked(labeller, name, scores, len(rows))
+            value = checked(labeller, name, scores, len(rows))
             if name not in found:
                 found[name] = np.empty((count, *value.shape[1:]), dtype=value.dtype)
             elif (value.shape[1:], value.dtype) != (found[name].shape[1:], found[name].dtype):
@@ -246,56 +305,3 @@ def labels_of(
                 return value.argmax(axis=1).astype(np.int64)
             return value[:, 0].astype(np.float32)
     return None
-
-
-def _checked(
-    labeller: Labeller, name: str, scores: Mapping[str, np.ndarray], count: int
-) -> np.ndarray:
-    """One output of a batch."""
-    if not isinstance(scores, Mapping):
-        raise LimbeckError(
-            f"{labeller.name}: score returned a {type(scores).__name__}, no outputs by their names",
-            'return {"probabilities": array of a row for each text}',
-        )
-    if name not in scores:
-        raise LimbeckError(
-            f"{labeller.name}: asked for {name}, and it returned {', '.join(scores) or 'nothing'}",
-            "ask for what it returns with --outputs",
-        )
-    value = np.asarray(scores[name])
-    if len(value) != count:
-        raise LimbeckError(
-            f"{labeller.name}: {name} of {len(value)} rows, asked about {count}",
-            "a labeller must return a value for each row",
-        )
-    parts = value if value.dtype == object else [value]
-    if not all(np.isfinite(part).all() for part in parts):
-        raise LimbeckError(
-            f"{labeller.name}: {name} holds a value that is not finite, or beyond the type it is stored in",
-            "check the model, and whether it was asked in bf16 where it needs --precision fp32",
-        )
-    if name in DECIDING and _decides(labeller.kind):
-        _check_deciding(labeller, name, value)
-    return value
-
-
-def _decides(kind: str) -> bool:
-    """Whether rows of a task type are of one class each, or have one number, that outputs come to."""
-    known = TASK_TYPES.get(kind) if kind in TASK_TYPES else None
-    return known is not None and known.labels_examples and not known.classes_as_text
-
-
-def _check_deciding(labeller: Labeller, name: str, value: np.ndarray) -> None:
-    """Raise LimbeckError for outputs (B, …) that are not one for each class, or are no probabilities."""
-    width = len(labeller.classes) or 1
-    if value.dtype == object or value.shape[1:] != (width,):
-        classes = f"{width} classes" if labeller.classes else "no classes, but a number a row"
-        raise LimbeckError(
-            f"{labeller.name}: {name} is {value.shape}, and it has {classes}",
-            f"return an array of shape ({len(value)}, {width})",
-        )
-    if name == PROBABILITIES and not ((value >= 0) & (value <= 1 + _ROUNDING)).all():
-        raise LimbeckError(
-            f"{labeller.name}: {name} from {value.min():g} to {value.max():g}, which are none",
-            "return them as logits, or between 0 and 1",
-        )
