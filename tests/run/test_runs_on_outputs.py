@@ -302,6 +302,14 @@ def wrong_labels(path: Path) -> Path:
         ({"student.init": "teacher"}, "stored outputs have no layers"),
         ({"mixup.alpha": 1}, "cannot serve|stored"),
         ({"teacher_dropout": True}, "stored outputs have none"),
+        (
+            {"augment.replace_by": "nearest", "augment.embeddings": "words.txt"},
+            "^augment, outputs: .* no augmented examples.*\n.*give the teacher",
+        ),
+        (
+            {"augment.model": "language", "missing_outputs": "drop"},
+            "^augment, outputs: .* no augmented examples.*\n.*give the teacher",
+        ),
         ({"teacher": "one"}, "nobody reads the teacher"),
         (
             {"min_confidence": 1.0},
