@@ -376,6 +376,18 @@ def test_a_store_that_was_labelled_teaches_as_the_model_that_labelled(
     assert train(given, tmp_path / "run").record == run.record
 
 
+def test_a_store_is_given_as_label_returned_it(place, tmp_path):
+    columns = {"text_columns": "review"}
+    store = label(place / "teacher", place / "reviews.csv", **columns, out=tmp_path / "store")
+    settings = {
+        "student": str(place / "start"), "task": "reviews", "data": str(place / "reviews.csv"),
+        "label_column": "verdict", "max_length": 24, "max_steps": 1, "report": False, **columns,
+    }  # fmt: skip
+    for number, given in enumerate((store, [store])):
+        run = distill("kd-soft", tmp_path / f"run-{number}", outputs=given, **settings)
+        assert run.record.recipe["outputs"] == [str(tmp_path / "store")]
+
+
 def test_rows_without_labels_are_what_outputs_are_for(from_outputs, place, tmp_path):
     more = tmp_path / "more.jsonl"
     texts = ["good good end", "bad slow slow slow end", "good plot the end", "bad bad bad"]
