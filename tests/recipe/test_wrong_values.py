@@ -37,7 +37,7 @@ def term(**settings: object) -> dict[str, object]:
         ("thresholds", 3, "choices: one, by_class; or: above 0 and below 1"),
         ("compile", 1, "true or false"),
         ("data", 3, "text, in quotes if it looks like something else"),
-        ("text_columns", "a", "a list: text_columns='[a]'"),
+        ("text_columns", 3, "a list"),
         ("lr_milestones", "1,2", "a list: lr_milestones='[1, 2]'"),
         ("label_separator", "123456789", "at most 8 characters"),
         ("outputs", [], "at least 1 value"),

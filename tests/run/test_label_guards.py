@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+from datasets import Dataset, DatasetDict
 
 import limbeck
 from limbeck.errors import LimbeckError
@@ -88,3 +89,105 @@ def test_what_is_not_there_is_said_of_the_setting_that_names_it(tmp_path, review
         label(tmp_path, reviews, None, unlabelled=["nothing*.csv"])
     with pytest.raises(LimbeckError, match="names one column twice"):
         label(tmp_path, reviews, None, text_columns=["text", "text"])
+
+
+# ---- arguments from Python ----
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5])
+@pytest.mark.parametrize("name", ["shard_rows", "batch_size", "max_length", "max_rows"])
+def test_numbers_of_rows_and_tokens_are_one_or_more(tmp_path, reviews, name, value):
+    with pytest.raises(LimbeckError, match=f"{name} {value}: it is a number of 1 or more"):
+        label(tmp_path, reviews, None, **{name: value})
+    assert not (tmp_path / "store").exists()
+
+
+def test_one_name_is_a_list_of_one(tmp_path, reviews):
+    rows = {"data": None, "unlabelled": str(reviews), "text_columns": "text", "outputs": "logits"}
+    store = limbeck.label(Stops(), **rows, out=tmp_path / "one")
+    several = {"data": None, "unlabelled": [reviews], "text_columns": ["text"]}
+    assert (
+        store.row_ids.tolist()
+        == limbeck.label(Stops(), **several, out=tmp_path / "several").row_ids.tolist()
+    )
+    by_path = {"data": None, "unlabelled": reviews, "text_columns": ["text"]}
+    assert len(limbeck.label(Stops(), **by_path, out=tmp_path / "path")) == len(store) == 3
+
+
+TEXTS = ["a good film", "a slow plot", "the end"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        Dataset.from_dict({"text": TEXTS, "label": [0, 1, 1]}),
+        DatasetDict(
+            {
+                "train": Dataset.from_dict({"text": TEXTS[:2]}),
+                "test": Dataset.from_dict({"text": TEXTS[2:]}),
+            }
+        ),
+        {"test": [{"text": text} for text in TEXTS]},
+        [{"text": text} for text in TEXTS],
+    ],
+)
+def test_rows_as_objects_are_those_of_a_file(tmp_path, reviews, data):
+    file = limbeck.label(Stops(), reviews, text_columns=["text"], out=tmp_path / "file")
+    table = tmp_path / "labels.csv"
+    store = limbeck.label(Stops(), data, text_columns="text", out=tmp_path / "given", to=table)
+    assert {*store.row_ids.tolist()} == {*file.row_ids.tolist()}
+    assert all(source.startswith("given:") for source in store.manifest.rows.source)
+    assert {line.split(",")[0].strip('"') for line in table.read_text().split("\n")[1:-1]} == {
+        *TEXTS
+    }
+    again = Stops()
+    limbeck.label(again, data, text_columns="text", out=tmp_path / "given")
+    assert again.seen == []
+
+
+def test_more_rows_as_objects(tmp_path, reviews):
+    more = Dataset.from_dict({"text": ["a new film"]})
+    rows = {"unlabelled": [more, reviews], "text_columns": "text"}
+    assert len(limbeck.label(Stops(), **rows, out=tmp_path / "store")) == 4
+    assert len(limbeck.label(Stops(), unlabelled=more, out=tmp_path / "more")) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (3, "data: a int holds no rows to read\n.*datasets.Dataset"),
+        (Dataset.from_dict({"text": []}), "data holds no rows"),
+        ({"text": TEXTS}, "text is none of the splits"),
+    ],
+)
+def test_objects_that_hold_no_rows_are_refused(tmp_path, data, said):
+    with pytest.raises(LimbeckError, match=said):
+        limbeck.label(Stops(), data, text_columns="text", out=tmp_path / "store")
+
+
+# ---- a table among the rows ----
+
+
+@pytest.mark.parametrize("source", [".", "*.csv", "**/*.csv", "sub/../*"])
+def test_a_table_that_the_next_start_would_read_is_refused_at_the_first(tmp_path, source):
+    folder = tmp_path / "rows"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "reviews.csv").write_text("\n".join(LINES) + "\n")
+    labeller = Stops()
+    with pytest.raises(LimbeckError, match=r"would be one of the files of .*\n.*elsewhere"):
+        limbeck.label(labeller, folder / source, text_columns=["text"], to=folder / "labels.csv")
+    assert labeller.seen == [] and not [*folder.glob("labels*")]
+
+
+@pytest.mark.parametrize("source", [".", "*.csv", "rev*", "sub/*.csv"])
+def test_a_table_elsewhere_is_written_by_every_start(tmp_path, source):
+    folder = tmp_path / "rows"
+    (folder / "sub").mkdir(parents=True)
+    for place in (folder, folder / "sub"):
+        (place / "reviews.csv").write_text("\n".join(LINES) + "\n")
+    to = tmp_path / "labels.csv"
+    if source in ("rev*", "sub/*.csv"):
+        to = folder / "labels.csv"
+    for _ in range(2):
+        limbeck.label(Stops(), folder / source, text_columns=["text"], to=to)
+        assert len(to.read_text().split("\n")) == 5

@@ -19,6 +19,7 @@ from limbeck.run import missing_rows
 from limbeck.run.label_estimate import _TRIED_ROWS
 from limbeck.teachers.labelling import RowsMissingError
 from limbeck.teachers.outputs import StoreFiles, copy_store, open_store
+from limbeck.teachers.outputs.output_store import read_manifest
 from limbeck.teachers.outputs.store_manifest import MISSING
 
 LINES = [f"row number {number}" for number in range(10, 22)]
@@ -169,3 +170,24 @@ def test_so_many_failing_rows_end_it(tmp_path):
 def test_the_file_of_missing_rows_is_the_stores_own():
     """Known where stores are removed as it is where it is written."""
     assert missing_rows.MISSING == MISSING
+
+
+def test_rows_that_were_left_out_are_none_that_are_left(rows, tmp_path, capsys):
+    """What is said of rows, size and time before a start is of those that it asks for."""
+
+    class Stops(Fails):
+        def score(self, asked):
+            if len(self.seen) >= 9:
+                raise KeyboardInterrupt
+            return super().score(asked)
+
+    with pytest.raises(KeyboardInterrupt):
+        limbeck.label(Stops(*LINES[1:4]), rows, out=tmp_path / "a", **DROP)
+    found = read_manifest(StoreFiles(str(tmp_path / "a")))
+    stored, without = found.stored_rows, len(found.missing_rows)
+    assert stored and without
+    capsys.readouterr()
+    limbeck.label(Fails(), rows, out=tmp_path / "a", **DROP, show=True)
+    said = capsys.readouterr().err
+    left = len(LINES) - stored - without
+    assert f"continued: {stored} rows are there, {without} were left out, {left} are left" in said

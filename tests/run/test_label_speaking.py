@@ -6,6 +6,7 @@ import csv
 import json
 
 import pytest
+from datasets import Dataset
 from tenacity import wait_none
 from torch.testing import assert_close
 from typer.testing import CliRunner, Result
@@ -129,6 +130,27 @@ def test_examples_are_sampled_from_the_labelled_rows(files) -> None:
     for count, wrong in ((3, "class 'positive' has 2 labelled"), (0, "label_column: labels are")):
         with pytest.raises(LimbeckError, match=wrong):
             prompt_for(prompt.model_copy(update={"examples_per_class": count}), rows, **given)
+
+
+def test_a_file_may_hold_as_many_rows_for_examples_as_for_labels(files, monkeypatch) -> None:
+    from limbeck.run import prompted_rows
+
+    asked, real = [], prompted_rows.load_task
+
+    def watched(*args, max_rows, **settings):
+        asked.append(max_rows)
+        return real(*args, max_rows=max_rows, **settings)
+
+    monkeypatch.setattr(prompted_rows, "load_task", watched)
+    prompt = Prompt(verbalizations={"positive": "good", "negative": "bad"}, examples_per_class=1)
+    given = {"text_columns": "review", "label_column": "verdict", "prompt": prompt}
+    model = save_language_model(files / "model", chat=False)
+    label(model, files / "rows.csv", **given, max_rows=77, out=files / "store")
+    assert asked == [77]
+    rows = Dataset.from_csv(str(files / "rows.csv"), cache_dir=str(files / "cache"))
+    label(model, rows, **given, out=files / "store")  # the same prompt, so the same store
+    with pytest.raises(LimbeckError, match="no more than 5 are read"):
+        label(model, files / "rows.csv", **given, max_rows=5, out=files / "few")
 
 
 def test_rows_that_keep_failing_are_left_out_where_that_is_asked_for(proxy, files) -> None:

@@ -18,6 +18,7 @@ from limbeck.recipe import Recipe
 from limbeck.reporting.records.rows_said import rows_said
 from limbeck.run import distill, label
 from limbeck.run.counted_rows import warn_of_none_counted
+from limbeck.run.prepare import prepare
 
 CLASSES = ("negative", "positive")
 
@@ -41,6 +42,7 @@ def write(path: Path, texts, values, what="logits", classes=CLASSES) -> Path:
 
 
 TEXTS = sorted(set(tiny.sentences(60)))
+MORE = [f"good plot and the {word} {other}" for word in tiny.WORDS for other in tiny.WORDS]
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +207,82 @@ def test_rows_without_outputs_are_an_error_with_their_number_or_left_out(
     assert run.record.outputs[0].scores == {}  # of dev rows it knows some alone
 
 
+@pytest.fixture
+def half(outputs, tmp_path) -> Path:
+    """Outputs of every second text."""
+    path = tmp_path / "half.jsonl"
+    path.write_text("".join(outputs["one"].read_text().splitlines(keepends=True)[::2]))
+    return path
+
+
+def first_stage_of(recipe):
+    return prepare(recipe).stages[0]
+
+
+SOFT = {"objectives": {"soft": {"compare": "soft_kl"}}, "epochs": 1}
+
+
+def test_rows_of_a_first_stage_without_outputs_are_left_out_as_the_runs_are(
+    from_outputs, half, tmp_path, capsys
+):
+    first = SOFT | {"train_rows": 30}
+    recipe = from_outputs("kd-soft", outputs=[str(half)], epochs=1, first_stage=first)
+    everyone = from_outputs("kd-soft", epochs=1, first_stage=first)
+    drawn = first_stage_of(everyone).rows.raw["sentence"][:]
+    known = [text for text in drawn if json.dumps(text) in half.read_text()]
+    assert len(drawn) == 30 and 0 < len(known) < 30
+    dropping = recipe.model_copy(update={"missing_outputs": "drop"})
+    assert first_stage_of(dropping).rows.raw["sentence"][:] == known
+    run = distill(dropping, tmp_path / "run", show=True, report=False)
+    said = " ".join(capsys.readouterr().err.split())
+    assert (
+        f"first_stage: missing_outputs: {30 - len(known)} of 30 training rows are left out" in said
+    )
+    stage = run.record.stages[0]
+    assert (stage.rows, stage.without_outputs) == (len(known), 30 - len(known))
+
+
+def test_a_first_stage_that_looks_at_no_teacher_trains_on_rows_without_outputs(from_outputs, half):
+    first = {"objectives": {"hard": {"compare": "hard_label"}}, "train_rows": 30}
+    changes = {"outputs": [str(half)], "missing_outputs": "drop", "first_stage": first}
+    assert len(first_stage_of(from_outputs("kd-soft", **changes)).rows.encoded) == 30
+
+
+def test_another_tasks_rows_are_looked_up_in_the_outputs(from_outputs, place, tmp_path):
+    lines = [f"{text},{'ab'[row % 2]}" for row, text in enumerate(MORE)]
+    (tmp_path / "other.csv").write_text("\n".join(["title,kind", *lines]) + "\n")
+    first = SOFT | {"task": "titles", "data": str(tmp_path / "other.csv")}
+    first |= {"text_columns": ["title"], "label_column": "kind"}
+    for missing in ("error", "drop"):
+        with pytest.raises(LimbeckError, match=r"^first_stage: .*of \d+ training rows") as none:
+            train(
+                from_outputs("kd-soft", first_stage=first, missing_outputs=missing),
+                tmp_path / "run",
+            )
+        (problem,) = none.value.problems
+        assert "first_stage.teacher=DIR" in problem.fix and "=drop" not in problem.fix
+    known = [*TEXTS, *MORE]
+    path = write(tmp_path / "all.jsonl", known, logits_of(tiny.knowing_teacher(4), known))
+    stage = first_stage_of(from_outputs("kd-soft", outputs=[str(path)], first_stage=first))
+    assert {*stage.rows.raw["sentence"]} <= {*MORE}
+    own = {"first_stage": first | {"teacher": str(place / "teacher")}, "epochs": 1}
+    run = train(from_outputs("kd-soft", **own), tmp_path / "own")
+    assert [facts.teacher.rpartition("/")[2] for facts in run.record.stages] == [
+        "teacher",
+        "one.jsonl",
+    ]
+
+
+def test_no_outputs_are_of_pairs_that_the_run_makes_of_a_corpus(from_outputs, place, tmp_path):
+    (tmp_path / "corpus.txt").write_text("\n".join(MORE))
+    first = SOFT | {"corpus": {"source": str(tmp_path / "corpus.txt"), "size": 8}}
+    with pytest.raises(LimbeckError, match=r"first_stage\.corpus, outputs: the pairs are made"):
+        from_outputs("kd-soft", first_stage=first)
+    own = first | {"teacher": str(place / "teacher")}
+    stage = first_stage_of(from_outputs("kd-soft", first_stage=own))
+    assert len(stage.rows.encoded) == 8
+
+
 # ---- what is refused, before anything is trained ----
 
 
@@ -224,6 +302,14 @@ def wrong_labels(path: Path) -> Path:
         ({"student.init": "teacher"}, "stored outputs have no layers"),
         ({"mixup.alpha": 1}, "cannot serve|stored"),
         ({"teacher_dropout": True}, "stored outputs have none"),
+        (
+            {"augment.replace_by": "nearest", "augment.embeddings": "words.txt"},
+            "^augment, outputs: .* no augmented examples.*\n.*give the teacher",
+        ),
+        (
+            {"augment.model": "language", "missing_outputs": "drop"},
+            "^augment, outputs: .* no augmented examples.*\n.*give the teacher",
+        ),
         ({"teacher": "one"}, "nobody reads the teacher"),
         (
             {"min_confidence": 1.0},
@@ -288,6 +374,18 @@ def test_a_store_that_was_labelled_teaches_as_the_model_that_labelled(
     assert facts.about["teacher"] and facts.about["fingerprint"] and facts.about["rows"]
     # The same store again is the same run; another one is not.
     assert train(given, tmp_path / "run").record == run.record
+
+
+def test_a_store_is_given_as_label_returned_it(place, tmp_path):
+    columns = {"text_columns": "review"}
+    store = label(place / "teacher", place / "reviews.csv", **columns, out=tmp_path / "store")
+    settings = {
+        "student": str(place / "start"), "task": "reviews", "data": str(place / "reviews.csv"),
+        "label_column": "verdict", "max_length": 24, "max_steps": 1, "report": False, **columns,
+    }  # fmt: skip
+    for number, given in enumerate((store, [store])):
+        run = distill("kd-soft", tmp_path / f"run-{number}", outputs=given, **settings)
+        assert run.record.recipe["outputs"] == [str(tmp_path / "store")]
 
 
 def test_rows_without_labels_are_what_outputs_are_for(from_outputs, place, tmp_path):

@@ -343,3 +343,57 @@ def test_a_weight_of_unlabelled_rows_reaches_training_and_needs_such_rows(rows, 
     data = {"data": str(tmp_path / "none"), "unlabelled_weight": 0}
     with pytest.raises(LimbeckError, match="no training row has a label, so that none would count"):
         prepare(recipe(rows, place, "kd-soft", **data))
+
+
+# ---- stages with rows of their own ----
+
+SOFT = {"soft": {"compare": "soft_kl"}}
+
+
+@pytest.fixture
+def gaps(tmp_path, rows) -> Path:
+    """24 rows with a label and 20 without, the texts of dev among these."""
+    own = tmp_path / "gaps"
+    shutil.copytree(rows / "own", own)
+    texts = [*TEXTS[:24], *TEXTS[36:44], *TEXTS[24:36]]
+    write(own / "train.csv", texts, [*map(verdict, TEXTS[:24]), *[""] * 20])
+    return own
+
+
+def texts_of(inputs) -> list[str]:
+    """What a stage trains on."""
+    return inputs.rows.raw[inputs.rows.task.text_columns[0]][:]
+
+
+@pytest.mark.parametrize("stratified", [False, True])
+def test_a_sample_of_a_first_stage_is_one_of_the_labelled_rows(rows, place, gaps, stratified):
+    first = {"objectives": SOFT, "train_rows": 10}
+    changes = {"data": str(gaps), "unlabelled_duplicates": "drop", "stratified": stratified}
+    for unlabelled in ([], [str(rows / "again.csv")]):
+        made = recipe(rows, place, first_stage=first, unlabelled=unlabelled, **changes)
+        stages = prepare(made).stages
+        sample, every = map(texts_of, stages)
+        assert len(sample) == 10 and {*sample} <= {*TEXTS[:24]}
+        assert stages[0].rows.raw["label"].count(-100) == 0
+        assert {*every} == {*TEXTS[:24], *TEXTS[36:44], *(TEXTS[59:64] if unlabelled else ())}
+
+
+def test_a_first_stage_without_a_sample_of_its_own_trains_on_all_rows(rows, place, gaps):
+    changes = {"data": str(gaps), "first_stage": {"objectives": SOFT}}
+    with pytest.raises(LimbeckError, match=r"12 of 44 rows .*\(12 in dev\)"):
+        prepare(recipe(rows, place, **changes))
+    made = recipe(rows, place, **changes, unlabelled_duplicates="drop")
+    first, last = map(texts_of, prepare(made).stages)
+    assert first == last and {*first} == {*TEXTS[:24], *TEXTS[36:60]}
+
+
+def test_a_sample_of_another_tasks_text_counts_rows_without_labels_too(rows, place, gaps):
+    first = {"objectives": SOFT, "task": "others", "data": str(gaps), "train_rows": 40, **COLUMNS}
+    inputs = prepare(recipe(rows, place, first_stage=first)).stages[0]
+    assert len(inputs.rows.encoded) == 40 and "labels" not in inputs.rows.encoded.column_names
+
+
+def test_a_sample_of_more_rows_than_have_a_label_is_refused(rows, place, gaps):
+    made = recipe(rows, place, data=str(gaps), train_rows=30, unlabelled_duplicates="drop")
+    with pytest.raises(LimbeckError, match="30 of 24 training rows with a label"):
+        prepare(made)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -227,3 +229,15 @@ def test_stores_without_targets_read_as_they_did(labelled, tmp_path):
     content = json.loads(manifest.written())
     del content["rows"]["target"], content["checksum"]
     assert not type(manifest).model_validate(content).rows.target
+
+
+def test_targets_of_rows_as_objects_are_those_of_the_file(labelled, teachers, data, tmp_path):
+    rows = {
+        split: pandas.read_json(Path(data) / f"{split}.jsonl", lines=True)
+        for split in ("train", "dev")
+    }
+    given = label(
+        teachers["text"].path, rows, outputs=["logits:top3@2"], out=tmp_path / "store", **DATA
+    )
+    store = labelled("top3@2")
+    assert sorted(given.row_ids.tolist()) == sorted(store.row_ids.tolist())

@@ -196,3 +196,17 @@ def test_a_shard_that_is_not_in_its_place_is_not_recorded(rows, tmp_path, far, p
     files.write(shard.name, whole.files.read(shard.name))
     writer.record(shard, whole.manifest.layout)
     assert writer.done == {shard.name}
+
+
+@pytest.mark.parametrize("where", ["here", FAR])
+def test_shards_that_the_manifest_does_not_name_are_removed_with_the_store(
+    rows, far, tmp_path, where
+):
+    """As a kill between a shard and its record leaves one, and a far file system a part of one."""
+    place = str(tmp_path / "store") if where == "here" else FAR
+    store = limbeck.label(Stops(), rows, out=place, shard_rows=8)
+    shard = store.files.read("shard-00002.parquet")
+    for name in ("shard-00009.parquet", "shard-00010.parquet.part", "shard-9.csv", "mine.parquet"):
+        store.files.write(name, shard)
+    assert remove_store(place) == store.manifest.bytes
+    assert store.files.names() == ["mine.parquet", "shard-9.csv"]

@@ -31,18 +31,23 @@ class Conditions(NamedTuple):
     label_noise: float = 0.0
     label_noise_seed: int = 0
 
-    def apply(self, rows: Dataset, task: Task) -> Dataset:
+    def apply(self, rows: Dataset, task: Task, *, labels_read: bool = True) -> Dataset:
         """The training rows under these conditions: first fewer of them, then the noise.
 
         They are conditions of the labelled rows; those without a label stay behind these, as they are.
 
+        Args:
+            labels_read: False where nobody looks at the labels, so that a row counts with or without one.
+
         Raises:
             LimbeckError: more rows are asked for than there are, or classes where there are none.
         """
-        labelled, others = _divided(rows, task)
+        labelled, others = divided(rows, task) if labels_read else (rows, None)
         if others is not None and (self.train_rows is not None or self.label_noise):
+            self._check_enough(labelled, "training rows with a label")
             return stacked(self.apply(labelled, task), others)
         if self.train_rows is not None:
+            self._check_enough(rows, "training rows")
             rows = self._fewer(rows, task, self.train_rows)
         if self.label_noise:
             labels = self._classes(rows, task, "label_noise: there is no other class to give")
@@ -55,11 +60,14 @@ class Conditions(NamedTuple):
         share = Decimal(str(self.label_noise)) * rows
         return int(share.quantize(Decimal(1), ROUND_HALF_UP))
 
-    def _fewer(self, rows: Dataset, task: Task, wanted: int) -> Dataset:
-        if wanted > len(rows):
+    def _check_enough(self, rows: Dataset, what: str) -> None:
+        if self.train_rows is not None and self.train_rows > len(rows):
             raise LimbeckError(
-                f"train_rows: {wanted} of {len(rows)} training rows", "ask for fewer"
+                f"train_rows: {self.train_rows} of {len(rows)} {what}",
+                "ask for fewer" if len(rows) else "leave it out",
             )
+
+    def _fewer(self, rows: Dataset, task: Task, wanted: int) -> Dataset:
         if not self.stratified:
             return rows.shuffle(seed=self.train_rows_seed).select(range(wanted))
         labels = self._classes(rows, task, "stratified: there are no classes to keep in proportion")
@@ -73,8 +81,8 @@ class Conditions(NamedTuple):
         return np.asarray(labels, dtype=np.int64)
 
 
-def _divided(rows: Dataset, task: Task) -> tuple[Dataset, Dataset | None]:
-    """The labelled rows and the others; None where there are no others."""
+def divided(rows: Dataset, task: Task) -> tuple[Dataset, Dataset | None]:
+    """The labelled rows and the others; None where there are no others, or the task type takes none."""
     column = rows.features.get(task.label_column)
     readable = isinstance(column, Value | ClassLabel) or task.kind.several_classes
     if no_unlabelled(task.kind) is not None or not readable:

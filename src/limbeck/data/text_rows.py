@@ -18,12 +18,14 @@ from limbeck.data.candidate_files import PASSAGE, QUERY
 from limbeck.data.loading import load_task
 from limbeck.data.row_ids import row_ids
 from limbeck.data.tables import MAX_ROWS, SUFFIXES, read_table
-from limbeck.data.unlabelled_files import LINES, matching, read_unlabelled
+from limbeck.data.unlabelled_files import LINES, is_meant, matching, read_unlabelled
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
+from limbeck.given import is_reference, place_of
 from limbeck.tasks.task import TASKS, Task
 
 _PIECE = 65_536
+_FILES = (*SUFFIXES, *LINES)
 _ONE, _TWO = ("sentence",), ("sentence1", "sentence2")
 _PAIR = (QUERY, PASSAGE)
 # Of plain text, whose column has no name.
@@ -87,7 +89,8 @@ def read_text_rows(
 
     Args:
         source: a file (CSV, TSV, JSON lines, Parquet, or plain text with a row on every line), a folder of such files
-            or a pattern of their names, or what `load_task` reads: a folder in GLUE's layout, `hub`, `pocket`, ….
+            or a pattern of their names, the reference of rows that were given as objects, or what `load_task` reads: a
+            folder in GLUE's layout, `hub`, `pocket`, ….
         task: a known task, whose columns they are; it is needed for what is no file of the user's own.
         text_columns: the columns that hold text, one or two; needed for files with several columns, but for those of
             queries with candidates, of which every pair is a row.
@@ -96,23 +99,41 @@ def read_text_rows(
     Raises:
         LimbeckError: nothing is there, it cannot be read, or its text columns are not known or not text.
     """
-    path = at_home(source)
+    path = at_home(place_of(source))
     known = TASKS.get(task) if task is not None else None
+    if is_reference(source):
+        files = sorted(path.glob("*.parquet"))
+        parts = [_of_file(file, known, text_columns, max_rows) for file in files]
+        return replace(joined(parts), source=(str(source),))
     if path.is_file():
         files = [path]
-    elif path.is_dir() and (text_columns or (known is None and not is_beir(path))):
-        files = sorted(
-            file for file in path.iterdir() if file.suffix.lower() in (*SUFFIXES, *LINES)
-        )
+    elif _is_of_files(path, known, text_columns):
+        files = sorted(file for file in path.iterdir() if file.suffix.lower() in _FILES)
         if not files:
-            raise LimbeckError(
-                f"{path} holds no file of rows", f"expected {', '.join((*SUFFIXES, *LINES))}"
-            )
+            raise LimbeckError(f"{path} holds no file of rows", f"expected {', '.join(_FILES)}")
     elif matches := matching(str(source)):
         files = matches
     else:
         return _of_task(source, task, text_columns, max_rows)
     return joined([_of_file(file, known, text_columns, max_rows) for file in files])
+
+
+def _is_of_files(path: Path, known: Task | None, text_columns: Sequence[str]) -> bool:
+    """Whether a source is a folder of which every file of rows is read."""
+    return path.is_dir() and bool(text_columns or (known is None and not is_beir(path)))
+
+
+def stands_for(
+    source: str | Path, file: Path, *, task: str | None = None, text_columns: Sequence[str] = ()
+) -> bool:
+    """Whether a folder or a pattern, as `read_text_rows` takes it, means this file, which need not be there yet."""
+    if is_reference(source) or at_home(source).is_file():
+        return False
+    known = TASKS.get(task) if task is not None else None
+    if _is_of_files(at_home(source), known, text_columns):
+        inside = file.resolve().parent == at_home(source).resolve()
+        return inside and file.suffix.lower() in _FILES
+    return is_meant(str(source), file)
 
 
 def joined(parts: Sequence[TextRows]) -> TextRows:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path
 
@@ -99,6 +100,22 @@ def matching(source: str) -> list[Path]:
     # As glob has it, a pattern may be absolute, which pathlib's may not.
     paths = map(Path, glob.glob(str(at_home(source)), recursive=True))  # noqa: PTH207
     return sorted(path for path in paths if path.is_file())
+
+
+def is_meant(source: str, file: Path) -> bool:
+    """Whether a file's name fits a pattern as in `matching`; the file need not be there."""
+    if not _PATTERN & set(source):
+        return False
+    return _fits(at_home(source).resolve().parts, file.resolve().parts)
+
+
+def _fits(pattern: Sequence[str], parts: Sequence[str]) -> bool:
+    """Part by part, of which `**` stands for any number."""
+    if not pattern or not parts:
+        return not parts and all(one == "**" for one in pattern)
+    if pattern[0] == "**":
+        return _fits(pattern[1:], parts) or _fits(pattern, parts[1:])
+    return fnmatch(parts[0], pattern[0]) and _fits(pattern[1:], parts[1:])
 
 
 def _read(path: Path, task: Task, text_columns: Sequence[str] | None, max_rows: int) -> TextFile:

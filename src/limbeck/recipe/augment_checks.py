@@ -8,13 +8,15 @@ from limbeck.recipe.fields import RecipeFields
 
 
 def augment_problems(recipe: RecipeFields) -> list[Problem]:
-    """A model that is missing or of no use, and what is read by a language model that nothing asks."""
+    """A model that is missing or of no use, what is read by a language model that nothing asks, and a teacher that
+    is not there to be asked.
+    """
     spec = recipe.augment
     if spec is None:
         return []
+    problems = _outputs_problems(recipe)
     if spec.replace_by == "masked":
-        return _masked_problems(spec.model)
-    problems = []
+        return problems + _masked_problems(spec.model)
     if spec.model is None and spec.embeddings is None:
         problems.append(
             Problem(
@@ -38,6 +40,18 @@ def augment_problems(recipe: RecipeFields) -> list[Problem]:
             )
         )
     return problems
+
+
+def _outputs_problems(recipe: RecipeFields) -> list[Problem]:
+    """Outputs in a teacher's place, which were stored before there was an augmented example."""
+    if not recipe.outputs:
+        return []
+    return [
+        Problem(
+            "augment, outputs: stored outputs know no augmented examples, of which the student would learn",
+            "give the teacher (--teacher DIR in the place of outputs), or leave augment out",
+        )
+    ]
 
 
 def _masked_problems(model: str | None) -> list[Problem]:

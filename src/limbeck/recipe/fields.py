@@ -93,7 +93,7 @@ class RecipeFields(Settings):
         description="your own data in one file: another file whose rows select the best epoch; a tenth of `data`, if "
         "left out (kind embedding needs it: scored pairs of texts, or a folder of queries and a corpus)",
     )
-    text_columns: list[str] | None = Field(
+    text_columns: Names | None = Field(
         None, description="your own data: one or two text columns (of triplets three or more)"
     )
     label_column: str | None = Field(None, description="your own data: the label's column")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from limbeck.schedules import Rate
-from limbeck.settings import Batch, Count, Depth, Passes, Settings, Tokens, Width
+from limbeck.settings import Batch, Count, Depth, Names, Passes, Settings, Tokens, Width
 
 if TYPE_CHECKING:
     from limbeck.data import CorpusSpec
@@ -154,7 +154,7 @@ class FirstStage(Settings):
         description="supplementary task: this stage reads its text and ignores its labels; kind text reads them too",
     )
     data: str | None = Field(None, description="source of the supplementary task's rows")
-    text_columns: list[str] | None = Field(None, description="text columns of `data`")
+    text_columns: Names | None = Field(None, description="text columns of `data`")
     label_column: str | None = Field(None, description="label column of `data`")
     train_rows: Count | None = Field(
         None,

@@ -75,7 +75,27 @@ def _outputs(recipe: RecipeFields) -> list[Problem]:
         problems.append(
             Problem("teacher_dropout: stored outputs have none", "leave it out, or give the model")
         )
-    return problems
+    return problems + _of_a_corpus(recipe)
+
+
+def _of_a_corpus(recipe: RecipeFields) -> list[Problem]:
+    """Outputs that are to teach on pairs that the run itself makes of a corpus, which nobody can have labelled.
+
+    Another task's rows may stand in a store, so they are looked up there.
+    """
+    first = recipe.first_stage
+    if first is None or first.corpus is None or recipe.joint:
+        return []
+    reads = any(term.needs_teacher for term in first.objectives.values())
+    if not reads or (first.teacher or recipe.teacher) is not None:
+        return []
+    return [
+        Problem(
+            "first_stage.corpus, outputs: the pairs are made of the corpus when the run starts, so no stored outputs "
+            "are of them",
+            "give this stage a teacher of its own: first_stage.teacher=DIR; or leave first_stage out: first_stage=null",
+        )
+    ]
 
 
 def _without_team(recipe: RecipeFields) -> list[Problem]:

@@ -98,6 +98,7 @@ def _inspect_stage(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
     """What is wrong with a stage before the last: its terms, its teacher, its rows."""
     stage, rows = inputs.stage, inputs.rows
     problems = _own_teacher(inputs, prepared) + _own_inputs(inputs, prepared)
+    problems += left_out_problems(inputs.without_outputs, len(rows.raw))
     if not stage.same_rows and rows.truncated:
         problems.append(
             Problem(

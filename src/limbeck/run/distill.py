@@ -60,7 +60,8 @@ def distill(
             default each model's own, where it was loaded from.
         **overrides: recipe keys, if `recipe` is a name or a file. `teacher`, `teachers` and
             `student` may be model objects (or pairs of a model and its tokenizer), a list of them
-            as `teacher` is a team; `data` a `Dataset`, a `DatasetDict`, rows by split.
+            as `teacher` is a team; `data` a `Dataset`, a `DatasetDict`, rows by split; `outputs` the
+            store that `label` returned.
 
     Raises:
         LimbeckError: everything that is wrong with the recipe, the data or the models, before any

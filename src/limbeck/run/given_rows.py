@@ -68,6 +68,19 @@ def read_rows(data: Any, recipe: Mapping[str, Any]) -> GivenRows:
     return GivenRows(splits, f"{PREFIX}{name}@{_fingerprint(splits)}", settings)
 
 
+def read_rows_to_label(data: Any) -> GivenRows:
+    """Rows of any splits, as `data` of `label`, which looks at their text.
+
+    Raises:
+        LimbeckError: no rows, splits of other names.
+    """
+    splits = {
+        split: _as_files_hold(rows, split) for split, rows in _splits(data, training=False).items()
+    }
+    name = re.sub(r"[^\w.-]", "-", _name_of(next(iter(splits.values()))))
+    return GivenRows(splits, f"{PREFIX}{name}@{_fingerprint(splits)}", {})
+
+
 def _named_by_columns(kind: Any) -> bool:
     """Whether a task type's rows are of texts and labels in columns with names of their own."""
     if kind in (None, "sentence"):
@@ -87,8 +100,8 @@ def read_unlabelled_rows(given: Any, task: str | None) -> GivenRows:
     return GivenRows(splits, f"{PREFIX}{name}@{_fingerprint(splits)}", {})
 
 
-def _splits(data: Any) -> dict[str, Dataset]:
-    """Train, and dev and test where there are some."""
+def _splits(data: Any, *, training: bool = True) -> dict[str, Dataset]:
+    """Train, which `training` needs, and dev and test where there are some."""
     if not isinstance(data, Mapping):
         return {"train": _dataset("data", data)}
     strange = [str(name) for name in data if name not in _SPLITS]
@@ -102,7 +115,7 @@ def _splits(data: Any) -> dict[str, Dataset]:
         if _SPLITS[name] in found:
             raise LimbeckError(f"data: {', '.join(data)} name one split twice", "keep one of them")
         found[_SPLITS[name]] = _dataset(f"data[{name!r}]", rows)
-    if "train" not in found:
+    if training and "train" not in found:
         raise LimbeckError(f"data: there is no train split (there: {', '.join(data)})", "give one")
     return found
 

@@ -16,7 +16,7 @@ from limbeck import preflight
 from limbeck.data.output_keys import OutputKeys, output_keys
 from limbeck.data.unlabelled import ids_of
 from limbeck.errors import LimbeckError, Problem
-from limbeck.recipe import Recipe
+from limbeck.recipe import Recipe, Stage
 from limbeck.run.named_teachers import Named
 from limbeck.run.stage_rows import EncodedRows
 from limbeck.tasks import Results, Task
@@ -25,9 +25,18 @@ from limbeck.tasks.no_labels import labelled_rows
 from limbeck.teachers.outputs.given_outputs import UNKNOWN_ROWS_FIX
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 
+# Where not one row has outputs, to leave those without out leaves nothing.
+_FIX_OF_NONE = "check that texts and text columns are those that were labelled, or label these rows (`limbeck label`)"
+_OWN_TEACHER = "; or give this stage a teacher of its own: first_stage.teacher=DIR"
 
-def with_outputs(recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Named]) -> Dataset:
+
+def with_outputs(
+    recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Named], stage: Stage | None = None
+) -> Dataset:
     """The training rows of which every stored teacher knows something; all of them unless `missing_outputs` is drop.
+
+    Args:
+        stage: whose own rows they are; None of the run's.
 
     Raises:
         LimbeckError: none is left; rows without outputs, unless they are to be dropped.
@@ -36,12 +45,14 @@ def with_outputs(recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Name
     if not stored:
         return rows
     known = [_rows_known(teacher, task, rows) for teacher in stored]
+    kept = np.flatnonzero(np.logical_and.reduce(known))
     if recipe.missing_outputs == "error":
+        fix = UNKNOWN_ROWS_FIX if len(kept) else _FIX_OF_NONE
         problems = [
             Problem(
-                f"outputs: {teacher.outputs.place} {_unknown(teacher)} {int((~found).sum())} of {len(rows)} "
-                f"training rows, the first of them {_said(task, rows, int(found.argmin()))}",
-                UNKNOWN_ROWS_FIX,
+                f"{_whose(stage)}outputs: {teacher.outputs.place} {_unknown(teacher)} {int((~found).sum())} of "
+                f"{len(rows)} training rows, the first of them {_said(task, rows, int(found.argmin()))}",
+                fix + _OWN_TEACHER * (stage is not None),
             )
             for teacher, found in zip(stored, known, strict=True)
             if not found.all()
@@ -49,13 +60,17 @@ def with_outputs(recipe: Recipe, task: Task, rows: Dataset, named: Sequence[Name
         if problems:
             raise LimbeckError(problems)
         return rows
-    kept = np.flatnonzero(np.logical_and.reduce(known))
     if not len(kept):
         raise LimbeckError(
-            f"missing_outputs: drop leaves none of {len(rows)} training rows",
-            "check that texts and text columns are those that were labelled",
+            f"{_whose(stage)}missing_outputs: drop leaves none of {len(rows)} training rows",
+            _FIX_OF_NONE + _OWN_TEACHER * (stage is not None),
         )
     return rows if len(kept) == len(rows) else rows.select(kept)
+
+
+def _whose(stage: Stage | None) -> str:
+    """What stands before a message about rows that one stage alone has: `first_stage: `."""
+    return "" if stage is None else stage.setting.replace(".", ": ")
 
 
 def _keys(teacher: StoredTeacher, task: Task, rows: Dataset) -> OutputKeys:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console
 
 from limbeck.data import MAX_ROWS
-from limbeck.data.text_rows import TextRows, joined, read_text_rows
-from limbeck.data.unlabelled_files import text_files
+from limbeck.data.text_rows import TextRows
 from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.given import at_hand
 from limbeck.run.label_by_ray import found_anywhere
 from limbeck.run.label_plan import LabelPlan, outputs_asked
 from limbeck.run.label_store import ENGINES, LabelWork, fill
@@ -27,6 +27,7 @@ from limbeck.run.plain_labels import (
 )
 from limbeck.run.prompted_rows import prompt_for
 from limbeck.run.ray_session import imported_ray
+from limbeck.run.rows_to_label import RowSources, listed
 from limbeck.run.speaking_teachers import check_speaking, endpoint_labeller, speaks
 from limbeck.run.target_rows_asked import target_rows, writes_targets
 from limbeck.run.teachers_named import PRECISIONS, LabellerSource, named
@@ -38,17 +39,17 @@ from limbeck.teachers.outputs import OutputStore, StoreFiles, StoreManifest, ope
 
 def label(
     teacher: str | Path | Labeller | Sequence[str | Path | Labeller] = (),
-    data: str | Path | None = None,
+    data: Any = None,
     *,
     out: str | Path | None = None,
     to: str | Path | None = None,
     task: str | None = None,
-    unlabelled: Sequence[str | Path] = (),
-    text_columns: Sequence[str] = (),
+    unlabelled: Any = (),
+    text_columns: str | Sequence[str] = (),
     label_column: str | None = None,
     prompt: str | Path | Prompt | None = None,
     endpoint: EndpointSettings | None = None,
-    outputs: Sequence[str] | None = None,
+    outputs: str | Sequence[str] | None = None,
     with_text: bool = False,
     shard_rows: int | None = None,
     batch_size: int | None = None,
@@ -65,14 +66,15 @@ def label(
     Args:
         teacher: a model's folder or Hub name, a run folder, several of them, or objects that follow
             `limbeck.teachers.labelling.Labeller`.
-        data: rows, of all splits: `hub`, `pocket`, a folder in GLUE's layout, a file or a folder of files of your own;
-            labels are not looked at, but by a text-to-text teacher, whose decoder reads them.
+        data: rows, of all splits: `hub`, `pocket`, a folder in GLUE's layout, a file or a folder of files of your own,
+            a `Dataset`, a `DatasetDict`, rows by split; labels are not looked at, but by a text-to-text teacher, whose
+            decoder reads them.
         out: the store, a folder or any URL that fsspec knows; needed unless `to` is given, beside which it lies then.
         to: also write a plain table (.csv, .jsonl or .parquet) of text, label and confidence, a row for every row
-            read; a file of this machine. A row whose likeliest classes are several has no label.
+            read; a file of this machine, and none that is read. A row whose likeliest classes are several has no label.
         task: a known task, whose columns and classes they are.
-        unlabelled: more files of rows.
-        text_columns: the columns that hold text.
+        unlabelled: more rows: a file, a `Dataset`, or several of them.
+        text_columns: the columns that hold text, or the one that does.
         label_column: the labels of a file of your own; read for a prompt's `examples_per_class` and by a text-to-text
             teacher alone.
         prompt: what a language model is asked, or the YAML file of that; without it a causal model and an endpoint get
@@ -95,47 +97,54 @@ def label(
     Raises:
         LimbeckError: whatever is wrong with teacher, rows or settings, or another store in `out`.
     """
-    _check(out, to, engine, precision, workers, missing_rows, data, unlabelled)
+    sources = RowSources.of(data, unlabelled, task, text_columns)
+    outputs = None if outputs is None else listed(outputs)
+    counts = {
+        "shard_rows": shard_rows, "batch_size": batch_size, "max_length": max_length, "max_rows": max_rows,
+    }  # fmt: skip
+    _check(out, to, engine, precision, workers, missing_rows, sources, counts)
     place = str(out if out is not None else f"{to}.store")
     teachers = named(teacher)
-    written_task = None
-    if prompt is None and endpoint is None and writes_targets(teachers, outputs):
-        written_task, rows = target_rows(
-            teachers, data, task=task, text_columns=text_columns, label_column=label_column,
-            unlabelled=unlabelled, to=to, max_rows=max_rows,
-        )  # fmt: skip
-    else:
-        rows = _rows(data, unlabelled, task, text_columns, max_rows)
-    if to is not None:
-        check_columns(rows.names)
-        check_unread(Path(to), rows)
-    check_speaking(teachers, prompt, endpoint, engine, max_length, precision)
-    if engine == "ray":
-        imported_ray()
-        teachers = found_anywhere(teachers)
-    asked = prompt is not None or endpoint is not None or speaks(teachers)
-    bound = None
-    if asked or written_task is None:
-        bound = _prompt(prompt, rows, task, data, text_columns, label_column, asked=asked)
-    console = _console(show)
-    with _served(teachers, endpoint, bound) as labellers:
-        source = LabellerSource(
-            labellers,
-            task=task,
-            outputs=tuple(outputs) if outputs else None,
-            max_length=max_length,
-            precision=precision,
-            batch_size=batch_size,
-            prompt=bound,
-            written_task=written_task,
-        )
-        work = _work(
-            source, rows, outputs, with_text, StoreFiles(place), engine, workers, missing_rows
-        )
+    with at_hand(sources.writers):
+        written_task = None
+        if prompt is None and endpoint is None and writes_targets(teachers, outputs):
+            written_task, rows = target_rows(
+                teachers, sources.data, task=task, text_columns=sources.text_columns, label_column=label_column,
+                unlabelled=sources.unlabelled, to=to, max_rows=max_rows,
+            )  # fmt: skip
+        else:
+            rows = sources.read(max_rows)
         if to is not None:
-            _check_table(work, Path(to))
-        _say_truncated(fill(work, shard_rows, console), console)
-    return _finished(place, rows, to, console)
+            check_columns(rows.names)
+            check_unread(Path(to), rows)
+            sources.check_apart(Path(to))
+        check_speaking(teachers, prompt, endpoint, engine, max_length, precision)
+        if engine == "ray":
+            imported_ray()
+            teachers = found_anywhere(teachers)
+        asked = prompt is not None or endpoint is not None or speaks(teachers)
+        bound = None
+        if asked or written_task is None:
+            bound = _prompt(prompt, rows, sources, label_column, max_rows, asked=asked)
+        console = _console(show)
+        with _served(teachers, endpoint, bound) as labellers:
+            source = LabellerSource(
+                labellers,
+                task=task,
+                outputs=tuple(outputs) if outputs else None,
+                max_length=max_length,
+                precision=precision,
+                batch_size=batch_size,
+                prompt=bound,
+                written_task=written_task,
+            )
+            work = _work(
+                source, rows, outputs, with_text, StoreFiles(place), engine, workers, missing_rows
+            )
+            if to is not None:
+                _check_table(work, Path(to))
+            _say_truncated(fill(work, shard_rows, console), console)
+        return _finished(place, rows, to, console)
 
 
 def _check_table(work: LabelWork, to: Path) -> None:
@@ -161,17 +170,22 @@ def _check_table(work: LabelWork, to: Path) -> None:
 def _prompt(
     prompt: str | Path | Prompt | None,
     rows: TextRows,
-    task: str | None,
-    data: str | Path | None,
-    text_columns: Sequence[str],
+    sources: RowSources,
     label_column: str | None,
+    max_rows: int,
     *,
     asked: bool,
 ) -> BoundPrompt | None:
     """What a language model is asked about the rows; None where none is."""
     if asked:
         return prompt_for(
-            prompt, rows, task=task, data=data, text_columns=text_columns, label_column=label_column
+            prompt,
+            rows,
+            task=sources.task,
+            data=sources.data,
+            text_columns=sources.text_columns,
+            label_column=label_column,
+            max_rows=max_rows,
         )
     if label_column is not None:
         raise LimbeckError(
@@ -253,14 +267,14 @@ def _check(
     precision: str,
     workers: int | None,
     missing_rows: str,
-    data: object,
-    unlabelled: Sequence[object],
+    sources: RowSources,
+    counts: Mapping[str, int | None],
 ) -> None:
     """Raise for what is wrong with the settings themselves, all of it together."""
     problems = []
     if out is None and to is None:
         problems.append(Problem("no store is named", "--out FOLDER_OR_URL"))
-    if data is None and not unlabelled:
+    if not sources.all:
         problems.append(Problem("no rows are named", "--data, or --unlabelled FILE"))
     if engine not in ENGINES:
         problems.append(unknown("engine", engine, ENGINES))
@@ -272,29 +286,12 @@ def _check(
         problems.append(
             Problem(f"workers {workers}: they are processes of Ray", "use them with --engine ray")
         )
+    problems += [
+        Problem(f"{name} {value}: it is a number of 1 or more", "give one, or leave it out")
+        for name, value in counts.items()
+        if value is not None and (type(value) is not int or value < 1)
+    ]
     if to is not None:
         problems += check_target(to)
     if problems:
         raise LimbeckError(problems)
-
-
-def _rows(
-    data: str | Path | None,
-    unlabelled: Sequence[str | Path],
-    task: str | None,
-    text_columns: Sequence[str],
-    max_rows: int,
-) -> TextRows:
-    if len({*text_columns}) < len(text_columns):
-        raise LimbeckError(
-            f"text_columns: {', '.join(text_columns)} names one column twice", "name two, or one"
-        )
-    # Names of files alone, where `data` may be more than that.
-    text_files([str(source) for source in unlabelled if not Path(source).is_dir()])
-    sources = [*([] if data is None else [data]), *unlabelled]
-    return joined(
-        [
-            read_text_rows(source, task=task, text_columns=text_columns, max_rows=max_rows)
-            for source in sources
-        ]
-    )

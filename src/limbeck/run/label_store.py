@@ -75,13 +75,12 @@ def fill(work: LabelWork, shard_rows: int | None, console: Console) -> StoreMani
             shard_rows = estimate.shard_rows
         writer = StoreWriter.begin(files, plan.manifest(labeller, shard_rows))
         todo = [n for n in plan.shards(shard_rows) if shard_name(n) not in writer.done]
-        stored = writer.manifest.stored_rows
         if not todo:
-            console.print(f"{files.url}: all {stored:,} rows are there")
+            console.print(f"{files.url}: all {writer.manifest.stored_rows:,} rows are there")
             return writer.finish()
         estimate = estimate or measure_labelling(labeller, plan)
         with _makers(work) as makers:
-            _say(work, estimate, stored, len(todo), makers.workers, console)
+            _say(work, estimate, writer.manifest, len(todo), makers.workers, console)
             # Like all else that the measured batch cost; a shard that finds its answers kept takes no time for them.
             writer.add_costs({"seconds": estimate.kept_seconds})
             _make_shards(work, makers, todo, shard_rows, writer, console)
@@ -122,7 +121,8 @@ def _make_shards(
     parts = (plan.part(number, shard_rows) for number in todo)
     spent: Counter[str] = Counter()
     try:
-        with labelling_progress(console, len(plan), writer.manifest.stored_rows) as advance:
+        done = writer.manifest.stored_rows + len(writer.manifest.missing_rows)
+        with labelling_progress(console, len(plan), done) as advance:
             for shard in makers.made(parts, advance, missing):
                 writer.record(shard.record, shard.layout, shard.costs)
                 spent.update(shard.costs)
@@ -164,18 +164,22 @@ def _record_empty(
 def _say(
     work: LabelWork,
     estimate: LabelEstimate,
-    stored: int,
+    made: StoreManifest,
     shards: int,
     workers: int,
     console: Console,
 ) -> None:
     """Print size and time before they are spent; of several workers each is taken to be as fast as this process.
 
+    Args:
+        made: what an earlier start made; rows that it left out are not asked for again.
+
     Raises:
         LimbeckError: there is no room for the store.
     """
     files, plan = work.files, work.plan
-    left = len(plan) - stored
+    stored, without = made.stored_rows, len(made.missing_rows)
+    left = len(plan) - stored - without
     whole = estimate.size(left, shards)
     again = len(plan.rows) - len(plan)
     beside = {
@@ -186,8 +190,11 @@ def _say(
     left_out = ", ".join(f"{count:,} {why}" for why, count in beside.items() if count)
     rows = f"{len(plan):,} rows" + (f" ({left_out})" if left_out else "")
     console.print(f"teacher: {work.labeller.name} · {rows} · outputs: {', '.join(plan.outputs)}")
-    if stored:
-        console.print(f"{files.url} is continued: {stored:,} rows are there, {left:,} are left")
+    if made.shards:
+        out = f", {without:,} were left out" if without else ""
+        console.print(
+            f"{files.url} is continued: {stored:,} rows are there{out}, {left:,} are left"
+        )
     costs = [f"{_rounded(count * left)} {name}" for name, count in estimate.costs.items() if count]
     workers = min(workers, shards)
     seconds = estimate.seconds / workers

@@ -100,6 +100,7 @@ def stage_facts(spent: Spent, prepared: Prepared) -> StageFacts:
         rows=len(rows.encoded),
         tokens=rows.mean_tokens,
         truncated=rows.truncated,
+        without_outputs=spent.inputs.without_outputs,
         teacher=_named(stage),
         steps=spent.steps,
         student_examples=spent.examples,

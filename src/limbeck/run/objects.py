@@ -22,6 +22,7 @@ from limbeck.recipe.load import read_raw
 from limbeck.run.given_rows import read_rows, read_unlabelled_rows
 from limbeck.students import read_processor
 from limbeck.tasks import IMAGE, TEXT_READING, Processor
+from limbeck.teachers.outputs import OutputStore
 from limbeck.teachers.outputs.entry_key import add_weights
 
 _MODELS = ("teacher", "teachers", "student")
@@ -43,7 +44,7 @@ def settings_of(
     """Put a reference in the place of every object among the settings.
 
     Models are given as `teacher`, `teachers` (a list as `teacher` is the same) and `student`, each alone or in a pair
-    with its tokenizer; rows as `data`.
+    with its tokenizer; rows as `data` and `unlabelled`; stores that `label` returned as `outputs`.
 
     Raises:
         LimbeckError: objects that are none of these, a model without a tokenizer, rows whose columns are not found.
@@ -66,9 +67,12 @@ def settings_of(
     if found.problems:
         raise LimbeckError(found.problems)
     writers = dict(found.writers)
-    unlabelled = _without_labels(settings, writers)
-    if unlabelled is not None:
-        settings["unlabelled"] = unlabelled
+    if settings.get("unlabelled") is not None:
+        settings["unlabelled"] = unlabelled_places(
+            settings["unlabelled"], settings.get("task"), writers
+        )
+    if settings.get("outputs") is not None:
+        settings["outputs"] = _places_of_outputs(settings["outputs"])
     data = settings.get("data")
     if data is None or isinstance(data, str | Path):
         return GivenSettings(settings, writers)
@@ -78,11 +82,17 @@ def settings_of(
     return GivenSettings(settings, {**writers, rows.reference: rows.write})
 
 
-def _without_labels(settings: Mapping[str, Any], writers: dict[str, Write]) -> list[str] | None:
-    """Rows without labels by the names of their files, and by references of those that are objects."""
-    given = settings.get("unlabelled")
-    if given is None:
-        return None
+def unlabelled_places(given: Any, task: str | None, writers: dict[str, Write]) -> list[str]:
+    """Rows without labels by the names of their files, and by references of those that are objects.
+
+    Args:
+        given: one of these, or several.
+        task: the task's name, after which objects are called.
+        writers: gets what writes the object behind each reference.
+
+    Raises:
+        LimbeckError: an object that holds no rows.
+    """
     rows = isinstance(given, list) and bool(given) and isinstance(given[0], Mapping)
     several = given if isinstance(given, list | tuple) and not rows else [given]
     found = []
@@ -90,10 +100,17 @@ def _without_labels(settings: Mapping[str, Any], writers: dict[str, Write]) -> l
         if isinstance(one, str | Path):
             found.append(str(one))
             continue
-        read = read_unlabelled_rows(one, settings.get("task"))
+        read = read_unlabelled_rows(one, task)
         writers[read.reference] = read.write
         found.append(read.reference)
     return found
+
+
+def _places_of_outputs(given: Any) -> Any:
+    """Where stores lie that are given as `label` returns them; anything else as it is."""
+    if isinstance(given, list | tuple):
+        return [_places_of_outputs(one) for one in given]
+    return str(given.files.url) if isinstance(given, OutputStore) else given
 
 
 def _refuse_beside_recipe(given: Mapping[str, Any], tokenizer: Any) -> None:

@@ -111,12 +111,22 @@ def _stages(
         readers = tuple(named) if own is None else (own,)
         teacher = team if own is None else own.teacher
         inputs = StageInputs(stage, train, readers, own=own is not None).taught_by(teacher)
-        if not stage.same_rows:
-            rows = stage_rows(stage, tokenizer, train.kind.reads, progress=progress)
-            rows, read = bound(rows, readers, tokens, own_tokens=False, progress=progress)
-            inputs = inputs.on(rows, {id(one.teacher.model): one for one in read})
-        found.append(inputs)
+        found.append(inputs if stage.same_rows else _on_own_rows(inputs, tokens, progress=progress))
     return tuple(found)
+
+
+def _on_own_rows(inputs: StageInputs, tokens: StudentTokens, *, progress: bool) -> StageInputs:
+    """A stage on the rows that it alone has, which its teachers read if its terms look at any."""
+    stage, reads = inputs.stage, inputs.rows.kind.reads
+    task, rows = stage_rows(stage, tokens.tokenizer, reads, progress=progress)
+    readers = inputs.readers if stage.recipe.needs_teacher else ()
+    known = with_outputs(stage.recipe, task, rows, readers, stage)
+    length = stage.recipe.max_length
+    encoded = EncodedRows.of(known, task, tokens.tokenizer, length, progress=progress)
+    encoded, read = bound(encoded, readers, tokens, own_tokens=False, progress=progress)
+    left_out = len(rows) - len(known)
+    inputs = replace(inputs, readers=readers, without_outputs=left_out)
+    return inputs.on(encoded, {id(one.teacher.model): one for one in read})
 
 
 def _own_teacher(recipe: Recipe, stage: Stage, task: Task, named: list[Named]) -> Named | None:

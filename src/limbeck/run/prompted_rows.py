@@ -7,7 +7,7 @@ from pathlib import Path
 
 from datasets import DatasetDict
 
-from limbeck.data import load_task
+from limbeck.data import MAX_ROWS, load_task
 from limbeck.data.text_rows import TextRows
 from limbeck.errors import LimbeckError
 from limbeck.tasks import TASKS, Task
@@ -28,6 +28,7 @@ def prompt_for(
     data: str | Path | None,
     text_columns: Sequence[str],
     label_column: str | None = None,
+    max_rows: int = MAX_ROWS,
 ) -> BoundPrompt:
     """The prompt for these rows.
 
@@ -37,6 +38,7 @@ def prompt_for(
         data: where labelled training rows are, if examples are to be sampled.
         text_columns: the names that the rows' columns have where they come from.
         label_column: the labels of a file of the user's own, for examples.
+        max_rows: of such a file; more are refused.
 
     Raises:
         LimbeckError: no classes are known, or what is wrong with the prompt.
@@ -47,7 +49,11 @@ def prompt_for(
     sampled = []
     if settings.examples_per_class and data is not None:
         found, splits = load_task(
-            task, data, text_columns=text_columns or None, label_column=label_column
+            task,
+            data,
+            text_columns=text_columns or None,
+            label_column=label_column,
+            max_rows=max_rows,
         )
         sampled = _sampled(settings, classes, columns, found, splits)
     elif label_column is not None:

@@ -33,6 +33,7 @@ class StageInputs:
         teacher: whom it learns from, the one or a team of them; None if its terms look at no teacher.
         own: it has a teacher of its own, whoever teaches the run.
         holdout: training rows that nobody is trained on: whom to sample is learned on them.
+        without_outputs: of rows that it alone has, how many were left out because stored teachers know nothing of them.
     """
 
     stage: Stage
@@ -41,6 +42,7 @@ class StageInputs:
     teacher: Teacher | Team | None = None
     own: bool = False
     holdout: Dataset | LazyRows | None = None
+    without_outputs: int = 0
 
     @property
     def recipe(self) -> Recipe:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datasets import Dataset, DatasetDict
 
 from limbeck.data import CORPUS, Collator, encode, load_corpus, load_task
+from limbeck.data.conditions import divided
 from limbeck.data.lazy_rows import LazyRows
 from limbeck.data.row_facts import facts_of
 from limbeck.errors import LimbeckError
@@ -70,8 +71,11 @@ class EncodedRows:
         return facts_of(self.encoded).mean_tokens
 
 
-def load_rows(recipe: Recipe) -> tuple[Task, DatasetDict]:
+def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[Task, DatasetDict]:
     """The task and its splits, the training split under the recipe's conditions.
+
+    Args:
+        labels_read: False where nobody looks at the training rows' labels.
 
     Raises:
         LimbeckError: data that cannot be loaded, or conditions that do not fit them.
@@ -93,7 +97,7 @@ def load_rows(recipe: Recipe) -> tuple[Task, DatasetDict]:
             f"(there: {', '.join(rows)})",
             "training needs both",
         )
-    rows["train"] = recipe.conditions.apply(rows["train"], task)
+    rows["train"] = recipe.conditions.apply(rows["train"], task, labels_read=labels_read)
     return _with_thresholds(_viewed(task, recipe), recipe), rows
 
 
@@ -135,10 +139,11 @@ def _embedding(task: Task, recipe: Recipe) -> Task:
 
 def stage_rows(
     stage: Stage, tokenizer: Processor, reads: Reading, *, progress: bool = False
-) -> EncodedRows:
-    """The training rows of a stage that has its own.
+) -> tuple[Task, Dataset]:
+    """The training rows of a stage that has its own, and whose they are.
 
-    A supplement's come without labels, unless a decoder writes them.
+    A supplement's come without labels, unless a decoder writes them. A sample of the run's own rows is one of those
+    that have a label: the others are compared with dev and test rows for the stages that train on all.
 
     Raises:
         LimbeckError: as `load_rows` and `load_corpus`; rows of another form of input than the
@@ -146,20 +151,17 @@ def stage_rows(
     """
     recipe = stage.recipe
     if stage.corpus is not None:
-        task = CORPUS
-        _need(task, reads)
-        train = load_corpus(stage.corpus, tokenizer, recipe.max_length, progress=progress)
-    else:
-        task, rows = load_rows(recipe)
-        _need(task, reads)
-        train = rows["train"]
-        # Masked text is its own label, and a decoder reads the targets.
-        own = task.label_column in task.text_columns or task.kind.classes_as_text
-        if stage.supplementary and not own:
-            train = train.remove_columns(task.label_column)
-        else:
-            need_labels(task, train, stage.setting.replace(".", ": "))
-    return EncodedRows.of(train, task, tokenizer, recipe.max_length, progress=progress)
+        _need(CORPUS, reads)
+        return CORPUS, load_corpus(stage.corpus, tokenizer, recipe.max_length, progress=progress)
+    task, rows = load_rows(recipe, labels_read=not stage.supplementary)
+    _need(task, reads)
+    train = rows["train"]
+    # Masked text is its own label, and a decoder reads the targets.
+    own = task.label_column in task.text_columns or task.kind.classes_as_text
+    if stage.supplementary and not own:
+        return task, train.remove_columns(task.label_column)
+    need_labels(task, train, stage.setting.replace(".", ": "))
+    return task, train if stage.supplementary else divided(train, task)[0]
 
 
 def _need(task: Task, reads: Reading) -> None:

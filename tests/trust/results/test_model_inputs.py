@@ -214,7 +214,7 @@ def test_a_first_stage_on_a_corpus_and_with_a_teacher_of_its_own(recipe, tmp_pat
         first = made.stages()[0]
         prepared = prepare(made)
         teacher, batch, request = asked(prepared, stage=0)
-        raw = stage_rows(first, prepared.tokenizer, prepared.task.kind.reads).raw
+        _, raw = stage_rows(first, prepared.tokenizer, prepared.task.kind.reads)
         texts = texts_in(raw, batch["index"].tolist())
         assert pairs.compare(teacher(batch, request), first.recipe.teacher, texts) == 4
 

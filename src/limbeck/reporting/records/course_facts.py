@@ -42,6 +42,8 @@ class StageFacts(RecordPart):
     tokens: float | None = None
     """Mean length of a training example."""
     truncated: int | None = None
+    without_outputs: int = 0
+    """Of rows that it alone has, those that were left out because stored teacher outputs say nothing of them."""
     teacher: str | None = None
     steps: int | None = None
     student_examples: float | None = None

@@ -25,10 +25,11 @@ from limbeck.teachers.outputs.store_manifest import MANIFEST, MISSING, ShardReco
 logger = logging.getLogger(__name__)
 
 _LOCK = ".limbeck-lock"
-# What a start that was killed before its first manifest may leave, or an earlier version's deletion.
-_OWN_FILE = re.compile(
-    rf"\..*|shard-\d+\.parquet(\.part)?|{re.escape(MANIFEST)}\.part|{re.escape(MISSING)}(\.part)?"
+# Beside its manifest; what a start that was killed before the first one may leave, or an earlier version's deletion.
+_OF_STORE = re.compile(
+    rf"shard-\d+\.parquet(\.part)?|{re.escape(MANIFEST)}\.part|{re.escape(MISSING)}(\.part)?"
 )
+_OWN_FILE = re.compile(rf"\..*|{_OF_STORE.pattern}")
 
 
 class StoreWriter:
@@ -247,9 +248,10 @@ def _names(columns: tuple[dict[str, Any], ...]) -> str:
 
 
 def remove_store(url: str) -> int:
-    """Delete a store: its manifest, the shards that it names, and what it says of rows without outputs.
+    """Delete a store: its manifest, its shards, and what it says of rows without outputs.
 
-    Other files in the folder stay. Returns the shards' bytes.
+    Shards that the manifest does not name, as a kill leaves them, are its own too; other files in the folder stay.
+    Returns the bytes of the shards that were named.
 
     Raises:
         LimbeckError: there is none, or its manifest is damaged, so that it does not say what is its own.
@@ -263,7 +265,10 @@ def remove_store(url: str) -> int:
         )
     with alone(files):
         # First its name, so that an interrupted deletion leaves nothing that looks whole.
-        for name in (MANIFEST, *(shard.name for shard in manifest.shards), MISSING):
+        files.remove(MANIFEST)
+        found = {name for name in files.names() if _OF_STORE.fullmatch(name)}
+        # A far listing may be older than the last shards.
+        for name in sorted({*found, *(shard.name for shard in manifest.shards), MISSING}):
             files.remove(name)
         if files.folder is not None:
             _sweep(files)
