@@ -93,6 +93,7 @@ class Study:
     def _teacher(self, folder: Path) -> Teacher:
         """One teacher a process, which remembers what it answered: every run sees the same rows."""
         if folder not in self.teachers:
+            self.teachers.clear()  # Of many rows what one remembers is a gigabyte.
             self.teachers[folder] = RememberingTeacher(Teacher.load(folder))
         return self.teachers[folder]
 

@@ -7,7 +7,7 @@ in encoded ones and in batches alike.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,7 +16,14 @@ from limbeck.tasks.abstract_type import TaskType
 from limbeck.tasks.task_like import TaskLike
 
 
-def absent_label(task: TaskLike) -> float | int | list[float]:
+class TaskOfKind(TaskLike, Protocol):
+    """A task with its type."""
+
+    @property
+    def kind(self) -> TaskType: ...  # noqa: D102
+
+
+def absent_label(task: TaskOfKind) -> float | int | list[float]:
     """What stands in the label column of a row that has none."""
     if task.kind.several_classes:
         return [float("nan")] * len(task.labels)

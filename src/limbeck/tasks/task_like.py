@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
 
 from limbeck.tasks.thresholds import Thresholds
-
-if TYPE_CHECKING:
-    from limbeck.tasks.abstract_type import TaskType
 
 Rows = dict[str, list[Any]]
 Batch = Mapping[str, Tensor]
@@ -52,8 +49,6 @@ class TaskLike(Labelled, Protocol):
     def label_column(self) -> str: ...  # noqa: D102
     @property
     def primary(self) -> str: ...  # noqa: D102
-    @property
-    def kind(self) -> TaskType: ...  # noqa: D102
     @property
     def thresholds(self) -> Thresholds: ...  # noqa: D102
     @property
