@@ -30,7 +30,7 @@ def absent_label(task: TaskOfKind) -> float | int | list[float]:
     return float("nan") if task.regression else NO_LABEL
 
 
-def marked(task: TaskLike, labels: Iterable[Any]) -> list[Any]:
+def marked(task: TaskOfKind, labels: Iterable[Any]) -> list[Any]:
     """Class ids or numbers as a column holds them, from a list with None where there is none."""
     absent = absent_label(task)
     return [absent if label is None else label for label in labels]
