@@ -466,7 +466,7 @@ def test_the_cost_limit_stops_below_it_and_can_be_raised(proxy, tmp_path) -> Non
             made.score(ROWS)
         spent = made.client.spending.before + made.costs()["cost"]
         assert 2 * each < spent <= limit
-        answered = len(made._journal._answers)
+        answered = len(made._kept)
         assert 0 < answered < len(ROWS)
     with labeller(proxy.url, max_cost=100 * each, **priced) as made:
         assert made.client.spending.before == pytest.approx(spent)
