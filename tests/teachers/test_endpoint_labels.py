@@ -208,7 +208,9 @@ def test_no_row_is_asked_twice(proxy, tmp_path) -> None:
         spent = made.costs()
     (journal,) = tmp_path.iterdir()
     host = proxy.url.split("/")[2]
-    assert AnswerJournal(journal).about == {"model": f"tiny at {host}", "mode": "logprobs"}
+    about = AnswerJournal(journal).about
+    assert (about.pop("model"), about.pop("mode")) == (f"tiny at {host}", "logprobs")
+    assert about.pop("endpoint") == proxy.url and [*about] == ["prompt"]
     assert len(AnswerJournal(journal)) == len({str(row) for row in ROWS}) + len(CONTENT_FREE)
     with journal.open("ab") as stream:  # as a kill leaves it
         stream.write(b'{"key": "0123", "tok')

@@ -63,8 +63,8 @@ class EndpointOptions:
     max_cost: Annotated[
         float | None,
         _option(
-            "Stop before it is exceeded by all that this model and prompt have cost, in earlier starts and for other "
-            "rows and stores too; the same command with more continues."
+            "Send no request that may exceed it, with all that this model and prompt have cost, in earlier starts and "
+            "for other rows and stores too, as far as the server says; the same command with more continues."
         ),
     ] = None  # fmt: skip
     timeout: Annotated[

@@ -16,13 +16,17 @@ JOURNALS = "answers"
 """The folder of the cache where journals are kept."""
 _SUFFIX = ".jsonl"
 _ABOUT = "about"
+_VOTE = "vote"
+_OF_ONE_PROMPT = ("model", "endpoint", "prompt")
+"""What a journal says about whose answers they are: those that share it share a limit on the cost."""
 _PLACES = ("logs", "votes", "coverage", "unparsable")
 
 
 class AnswerJournal:
     """Answers by key, in memory and, with a path, in a file of JSON lines.
 
-    A line is written when its answer arrives. A kill may leave half of the last one, which is not read.
+    A line is written when its answer arrives; an answer that is made of several requests has a line for each vote, and
+    its own when all are there. A kill may leave half of the last line, which is not read.
 
     Args:
         path: the file.
@@ -38,6 +42,7 @@ class AnswerJournal:
         self.about = dict(about or {})
         self.tokens = (0, 0)
         self._answers: dict[str, dict[str, list[float]]] = {}
+        self._votes: dict[str, dict[int, int | None]] = {}
         self._stat: os.stat_result | None = None
         if path is not None and path.exists():
             self._stat = path.stat()
@@ -91,9 +96,28 @@ class AnswerJournal:
         """
         if key is not None:
             self._answers[key] = answer
+            self._votes.pop(key, None)
+        self._write({"key": key, "tokens": [*tokens], **answer})
+
+    def votes(self, key: str) -> dict[int, int | None]:
+        """By their seeds the votes of an answer that is not whole: classes, None for what could not be read."""
+        return dict(self._votes.get(key, {}))
+
+    def add_vote(
+        self, key: str, seed: int, vote: int | None, tokens: tuple[int, int] = (0, 0)
+    ) -> None:
+        """Keep one vote of an answer that is not whole; as `add`."""
+        self._votes.setdefault(key, {})[seed] = vote
+        self._write({"key": key, "tokens": [*tokens], "seed": seed, _VOTE: vote})
+
+    def is_of_one_prompt(self, about: Mapping[str, str]) -> bool:
+        """Whether its answers are of the endpoint, model and prompt that another says it has."""
+        return all(self.about.get(name) == about[name] for name in _OF_ONE_PROMPT)
+
+    def _write(self, content: Mapping[str, object]) -> None:
         if self.path is None:
             return
-        line = json.dumps({"key": key, "tokens": [*tokens], **answer}) + "\n"
+        line = json.dumps(content) + "\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a+b") as stream:
@@ -119,11 +143,31 @@ class AnswerJournal:
                 name: [float(one) for one in found[name]] for name in _PLACES if name in found
             }
             self.tokens = self.tokens[0] + int(read), self.tokens[1] + int(written)
+            if isinstance(key, str) and _VOTE in found:
+                vote = found[_VOTE]
+                self._votes.setdefault(key, {})[int(found["seed"])] = (
+                    None if vote is None else int(vote)
+                )
         except (ValueError, TypeError, AttributeError, KeyError):
             return
         numbers = [number for group in values.values() for number in group]
         if isinstance(key, str) and numbers and all(map(math.isfinite, numbers)):
             self._answers[key] = values
+            self._votes.pop(key, None)
+
+
+def tokens_of_one_prompt(folder: Path, about: Mapping[str, str]) -> tuple[int, int]:
+    """Tokens read and written for all journals of a folder that say the same endpoint, model and prompt."""
+    read = written = 0
+    for path in folder.glob(f"*{_SUFFIX}"):
+        # Of others no more than the first line is read.
+        with path.open("rb") as stream:
+            first = AnswerJournal()
+            first._take(stream.readline())
+        if first.about and first.is_of_one_prompt(about):
+            tokens = AnswerJournal(path).tokens
+            read, written = read + tokens[0], written + tokens[1]
+    return read, written
 
 
 def journals_in(folder: Path) -> list[AnswerJournal]:

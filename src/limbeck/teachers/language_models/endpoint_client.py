@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,14 +21,14 @@ from limbeck.teachers.language_models.endpoint_errors import (
     said_by,
     seconds_to_wait,
 )
-from limbeck.teachers.language_models.endpoint_limits import Pace, Spending
+from limbeck.teachers.language_models.endpoint_limits import Pace
 from limbeck.teachers.language_models.endpoint_settings import EndpointSettings
+from limbeck.teachers.language_models.endpoint_spending import RequestSize, Spending, Tokens
 
 log = logging.getLogger(__name__)
 
 _LONGEST_WAIT = 600.0
 _BACK_OFF = wait_exponential(multiplier=0.5, max=60) + wait_random(0, 0.5)
-_CHARACTERS_PER_TOKEN = 4
 
 
 class EndpointClient:
@@ -52,24 +53,24 @@ class EndpointClient:
 
     async def chat(self, *, retries: int | None = None, **request: Any) -> Any:
         """A chat completion; as `send`."""
-        size = sum(len(one["content"]) for one in request["messages"])
+        size = RequestSize.of((one["content"] for one in request["messages"]), request)
         create = self._client.chat.completions.create
         return await self.send(lambda: create(model=self.settings.model, **request), size, retries)
 
     async def complete(self, *, retries: int | None = None, **request: Any) -> Any:
         """A completion of plain text; as `send`."""
         create = self._client.completions.create
-        size = len(request["prompt"])
+        size = RequestSize.of((request["prompt"],), request)
         return await self.send(lambda: create(model=self.settings.model, **request), size, retries)
 
     async def send(
-        self, ask: Callable[[], Awaitable[Any]], characters: int, retries: int | None = None
+        self, ask: Callable[[], Awaitable[Any]], size: RequestSize, retries: int | None = None
     ) -> Any:
         """The server's answer, after as many attempts as it takes.
 
         Args:
             ask: sends the request once.
-            characters: of the prompt, from which its tokens are guessed before they are known.
+            size: of the request, from which its tokens are reckoned before they are known.
             retries: other than the settings say.
 
         Raises:
@@ -86,7 +87,7 @@ class EndpointClient:
             reraise=True,
         )
         try:
-            return await again(self._in_turn, ask, characters)
+            return await again(self._in_turn, ask, size)
         except LabellingStoppedError:
             raise
         except (openai.OpenAIError, ValueError) as error:
@@ -106,57 +107,71 @@ class EndpointClient:
         """Close its connections."""
         await self._client.close()
 
-    async def _in_turn(self, ask: Callable[[], Awaitable[Any]], characters: int) -> Any:
+    async def _in_turn(self, ask: Callable[[], Awaitable[Any]], size: RequestSize) -> Any:
         """Whatever asks, rows or the votes of one: no more requests at the same time than are allowed."""
         async with self._places:
-            return await self._once(ask, characters)
+            most = await self.spending.begin(size)
+            used = None
+            try:
+                guessed = await self._moment(size)
+                answer = await self._asked(ask)
+                used = _used(answer)
+                self._tokens.correct(0 if used is None else sum(used) - guessed)
+                return answer
+            finally:
+                self.spending.end(most, size, used)
 
-    async def _once(self, ask: Callable[[], Awaitable[Any]], characters: int) -> Any:
-        spending = self.spending
-        if not spending.allows():
-            raise LabellingStoppedError(
-                f"max_cost: {self.settings.max_cost} is reached ({spending.before + spending.cost:.4g} spent)",
-                "run the same command again with a higher --max-cost, which continues it",
-            )
-        spending.begin()
-        guessed = self._guess(characters)
-        used = (0, 0)
-        try:
+    async def _moment(self, size: RequestSize) -> float:
+        """Wait for a moment that is free; returns the tokens that it was booked for."""
+        while True:
+            guessed = self.spending.guess(size)
             # Both at once: a moment that is free of the one need not be of the other.
             await asyncio.sleep(max(self._requests.book(), self._tokens.book(guessed)))
-            answer = await ask()
-            usage = getattr(answer, "usage", None)
-            if usage is not None:
-                # What is no answer at all may call anything so.
-                names = ("prompt_tokens", "completion_tokens")
-                read, written = (getattr(usage, name, None) or 0 for name in names)
-                used = read, written
-            self._tokens.correct(sum(used) - guessed if usage is not None else 0)
-            return answer
-        finally:
-            spending.end(*used)
+            # A pause that the server asked for meanwhile is everybody's.
+            if not self._requests.paused:
+                return guessed
 
-    def _guess(self, characters: int) -> float:
-        """Tokens that a request will take: as those before it, else by its characters."""
-        spending = self.spending
-        counted = spending.prompt_tokens + spending.completion_tokens
-        return counted / spending.requests if counted else characters / _CHARACTERS_PER_TOKEN
+    async def _asked(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """The answer; a server that asks for a pause gets it from all requests, whatever becomes of this one.
+
+        Raises:
+            LabellingStoppedError: it asks for a long pause.
+        """
+        try:
+            return await ask()
+        except Exception as error:
+            wait = seconds_to_wait(error) if may_succeed_later(error) else None
+            if wait is None:
+                raise
+            if wait > _LONGEST_WAIT:
+                raise LabellingStoppedError(
+                    f"endpoint {self.settings.url} asks for a pause of {wait:.0f} seconds",
+                    "run the same command again after it, which continues",
+                ) from error
+            self._requests.pause(wait)
+            self._tokens.pause(wait)
+            raise
 
     def _repeating(self, state: RetryCallState) -> None:
-        """Before an attempt is repeated: a server that asks for a pause gets it from all requests."""
+        """Before an attempt is repeated."""
         self.spending.retries += 1
-        error = state.outcome.exception() if state.outcome else None
-        wait = seconds_to_wait(error)
-        if error is not None:
+        if state.outcome and (error := state.outcome.exception()):
             log.info("repeating a request: %s", said_by(error, self.settings))
-        if wait is None:
-            return
-        if wait > _LONGEST_WAIT:
-            raise LabellingStoppedError(
-                f"endpoint {self.settings.url} asks for a pause of {wait:.0f} seconds",
-                "run the same command again after it, which continues",
-            )
-        self._requests.pause(wait)
+
+
+def _used(answer: Any) -> Tokens | None:
+    """The tokens that an answer says it took; None where it does not."""
+    usage = getattr(answer, "usage", None)
+    if usage is None:
+        return None
+    # What is no answer at all may call anything so.
+    names = ("prompt_tokens", "completion_tokens")
+    read, written = (_count(getattr(usage, name, None)) for name in names)
+    return read, written
+
+
+def _count(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) and 0 < value < math.inf else 0
 
 
 def _pause_before(state: RetryCallState) -> float:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections import deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -17,19 +16,20 @@ import numpy as np
 from limbeck.errors import LimbeckError, Problem
 from limbeck.tasks import SENTENCE
 from limbeck.teachers.labelling import RowsMissingError
-from limbeck.teachers.language_models.answer_journal import AnswerJournal, key_of
+from limbeck.teachers.language_models.answer_journal import key_of
 from limbeck.teachers.language_models.bound_prompt import BoundPrompt
 from limbeck.teachers.language_models.contextual_calibration import calibrated, content_free_prior
 from limbeck.teachers.language_models.endpoint_client import EndpointClient
 from limbeck.teachers.language_models.endpoint_errors import RowFailedError
-from limbeck.teachers.language_models.endpoint_requests import RowRequests
+from limbeck.teachers.language_models.endpoint_requests import Answer, RowRequests, Vote
 from limbeck.teachers.language_models.endpoint_settings import EndpointSettings
 from limbeck.teachers.language_models.few_shot import Row
+from limbeck.teachers.language_models.kept_answers import KeptAnswers
+from limbeck.teachers.language_models.loop_thread import LoopThread
 from limbeck.teachers.language_models.prompt import prompt_digest
 
 log = logging.getLogger(__name__)
 
-Made = TypeVar("Made")
 # Rows at a time, for each request at a time: the last rows of a batch leave some of them idle.
 _DEPTH = 16
 _LOW_COVERAGE = 0.5
@@ -69,20 +69,19 @@ class EndpointLabeller:
         self.settings, self.bound, self.classes = settings, bound, bound.classes
         self.name = f"{settings.model} at {urlsplit(settings.url).netloc}"
         self.batch_size = _DEPTH * settings.concurrency
-        self._loop = _LoopThread()
         self.client = EndpointClient(settings)
         self.requests = RowRequests(self.client, bound, settings)
         self.prior: np.ndarray | None = None
-        self._journal = AnswerJournal()
-        self._noted = (0, 0)
+        self._kept = KeptAnswers(journals, self._about(), self.client.spending)
         self._unanswered = 0
         self._warned = False
+        self._loop = LoopThread()
         try:
-            self._loop.run(self.requests.begin())
-            if journals is not None:
-                key, about = key_of(self.fingerprint()), {"model": self.name, "mode": self.mode}
-                self._journal = AnswerJournal.named(journals, key, about)
-                self._count_earlier()
+            try:
+                self._loop.run(self.requests.begin())
+            finally:
+                # Also a server that is of no use was paid.
+                self._kept.name(key_of(self.fingerprint()), self.mode)
             self._calibrate()
         except BaseException:
             self.close()
@@ -103,12 +102,11 @@ class EndpointLabeller:
     def fingerprint(self) -> dict[str, Any]:
         """The endpoint, the model's name and all that is asked; not the model itself, which nobody tells."""
         form = self.requests.form
-        empty = dict.fromkeys(self.bound.columns, "")
         about: dict[str, Any] = {
             "endpoint": self.settings.url,
             "model": self.settings.model,
             "prompt": prompt_digest(self.bound.prompt),
-            "examples": key_of(self.bound.messages(empty), self.bound.answers),
+            "examples": self._examples(),
             "mode": form.mode,
             "chat": form.chat,
         }
@@ -129,7 +127,7 @@ class EndpointLabeller:
             LimbeckError: the server refuses all requests.
         """
         keys = self._answered(rows)
-        answers = [self._journal[key] for key in keys]
+        answers = [self._kept[key] for key in keys]
         if self.mode == "votes":
             votes = np.array([one["votes"] for one in answers])
             shares = votes / votes.sum(axis=1, keepdims=True)
@@ -148,8 +146,7 @@ class EndpointLabeller:
 
     def close(self) -> None:
         """End its connections and its thread."""
-        self._note()
-        self._loop.close(self.client.close())
+        self._loop.close(self._end())
 
     def __enter__(self) -> Self:
         return self
@@ -170,7 +167,7 @@ class EndpointLabeller:
     def _answered(self, rows: Sequence[Row]) -> list[str]:
         """The keys of rows that all have an answer now."""
         keys = [self._key(row) for row in rows]
-        wanted = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._journal}
+        wanted = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._kept}
         reasons = self._loop.run(self._ask_all(wanted.items()))
         if reasons:
             raise RowsMissingError(
@@ -186,10 +183,11 @@ class EndpointLabeller:
 
         async def ask(key: str, row: Row) -> None:
             try:
-                self._note(key, await self.requests.ask(row))
+                self._kept.note(key, await self._ask(key, row))
                 self._unanswered = 0
             except RowFailedError as error:
                 reasons[key] = str(error)
+                self._kept.note()
                 await self._check_running(error)
 
         async def work() -> None:
@@ -217,25 +215,26 @@ class EndpointLabeller:
             self._unanswered = 0
             await self.requests.check_running()
 
-    def _note(self, key: str | None = None, answer: dict[str, list[float]] | None = None) -> None:
-        """Keep an answer, and what was spent since the last one."""
-        spending, (read, written) = self.client.spending, self._noted
-        self._noted = spending.prompt_tokens, spending.completion_tokens
-        spent = self._noted[0] - read, self._noted[1] - written
-        if key is not None or any(spent):
-            self._journal.add(key, answer or {}, spent)
+    async def _ask(self, key: str, row: Row) -> Answer:
+        def keep(seed: int, vote: Vote) -> None:
+            self._kept.note_vote(key, seed, vote)
 
-    def _count_earlier(self) -> None:
-        """What was spent before counts towards the limit; a journal does not tell for which rows or store it was."""
-        spending, limit = self.client.spending, self.settings.max_cost
-        spending.before = spending.price(*self._journal.tokens)
-        if limit is not None and spending.before:
-            log.warning(
-                "%s: max_cost: %.4g of %.4g were spent before, on this prompt about any rows",
-                self.name,
-                spending.before,
-                limit,
-            )
+        return await self.requests.ask(row, self._kept.votes(key), keep)
+
+    async def _end(self) -> None:
+        try:
+            self._kept.note()
+        finally:
+            await self.client.close()
+
+    def _about(self) -> dict[str, str]:
+        """Whose answers they are, whatever the mode and its settings."""
+        prompt = key_of(prompt_digest(self.bound.prompt), self._examples())
+        return {"model": self.name, "endpoint": self.settings.url, "prompt": prompt}
+
+    def _examples(self) -> str:
+        empty = dict.fromkeys(self.bound.columns, "")
+        return key_of(self.bound.messages(empty), self.bound.answers)
 
     def _calibrate(self) -> None:
         wanted = self.bound.prompt.calibrate
@@ -260,7 +259,7 @@ class EndpointLabeller:
                     for problem in error.problems
                 ]
             ) from None
-        self.prior = content_free_prior(np.array([self._journal[key]["logs"] for key in keys]))
+        self.prior = content_free_prior(np.array([self._kept[key]["logs"] for key in keys]))
 
     def _warn(self, coverage: np.ndarray) -> None:
         if not self._warned and np.median(coverage) < _LOW_COVERAGE:
@@ -272,30 +271,3 @@ class EndpointLabeller:
                 len(coverage),
                 1 - np.median(coverage),
             )
-
-
-class _LoopThread:
-    """An event loop of its own: connections stay open between calls, and callers may have a loop running."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, Made]) -> Made:
-        """Its result; interrupted, it is cancelled."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def close(self, last: Coroutine[Any, Any, None]) -> None:
-        if self._loop.is_closed():
-            last.close()
-            return
-        self.run(last)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import openai
@@ -30,6 +30,7 @@ from limbeck.teachers.language_models.endpoint_errors import (
     explained,
     may_succeed_later,
 )
+from limbeck.teachers.language_models.endpoint_form import RequestForm
 from limbeck.teachers.language_models.endpoint_settings import EndpointSettings
 from limbeck.teachers.language_models.few_shot import Row
 
@@ -37,63 +38,14 @@ log = logging.getLogger(__name__)
 
 Answer = dict[str, list[float]]
 """Of one row: `logs` (C) and `coverage` (1), or `votes` (C) and `unparsable` (1)."""
-# Most servers list at least so many tokens.
-_FEW_TOKENS = 5
+Vote = int | None
+"""The class that an answer names; None where it cannot be read."""
 # Room for the braces, key and quotes of structured output, in tokens.
 _AROUND_ANSWER = 24
 # A server may list nothing behind a first token that is no whole character, or ends the answer.
 _LISTED_TRIES = 5
 # Repetitions of a request about nothing: a wrong URL should not take minutes to say.
 _AT_FIRST = 2
-
-
-@dataclass(frozen=True)
-class RequestForm:
-    """What a request may hold.
-
-    Attributes:
-        mode: see `EndpointSettings`.
-        chat: messages, or plain text.
-        top: the most likely tokens asked for.
-        many: several answers in one request.
-        structured: a JSON schema for the answer.
-        seeded: a seed.
-        limit: what the length of an answer is called.
-    """
-
-    mode: Literal["logprobs", "votes"]
-    chat: bool
-    top: int
-    many: bool
-    structured: bool
-    seeded: bool = True
-    limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-
-    def simpler(self, message: str, *, may_vote: bool) -> RequestForm | None:
-        """Without what a server's message refuses, or without the next thing that servers may lack; None at the end."""
-        ways = dict(self._ways(may_vote))
-        # The longest first: `logprobs` is in `top_logprobs` too.
-        for name in sorted(ways, key=len, reverse=True):
-            if name in message:
-                return ways[name]
-        return next(iter(ways.values()), None)
-
-    def _ways(self, may_vote: bool) -> Iterator[tuple[str, RequestForm]]:
-        """What can be left out, by the parameter that a server would name."""
-        if self.mode == "logprobs":
-            if self.top > _FEW_TOKENS:
-                yield "top_logprobs", replace(self, top=_FEW_TOKENS)
-            if may_vote:
-                yield "logprobs", replace(self, mode="votes")
-        else:
-            if self.many:
-                yield "n", replace(self, many=False)
-            if self.structured:
-                yield "response_format", replace(self, structured=False)
-            if self.seeded:
-                yield "seed", replace(self, seeded=False)
-        if self.chat and self.limit == "max_tokens":
-            yield "max_tokens", replace(self, limit="max_completion_tokens")
 
 
 class RowRequests:
@@ -199,8 +151,14 @@ class RowRequests:
         log.warning("%s: answers are sampled and counted (--mode votes)", said)
         self.form = replace(self.form, mode="votes")
 
-    async def ask(self, row: Row) -> Answer:
+    async def ask(
+        self, row: Row, kept: Mapping[int, Vote], keep: Callable[[int, Vote], None]
+    ) -> Answer:
         """The server's answer about a row.
+
+        Args:
+            kept: by their seeds the votes that were given before, where each is a request.
+            keep: is told each new one at once.
 
         Raises:
             RowFailedError: it has none that names a class; or as `EndpointClient.send`.
@@ -208,26 +166,44 @@ class RowRequests:
         if self.form.mode == "logprobs":
             return self._listed((await self._listing(row))[0])
         if self.form.many:
-            return self._counted([text_of(one) for one in await self._send(row)])
-        return self._counted(await self._votes(row))
+            said = [text_of(one) for one in await self._send(row)]
+            return self._counted([self._read(text) for text in said], said)
+        return await self._separate(row, kept, keep)
 
-    async def _votes(self, row: Row) -> list[str]:
-        """A request for each vote; one that fails gave no answer that can be read, like "".
+    async def _separate(
+        self, row: Row, kept: Mapping[int, Vote], keep: Callable[[int, Vote], None]
+    ) -> Answer:
+        """A request for each vote; one that is refused gave no answer that can be read.
 
         All are awaited before anything is raised: what has been sent is paid for and must be counted.
 
         Raises:
-            RowFailedError: all failed; or as `EndpointClient.send` of what ends the work.
+            RowFailedError: all are refused, or the server failed for one, which is asked for when the row comes again;
+                or as `EndpointClient.send` of what ends the work.
         """
-        seeds = range(self.settings.seed, self.settings.seed + self.settings.votes)
-        made = await asyncio.gather(
-            *(self._send(row, seed) for seed in seeds), return_exceptions=True
-        )
+        settings, said = self.settings, list[str]()
+        first = settings.seed if self.form.seeded else 0
+        seeds = range(first, first + settings.votes)
+        if all(kept.get(seed, 0) is None for seed in seeds):
+            kept = {}  # the row had no label for them, and comes again to get one
+
+        async def vote(seed: int) -> Vote:
+            if seed in kept:
+                return kept[seed]
+            said.append(text_of((await self._send(row, seed))[0]))
+            read = self._read(said[-1])
+            keep(seed, read)
+            return read
+
+        made = await asyncio.gather(*map(vote, seeds), return_exceptions=True)
         errors = [one for one in made if isinstance(one, BaseException)]
-        final = [one for one in errors if not isinstance(one, RowFailedError)]
+        final = [one for one in errors if not isinstance(one, RowFailedError) or one.server_failed]
         if final or len(errors) == len(made):
-            raise (final or errors)[0]
-        return ["" if isinstance(one, BaseException) else text_of(one[0]) for one in made]
+            # What ends the work comes before what may succeed later.
+            raise min(final or errors, key=lambda error: isinstance(error, RowFailedError))
+        return self._counted(
+            [None if isinstance(one, BaseException) else one for one in made], said
+        )
 
     async def _listing(self, row: Row, retries: int | None = None) -> list[Any]:
         """The choices that the server returns; in mode `logprobs` asked again until tokens are listed."""
@@ -253,14 +229,14 @@ class RowRequests:
             )
         return {"logs": found.logs.tolist(), "coverage": [found.coverage]}
 
-    def _counted(self, texts: list[str]) -> Answer:
-        read = [self._read(text) for text in texts]
-        votes = np.bincount(
-            [one for one in read if one is not None], minlength=len(self.bound.classes)
+    def _counted(self, votes: Sequence[Vote], said: Sequence[str]) -> Answer:
+        counts = np.bincount(
+            [one for one in votes if one is not None], minlength=len(self.bound.classes)
         )
-        if not votes.sum():
-            raise RowFailedError(f"none of {len(texts)} answers names a class: {texts[0]!r:.60}")
-        return {"votes": votes.astype(float).tolist(), "unparsable": [float(read.count(None))]}
+        if not counts.sum():
+            example = f": {said[0]!r:.60}" if said else ""
+            raise RowFailedError(f"none of {len(votes)} answers names a class{example}")
+        return {"votes": counts.astype(float).tolist(), "unparsable": [float(votes.count(None))]}
 
     async def _send(
         self, row: Row, seed: int | None = None, retries: int | None = None

@@ -38,7 +38,7 @@ class EndpointSettings(Settings):
         concurrency: requests at the same time.
         requests_per_minute, tokens_per_minute: never more than this; None: no limit of ours.
         price_in, price_out: of a million tokens read and written.
-        max_cost: stop before it is exceeded.
+        max_cost: no request is sent that may exceed it, were its tokens bytes and its answers as long as it allows.
         timeout: seconds that one answer may take.
         retries: how often to repeat a request that failed and may yet succeed.
     """
