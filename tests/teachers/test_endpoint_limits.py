@@ -37,9 +37,13 @@ class Server:
         self.faults, self.seconds = list(faults), seconds
         self._began = time.monotonic()
 
+    def seconds_since(self) -> float:
+        """Its beginning."""
+        return time.monotonic() - self._began
+
     def asked(self, read: int, written: int = 0):
         async def ask():
-            self.times.append(time.monotonic() - self._began)
+            self.times.append(self.seconds_since())
             if self.faults:
                 raise self.faults.pop(0)
             await asyncio.sleep(self.seconds)
@@ -70,7 +74,7 @@ def test_a_pause_is_kept_by_requests_that_wait_for_their_moment() -> None:
     first, *others = server.times
     assert len(others) == 8 and min(others) - first >= 0.6
     # Nor do they all begin when it is over.
-    assert max(others) - min(others) >= 7 * 0.05 - 0.02
+    assert max(others) - first >= 0.6 + 7 * 0.05 - 0.001
 
 
 def test_a_pause_is_kept_also_if_the_request_is_not_repeated() -> None:
@@ -103,11 +107,13 @@ def test_tokens_are_guessed_from_answers_and_not_from_what_is_open() -> None:
         await made.send(server.asked(1000), size)
         server.faults = faults
         await all_of(made, size, server.asked(1000), 3, retries=0)
+        began = server.seconds_since()
         await all_of(made, size, server.asked(1000), 8)
+        return server.times[-1] - began
 
-    asyncio.run(work())
-    distances = [later - one for one, later in zip(server.times, server.times[1:], strict=False)]
-    assert not faults and min(distances) >= 0.09
+    # Who waits may wake late, and never early.
+    assert asyncio.run(work()) >= 7 * 0.1 - 0.001
+    assert not faults
 
 
 # ---- how much ----

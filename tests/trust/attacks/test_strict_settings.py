@@ -43,7 +43,7 @@ def problems_of(recipe="kd", **settings) -> list[str]:
         ("student: {layers: [1, -1]}", "student.layers.1: "),
         ("student: [a]", "student: "),
         ("student: {layers: 2, layers: 3}", "'layers' stands twice"),
-        ("text_columns: sentence", "text_columns: "),
+        ("text_columns: 3", "text_columns: "),
         ("task: [a]", "task: "),
         ("data: 3", "data: "),
         ("objectives: {soft: {weight: 1e400}}", "inf is no finite number"),
