@@ -151,6 +151,8 @@ def test_a_file_may_hold_as_many_rows_for_examples_as_for_labels(files, monkeypa
     label(model, rows, **given, out=files / "store")  # the same prompt, so the same store
     with pytest.raises(LimbeckError, match="no more than 5 are read"):
         label(model, files / "rows.csv", **given, max_rows=5, out=files / "few")
+    with pytest.raises(LimbeckError, match="no labelled rows to sample examples from"):
+        label(model, unlabelled=files / "rows.csv", **given, out=files / "none")
 
 
 def test_rows_that_keep_failing_are_left_out_where_that_is_asked_for(proxy, files) -> None:

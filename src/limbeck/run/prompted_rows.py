@@ -47,6 +47,11 @@ def prompt_for(
     columns = tuple(rows.columns)
     classes = _classes(settings, task)
     sampled = []
+    if settings.examples_per_class and data is None and label_column is not None:
+        raise LimbeckError(
+            "examples_per_class: there are no labelled rows to sample examples from",
+            "name a file of them with --data",
+        )
     if settings.examples_per_class and data is not None:
         found, splits = load_task(
             task,

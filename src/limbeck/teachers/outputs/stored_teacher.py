@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -65,6 +65,29 @@ class AbsentModel(PreTrainedModel):
         )
 
 
+class _Places(NamedTuple):
+    """Where examples lie, by their numbers: of millions a tenth of what a dict would hold.
+
+    `numbers` (n,) ascend, `places` (n,) are theirs; both int64.
+    """
+
+    numbers: np.ndarray
+    places: np.ndarray
+
+    @classmethod
+    def of(cls, numbers: np.ndarray, places: np.ndarray) -> Self:
+        """In any order; of a number that stands twice the last place counts."""
+        order = np.argsort(numbers, kind="stable")
+        return cls(numbers[order].astype(np.int64), places[order].astype(np.int64))
+
+    def at(self, numbers: np.ndarray) -> np.ndarray | None:
+        """The places of some examples, (m,); None where one is not known."""
+        found = np.searchsorted(self.numbers, numbers, side="right") - 1
+        if (found < 0).any() or (self.numbers[found] != numbers).any():
+            return None
+        return self.places[found]
+
+
 class StoredTeacher(Teacher):
     """Logits and layers by a batch's `index`, from outputs that were given in the place of a model.
 
@@ -85,7 +108,7 @@ class StoredTeacher(Teacher):
         super().__init__(AbsentModel(config))
         self.outputs = outputs
         self._logits = torch.empty(0, len(classes))
-        self._place: dict[int, int] = {}
+        self._places = _Places.of(np.empty(0), np.empty(0))
         self._ids = np.empty(0, dtype=np.int64)
         self._mapped: MappedOutputs | None = None
 
@@ -108,9 +131,11 @@ class StoredTeacher(Teacher):
             other._logits = torch.cat([found, torch.zeros(1, found.shape[1])])
         else:
             self.outputs.check_known(ids)
-        other._place = {int(number): place for place, number in enumerate(index)}
+        numbers, places = np.asarray(index), np.arange(len(ids))
         if silent is not None:
-            other._place |= dict.fromkeys(silent.tolist(), len(ids))
+            numbers = np.concatenate([numbers, silent])
+            places = np.concatenate([places, np.full(len(silent), len(ids))])
+        other._places = _Places.of(numbers, places)
         other._ids, other._mapped = ids, None
         return other
 
@@ -149,13 +174,13 @@ class StoredTeacher(Teacher):
                 "leave the transform out, or give the teacher's model",
             )
         batch = inputs.batch
-        numbers = on_host(batch)[INDEX].tolist()
-        if any(number not in self._place for number in numbers):
+        found = self._places.at(on_host(batch)[INDEX].numpy())
+        if found is None:
             raise LimbeckError(
                 f"outputs: {self.outputs.place} is not bound to these examples",
                 "train on the rows that it was given for",
             )
-        places, device = [self._place[number] for number in numbers], batch[INDEX].device
+        places, device = found.tolist(), batch[INDEX].device
         trace = self._layers(Request(request.items), places, batch)
         if self.outputs.tokens is not None:
             return self._tokens(self.outputs.tokens, request, places, batch)
