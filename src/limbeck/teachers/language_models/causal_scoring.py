@@ -3,7 +3,8 @@
 Two ways to the same numbers. The plain one runs every prompt once with each answer, padded on the right, which no
 earlier token of a causal model can see: right for any architecture. The other runs what all prompts begin with once,
 the rest of each prompt once, and then only the answers, on copies of the keys and values: for long prompts and many
-classes a fraction of the work. It is taken where it gives the plain way's numbers.
+classes a fraction of the work. It is taken where it gives the plain way's numbers: by what the model's configuration
+says of its windows and frequencies, and by a check on rows as long as any scored.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
+from limbeck.teachers.language_models.pass_limits import pass_limits
 from limbeck.teachers.language_models.prompt_tokens import PromptTokens
 
 log = logging.getLogger(__name__)
@@ -27,14 +29,20 @@ _TRIED = 4
 
 
 class CausalScorer:
-    """Sums of token log-probabilities, (B, C), in float32.
+    """Sums of token log-probabilities, (B, C), in float32, that do not depend on the other rows.
+
+    An answer's last token is predicted and never read: what counts as a sequence's length ends before it.
 
     Args:
         model: in eval mode, any causal model of transformers.
         shared: ids that all prompts begin with, if any.
-        reuse: whether keys and values may be used again; None: where they give the plain way's numbers on the
-            first rows.
+        reuse: whether keys and values may be used again; None: where they give the plain way's numbers, which is
+            checked again for longer rows than before. A pass that is wider than the model's attention window, or
+            than its frequencies stay the same for, never does.
         sequences: sequences in a forward pass.
+
+    Attributes:
+        reuse: as found last, where None was given.
     """
 
     def __init__(
@@ -46,7 +54,8 @@ class CausalScorer:
         sequences: int = 32,
     ) -> None:
         self.model, self.shared, self.reuse = model, list(shared), reuse
-        self.sequences = sequences
+        self.sequences, self.limits = sequences, pass_limits(model.config)
+        self._checked = 0  # tokens of the longest row that both ways were compared on
         takes = inspect.signature(model.forward).parameters
         self._keeps = "logits_to_keep" in takes
         # As transformers calls it since 5.24, and before.
@@ -56,18 +65,30 @@ class CausalScorer:
     @torch.no_grad()
     def __call__(self, rows: Sequence[PromptTokens]) -> Tensor:
         """log P(answer | prompt) of each row and class, on the CPU."""
-        if self.reuse is None:
-            self.reuse = self._agrees(rows[:_TRIED])
+        if self.reuse is None or (self.reuse and self._checked):
+            self._check(rows)
         return (self._reused(rows) if self.reuse else self.plain(rows)).cpu()
+
+    def _check(self, rows: Sequence[PromptTokens]) -> None:
+        """Set `reuse` by the longest of the rows that may use keys and values again, if longer than any before."""
+        room = self.limits.reusable + 1 - _longest_answer(rows)
+        usable = sorted(
+            (row for row in rows if len(row.prefix) <= room), key=lambda row: len(row.prefix)
+        )
+        if usable and _width(usable) > self._checked:
+            # And the shortest among them: both ways differ in where the padding stands.
+            self.reuse = self._agrees([*usable[:1], *usable[1:][1 - _TRIED :]])
+            self._checked = _width(usable)
 
     def _agrees(self, rows: Sequence[PromptTokens]) -> bool:
         """Whether both ways give the same numbers here: not every architecture keeps keys and values alike."""
-        longest = max(len(answer) for row in rows for answer in row.answers)
+        longest = _longest_answer(rows)
         if longest == 1 and not self.shared:
             return False  # there is nothing to use again
-        plain = self.plain(rows)
+        # One by one: logits are kept from the end of a pass's shortest prompt on.
+        plain = torch.cat([self.plain([row]) for row in rows])
         try:
-            reused = self._reused(rows)
+            reused = torch.cat([self._continued(part) for part in _parts(rows, self.sequences)])
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -82,10 +103,24 @@ class CausalScorer:
     def plain(self, rows: Sequence[PromptTokens]) -> Tensor:
         """Each prompt with each answer as a sequence of its own; with answers of one token, once in all."""
         if all(len(answer) == 1 for row in rows for answer in row.answers):
-            return torch.cat([self._first_tokens(part) for part in _parts(rows, self.sequences)])
+            scores = torch.empty(len(rows), len(rows[0].answers), device=self.model.device)
+            for places in self._passes([len(row.prefix) for row in rows]):
+                scores[places] = self._first_tokens([rows[at] for at in places])
+            return scores
         pairs = [(row.prefix, answer) for row in rows for answer in row.answers]
-        scores = [self._sequences(part) for part in _parts(pairs, self.sequences)]
-        return torch.cat(scores).view(len(rows), -1)
+        sums = torch.empty(len(pairs), device=self.model.device)
+        for places in self._passes([len(prefix) + len(answer) - 1 for prefix, answer in pairs]):
+            sums[places] = self._sequences([pairs[at] for at in places])
+        return sums.view(len(rows), -1)
+
+    def _passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """The places of the sequences of each pass: all with the same frequencies, as each has them alone."""
+        groups: dict[Hashable, list[int]] = {}
+        for place, length in enumerate(lengths):
+            groups.setdefault(self.limits.frequencies(length), []).append(place)
+        for places in groups.values():
+            for part in _parts(places, self.sequences):
+                yield list(part)
 
     def _first_tokens(self, rows: Sequence[PromptTokens]) -> Tensor:
         logits, start = self._right_padded([row.prefix for row in rows], None)
@@ -95,7 +130,6 @@ class CausalScorer:
 
     def _sequences(self, pairs: Sequence[tuple[list[int], tuple[int, ...]]]) -> Tensor:
         first = min(len(prefix) for prefix, _ in pairs) - 1
-        # An answer's last token is predicted and never read.
         logits, start = self._right_padded(
             [[*prefix, *answer[:-1]] for prefix, answer in pairs], first
         )
@@ -112,23 +146,34 @@ class CausalScorer:
         first = min(map(len, sequences)) - 1 if first is None else first
         ids, mask = _padded(sequences, left=False)
         ids, mask = ids.to(self.model.device), mask.to(self.model.device)
+        self._forget_frequencies(ids)
         kept = {"logits_to_keep": ids.shape[1] - first} if self._keeps else {}
         logits = self.model(input_ids=ids, attention_mask=mask, use_cache=False, **kept).logits
         return (logits, first) if self._keeps else (logits[:, first:], first)
 
+    def _forget_frequencies(self, ids: Tensor) -> None:
+        """A dynamic model keeps those of the longest pass so far until one that is shorter than its original length."""
+        if any(ids.shape[1] >= original for original in self.limits.dynamic):
+            self.model(input_ids=ids[:1, :1], use_cache=False)
+
     # ---- with keys and values used again ----
 
     def _reused(self, rows: Sequence[PromptTokens]) -> Tensor:
+        parts = _parts(rows, self.sequences)
+        return torch.cat(
+            [
+                self._continued(part) if _width(part) <= self.limits.reusable else self.plain(part)
+                for part in parts
+            ]
+        )
+
+    def _continued(self, rows: Sequence[PromptTokens]) -> Tensor:
+        """The rests of the prompts behind what is shared, then the answers behind both."""
         shared = self.shared
         if any(
             row.prefix[: len(shared)] != shared or len(row.prefix) == len(shared) for row in rows
         ):
             shared = []
-        scores = [self._continued(part, shared) for part in _parts(rows, self.sequences)]
-        return torch.cat(scores)
-
-    def _continued(self, rows: Sequence[PromptTokens], shared: list[int]) -> Tensor:
-        """The rests of the prompts behind what is shared, then the answers behind both."""
         rests, mask = _padded([row.prefix[len(shared) :] for row in rows], left=True)
         rests, mask = rests.to(self.model.device), mask.to(self.model.device)
         before = mask.new_ones(len(rows), len(shared))
@@ -198,6 +243,15 @@ class CausalScorer:
 
 def _parts(items: Sequence, size: int) -> list[Sequence]:
     return [items[at : at + size] for at in range(0, len(items), size)]
+
+
+def _width(rows: Sequence[PromptTokens]) -> int:
+    """Tokens of a pass over prompts and answers."""
+    return max(len(row.prefix) for row in rows) + _longest_answer(rows) - 1
+
+
+def _longest_answer(rows: Sequence[PromptTokens]) -> int:
+    return max(len(answer) for row in rows for answer in row.answers)
 
 
 def _picked(last: Tensor, rows: Sequence[PromptTokens]) -> Tensor:

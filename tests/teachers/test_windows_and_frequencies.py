@@ -1,0 +1,214 @@
+"""Models that see a window, or whose frequencies grow with the length, score each row as Hugging Face does it alone."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+from limbeck.teachers.language_models import CausalLabeller, Prompt, bind_prompt
+from limbeck.teachers.language_models.causal_scoring import CausalScorer
+from limbeck.teachers.language_models.pass_limits import PassLimits, pass_limits
+from limbeck.teachers.language_models.prompt_tokens import PromptTokens
+from tiny_language_models import SMALL, byte_tokenizer
+
+BOUND = 24  # tokens of a window, or of the context that frequencies were made for
+SHARED = (5, 9, 13, 17, 21)
+ANSWERS = ((30, 31, 32), (33, 34), (35,))
+# Of the rests behind what is shared: well below, at and around the bound, far above; some of one length.
+LENGTHS = (2, 40, 3, 16, 17, 18, 19, 20, 2, 31, 40, 41, 11)
+
+
+def made(family):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return FAMILIES[family]().eval()
+
+
+def dynamic():
+    rope = {"rope_type": "dynamic", "factor": 8.0, "rope_theta": 10000.0}
+    return LlamaForCausalLM(
+        LlamaConfig(**SMALL | {"max_position_embeddings": BOUND}, rope_parameters=rope)
+    )
+
+
+def longrope():
+    rope = {"rope_type": "longrope", "rope_theta": 10000.0}
+    factors = {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+    return Phi3ForCausalLM(
+        Phi3Config(**SMALL, original_max_position_embeddings=BOUND, rope_parameters=rope | factors)
+    )
+
+
+def qwen2():
+    layers = ["full_attention", "sliding_attention"]
+    window = {"use_sliding_window": True, "sliding_window": BOUND, "layer_types": layers}
+    return Qwen2ForCausalLM(Qwen2Config(**SMALL, num_key_value_heads=2, **window))
+
+
+FAMILIES = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SMALL)),
+    "mistral": lambda: MistralForCausalLM(
+        MistralConfig(**SMALL, num_key_value_heads=2, sliding_window=BOUND)
+    ),
+    "gemma2": lambda: Gemma2ForCausalLM(
+        Gemma2Config(**SMALL, num_key_value_heads=2, head_dim=16, sliding_window=BOUND)
+    ),
+    "gemma3": lambda: Gemma3ForCausalLM(
+        Gemma3TextConfig(
+            **SMALL, num_key_value_heads=2, head_dim=16, sliding_window=BOUND,
+            layer_types=["sliding_attention", "full_attention"],
+        )
+    ),
+    "qwen2": qwen2,
+    "phi3": longrope,
+    "dynamic": dynamic,
+}  # fmt: skip
+
+
+def row(length, answers=ANSWERS):
+    drawn = torch.randint(2, 90, (length,), generator=torch.Generator().manual_seed(length))
+    return PromptTokens([*SHARED, *drawn.tolist()], answers)
+
+
+def alone(family, rows):
+    """By Hugging Face, each prompt with each answer in a model of its own: frequencies outlive a pass."""
+    found = torch.empty(len(rows), len(rows[0].answers))
+    model = made(family)
+    for at, one in enumerate(rows):
+        for number, answer in enumerate(one.answers):
+            ids = torch.tensor([[*one.prefix, *answer[:-1]]])
+            with torch.no_grad():
+                logits = copy.deepcopy(model)(ids, use_cache=False).logits[0]
+            logs = logits[-len(answer) :].log_softmax(-1)
+            found[at, number] = logs.gather(1, torch.tensor(answer)[:, None]).sum()
+    return found
+
+
+@pytest.mark.parametrize("reuse", [None, True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_rows_scores_are_its_own(family, reuse) -> None:
+    rows = [row(length) for length in LENGTHS]
+    wanted = alone(family, rows)
+    for sequences in (1, 4, 64):
+        scorer = CausalScorer(made(family), SHARED, reuse=reuse, sequences=sequences)
+        if reuse is None:
+            scorer(rows[:1])  # a check on a short row alone, as calibration's are
+            assert scorer.reuse
+        assert_close(scorer(rows), wanted, rtol=1e-4, atol=1e-4)
+        # After other rows too.
+        assert_close(scorer(rows[::-1]).flip(0), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_answers_of_one_token(family) -> None:
+    rows = [row(length, ((30,), (33,))) for length in LENGTHS]
+    for reuse in (None, False):
+        scorer = CausalScorer(made(family), SHARED, reuse=reuse, sequences=5)
+        assert_close(scorer(rows), alone(family, rows), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma3", "phi3"])
+def test_a_calibrated_row_beside_a_longer_one(family) -> None:
+    """All prompts begin alike; the check is first made on calibration's short inputs."""
+    prompt = Prompt(
+        template="bad good: {sentence} A:", verbalizations={"negative": "so", "positive": "good"}
+    )
+    bound = bind_prompt(prompt, ("negative", "positive"), ("sentence",))
+    labeller = CausalLabeller(made(family), byte_tokenizer(), bound, max_length=200)
+    short, long = {"sentence": "film"}, {"sentence": "a good film " * 12}
+    assert labeller.scorer.reuse and labeller.scorer.shared
+    beside = labeller.score([short, long])["logits"]
+    assert_close(labeller.score([short])["logits"], beside[:1], rtol=1e-4, atol=1e-4)
+    assert_close(labeller.score([long])["logits"], beside[1:], rtol=1e-4, atol=1e-4)
+
+
+def tokens_read(scorer, rows):
+    """Numbers of tokens, padding among them, that the model is given."""
+    read = []
+    hook = scorer.model.register_forward_pre_hook(
+        lambda _, __, given: read.append(given["input_ids"].numel()), with_kwargs=True
+    )
+    scorer(rows)
+    hook.remove()
+    return sum(read)
+
+
+@pytest.mark.parametrize(
+    ("family", "lengths"), [("llama", (30, 40)), ("mistral", (10, 15)), ("phi3", (10, 15))]
+)
+def test_prompts_are_still_shared_where_nothing_forbids_it(family, lengths) -> None:
+    scorer = CausalScorer(made(family), SHARED)
+    rows = [row(length) for length in lengths]
+    scorer(rows)
+    assert scorer.reuse
+    # The rests once, and two tokens behind each row for each of three answers.
+    assert tokens_read(scorer, rows) == 2 * lengths[1] + 2 * 3 * 2
+
+
+def test_beyond_a_window_they_are_not() -> None:
+    scorer = CausalScorer(made("mistral"), SHARED, sequences=2)
+    short, long = [row(2), row(3)], [row(40), row(40)]
+    scorer([*short, *long])
+    # In three passes each of the long ones with each answer: of three tokens and two, one and three, two and one.
+    whole = 2 * (5 + 40) * 3 + 2 * (2 + 2 + 1)
+    assert tokens_read(scorer, [*short, *long]) == tokens_read(scorer, short) + whole
+
+
+def test_longer_rows_are_checked_again() -> None:
+    scorer = CausalScorer(made("llama"), SHARED)
+    checked = []
+    agrees = scorer._agrees
+    scorer._agrees = lambda rows: (
+        checked.append(max(len(one.prefix) for one in rows)) or agrees(rows)
+    )
+    for lengths in ([2, 3], [2], [9, 4, 30, 2], [30, 8], [31]):
+        scorer([row(length) for length in lengths])
+    assert checked == [8, 35, 36]
+    scorer._agrees = lambda rows: False
+    scorer([row(32)])
+    assert scorer.reuse is False
+    # What was said by hand is not looked into.
+    given = CausalScorer(made("llama"), SHARED, reuse=True)
+    given._agrees = scorer._agrees
+    given([row(40)])
+    assert given.reuse
+
+
+def test_limits_of_a_configuration() -> None:
+    found = {family: pass_limits(made(family).config) for family in FAMILIES}
+    assert found["llama"] == PassLimits() and found["llama"].reusable == float("inf")
+    assert {found[one] for one in ("mistral", "gemma2", "gemma3", "qwen2")} == {PassLimits(BOUND)}
+    assert found["phi3"] == PassLimits(longrope=(BOUND,)) and found["phi3"].reusable == BOUND
+    assert found["dynamic"] == PassLimits(dynamic=(BOUND,))
+    assert found["dynamic"].reusable == BOUND - 1
+    layers = {0: {"sliding_window": 16}, 1: {"sliding_window": 8}}
+    own = MistralConfig(num_hidden_layers=2, per_layer_config=layers)
+    assert pass_limits(own) == PassLimits(8)
+    # A window that is not used, and parameters for each type of layer.
+    assert pass_limits(Qwen2Config(sliding_window=8, use_sliding_window=False)) == PassLimits()
+    nested = Gemma3TextConfig(
+        sliding_window=64,
+        rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            "full_attention": {"rope_type": "dynamic", "rope_theta": 1e6, "factor": 2.0},
+        },
+        max_position_embeddings=48,
+    )
+    assert pass_limits(nested) == PassLimits(64, dynamic=(48,))
