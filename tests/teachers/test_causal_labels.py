@@ -267,6 +267,47 @@ def test_the_longer_of_two_texts_is_truncated() -> None:
     assert "First: short\nSecond: yyy" in decoded and decoded.endswith("\nAnswer:")
 
 
+def decoded(made, row):
+    return made.tokens.tokenizer.decode(made.tokens(row).prefix)
+
+
+def test_a_text_that_the_prompt_does_not_hold_costs_no_other_its_place() -> None:
+    bound = bind_prompt(Prompt(template="{sent} is", verbalizations=WORDS), CLASSES, ("sent", "id"))
+    made = CausalLabeller(language_model("gpt2"), byte_tokenizer(), bound, max_length=60)
+    long = {"sent": "film " * 40, "id": "x" * 3000}
+    found = decoded(made, long)
+    assert found == decoded(made, long | {"id": ""})
+    assert found.startswith("film film film") and found.endswith(" is")
+    assert not made.tokens({"sent": "film", "id": "x" * 3000}).truncated
+
+
+def test_a_text_that_stands_twice_in_the_prompt_is_cut_half_as_much() -> None:
+    bound = bind_prompt(
+        Prompt(template="{text} {x} is", text="{same}", verbalizations=WORDS),
+        CLASSES,
+        ("sentence",),
+        aliases={"same": "sentence", "x": "sentence"},
+    )
+    made = CausalLabeller(language_model("gpt2"), byte_tokenizer(), bound, max_length=80)
+    row = made.tokens({"sentence": "y" * 50})
+    assert 78 <= len(row.prefix) + max(map(len, row.answers)) <= 80
+    # Many texts of many kinds: what fits is never blank and hardly shorter than it may be.
+    for text in ["good bad " * 30, "goodbadx" * 60, " \n" * 60 + "z", "a\n" * 90]:
+        found = made.tokens({"sentence": text})
+        assert 60 <= len(found.prefix) + max(map(len, found.answers)) <= 80
+        assert found.truncated
+
+
+def test_a_row_that_would_be_blank_is_not_labelled() -> None:
+    need = len(labeller().tokens({"sentence": ""}).prefix) + len(
+        labeller().tokens({"sentence": ""}).answers[2]
+    )
+    made = labeller(max_length=need)
+    with pytest.raises(LimbeckError, match=f"no room for a text: the model reads {need} tokens"):
+        made.score([{"sentence": "a good film"}])
+    made.score([{"sentence": ""}])
+
+
 # ---- what else ----
 
 

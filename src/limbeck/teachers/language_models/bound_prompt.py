@@ -43,6 +43,19 @@ class BoundPrompt:
         written = {_TEXT: self._text.fill(texts | self._aliased(texts))}
         return self._template.fill({**texts, **self._aliased(texts), **self._fixed, **written})
 
+    @property
+    def uses(self) -> dict[str, int]:
+        """The columns whose texts stand in a prompt, and how often each does."""
+        direct, written = self._template.counts, self._text.counts
+        found: Counter[str] = Counter()
+        for name, times in direct.items():
+            if name == _TEXT:
+                for inner, each in written.items():
+                    found[self._aliases.get(inner, inner)] += times * each
+            elif name not in self._fixed:
+                found[self._aliases.get(name, name)] += times
+        return dict(found)
+
     def _aliased(self, texts: Mapping[str, str]) -> dict[str, str]:
         return {alias: texts[name] for alias, name in self._aliases.items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,6 @@ from limbeck.teachers.language_models.few_shot import Row
 
 # How a text's last tokens are cut does not depend on tokens further away than this.
 _REACH = 16
-_TRIES = 8
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PromptTokenizer:
 
     Args:
         limit: tokens that a prompt and its longest answer may have; longer ones lose the end of their longest
-            text, never any of the question. None: no limit.
+            text among those that stand in the prompt, never any of the question. None: no limit.
         chat: whether to put the prompt into the chat template.
     """
 
@@ -130,16 +130,20 @@ class PromptTokenizer:
     # ---- the limit ----
 
     def _fitting(self, row: Row) -> Row:
-        """The row itself, or one whose longest text has lost its end."""
-        over = self._over(row)
-        if over <= 0:
-            return row
-        for _ in range(_TRIES):
-            row = self._shortened(row, over)
-            over = self._over(row)
-            if over <= 0:
-                return row
-        return dict.fromkeys(self.bound.columns, "")
+        """The row itself, or one whose longest text has lost its end.
+
+        Raises:
+            LimbeckError: not one token of its texts fits: an answer would be to the template alone.
+        """
+        fitting = row
+        while (over := self._over(fitting)) > 0:
+            fitting = self._shortened(fitting, over)
+        if fitting is not row and not any(fitting[name] for name in self.bound.uses):
+            raise LimbeckError(
+                f"the prompt leaves no room for a text: the model reads {self.limit} tokens",
+                "shorten the template, or take fewer examples",
+            )
+        return fitting
 
     def _over(self, row: Row) -> int:
         if self.limit is None:
@@ -148,21 +152,29 @@ class PromptTokenizer:
         return len(tokens.prefix) + max(map(len, tokens.answers)) - self.limit
 
     def _shortened(self, row: Row, over: int) -> Row:
-        name = max(self.bound.columns, key=lambda column: len(row[column]))
-        text = row[name]
+        """The row whose longest text has lost so many tokens, or what it has; at least a character."""
+        ends = {name: self._token_ends(row[name]) for name in self.bound.uses if row[name]}
+        if not ends:
+            raise LimbeckError(
+                f"the prompt alone is longer than the {self.limit} tokens that the model reads",
+                "shorten the template, or take fewer examples",
+            )
+        name = max(ends, key=lambda column: (len(ends[column]), len(row[column])))
+        # What stands in the prompt twice frees two tokens with each that it loses.
+        keep = max(0, len(ends[name]) - math.ceil(over / self.bound.uses[name]))
+        end = ends[name][keep - 1] if keep else 0
+        return {**row, name: row[name][: min(end, len(row[name]) - 1)]}
+
+    def _token_ends(self, text: str) -> list[int]:
+        """Where in a text its tokens end; without offsets about there."""
+        fast = self.tokenizer.is_fast
         encoded = self.tokenizer(
-            text,
-            add_special_tokens=False,
-            verbose=False,
-            return_offsets_mapping=self.tokenizer.is_fast,
+            text, add_special_tokens=False, verbose=False, return_offsets_mapping=fast
         )
+        if fast:
+            return [end for _, end in encoded["offset_mapping"]]
         count = len(encoded["input_ids"])
-        keep = max(0, count - over)
-        if self.tokenizer.is_fast:
-            end = encoded["offset_mapping"][keep - 1][1] if keep else 0
-        else:
-            end = len(text) * keep // max(count, 1)
-        return {**row, name: text[:end]}
+        return [len(text) * number // count for number in range(1, count + 1)]
 
     # ---- what can be wrong ----
 
