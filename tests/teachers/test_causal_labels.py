@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import BPE
 from torch.testing import assert_close
+from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from limbeck.errors import LimbeckError
 from limbeck.teachers.labelling import TellsTruncated
@@ -17,7 +20,9 @@ from limbeck.teachers.language_models import (
     load_causal_labeller,
 )
 from limbeck.teachers.language_models.exclusive_answers import exclusive_scores
-from tiny_language_models import byte_tokenizer, language_model, save_language_model
+from limbeck.teachers.language_models.prompt_tokens import PromptTokenizer
+from tiny_language_models import MERGES, byte_tokenizer, language_model, save_language_model
+from tiny_language_models import WORDS as WORDS_OF_ALL
 from tiny_runs import bert
 
 CLASSES = ("negative", "positive", "mixed")
@@ -127,7 +132,7 @@ def test_an_answer_can_take_the_prompts_last_letters_into_its_first_token() -> N
         template="{text} g", verbalizations={"negative": "x", "positive": "y", "mixed": "zz"}
     )
     row = made.tokens({"sentence": "it"})
-    assert made.tokens.tokenizer.decode(row.prefix) == "Text: it g"
+    assert made.tokens.tokenizer.decode(row.prefix) == "Text: it g "
     object.__setattr__(made.bound, "answers", ("ood", "x", "ad"))
     made.tokens._endings.clear()
     made.tokens._between = ""
@@ -136,6 +141,91 @@ def test_an_answer_can_take_the_prompts_last_letters_into_its_first_token() -> N
     assert decode(row.prefix) == "Text: it"
     assert [decode(list(ids)) for ids in row.answers] == [" good", " gx", " gad"]
     assert len(row.answers[0]) == 1
+
+
+THINKING = (
+    "{% for message in messages %}<{{ message['role'] }}>\n"
+    "{% if message['role'] == 'assistant' %}<think>\n\n</think>\n\n{% endif %}"
+    "{{ message['content'] }}</s>\n{% endfor %}{% if add_generation_prompt %}<assistant>\n{% endif %}"
+)
+
+
+def next_tokens(made, prompts, words):
+    """Hugging Face's softmax over the words as the next token behind prompts that are tokenised alone."""
+    tokenizer = made.tokens.tokenizer
+    ids = [tokenizer.convert_tokens_to_ids(word) for word in words]
+    found = []
+    for prompt in prompts:
+        with torch.no_grad():
+            logits = made.model(**tokenizer(prompt, return_tensors="pt")).logits[0, -1]
+        found.append(logits[ids].softmax(0).numpy())
+    return np.stack(found)
+
+
+def two_words(tokenizer, model=None, **settings):
+    words = {"negative": "bad", "positive": "good"}
+    given = {"verbalizations": words, "calibrate": False} | settings
+    prompt = bind_prompt(Prompt(**given), CLASSES[:2], ("sentence",))
+    return CausalLabeller(model or language_model("llama"), tokenizer, prompt)
+
+
+@pytest.mark.parametrize("space", ["\n", "\n\n", " \n"])
+def test_what_stands_before_every_answer_is_no_part_of_its_length(space) -> None:
+    """With the default, the mean over an answer's tokens: of one here, so it is the next token's probability."""
+    made = two_words(byte_tokenizer(), template="{text}\nAnswer:" + space)
+    prompts = [made.bound.whole(row) for row in ROWS]
+    assert prompts[0].endswith("Answer:" + space)
+    wanted = next_tokens(made, prompts, ["bad", "good"])
+    assert_close(made.score(ROWS)["probabilities"], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("template", [THINKING, THINKING.replace("<think>", "good <think>bad")])
+def test_nor_is_what_a_chat_template_puts_before_an_answer(template) -> None:
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = template
+    made = two_words(tokenizer)
+    before = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "@"}, {"role": "assistant", "content": "#"}], tokenize=False
+    ).partition("#")[0]
+    prompts = [before.replace("@", made.bound.text(row)) for row in ROWS]
+    assert "think>" in prompts[0]
+    wanted = next_tokens(made, prompts, ["bad", "good"])
+    assert_close(made.score(ROWS)["probabilities"], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_space_token_before_every_answer_is_no_part_of_its_length() -> None:
+    """Where no word takes the space in."""
+    made = labeller(verbalizations={"negative": "x", "positive": "yes", "mixed": "no"})
+    tokenizer = made.tokens.tokenizer
+    for row in ROWS[:3]:
+        found = made.tokens(row)
+        assert tokenizer.decode(found.prefix) == made.bound.whole(row) + " "
+        assert [tokenizer.decode(list(ids)) for ids in found.answers] == ["x", "yes", "no"]
+
+
+def test_newlines_are_cut_as_before_a_word() -> None:
+    """Two newlines at a text's end are one token; before a word GPT-2's pattern has them apart."""
+    merges = [*MERGES, ("Ċ", "Ċ")]
+    backend = Tokenizer(BPE({word: at for at, word in enumerate([*WORDS_OF_ALL, "ĊĊ"])}, merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>")
+    assert tokenizer.tokenize("is\n\n")[-1:] == ["ĊĊ"]
+    prompt = Prompt(template="{text}:\n\n", verbalizations={"negative": "bad", "positive": "good"})
+    tokens = PromptTokenizer(tokenizer, bind_prompt(prompt, CLASSES[:2], ("sentence",)))
+    row = tokens(ROWS[1])
+    assert tokenizer.convert_ids_to_tokens(row.prefix)[-3:] == [":", "Ċ", "Ċ"]
+    assert [tokenizer.decode(list(ids)) for ids in row.answers] == ["bad", "good"]
+
+
+@pytest.mark.parametrize("words", [("bad", "good"), ("bad", "best")])  # also alike in a letter
+def test_a_tokenizer_without_offsets(words) -> None:
+    tokenizer = ByT5Tokenizer()
+    assert not tokenizer.is_fast
+    prompt = Prompt(template="{text}\n", verbalizations=dict(zip(CLASSES[:2], words, strict=True)))
+    tokens = PromptTokenizer(tokenizer, bind_prompt(prompt, CLASSES[:2], ("sentence",)))
+    row = tokens(ROWS[1])
+    assert tokenizer.decode(row.prefix) == "Text: a good film\n"
+    assert tuple(tokenizer.decode(list(ids)) for ids in row.answers) == words
 
 
 def test_an_encoder_decoder() -> None:

@@ -33,11 +33,27 @@ class PromptTokens:
     truncated: bool = False
 
 
+@dataclass(frozen=True)
+class _Ending:
+    """How answers go on from a prompt.
+
+    Attributes:
+        back: how many of the prompt's last ids are others before an answer.
+        between: the ids that stand there before every answer instead.
+        answers: by class, the ids behind them.
+    """
+
+    back: int
+    between: tuple[int, ...]
+    answers: tuple[tuple[int, ...], ...]
+
+
 class PromptTokenizer:
     """Tokenises prompts for a causal model.
 
-    A prompt's last token and an answer's first can be one token, so both are tokenised together; what all of
-    them share is the prefix (the score is then of exactly what the model would read).
+    A prompt's last token and an answer's first can be one token, so both are tokenised together, with what
+    stands between them; what all answers begin with before their own letters is the prefix (the score is then
+    of exactly what the model would read, and an answer's length of its own tokens).
 
     Args:
         limit: tokens that a prompt and its longest answer may have; longer ones lose the end of their longest
@@ -56,7 +72,7 @@ class PromptTokenizer:
         self.tokenizer, self.bound, self.limit, self.chat = tokenizer, bound, limit, chat
         self._leading = [] if chat else _leading_ids(tokenizer)
         self._between = self._chat_separator() if chat else None
-        self._endings: dict[tuple[int, ...], tuple[int, tuple[tuple[int, ...], ...]]] = {}
+        self._endings: dict[tuple[int, ...], _Ending] = {}
         self._check()
 
     def __call__(self, row: Row) -> PromptTokens:
@@ -76,24 +92,44 @@ class PromptTokenizer:
         prompt = self._written(row)
         stem = prompt if self.chat else prompt.rstrip()
         ids = self._ids(stem)
-        back, answers = self._ending(ids, stem, prompt[len(stem) :])
-        return PromptTokens(ids[: len(ids) - back], answers)
+        end = self._ending(ids, stem, prompt[len(stem) :])
+        return PromptTokens([*ids[: len(ids) - end.back], *end.between], end.answers)
 
-    def _ending(
-        self, ids: list[int], stem: str, space: str
-    ) -> tuple[int, tuple[tuple[int, ...], ...]]:
-        """How many of the prompt's last ids each answer has again, and the answers' ids."""
+    def _ending(self, ids: list[int], stem: str, space: str) -> _Ending:
+        """How the answers go on from a prompt with these ids, and this space behind it."""
         key = tuple(ids[-_REACH:])
         known = self._endings.get(key)
         if known is not None:
             return known
-        between = self._between if self._between is not None else space or " "
-        wholes = [self._ids(stem + between + answer) for answer in self.bound.answers]
-        shared = min(min(_common(ids, whole), len(whole) - 1) for whole in wholes)
-        found = len(ids) - shared, tuple(tuple(whole[shared:]) for whole in wholes)
+        before = stem + (self._between if self._between is not None else space or " ")
+        wholes = [self._ids(before + answer) for answer in self.bound.answers]
+        shared = min(self._common_start(before, wholes), *(len(whole) - 1 for whole in wholes))
+        kept = min(_common(ids, wholes[0]), shared)
+        found = _Ending(
+            len(ids) - kept,
+            tuple(wholes[0][kept:shared]),
+            tuple(tuple(whole[shared:]) for whole in wholes),
+        )
         if len(self._endings) < 10_000:
             self._endings[key] = found
         return found
+
+    def _common_start(self, before: str, wholes: Sequence[Sequence[int]]) -> int:
+        """How many ids all answers begin with that hold nothing of the answers' own letters."""
+        if not self.tokenizer.is_fast:
+            # Two texts that begin with different letters share no token that holds a letter.
+            wholes = [*wholes, self._ids(before + "1"), self._ids(before + "x")]
+        alike = min(_common(wholes[0], whole) for whole in wholes[1:])
+        if not self.tokenizer.is_fast:
+            return alike
+        encoded = self.tokenizer(
+            before + self.bound.answers[0],
+            add_special_tokens=False,
+            verbose=False,
+            return_offsets_mapping=True,
+        )
+        ends = [0] * len(self._leading) + [end for _, end in encoded["offset_mapping"]]
+        return next((at for at in range(alike) if ends[at] > len(before)), alike)
 
     def _written(self, row: Row) -> str:
         if not self.chat:
