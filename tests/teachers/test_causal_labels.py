@@ -7,6 +7,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import BPE
+from tokenizers.processors import TemplateProcessing
 from torch.testing import assert_close
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
@@ -228,16 +229,75 @@ def test_a_tokenizer_without_offsets(words) -> None:
     assert tuple(tokenizer.decode(list(ids)) for ids in row.answers) == words
 
 
-def test_an_encoder_decoder() -> None:
-    made = labeller("t5")
-    model, tokenizer = made.model, made.tokens.tokenizer
-    for row, scores in zip(ROWS, made._scores(ROWS), strict=True):
-        ids = torch.tensor([tokenizer(made.bound.whole(row)).input_ids])
-        for answer, score in zip(WORDS.values(), scores, strict=True):
-            labels = torch.tensor([tokenizer(f" {answer}").input_ids])
-            with torch.no_grad():
-                loss = model(input_ids=ids, labels=labels).loss * labels.shape[1]
-            assert_close(float(score), -float(loss), rtol=1e-4, atol=1e-3)
+def ending_tokenizer(single):
+    """One that writes its special tokens around a text: `$A </s>` as T5's, `<s> $A </s>` as BART's."""
+    tokenizer = byte_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=single, special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    return tokenizer
+
+
+ENCODER_DECODERS = {
+    "t5": ("t5", "$A </s>"),
+    "t5 without an end": ("t5", "$A"),
+    "bart": ("bart", "<s> $A </s>"),
+}
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("template", ["{classes}\n{text}\nAnswer:", "{text}\n", "{text} "])
+@pytest.mark.parametrize("kind", ENCODER_DECODERS)
+def test_an_encoder_decoder(kind, template, normalize) -> None:
+    """Hugging Face's loss on what its tokenizer makes of prompt and target, but for the token that ends the target."""
+    family, single = ENCODER_DECODERS[kind]
+    tokenizer = ending_tokenizer(single)
+    prompt = bound(template=template, normalize_length=normalize)
+    made = CausalLabeller(language_model(family), tokenizer, prompt, batch_size=5)
+    marks = single.startswith("<s>"), single.endswith("</s>")
+
+    def summed(ids, labels):
+        if not labels:
+            return 0.0
+        labels = torch.tensor([labels])
+        with torch.no_grad():
+            return float(made.model(input_ids=ids, labels=labels).loss) * labels.shape[1]
+
+    wanted = np.empty((len(ROWS), len(WORDS)))
+    for at, row in enumerate(ROWS):
+        ids = tokenizer(prompt.whole(row), return_tensors="pt").input_ids
+        for number, answer in enumerate(WORDS.values()):
+            labels = tokenizer(text_target=answer).input_ids
+            labels = labels[:-1] if marks[1] else labels
+            # What begins every target is read and not scored.
+            begun = labels[: marks[0]]
+            wanted[at, number] = summed(ids, begun) - summed(ids, labels)
+            if normalize:
+                wanted[at, number] /= len(labels) - len(begun)
+    assert_close(made._scores(ROWS), wanted, rtol=1e-4, atol=1e-3)
+
+
+def test_an_encoder_reads_the_end_of_a_prompt_that_was_cut() -> None:
+    made = CausalLabeller(
+        language_model("bart"),
+        ending_tokenizer("<s> $A </s>"),
+        bound(template="{text}\nAnswer:\n"),
+        max_length=60,
+    )
+    row = made.tokens({"sentence": "bad film " * 40})
+    # The answers are the decoder's, and take no place here.
+    assert row.truncated and len(row.prefix) == 60
+    decoded = made.tokens.tokenizer.decode(row.prefix)
+    assert decoded.startswith("<s>Text: bad film") and decoded.endswith("\nAnswer:\n</s>")
+    made.score([{"sentence": "bad film " * 40}])
+    # A decoder reads no more than an encoder.
+    with pytest.raises(LimbeckError, match="has 12 tokens before any text of a row"):
+        CausalLabeller(
+            language_model("bart"),
+            ending_tokenizer("<s> $A </s>"),
+            bound(template="{sentence}"),
+            max_length=11,
+        )
 
 
 # ---- answers that begin alike ----

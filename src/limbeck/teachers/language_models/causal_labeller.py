@@ -72,7 +72,8 @@ class CausalLabeller:
         self.name, self.bound, self.classes = name, bound, bound.classes
         chat = _uses_chat(bound, tokenizer)
         limit = token_limit(model.config, tokenizer, max_length)
-        self.tokens = PromptTokenizer(tokenizer, bound, limit=limit, chat=chat)
+        decoder = bool(model.config.is_encoder_decoder)
+        self.tokens = PromptTokenizer(tokenizer, bound, limit=limit, chat=chat, decoder=decoder)
         self._key = {
             "model": digest_of_model(model),
             "tokenizer": digest_of_tokenizer(tokenizer),
@@ -90,7 +91,7 @@ class CausalLabeller:
         self.truncated: frozenset[int] = frozenset()
         self.scorer = (
             Seq2SeqScorer(self.model, sequences=batch_size)
-            if model.config.is_encoder_decoder
+            if decoder
             else CausalScorer(self.model, self.tokens.shared(), sequences=batch_size)
         )
         calibrate = bound.prompt.calibrate is not False

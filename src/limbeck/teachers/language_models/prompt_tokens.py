@@ -23,14 +23,16 @@ class PromptTokens:
     """A row for a model.
 
     Attributes:
-        prefix: ids that all answers have before them.
+        prefix: ids that all answers have before them; an encoder-decoder's encoder reads them.
         answers: by class, the ids that follow.
+        begun: of an encoder-decoder, the ids that its decoder has before every answer.
         truncated: whether the row's longest text lost its end.
     """
 
     prefix: list[int]
     answers: tuple[tuple[int, ...], ...]
     truncated: bool = False
+    begun: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,16 +51,20 @@ class _Ending:
 
 
 class PromptTokenizer:
-    """Tokenises prompts for a causal model.
+    """Tokenises prompts for a causal model or an encoder-decoder.
 
-    A prompt's last token and an answer's first can be one token, so both are tokenised together, with what
-    stands between them; what all answers begin with before their own letters is the prefix (the score is then
-    of exactly what the model would read, and an answer's length of its own tokens).
+    Of a causal model a prompt's last token and an answer's first can be one token, so both are tokenised
+    together, with what stands between them; what all answers begin with before their own letters is the prefix
+    (the score is then of exactly what the model would read, and an answer's length of its own tokens).
+
+    An encoder-decoder reads the prompt as a text of its own and writes the answer as one, each with the special
+    tokens that the tokenizer gives it, but for what ends an answer: no causal model's answer is asked to end either.
 
     Args:
         limit: tokens that a prompt and its longest answer may have; longer ones lose the end of their longest
             text among those that stand in the prompt, never any of the question. None: no limit.
         chat: whether to put the prompt into the chat template.
+        decoder: whether the answers are an encoder-decoder's, whose encoder and decoder have a limit each.
     """
 
     def __init__(
@@ -68,8 +74,10 @@ class PromptTokenizer:
         *,
         limit: int | None = None,
         chat: bool = False,
+        decoder: bool = False,
     ) -> None:
         self.tokenizer, self.bound, self.limit, self.chat = tokenizer, bound, limit, chat
+        self._written_answers = self._targets() if decoder else None
         self._leading = [] if chat else _leading_ids(tokenizer)
         self._between = self._chat_separator() if chat else None
         self._endings: dict[tuple[int, ...], _Ending] = {}
@@ -90,10 +98,30 @@ class PromptTokenizer:
 
     def _tokens(self, row: Row) -> PromptTokens:
         prompt = self._written(row)
+        if self._written_answers is not None:
+            begun, answers = self._written_answers
+            # A chat template writes the special tokens itself.
+            read = self.tokenizer(prompt, add_special_tokens=not self.chat, verbose=False)
+            return PromptTokens(list(read["input_ids"]), answers, begun=begun)
         stem = prompt if self.chat else prompt.rstrip()
         ids = self._ids(stem)
         end = self._ending(ids, stem, prompt[len(stem) :])
         return PromptTokens([*ids[: len(ids) - end.back], *end.between], end.answers)
+
+    def _targets(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        """What a decoder has before every answer, and by class the answer's ids without what ends it."""
+        begun: tuple[int, ...] = ()
+        answers = []
+        for answer in self.bound.answers:
+            encoded = self.tokenizer(
+                text_target=answer, return_special_tokens_mask=True, verbose=False
+            )
+            ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
+            own = [at for at, added in enumerate(special) if not added]
+            first, last = (own[0], own[-1]) if own else (len(ids), len(ids))
+            begun = tuple(ids[:first])
+            answers.append(tuple(ids[first : last + 1]))
+        return begun, tuple(answers)
 
     def _ending(self, ids: list[int], stem: str, space: str) -> _Ending:
         """How the answers go on from a prompt with these ids, and this space behind it."""
@@ -184,8 +212,14 @@ class PromptTokenizer:
     def _over(self, row: Row) -> int:
         if self.limit is None:
             return 0
-        tokens = self._tokens(row)
-        return len(tokens.prefix) + max(map(len, tokens.answers)) - self.limit
+        return self._size(self._tokens(row)) - self.limit
+
+    def _size(self, tokens: PromptTokens) -> int:
+        """What has to fit into the model."""
+        longest = max(map(len, tokens.answers))
+        if self._written_answers is None:
+            return len(tokens.prefix) + longest
+        return max(len(tokens.prefix), len(tokens.begun) + longest)
 
     def _shortened(self, row: Row, over: int) -> Row:
         """The row whose longest text has lost so many tokens, or what it has; at least a character."""
@@ -235,7 +269,7 @@ class PromptTokenizer:
                     )
                 )
             seen.setdefault(ids, name)
-        need = len(tokens.prefix) + max(map(len, tokens.answers))
+        need = self._size(tokens)
         if self.limit is not None and need > self.limit:
             problems.append(
                 Problem(
