@@ -194,6 +194,28 @@ def test_nor_is_what_a_chat_template_puts_before_an_answer(template) -> None:
     assert_close(made.score(ROWS)["probabilities"], wanted, rtol=1e-4, atol=1e-5)
 
 
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize("template", [CHATML, THINKING])
+def test_words_that_a_chat_template_writes_too(template) -> None:
+    """Hugging Face's rendering of the answer is what is read, up to the answer's end."""
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = template
+    words = {"negative": "end", "positive": "think"}
+    prompt = bind_prompt(Prompt(verbalizations=words), CLASSES[:2], ("sentence",))
+    row = PromptTokenizer(tokenizer, prompt, chat=True)(ROWS[1])
+    for word, ids in zip(words.values(), row.answers, strict=True):
+        said = [*prompt.messages(ROWS[1]), {"role": "assistant", "content": word}]
+        whole = tokenizer.apply_chat_template(said, tokenize=False)
+        mark = {CHATML: "<|im_end|>\n", THINKING: "</s>\n"}[template]
+        assert tokenizer.decode([*row.prefix, *ids]) + mark == whole
+        assert tokenizer.decode(list(ids)) == word
+
+
 def test_a_space_token_before_every_answer_is_no_part_of_its_length() -> None:
     """Where no word takes the space in."""
     made = labeller(verbalizations={"negative": "x", "positive": "yes", "mixed": "no"})

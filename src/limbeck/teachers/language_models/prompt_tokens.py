@@ -16,6 +16,7 @@ from limbeck.teachers.language_models.few_shot import Row
 
 # How a text's last tokens are cut does not depend on tokens further away than this.
 _REACH = 16
+_STANDS_FOR_ANSWER = "xqLimbeckAnswerqx"
 
 
 @dataclass(frozen=True)
@@ -186,10 +187,10 @@ class PromptTokenizer:
         """What the template puts between its mark of the assistant's turn and the answer."""
         empty = dict.fromkeys(self.bound.columns, "")
         before = self._rendered(empty, add_generation_prompt=True)
-        answer = self.bound.answers[0]
-        after = self._rendered(empty, answer=answer)
-        at = after.rfind(answer)
-        return after[len(before) : at] if after.startswith(before) and at >= len(before) else ""
+        # A word of a class may stand in the template too, as "end" in <|im_end|>.
+        after = self._rendered(empty, answer=_STANDS_FOR_ANSWER)
+        at = after.find(_STANDS_FOR_ANSWER, len(before))
+        return after[len(before) : at] if after.startswith(before) and at >= 0 else ""
 
     # ---- the limit ----
 
