@@ -43,6 +43,17 @@ def test_everything_in_its_place() -> None:
     assert bound.answers == ("bad", "good")
 
 
+def test_outer_space_of_words_is_left_out() -> None:
+    words = {"negative": " bad", "positive": " very good\n"}
+    prompt = Prompt(verbalizations=words, examples=[{"sentence": "no", "class": "negative"}])
+    bound = bind_prompt(prompt, CLASSES, ("sentence",))
+    assert bound.answers == bound.verbalizations == ("bad", "very good")
+    assert bound.text(ROW) == (
+        "Answer with one of:\n- bad\n- very good\n\n"
+        "Text: no\nAnswer: bad\n\nText: a {dull} film\nAnswer:"
+    )
+
+
 def test_letters() -> None:
     prompt = Prompt(answers="letters", examples=[{"sentence": "no", "class": "negative"}])
     bound = bind_prompt(prompt, CLASSES, ("sentence",))

@@ -135,8 +135,10 @@ def bind_prompt(
 
 
 def _words(prompt: Prompt, name: str) -> str:
+    """A class's words. Outer space is none of them: what stands before an answer is the prompt's to say."""
     own = name.replace("_", " ")
-    return own if prompt.verbalizations is None else prompt.verbalizations.get(name, "")
+    given = own if prompt.verbalizations is None else prompt.verbalizations.get(name, "")
+    return given.strip()
 
 
 def _letters(count: int) -> tuple[str, ...]:
@@ -176,7 +178,7 @@ def _class_problems(prompt: Prompt, classes: tuple[str, ...]) -> list[Problem]:
         problems += [
             unknown(f"class in {setting}", name, classes) for name in named if name not in classes
         ]
-    words = {name: _words(prompt, name).strip() for name in classes}
+    words = {name: _words(prompt, name) for name in classes}
     problems += [
         Problem(f"verbalizations: class {name!r} has none", f"write {name}: WORDS")
         for name, word in words.items()
