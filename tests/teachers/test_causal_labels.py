@@ -216,6 +216,18 @@ def test_words_that_a_chat_template_writes_too(template) -> None:
         assert tokenizer.decode(list(ids)) == word
 
 
+def test_a_rows_answers_depend_on_no_other_row() -> None:
+    made = two_words(byte_tokenizer(), template="Film: {sentence}")
+    texts = ["the film", "the film\n", "the film\n\n", "the film "]
+    wanted = {
+        text: PromptTokenizer(byte_tokenizer(), made.bound)({"sentence": text}) for text in texts
+    }
+    assert len({(*one.prefix, *one.answers[0]) for one in wanted.values()}) == 3
+    for order in (texts, texts[::-1]):
+        tokens = PromptTokenizer(byte_tokenizer(), made.bound)
+        assert {text: tokens({"sentence": text}) for text in order} == wanted
+
+
 def test_a_space_token_before_every_answer_is_no_part_of_its_length() -> None:
     """Where no word takes the space in."""
     made = labeller(verbalizations={"negative": "x", "positive": "yes", "mixed": "no"})
@@ -320,6 +332,13 @@ def test_an_encoder_reads_the_end_of_a_prompt_that_was_cut() -> None:
             bound(template="{sentence}"),
             max_length=11,
         )
+
+
+@pytest.mark.parametrize("family", ["llama", "t5"])
+def test_space_around_words_changes_nothing(family) -> None:
+    words = {name: f" {word}\n" for name, word in WORDS.items()}
+    spaced, plain = (labeller(family, verbalizations=given) for given in (words, WORDS))
+    assert_close(spaced.score(ROWS)["logits"], plain.score(ROWS)["logits"])
 
 
 # ---- answers that begin alike ----

@@ -81,7 +81,7 @@ class PromptTokenizer:
         self._written_answers = self._targets() if decoder else None
         self._leading = [] if chat else _leading_ids(tokenizer)
         self._between = self._chat_separator() if chat else None
-        self._endings: dict[tuple[int, ...], _Ending] = {}
+        self._endings: dict[tuple[tuple[int, ...], str], _Ending] = {}
         self._check()
 
     def __call__(self, row: Row) -> PromptTokens:
@@ -126,7 +126,7 @@ class PromptTokenizer:
 
     def _ending(self, ids: list[int], stem: str, space: str) -> _Ending:
         """How the answers go on from a prompt with these ids, and this space behind it."""
-        key = tuple(ids[-_REACH:])
+        key = tuple(ids[-_REACH:]), space
         known = self._endings.get(key)
         if known is not None:
             return known
