@@ -502,6 +502,11 @@ def test_a_row_that_would_be_blank_is_not_labelled() -> None:
 # ---- what else ----
 
 
+def test_a_row_of_other_columns_is_refused_by_name() -> None:
+    with pytest.raises(LimbeckError, match="bound to the columns sentence, and the row has text"):
+        labeller().score([{"text": "a good film"}])
+
+
 def test_bf16_is_near_fp32() -> None:
     halves = CausalLabeller(language_model("llama"), byte_tokenizer(), bound(), precision="bf16")
     assert halves.model.dtype == torch.bfloat16

@@ -38,7 +38,17 @@ class BoundPrompt:
     _aliases: Mapping[str, str]
 
     def text(self, row: Row) -> str:
-        """What is asked about a row, without the system's message."""
+        """What is asked about a row, without the system's message.
+
+        Raises:
+            LimbeckError: the row lacks a column.
+        """
+        if lacking := [name for name in self.columns if name not in row]:
+            raise LimbeckError(
+                f"a row has no {', '.join(map(repr, lacking))}: the prompt is bound to the columns "
+                f"{', '.join(self.columns)}, and the row has {', '.join(row) or 'none'}",
+                f"bind_prompt(columns={tuple(row)!r}), or name the row's texts as the prompt does",
+            )
         texts = {name: row[name] for name in self.columns}
         written = {_TEXT: self._text.fill(texts | self._aliased(texts))}
         return self._template.fill({**texts, **self._aliased(texts), **self._fixed, **written})

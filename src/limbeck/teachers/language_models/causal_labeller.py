@@ -105,7 +105,7 @@ class CausalLabeller:
         """`logits`: calibrated log-probabilities of the classes, (B, C), float32; `probabilities`: of these.
 
         Raises:
-            LimbeckError: a score is not finite.
+            LimbeckError: a score is not finite, a row lacks a column of the prompt, or no text of it fits.
         """
         logs = calibrated(self._scores(rows), self.prior)
         if not np.isfinite(logs).all():
