@@ -103,8 +103,9 @@ def bind_prompt(
         aliases: other names of columns, which a prompt may use too.
 
     Raises:
-        LimbeckError: templates that name what there is not, classes without a verbalization or with another's,
-            unknown classes, examples that lack a column or a class; all of it together.
+        LimbeckError: templates that name what there is not, columns called as what a template names itself,
+            classes without a verbalization or with another's, unknown classes, examples that lack a column or a
+            class; all of it together.
     """
     classes, columns = tuple(classes), tuple(columns)
     aliases = dict(aliases or {})
@@ -127,6 +128,7 @@ def bind_prompt(
     given = [
         {aliases.get(name, name): text for name, text in one.items()} for one in prompt.examples
     ]
+    problems += _name_problems(prompt, names, bool(prompt.examples or sampled))
     problems += _example_problems(given, classes, columns)
     if problems:
         raise LimbeckError(problems)
@@ -256,6 +258,20 @@ def _use_problems(
         if idle and setting in prompt.model_fields_set
     ]
     return problems
+
+
+def _name_problems(prompt: Prompt, names: tuple[str, ...], examples: bool) -> list[Problem]:
+    """Columns called as what a template names itself, which would stand in place of their texts."""
+    own = {_CLASSES: "the list of classes", _EXAMPLES: "the examples"}
+    if examples:
+        own[CLASS] = "an example's class"
+    if examples and "example" in prompt.model_fields_set:
+        own[_ANSWER] = "an example's answer"
+    return [
+        Problem(f"column {name!r}: in a prompt this is {meant}", "give the column another name")
+        for name, meant in own.items()
+        if name in names
+    ]
 
 
 def _example_problems(
