@@ -542,6 +542,14 @@ def test_a_checkpoint(tmp_path) -> None:
         load_causal_labeller(folder, bound(chat=True))
 
 
+def test_prompts_that_are_tokenised_otherwise_are_another_teachers(monkeypatch) -> None:
+    """A store begun by a version that cut prompt and answer elsewhere is not gone on with."""
+    before = labeller(template="{text}\n").fingerprint()
+    monkeypatch.setattr(PromptTokenizer, "_common_start", lambda *_: 1)
+    after = labeller(template="{text}\n").fingerprint()
+    assert {name for name in before if before[name] != after[name]} == {"tokens"}
+
+
 def test_a_classifier_is_no_language_model(tmp_path) -> None:
     bert(2).save_pretrained(tmp_path)
     assert not is_language_model(tmp_path)

@@ -74,11 +74,14 @@ class CausalLabeller:
         limit = token_limit(model.config, tokenizer, max_length)
         decoder = bool(model.config.is_encoder_decoder)
         self.tokens = PromptTokenizer(tokenizer, bound, limit=limit, chat=chat, decoder=decoder)
+        empty = self.tokens(_empty(bound))
         self._key = {
             "model": digest_of_model(model),
             "tokenizer": digest_of_tokenizer(tokenizer),
             "prompt": prompt_digest(bound.prompt),
             "examples": digest_of_text(bound.whole(_empty(bound))),
+            # Where a prompt ends and an answer begins: other versions may see it otherwise.
+            "tokens": digest_of_text(repr((empty.prefix, empty.begun, empty.answers))),
             "chat": chat and digest_of_text(str(tokenizer.chat_template)),
             "limit": limit,
             "precision": precision,
