@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -85,6 +87,13 @@ def _made(family: str) -> PreTrainedModel:
         return MambaForCausalLM(
             MambaConfig(vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=2, state_size=4,
                         initializer_range=0.3, bos_token_id=0, eos_token_id=1, pad_token_id=1)
+        )  # fmt: skip
+    if family == "bart":
+        return BartForConditionalGeneration(
+            BartConfig(vocab_size=len(WORDS), d_model=16, encoder_layers=2, decoder_layers=2,
+                       encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=24,
+                       decoder_ffn_dim=24, max_position_embeddings=LENGTH, init_std=0.3, bos_token_id=0,
+                       eos_token_id=1, pad_token_id=1, decoder_start_token_id=1, forced_bos_token_id=0)
         )  # fmt: skip
     return T5ForConditionalGeneration(
         T5Config(vocab_size=len(WORDS), d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2,

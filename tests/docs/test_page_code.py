@@ -136,6 +136,7 @@ def place(tmp_path, monkeypatch, models):
     lines = [f"{text},{int('good' in text)}" for text in texts]
     for name in ("train.csv", "dev.csv"):
         (tmp_path / name).write_text("\n".join(["text,label", *lines]) + "\n", encoding="utf-8")
+    (tmp_path / "reviews.csv").write_text("\n".join(["review", *texts]) + "\n", encoding="utf-8")
     # The encoder's head, whose classes have no names, is right about these.
     queues = [
         f"{text},the end,{('billing', 'returns')['good' in text]}" for text in tiny.sentences(40)

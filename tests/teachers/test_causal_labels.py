@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import BPE
+from tokenizers.processors import TemplateProcessing
 from torch.testing import assert_close
+from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from limbeck.errors import LimbeckError
 from limbeck.teachers.labelling import TellsTruncated
@@ -17,7 +21,9 @@ from limbeck.teachers.language_models import (
     load_causal_labeller,
 )
 from limbeck.teachers.language_models.exclusive_answers import exclusive_scores
-from tiny_language_models import byte_tokenizer, language_model, save_language_model
+from limbeck.teachers.language_models.prompt_tokens import PromptTokenizer
+from tiny_language_models import MERGES, byte_tokenizer, language_model, save_language_model
+from tiny_language_models import WORDS as WORDS_OF_ALL
 from tiny_runs import bert
 
 CLASSES = ("negative", "positive", "mixed")
@@ -127,7 +133,7 @@ def test_an_answer_can_take_the_prompts_last_letters_into_its_first_token() -> N
         template="{text} g", verbalizations={"negative": "x", "positive": "y", "mixed": "zz"}
     )
     row = made.tokens({"sentence": "it"})
-    assert made.tokens.tokenizer.decode(row.prefix) == "Text: it g"
+    assert made.tokens.tokenizer.decode(row.prefix) == "Text: it g "
     object.__setattr__(made.bound, "answers", ("ood", "x", "ad"))
     made.tokens._endings.clear()
     made.tokens._between = ""
@@ -138,16 +144,201 @@ def test_an_answer_can_take_the_prompts_last_letters_into_its_first_token() -> N
     assert len(row.answers[0]) == 1
 
 
-def test_an_encoder_decoder() -> None:
-    made = labeller("t5")
-    model, tokenizer = made.model, made.tokens.tokenizer
-    for row, scores in zip(ROWS, made._scores(ROWS), strict=True):
-        ids = torch.tensor([tokenizer(made.bound.whole(row)).input_ids])
-        for answer, score in zip(WORDS.values(), scores, strict=True):
-            labels = torch.tensor([tokenizer(f" {answer}").input_ids])
-            with torch.no_grad():
-                loss = model(input_ids=ids, labels=labels).loss * labels.shape[1]
-            assert_close(float(score), -float(loss), rtol=1e-4, atol=1e-3)
+THINKING = (
+    "{% for message in messages %}<{{ message['role'] }}>\n"
+    "{% if message['role'] == 'assistant' %}<think>\n\n</think>\n\n{% endif %}"
+    "{{ message['content'] }}</s>\n{% endfor %}{% if add_generation_prompt %}<assistant>\n{% endif %}"
+)
+
+
+def next_tokens(made, prompts, words):
+    """Hugging Face's softmax over the words as the next token behind prompts that are tokenised alone."""
+    tokenizer = made.tokens.tokenizer
+    ids = [tokenizer.convert_tokens_to_ids(word) for word in words]
+    found = []
+    for prompt in prompts:
+        with torch.no_grad():
+            logits = made.model(**tokenizer(prompt, return_tensors="pt")).logits[0, -1]
+        found.append(logits[ids].softmax(0).numpy())
+    return np.stack(found)
+
+
+def two_words(tokenizer, model=None, **settings):
+    words = {"negative": "bad", "positive": "good"}
+    given = {"verbalizations": words, "calibrate": False} | settings
+    prompt = bind_prompt(Prompt(**given), CLASSES[:2], ("sentence",))
+    return CausalLabeller(model or language_model("llama"), tokenizer, prompt)
+
+
+@pytest.mark.parametrize("space", ["\n", "\n\n", " \n"])
+def test_what_stands_before_every_answer_is_no_part_of_its_length(space) -> None:
+    """With the default, the mean over an answer's tokens: of one here, so it is the next token's probability."""
+    made = two_words(byte_tokenizer(), template="{text}\nAnswer:" + space)
+    prompts = [made.bound.whole(row) for row in ROWS]
+    assert prompts[0].endswith("Answer:" + space)
+    wanted = next_tokens(made, prompts, ["bad", "good"])
+    assert_close(made.score(ROWS)["probabilities"], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("template", [THINKING, THINKING.replace("<think>", "good <think>bad")])
+def test_nor_is_what_a_chat_template_puts_before_an_answer(template) -> None:
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = template
+    made = two_words(tokenizer)
+    before = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "@"}, {"role": "assistant", "content": "#"}], tokenize=False
+    ).partition("#")[0]
+    prompts = [before.replace("@", made.bound.text(row)) for row in ROWS]
+    assert "think>" in prompts[0]
+    wanted = next_tokens(made, prompts, ["bad", "good"])
+    assert_close(made.score(ROWS)["probabilities"], wanted, rtol=1e-4, atol=1e-5)
+
+
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize("template", [CHATML, THINKING])
+def test_words_that_a_chat_template_writes_too(template) -> None:
+    """Hugging Face's rendering of the answer is what is read, up to the answer's end."""
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = template
+    words = {"negative": "end", "positive": "think"}
+    prompt = bind_prompt(Prompt(verbalizations=words), CLASSES[:2], ("sentence",))
+    row = PromptTokenizer(tokenizer, prompt, chat=True)(ROWS[1])
+    for word, ids in zip(words.values(), row.answers, strict=True):
+        said = [*prompt.messages(ROWS[1]), {"role": "assistant", "content": word}]
+        whole = tokenizer.apply_chat_template(said, tokenize=False)
+        mark = {CHATML: "<|im_end|>\n", THINKING: "</s>\n"}[template]
+        assert tokenizer.decode([*row.prefix, *ids]) + mark == whole
+        assert tokenizer.decode(list(ids)) == word
+
+
+def test_a_rows_answers_depend_on_no_other_row() -> None:
+    made = two_words(byte_tokenizer(), template="Film: {sentence}")
+    texts = ["the film", "the film\n", "the film\n\n", "the film "]
+    wanted = {
+        text: PromptTokenizer(byte_tokenizer(), made.bound)({"sentence": text}) for text in texts
+    }
+    assert len({(*one.prefix, *one.answers[0]) for one in wanted.values()}) == 3
+    for order in (texts, texts[::-1]):
+        tokens = PromptTokenizer(byte_tokenizer(), made.bound)
+        assert {text: tokens({"sentence": text}) for text in order} == wanted
+
+
+def test_a_space_token_before_every_answer_is_no_part_of_its_length() -> None:
+    """Where no word takes the space in."""
+    made = labeller(verbalizations={"negative": "x", "positive": "yes", "mixed": "no"})
+    tokenizer = made.tokens.tokenizer
+    for row in ROWS[:3]:
+        found = made.tokens(row)
+        assert tokenizer.decode(found.prefix) == made.bound.whole(row) + " "
+        assert [tokenizer.decode(list(ids)) for ids in found.answers] == ["x", "yes", "no"]
+
+
+def test_newlines_are_cut_as_before_a_word() -> None:
+    """Two newlines at a text's end are one token; before a word GPT-2's pattern has them apart."""
+    merges = [*MERGES, ("Ċ", "Ċ")]
+    backend = Tokenizer(BPE({word: at for at, word in enumerate([*WORDS_OF_ALL, "ĊĊ"])}, merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>")
+    assert tokenizer.tokenize("is\n\n")[-1:] == ["ĊĊ"]
+    prompt = Prompt(template="{text}:\n\n", verbalizations={"negative": "bad", "positive": "good"})
+    tokens = PromptTokenizer(tokenizer, bind_prompt(prompt, CLASSES[:2], ("sentence",)))
+    row = tokens(ROWS[1])
+    assert tokenizer.convert_ids_to_tokens(row.prefix)[-3:] == [":", "Ċ", "Ċ"]
+    assert [tokenizer.decode(list(ids)) for ids in row.answers] == ["bad", "good"]
+
+
+@pytest.mark.parametrize("words", [("bad", "good"), ("bad", "best")])  # also alike in a letter
+def test_a_tokenizer_without_offsets(words) -> None:
+    tokenizer = ByT5Tokenizer()
+    assert not tokenizer.is_fast
+    prompt = Prompt(template="{text}\n", verbalizations=dict(zip(CLASSES[:2], words, strict=True)))
+    tokens = PromptTokenizer(tokenizer, bind_prompt(prompt, CLASSES[:2], ("sentence",)))
+    row = tokens(ROWS[1])
+    assert tokenizer.decode(row.prefix) == "Text: a good film\n"
+    assert tuple(tokenizer.decode(list(ids)) for ids in row.answers) == words
+
+
+def ending_tokenizer(single):
+    """One that writes its special tokens around a text: `$A </s>` as T5's, `<s> $A </s>` as BART's."""
+    tokenizer = byte_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=single, special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    return tokenizer
+
+
+ENCODER_DECODERS = {
+    "t5": ("t5", "$A </s>"),
+    "t5 without an end": ("t5", "$A"),
+    "bart": ("bart", "<s> $A </s>"),
+}
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("template", ["{classes}\n{text}\nAnswer:", "{text}\n", "{text} "])
+@pytest.mark.parametrize("kind", ENCODER_DECODERS)
+def test_an_encoder_decoder(kind, template, normalize) -> None:
+    """Hugging Face's loss on what its tokenizer makes of prompt and target, but for the token that ends the target."""
+    family, single = ENCODER_DECODERS[kind]
+    tokenizer = ending_tokenizer(single)
+    prompt = bound(template=template, normalize_length=normalize)
+    made = CausalLabeller(language_model(family), tokenizer, prompt, batch_size=5)
+    marks = single.startswith("<s>"), single.endswith("</s>")
+
+    def summed(ids, labels):
+        if not labels:
+            return 0.0
+        labels = torch.tensor([labels])
+        with torch.no_grad():
+            return float(made.model(input_ids=ids, labels=labels).loss) * labels.shape[1]
+
+    wanted = np.empty((len(ROWS), len(WORDS)))
+    for at, row in enumerate(ROWS):
+        ids = tokenizer(prompt.whole(row), return_tensors="pt").input_ids
+        for number, answer in enumerate(WORDS.values()):
+            labels = tokenizer(text_target=answer).input_ids
+            labels = labels[:-1] if marks[1] else labels
+            # What begins every target is read and not scored.
+            begun = labels[: marks[0]]
+            wanted[at, number] = summed(ids, begun) - summed(ids, labels)
+            if normalize:
+                wanted[at, number] /= len(labels) - len(begun)
+    assert_close(made._scores(ROWS), wanted, rtol=1e-4, atol=1e-3)
+
+
+def test_an_encoder_reads_the_end_of_a_prompt_that_was_cut() -> None:
+    made = CausalLabeller(
+        language_model("bart"),
+        ending_tokenizer("<s> $A </s>"),
+        bound(template="{text}\nAnswer:\n"),
+        max_length=60,
+    )
+    row = made.tokens({"sentence": "bad film " * 40})
+    # The answers are the decoder's, and take no place here.
+    assert row.truncated and len(row.prefix) == 60
+    decoded = made.tokens.tokenizer.decode(row.prefix)
+    assert decoded.startswith("<s>Text: bad film") and decoded.endswith("\nAnswer:\n</s>")
+    made.score([{"sentence": "bad film " * 40}])
+    # A decoder reads no more than an encoder.
+    with pytest.raises(LimbeckError, match="has 12 tokens before any text of a row"):
+        CausalLabeller(
+            language_model("bart"),
+            ending_tokenizer("<s> $A </s>"),
+            bound(template="{sentence}"),
+            max_length=11,
+        )
+
+
+@pytest.mark.parametrize("family", ["llama", "t5"])
+def test_space_around_words_changes_nothing(family) -> None:
+    words = {name: f" {word}\n" for name, word in WORDS.items()}
+    spaced, plain = (labeller(family, verbalizations=given) for given in (words, WORDS))
+    assert_close(spaced.score(ROWS)["logits"], plain.score(ROWS)["logits"])
 
 
 # ---- answers that begin alike ----
@@ -267,7 +458,53 @@ def test_the_longer_of_two_texts_is_truncated() -> None:
     assert "First: short\nSecond: yyy" in decoded and decoded.endswith("\nAnswer:")
 
 
+def decoded(made, row):
+    return made.tokens.tokenizer.decode(made.tokens(row).prefix)
+
+
+def test_a_text_that_the_prompt_does_not_hold_costs_no_other_its_place() -> None:
+    bound = bind_prompt(Prompt(template="{sent} is", verbalizations=WORDS), CLASSES, ("sent", "id"))
+    made = CausalLabeller(language_model("gpt2"), byte_tokenizer(), bound, max_length=60)
+    long = {"sent": "film " * 40, "id": "x" * 3000}
+    found = decoded(made, long)
+    assert found == decoded(made, long | {"id": ""})
+    assert found.startswith("film film film") and found.endswith(" is")
+    assert not made.tokens({"sent": "film", "id": "x" * 3000}).truncated
+
+
+def test_a_text_that_stands_twice_in_the_prompt_is_cut_half_as_much() -> None:
+    bound = bind_prompt(
+        Prompt(template="{text} {x} is", text="{same}", verbalizations=WORDS),
+        CLASSES,
+        ("sentence",),
+        aliases={"same": "sentence", "x": "sentence"},
+    )
+    made = CausalLabeller(language_model("gpt2"), byte_tokenizer(), bound, max_length=80)
+    row = made.tokens({"sentence": "y" * 50})
+    assert 78 <= len(row.prefix) + max(map(len, row.answers)) <= 80
+    # Many texts of many kinds: what fits is never blank and hardly shorter than it may be.
+    for text in ["good bad " * 30, "goodbadx" * 60, " \n" * 60 + "z", "a\n" * 90]:
+        found = made.tokens({"sentence": text})
+        assert 60 <= len(found.prefix) + max(map(len, found.answers)) <= 80
+        assert found.truncated
+
+
+def test_a_row_that_would_be_blank_is_not_labelled() -> None:
+    need = len(labeller().tokens({"sentence": ""}).prefix) + len(
+        labeller().tokens({"sentence": ""}).answers[2]
+    )
+    made = labeller(max_length=need)
+    with pytest.raises(LimbeckError, match=f"no room for a text: the model reads {need} tokens"):
+        made.score([{"sentence": "a good film"}])
+    made.score([{"sentence": ""}])
+
+
 # ---- what else ----
+
+
+def test_a_row_of_other_columns_is_refused_by_name() -> None:
+    with pytest.raises(LimbeckError, match="bound to the columns sentence, and the row has text"):
+        labeller().score([{"text": "a good film"}])
 
 
 def test_bf16_is_near_fp32() -> None:
@@ -303,6 +540,14 @@ def test_a_checkpoint(tmp_path) -> None:
     assert made.fingerprint() != load_causal_labeller(folder, bound(system="Decide.")).fingerprint()
     with pytest.raises(LimbeckError, match="no chat template"):
         load_causal_labeller(folder, bound(chat=True))
+
+
+def test_prompts_that_are_tokenised_otherwise_are_another_teachers(monkeypatch) -> None:
+    """A store begun by a version that cut prompt and answer elsewhere is not gone on with."""
+    before = labeller(template="{text}\n").fingerprint()
+    monkeypatch.setattr(PromptTokenizer, "_common_start", lambda *_: 1)
+    after = labeller(template="{text}\n").fingerprint()
+    assert {name for name in before if before[name] != after[name]} == {"tokens"}
 
 
 def test_a_classifier_is_no_language_model(tmp_path) -> None:

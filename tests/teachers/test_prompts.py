@@ -43,6 +43,17 @@ def test_everything_in_its_place() -> None:
     assert bound.answers == ("bad", "good")
 
 
+def test_outer_space_of_words_is_left_out() -> None:
+    words = {"negative": " bad", "positive": " very good\n"}
+    prompt = Prompt(verbalizations=words, examples=[{"sentence": "no", "class": "negative"}])
+    bound = bind_prompt(prompt, CLASSES, ("sentence",))
+    assert bound.answers == bound.verbalizations == ("bad", "very good")
+    assert bound.text(ROW) == (
+        "Answer with one of:\n- bad\n- very good\n\n"
+        "Text: no\nAnswer: bad\n\nText: a {dull} film\nAnswer:"
+    )
+
+
 def test_letters() -> None:
     prompt = Prompt(answers="letters", examples=[{"sentence": "no", "class": "negative"}])
     bound = bind_prompt(prompt, CLASSES, ("sentence",))
@@ -107,6 +118,41 @@ def test_all_that_is_wrong_at_once() -> None:
 def test_what_would_not_be_read(settings, message) -> None:
     with pytest.raises(LimbeckError, match=message):
         bind_prompt(Prompt(**settings), CLASSES, ("sentence",))
+
+
+ONE = [{"sentence": "fine", "class": "positive"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "meant"),
+    [
+        ("classes", {}, "the list of classes"),
+        ("examples", {}, "the examples"),
+        ("class", {"examples": ONE}, "an example's class"),
+        ("answer", {"examples": ONE, "example": "{text}: {answer}\n"}, "an example's answer"),
+    ],
+)
+def test_columns_called_as_what_a_prompt_names_itself(name, settings, meant) -> None:
+    with pytest.raises(LimbeckError, match=f"column '{name}': in a prompt this is {meant}"):
+        bind_prompt(Prompt(**settings), CLASSES, ("sentence",), aliases={name: "sentence"})
+    with pytest.raises(LimbeckError, match=f"column '{name}': in a prompt this is {meant}"):
+        bind_prompt(Prompt(**settings), CLASSES, ("sentence", name))
+
+
+def test_columns_whose_names_mean_nothing_else_where_they_stand() -> None:
+    bound = bind_prompt(Prompt(template="{text} {answer}?"), CLASSES, ("text", "answer"))
+    assert bound.whole({"text": "a", "answer": "b"}) == "Text: a\nAnswer: b b?"
+    bound = bind_prompt(Prompt(template="{class}?"), CLASSES, ("class",))
+    assert bound.whole({"class": "first"}) == "first?"
+
+
+def test_a_row_of_other_columns() -> None:
+    bound = bind_prompt(Prompt(), CLASSES, ("text", "title"))
+    message = (
+        "no 'text': the prompt is bound to the columns text, title, and the row has sentence, title"
+    )
+    with pytest.raises(LimbeckError, match=message):
+        bound.whole({"sentence": "a", "title": "b"})
 
 
 def test_a_file_with_unknown_and_mistyped_settings(tmp_path) -> None:

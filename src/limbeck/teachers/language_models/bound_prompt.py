@@ -38,10 +38,33 @@ class BoundPrompt:
     _aliases: Mapping[str, str]
 
     def text(self, row: Row) -> str:
-        """What is asked about a row, without the system's message."""
+        """What is asked about a row, without the system's message.
+
+        Raises:
+            LimbeckError: the row lacks a column.
+        """
+        if lacking := [name for name in self.columns if name not in row]:
+            raise LimbeckError(
+                f"a row has no {', '.join(map(repr, lacking))}: the prompt is bound to the columns "
+                f"{', '.join(self.columns)}, and the row has {', '.join(row) or 'none'}",
+                f"bind_prompt(columns={tuple(row)!r}), or name the row's texts as the prompt does",
+            )
         texts = {name: row[name] for name in self.columns}
         written = {_TEXT: self._text.fill(texts | self._aliased(texts))}
         return self._template.fill({**texts, **self._aliased(texts), **self._fixed, **written})
+
+    @property
+    def uses(self) -> dict[str, int]:
+        """The columns whose texts stand in a prompt, and how often each does."""
+        direct, written = self._template.counts, self._text.counts
+        found: Counter[str] = Counter()
+        for name, times in direct.items():
+            if name == _TEXT:
+                for inner, each in written.items():
+                    found[self._aliases.get(inner, inner)] += times * each
+            elif name not in self._fixed:
+                found[self._aliases.get(name, name)] += times
+        return dict(found)
 
     def _aliased(self, texts: Mapping[str, str]) -> dict[str, str]:
         return {alias: texts[name] for alias, name in self._aliases.items()}
@@ -80,8 +103,9 @@ def bind_prompt(
         aliases: other names of columns, which a prompt may use too.
 
     Raises:
-        LimbeckError: templates that name what there is not, classes without a verbalization or with another's,
-            unknown classes, examples that lack a column or a class; all of it together.
+        LimbeckError: templates that name what there is not, columns called as what a template names itself,
+            classes without a verbalization or with another's, unknown classes, examples that lack a column or a
+            class; all of it together.
     """
     classes, columns = tuple(classes), tuple(columns)
     aliases = dict(aliases or {})
@@ -104,6 +128,7 @@ def bind_prompt(
     given = [
         {aliases.get(name, name): text for name, text in one.items()} for one in prompt.examples
     ]
+    problems += _name_problems(prompt, names, bool(prompt.examples or sampled))
     problems += _example_problems(given, classes, columns)
     if problems:
         raise LimbeckError(problems)
@@ -122,8 +147,10 @@ def bind_prompt(
 
 
 def _words(prompt: Prompt, name: str) -> str:
+    """A class's words. Outer space is none of them: what stands before an answer is the prompt's to say."""
     own = name.replace("_", " ")
-    return own if prompt.verbalizations is None else prompt.verbalizations.get(name, "")
+    given = own if prompt.verbalizations is None else prompt.verbalizations.get(name, "")
+    return given.strip()
 
 
 def _letters(count: int) -> tuple[str, ...]:
@@ -163,7 +190,7 @@ def _class_problems(prompt: Prompt, classes: tuple[str, ...]) -> list[Problem]:
         problems += [
             unknown(f"class in {setting}", name, classes) for name in named if name not in classes
         ]
-    words = {name: _words(prompt, name).strip() for name in classes}
+    words = {name: _words(prompt, name) for name in classes}
     problems += [
         Problem(f"verbalizations: class {name!r} has none", f"write {name}: WORDS")
         for name, word in words.items()
@@ -231,6 +258,20 @@ def _use_problems(
         if idle and setting in prompt.model_fields_set
     ]
     return problems
+
+
+def _name_problems(prompt: Prompt, names: tuple[str, ...], examples: bool) -> list[Problem]:
+    """Columns called as what a template names itself, which would stand in place of their texts."""
+    own = {_CLASSES: "the list of classes", _EXAMPLES: "the examples"}
+    if examples:
+        own[CLASS] = "an example's class"
+    if examples and "example" in prompt.model_fields_set:
+        own[_ANSWER] = "an example's answer"
+    return [
+        Problem(f"column {name!r}: in a prompt this is {meant}", "give the column another name")
+        for name, meant in own.items()
+        if name in names
+    ]
 
 
 def _example_problems(

@@ -72,12 +72,16 @@ class CausalLabeller:
         self.name, self.bound, self.classes = name, bound, bound.classes
         chat = _uses_chat(bound, tokenizer)
         limit = token_limit(model.config, tokenizer, max_length)
-        self.tokens = PromptTokenizer(tokenizer, bound, limit=limit, chat=chat)
+        decoder = bool(model.config.is_encoder_decoder)
+        self.tokens = PromptTokenizer(tokenizer, bound, limit=limit, chat=chat, decoder=decoder)
+        empty = self.tokens(_empty(bound))
         self._key = {
             "model": digest_of_model(model),
             "tokenizer": digest_of_tokenizer(tokenizer),
             "prompt": prompt_digest(bound.prompt),
             "examples": digest_of_text(bound.whole(_empty(bound))),
+            # Where a prompt ends and an answer begins: other versions may see it otherwise.
+            "tokens": digest_of_text(repr((empty.prefix, empty.begun, empty.answers))),
             "chat": chat and digest_of_text(str(tokenizer.chat_template)),
             "limit": limit,
             "precision": precision,
@@ -90,7 +94,7 @@ class CausalLabeller:
         self.truncated: frozenset[int] = frozenset()
         self.scorer = (
             Seq2SeqScorer(self.model, sequences=batch_size)
-            if model.config.is_encoder_decoder
+            if decoder
             else CausalScorer(self.model, self.tokens.shared(), sequences=batch_size)
         )
         calibrate = bound.prompt.calibrate is not False
@@ -104,7 +108,7 @@ class CausalLabeller:
         """`logits`: calibrated log-probabilities of the classes, (B, C), float32; `probabilities`: of these.
 
         Raises:
-            LimbeckError: a score is not finite.
+            LimbeckError: a score is not finite, a row lacks a column of the prompt, or no text of it fits.
         """
         logs = calibrated(self._scores(rows), self.prior)
         if not np.isfinite(logs).all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
@@ -23,6 +24,11 @@ class PromptTemplate:
     def names(self) -> set[str]:
         """The values that it asks for."""
         return {name for _, name in self.parts if name is not None}
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often it asks for each of them."""
+        return Counter(name for _, name in self.parts if name is not None)
 
     def fill(self, values: Mapping[str, str]) -> str:
         """The text with each name's value in its place."""

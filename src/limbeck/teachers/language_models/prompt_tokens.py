@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ from limbeck.teachers.language_models.few_shot import Row
 
 # How a text's last tokens are cut does not depend on tokens further away than this.
 _REACH = 16
-_TRIES = 8
+_STANDS_FOR_ANSWER = "xqLimbeckAnswerqx"
 
 
 @dataclass(frozen=True)
@@ -23,26 +24,48 @@ class PromptTokens:
     """A row for a model.
 
     Attributes:
-        prefix: ids that all answers have before them.
+        prefix: ids that all answers have before them; an encoder-decoder's encoder reads them.
         answers: by class, the ids that follow.
+        begun: of an encoder-decoder, the ids that its decoder has before every answer.
         truncated: whether the row's longest text lost its end.
     """
 
     prefix: list[int]
     answers: tuple[tuple[int, ...], ...]
     truncated: bool = False
+    begun: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Ending:
+    """How answers go on from a prompt.
+
+    Attributes:
+        back: how many of the prompt's last ids are others before an answer.
+        between: the ids that stand there before every answer instead.
+        answers: by class, the ids behind them.
+    """
+
+    back: int
+    between: tuple[int, ...]
+    answers: tuple[tuple[int, ...], ...]
 
 
 class PromptTokenizer:
-    """Tokenises prompts for a causal model.
+    """Tokenises prompts for a causal model or an encoder-decoder.
 
-    A prompt's last token and an answer's first can be one token, so both are tokenised together; what all of
-    them share is the prefix (the score is then of exactly what the model would read).
+    Of a causal model a prompt's last token and an answer's first can be one token, so both are tokenised
+    together, with what stands between them; what all answers begin with before their own letters is the prefix
+    (the score is then of exactly what the model would read, and an answer's length of its own tokens).
+
+    An encoder-decoder reads the prompt as a text of its own and writes the answer as one, each with the special
+    tokens that the tokenizer gives it, but for what ends an answer: no causal model's answer is asked to end either.
 
     Args:
         limit: tokens that a prompt and its longest answer may have; longer ones lose the end of their longest
-            text, never any of the question. None: no limit.
+            text among those that stand in the prompt, never any of the question. None: no limit.
         chat: whether to put the prompt into the chat template.
+        decoder: whether the answers are an encoder-decoder's, whose encoder and decoder have a limit each.
     """
 
     def __init__(
@@ -52,11 +75,13 @@ class PromptTokenizer:
         *,
         limit: int | None = None,
         chat: bool = False,
+        decoder: bool = False,
     ) -> None:
         self.tokenizer, self.bound, self.limit, self.chat = tokenizer, bound, limit, chat
+        self._written_answers = self._targets() if decoder else None
         self._leading = [] if chat else _leading_ids(tokenizer)
         self._between = self._chat_separator() if chat else None
-        self._endings: dict[tuple[int, ...], tuple[int, tuple[tuple[int, ...], ...]]] = {}
+        self._endings: dict[tuple[tuple[int, ...], str], _Ending] = {}
         self._check()
 
     def __call__(self, row: Row) -> PromptTokens:
@@ -74,26 +99,66 @@ class PromptTokenizer:
 
     def _tokens(self, row: Row) -> PromptTokens:
         prompt = self._written(row)
+        if self._written_answers is not None:
+            begun, answers = self._written_answers
+            # A chat template writes the special tokens itself.
+            read = self.tokenizer(prompt, add_special_tokens=not self.chat, verbose=False)
+            return PromptTokens(list(read["input_ids"]), answers, begun=begun)
         stem = prompt if self.chat else prompt.rstrip()
         ids = self._ids(stem)
-        back, answers = self._ending(ids, stem, prompt[len(stem) :])
-        return PromptTokens(ids[: len(ids) - back], answers)
+        end = self._ending(ids, stem, prompt[len(stem) :])
+        return PromptTokens([*ids[: len(ids) - end.back], *end.between], end.answers)
 
-    def _ending(
-        self, ids: list[int], stem: str, space: str
-    ) -> tuple[int, tuple[tuple[int, ...], ...]]:
-        """How many of the prompt's last ids each answer has again, and the answers' ids."""
-        key = tuple(ids[-_REACH:])
+    def _targets(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        """What a decoder has before every answer, and by class the answer's ids without what ends it."""
+        begun: tuple[int, ...] = ()
+        answers = []
+        for answer in self.bound.answers:
+            encoded = self.tokenizer(
+                text_target=answer, return_special_tokens_mask=True, verbose=False
+            )
+            ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
+            own = [at for at, added in enumerate(special) if not added]
+            first, last = (own[0], own[-1]) if own else (len(ids), len(ids))
+            begun = tuple(ids[:first])
+            answers.append(tuple(ids[first : last + 1]))
+        return begun, tuple(answers)
+
+    def _ending(self, ids: list[int], stem: str, space: str) -> _Ending:
+        """How the answers go on from a prompt with these ids, and this space behind it."""
+        key = tuple(ids[-_REACH:]), space
         known = self._endings.get(key)
         if known is not None:
             return known
-        between = self._between if self._between is not None else space or " "
-        wholes = [self._ids(stem + between + answer) for answer in self.bound.answers]
-        shared = min(min(_common(ids, whole), len(whole) - 1) for whole in wholes)
-        found = len(ids) - shared, tuple(tuple(whole[shared:]) for whole in wholes)
+        before = stem + (self._between if self._between is not None else space or " ")
+        wholes = [self._ids(before + answer) for answer in self.bound.answers]
+        shared = min(self._common_start(before, wholes), *(len(whole) - 1 for whole in wholes))
+        kept = min(_common(ids, wholes[0]), shared)
+        found = _Ending(
+            len(ids) - kept,
+            tuple(wholes[0][kept:shared]),
+            tuple(tuple(whole[shared:]) for whole in wholes),
+        )
         if len(self._endings) < 10_000:
             self._endings[key] = found
         return found
+
+    def _common_start(self, before: str, wholes: Sequence[Sequence[int]]) -> int:
+        """How many ids all answers begin with that hold nothing of the answers' own letters."""
+        if not self.tokenizer.is_fast:
+            # Two texts that begin with different letters share no token that holds a letter.
+            wholes = [*wholes, self._ids(before + "1"), self._ids(before + "x")]
+        alike = min(_common(wholes[0], whole) for whole in wholes[1:])
+        if not self.tokenizer.is_fast:
+            return alike
+        encoded = self.tokenizer(
+            before + self.bound.answers[0],
+            add_special_tokens=False,
+            verbose=False,
+            return_offsets_mapping=True,
+        )
+        ends = [0] * len(self._leading) + [end for _, end in encoded["offset_mapping"]]
+        return next((at for at in range(alike) if ends[at] > len(before)), alike)
 
     def _written(self, row: Row) -> str:
         if not self.chat:
@@ -122,47 +187,65 @@ class PromptTokenizer:
         """What the template puts between its mark of the assistant's turn and the answer."""
         empty = dict.fromkeys(self.bound.columns, "")
         before = self._rendered(empty, add_generation_prompt=True)
-        answer = self.bound.answers[0]
-        after = self._rendered(empty, answer=answer)
-        at = after.rfind(answer)
-        return after[len(before) : at] if after.startswith(before) and at >= len(before) else ""
+        # A word of a class may stand in the template too, as "end" in <|im_end|>.
+        after = self._rendered(empty, answer=_STANDS_FOR_ANSWER)
+        at = after.find(_STANDS_FOR_ANSWER, len(before))
+        return after[len(before) : at] if after.startswith(before) and at >= 0 else ""
 
     # ---- the limit ----
 
     def _fitting(self, row: Row) -> Row:
-        """The row itself, or one whose longest text has lost its end."""
-        over = self._over(row)
-        if over <= 0:
-            return row
-        for _ in range(_TRIES):
-            row = self._shortened(row, over)
-            over = self._over(row)
-            if over <= 0:
-                return row
-        return dict.fromkeys(self.bound.columns, "")
+        """The row itself, or one whose longest text has lost its end.
+
+        Raises:
+            LimbeckError: not one token of its texts fits: an answer would be to the template alone.
+        """
+        fitting = row
+        while (over := self._over(fitting)) > 0:
+            fitting = self._shortened(fitting, over)
+        if fitting is not row and not any(fitting[name] for name in self.bound.uses):
+            raise LimbeckError(
+                f"the prompt leaves no room for a text: the model reads {self.limit} tokens",
+                "shorten the template, or take fewer examples",
+            )
+        return fitting
 
     def _over(self, row: Row) -> int:
         if self.limit is None:
             return 0
-        tokens = self._tokens(row)
-        return len(tokens.prefix) + max(map(len, tokens.answers)) - self.limit
+        return self._size(self._tokens(row)) - self.limit
+
+    def _size(self, tokens: PromptTokens) -> int:
+        """What has to fit into the model."""
+        longest = max(map(len, tokens.answers))
+        if self._written_answers is None:
+            return len(tokens.prefix) + longest
+        return max(len(tokens.prefix), len(tokens.begun) + longest)
 
     def _shortened(self, row: Row, over: int) -> Row:
-        name = max(self.bound.columns, key=lambda column: len(row[column]))
-        text = row[name]
+        """The row whose longest text has lost so many tokens, or what it has; at least a character."""
+        ends = {name: self._token_ends(row[name]) for name in self.bound.uses if row[name]}
+        if not ends:
+            raise LimbeckError(
+                f"the prompt alone is longer than the {self.limit} tokens that the model reads",
+                "shorten the template, or take fewer examples",
+            )
+        name = max(ends, key=lambda column: (len(ends[column]), len(row[column])))
+        # What stands in the prompt twice frees two tokens with each that it loses.
+        keep = max(0, len(ends[name]) - math.ceil(over / self.bound.uses[name]))
+        end = ends[name][keep - 1] if keep else 0
+        return {**row, name: row[name][: min(end, len(row[name]) - 1)]}
+
+    def _token_ends(self, text: str) -> list[int]:
+        """Where in a text its tokens end; without offsets about there."""
+        fast = self.tokenizer.is_fast
         encoded = self.tokenizer(
-            text,
-            add_special_tokens=False,
-            verbose=False,
-            return_offsets_mapping=self.tokenizer.is_fast,
+            text, add_special_tokens=False, verbose=False, return_offsets_mapping=fast
         )
+        if fast:
+            return [end for _, end in encoded["offset_mapping"]]
         count = len(encoded["input_ids"])
-        keep = max(0, count - over)
-        if self.tokenizer.is_fast:
-            end = encoded["offset_mapping"][keep - 1][1] if keep else 0
-        else:
-            end = len(text) * keep // max(count, 1)
-        return {**row, name: text[:end]}
+        return [len(text) * number // count for number in range(1, count + 1)]
 
     # ---- what can be wrong ----
 
@@ -187,7 +270,7 @@ class PromptTokenizer:
                     )
                 )
             seen.setdefault(ids, name)
-        need = len(tokens.prefix) + max(map(len, tokens.answers))
+        need = self._size(tokens)
         if self.limit is not None and need > self.limit:
             problems.append(
                 Problem(

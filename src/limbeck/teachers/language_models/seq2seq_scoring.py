@@ -37,7 +37,8 @@ class Seq2SeqScorer:
         lengths = torch.tensor([len(row.prefix) for row in rows], device=device)
         mask = (torch.arange(ids.shape[1], device=device) < lengths[:, None]).long()
         read = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
-        labels = _filled([answer for row in rows for answer in row.answers], -100).to(device)
+        wanted = [row.begun + answer for row in rows for answer in row.answers]
+        labels = _filled(wanted, -100).to(device)
         made = self.model(
             encoder_outputs=BaseModelOutput(last_hidden_state=read.repeat_interleave(each, 0)),
             attention_mask=mask.repeat_interleave(each, 0),
@@ -45,6 +46,7 @@ class Seq2SeqScorer:
             use_cache=False,
         )
         there = labels != -100
+        there[:, : len(rows[0].begun)] = False  # read by the decoder, and no part of an answer
         spoken = made.logits.float().log_softmax(-1)
         spoken = spoken.gather(-1, labels.clamp(min=0)[..., None]).squeeze(-1)
         return (spoken * there).sum(1).view(len(rows), each)
