@@ -101,21 +101,22 @@ def scores(values) -> str:
 
 
 def test_the_readme_begins_with_few_labels_on_real_rows(few_labels):
-    lines = {
-        line.condition: line for line in few_labels.read_lines() if line.place == ("sst2", 1000)
-    }
-    real, _ = first_table()
-    alone, more = lines["labels alone"], lines["unlabelled"]
-    assert real[1] == f"1,000 + {round(more.rows):,}"
-    own = [line.scores.values() for line in (alone, more, lines["teacher"])]
-    assert real[2:] == [scores(values) for values in own]
-    assert all(len(values) == 5 for values in own)
-    assert paired_p(more.scores, alone.scores) < 0.05
+    lines = few_labels.read_lines()
+    *real, _ = first_table()
+    for labels, printed in zip((200, 1000, 5000), real, strict=True):
+        own = {line.condition: line for line in lines if line.place == ("sst2", labels)}
+        alone, more, teacher = (own[name] for name in ("labels alone", "unlabelled", "teacher"))
+        assert printed[1] == f"{labels:,} + {round(more.rows):,}"
+        assert printed[2:] == [scores(line.scores.values()) for line in (alone, more, teacher)]
+        assert alone.scores.keys() == more.scores.keys() == teacher.scores.keys()
+        assert len(more.scores) == (7 if labels == 1000 else 5)
+        assert all(more.scores[seed] > alone.scores[seed] for seed in more.scores)
+        assert paired_p(more.scores, alone.scores) < 0.05
 
 
 def test_the_readme_begins_with_the_quickstarts_own_table():
     records = read_collection(RECORDS / "quickstart.jsonl.gz").values()
-    _, pocket = first_table()
+    *_, pocket = first_table()
     dev = {}
     for record in records:
         dev.setdefault(record.method, {})[record.seed] = record.scores["dev"]["primary"]

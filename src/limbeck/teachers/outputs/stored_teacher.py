@@ -65,7 +65,7 @@ class AbsentModel(PreTrainedModel):
         )
 
 
-class _Places(NamedTuple):
+class _Bound(NamedTuple):
     """Where examples lie, by their numbers: of millions a tenth of what a dict would hold.
 
     `numbers` (n,) ascend, `places` (n,) are theirs; both int64.
@@ -108,7 +108,7 @@ class StoredTeacher(Teacher):
         super().__init__(AbsentModel(config))
         self.outputs = outputs
         self._logits = torch.empty(0, len(classes))
-        self._places = _Places.of(np.empty(0), np.empty(0))
+        self._places = _Bound.of(np.empty(0), np.empty(0))
         self._ids = np.empty(0, dtype=np.int64)
         self._mapped: MappedOutputs | None = None
 
@@ -135,7 +135,7 @@ class StoredTeacher(Teacher):
         if silent is not None:
             numbers = np.concatenate([numbers, silent])
             places = np.concatenate([places, np.full(len(silent), len(ids))])
-        other._places = _Places.of(numbers, places)
+        other._places = _Bound.of(numbers, places)
         other._ids, other._mapped = ids, None
         return other
 
