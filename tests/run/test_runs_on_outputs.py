@@ -242,6 +242,17 @@ def test_rows_of_a_first_stage_without_outputs_are_left_out_as_the_runs_are(
     assert (stage.rows, stage.without_outputs) == (len(known), 30 - len(known))
 
 
+@pytest.mark.parametrize("own", [{}, {"train_rows": 30}])
+def test_a_model_that_gives_its_layers_teaches_nothing_in_a_first_stage_either(
+    from_outputs, place, own
+):
+    start = {"teacher": str(place / "teacher"), "student.init": "teacher", "student.layers": 2}
+    recipe = from_outputs("kd-soft", **start, first_stage=SOFT | own)
+    first, last = prepare(recipe).stages
+    assert not first.own and [one.path for one in first.readers] == recipe.outputs
+    assert [one.path for one in last.readers] == recipe.outputs
+
+
 def test_a_first_stage_that_looks_at_no_teacher_trains_on_rows_without_outputs(from_outputs, half):
     first = {"objectives": {"hard": {"compare": "hard_label"}}, "train_rows": 30}
     changes = {"outputs": [str(half)], "missing_outputs": "drop", "first_stage": first}

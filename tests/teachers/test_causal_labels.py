@@ -22,6 +22,7 @@ from limbeck.teachers.language_models import (
 )
 from limbeck.teachers.language_models.exclusive_answers import exclusive_scores
 from limbeck.teachers.language_models.prompt_tokens import PromptTokenizer
+from limbeck.teachers.outputs.entry_key import digest_of_tokenizer
 from tiny_language_models import MERGES, byte_tokenizer, language_model, save_language_model
 from tiny_language_models import WORDS as WORDS_OF_ALL
 from tiny_runs import bert
@@ -261,6 +262,12 @@ def test_a_tokenizer_without_offsets(words) -> None:
     row = tokens(ROWS[1])
     assert tokenizer.decode(row.prefix) == "Text: a good film\n"
     assert tuple(tokenizer.decode(list(ids)) for ids in row.answers) == words
+
+
+def test_a_tokenizer_without_a_backend_is_known_by_its_vocabulary() -> None:
+    assert digest_of_tokenizer(ByT5Tokenizer()) == digest_of_tokenizer(ByT5Tokenizer())
+    more = ByT5Tokenizer(extra_ids=100)
+    assert digest_of_tokenizer(more) != digest_of_tokenizer(ByT5Tokenizer())
 
 
 def ending_tokenizer(single):

@@ -119,7 +119,10 @@ def is_supplement(first: FirstStage) -> bool:
 def _rows_of(first: FirstStage, recipe: RecipeFields) -> dict[str, Any]:
     """The first stage's task, rows and teacher."""
     rows: dict[str, Any] = {"teacher": first.teacher or recipe.teacher}
-    if rows["teacher"] is not None:  # one fixed teacher, whoever teaches afterwards
+    # Beside outputs the run's model gives layers to start from, and teaches nothing.
+    gives_layers = first.teacher is None and bool(recipe.outputs)
+    if rows["teacher"] is not None and not gives_layers:
+        # One fixed teacher, whoever teaches afterwards.
         rows |= {"teachers": None, "team": None, "outputs": None}
     if not is_supplement(first):
         # Rows that this stage has for itself are a sample of the labelled ones.

@@ -94,8 +94,11 @@ class TextReading(Reading):
 
     def describe(self, processor: Processor) -> str:
         """The tokenizer, without the last call's truncation that it carries."""
-        backend = json.loads(processor.backend_tokenizer.to_str())
-        backend["truncation"] = backend["padding"] = None
+        if processor.is_fast:
+            backend = json.loads(processor.backend_tokenizer.to_str())
+            backend["truncation"] = backend["padding"] = None
+        else:  # as of bytes, which a language model may read
+            backend = [type(processor).__name__, sorted(processor.get_vocab().items())]
         return json.dumps([backend, processor.model_input_names, processor.truncation_side])
 
     def problems(self, processor: Processor, max_length: int, columns: int) -> list[Problem]:
