@@ -1,6 +1,6 @@
 """The records of `few_labels.py`: how much of the gap to its teacher each student closes, with tests, and a picture.
 
-    python benchmarks/few_labels_table.py [--markdown] [--picture docs/assets/few-labels.svg] [--task sst2]
+    python benchmarks/few_labels_table.py [--markdown] [--picture docs/assets/few-labels.svg] [--task sst2] [--seeds 5]
 
 A share of the gap is that of the means over the seeds: (student − labels alone) / (teacher − labels alone); its
 interval is a bootstrap over seeds (95 %). Tests are paired over seeds against `labels alone`, corrected by Holm over
@@ -87,12 +87,14 @@ def _share(mine: np.ndarray, alone: np.ndarray, teacher: np.ndarray) -> np.ndarr
         return 100 * (mine.mean(-1) - alone.mean(-1)) / gap
 
 
-def read_lines() -> list[Line]:
-    """All lines that have records, in the table's order."""
+def read_lines(seeds: int | None = None) -> list[Line]:
+    """All lines that have records, in the table's order, of so many seeds at most."""
     found: dict[tuple[Place, str], dict[int, Record]] = {}
     for name, record in read_collection(records_of("few_labels")).items():
         match = _NAME.match(name)
         if match is None or record.scores["dev"]["primary"] is None:
+            continue
+        if seeds is not None and int(match["seed"]) > seeds:
             continue
         place = (match["task"], int(match["labels"]))
         found.setdefault((place, record.method), {})[int(match["seed"])] = record
@@ -228,8 +230,9 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--picture", type=Path, help="where to draw it, as .svg or .png")
     parser.add_argument("--task", default="sst2", choices=TASKS, help="of the picture")
+    parser.add_argument("--seeds", type=int, metavar="N", help="the first N alone")
     args = parser.parse_args()
-    lines = read_lines()
+    lines = read_lines(args.seeds)
     rows = cells(lines)
     if args.markdown:
         print(markdown(rows))

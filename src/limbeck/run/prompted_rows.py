@@ -47,11 +47,6 @@ def prompt_for(
     columns = tuple(rows.columns)
     classes = _classes(settings, task)
     sampled = []
-    if settings.examples_per_class and data is None and label_column is not None:
-        raise LimbeckError(
-            "examples_per_class: there are no labelled rows to sample examples from",
-            "name a file of them with --data",
-        )
     if settings.examples_per_class and data is not None:
         found, splits = load_task(
             task,
@@ -61,6 +56,11 @@ def prompt_for(
             max_rows=max_rows,
         )
         sampled = _sampled(settings, classes, columns, found, splits)
+    elif settings.examples_per_class and label_column is not None:
+        raise LimbeckError(
+            "examples_per_class: there are no labelled rows to sample examples from",
+            "name a file of them with --data",
+        )
     elif label_column is not None:
         raise LimbeckError(
             f"label_column: labels are read for a prompt's examples_per_class alone, and {data} is labelled without",

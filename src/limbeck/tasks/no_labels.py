@@ -20,7 +20,8 @@ class TaskOfKind(TaskLike, Protocol):
     """A task with its type."""
 
     @property
-    def kind(self) -> TaskType: ...  # noqa: D102
+    def kind(self) -> TaskType:
+        """Its type."""
 
 
 def absent_label(task: TaskOfKind) -> float | int | list[float]:

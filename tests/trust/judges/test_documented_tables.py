@@ -112,6 +112,7 @@ def test_the_readme_begins_with_few_labels_on_real_rows(few_labels):
         assert len(more.scores) == (7 if labels == 1000 else 5)
         assert all(more.scores[seed] > alone.scores[seed] for seed in more.scores)
         assert paired_p(more.scores, alone.scores) < 0.05
+        assert paired_p(more.scores, teacher.scores) > 0.05
 
 
 def test_the_readme_begins_with_the_quickstarts_own_table():
@@ -140,6 +141,16 @@ def test_the_table_of_few_labels(few_labels):
     printed = rows(few_labels.markdown(few_labels.cells(few_labels.read_lines())))
     assert len(printed) > 3
     assert [row for row in printed if row not in PAGE.splitlines()] == []
+
+
+def test_what_the_page_says_of_the_first_five_seeds(few_labels):
+    table = few_labels.cells(few_labels.read_lines(5))
+    student, pseudo = (
+        next(row for row in table if row[:4] == ("SST-2", "1,000", name, "65,978"))
+        for name in ("unlabelled", "pseudo-labels")
+    )
+    assert student[4:] == ("82.2 ± 1.3", "5", "101 (89 to 112)", "0.053")
+    assert pseudo[4].startswith("82.0") and pseudo[6].startswith("99 ")
 
 
 def test_the_tables_of_shipping(benchmarks):

@@ -139,7 +139,7 @@ class EndpointClient:
         """
         try:
             return await ask()
-        except Exception as error:
+        except openai.APIStatusError as error:
             wait = seconds_to_wait(error) if may_succeed_later(error) else None
             if wait is None:
                 raise
