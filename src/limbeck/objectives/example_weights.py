@@ -109,7 +109,8 @@ class Llkd(ExampleWeighting):
         q(c) ← λ·q(c) + (1 − λ)·mean_i p_T(c | x_i)
         τ_T(c) = m · q(c) / max_c' q(c')
 
-    which are the self-adaptive thresholds of FreeMatch (Wang et al. 2023, Eq. 5–8). The student's is
+    which are the self-adaptive thresholds of FreeMatch (Wang et al. 2023, Eq. 5–8; they decide as its released code
+    does, `benchmarks/beside_freematch.py`). The student's is
     its mean uncertainty of the examples of a class, which batches without the class leave as it is:
 
         τ_S(c) ← λ·τ_S(c) + (1 − λ)·mean over {i: c_i = c} of u_i
