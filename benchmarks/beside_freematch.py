@@ -59,7 +59,7 @@ def ours(logits: list[Tensor]) -> list[list[bool]]:
     """Which examples pass here, where the student is unsure of all."""
     weighting = Llkd(LlkdSettings(use="llkd", momentum=MOMENTUM), CLASSES)
     unsure = torch.zeros(EXAMPLES, CLASSES)
-    return [(weighting(unsure, one, None) > 0).tolist() for one in logits]  # type: ignore[arg-type]  # it reads no state
+    return [(weighting(unsure, one, None) > 0).tolist() for one in logits]
 
 
 def main() -> None:
