@@ -15,11 +15,10 @@ from limbeck.errors import LimbeckError
 from limbeck.objectives import TeamObjectives
 from limbeck.reporting.records import Record
 from limbeck.run import Result, distill, evaluate
-from limbeck.run.named_teachers import by_capacity
 from limbeck.run.prepare import prepare
-from limbeck.run.prepared_teachers import _alone
+from limbeck.run.prepared_teachers import _alone, origin_problems, pretrained_form
 from limbeck.run.run_folder import RunFolder
-from limbeck.teachers import SampledTeam, SamplingProbabilities
+from limbeck.teachers import SampledTeam, SamplingProbabilities, by_capacity, chain_links
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer
 
@@ -395,8 +394,6 @@ def test_an_assistant_starts_from_its_pretrained_weights(several, recipe, place,
     """A teacher that a run made starts again from where that run started."""
     small = recipe("finetune", **{"student.layers": 2, "epochs": 1})
     teacher = train(small, tmp_path / "small").path
-    from limbeck.run.prepared_teachers import pretrained_form
-
     form = pretrained_form(str(teacher))
     assert form["student"].init == str(place / "start") and form["student"].layers == 2
     assert pretrained_form(str(place / "six"))["student"].init == str(place / "six")
@@ -484,8 +481,48 @@ def test_a_term_that_one_teacher_cannot_teach_is_refused(several, teachers, tmp_
 
 
 def test_capacity_is_counted_in_parameters(teachers):
-    from types import SimpleNamespace
 
     sizes = (4, 6, 2)
-    named = [SimpleNamespace(teacher=Teacher(tiny.bert(layers))) for layers in sizes]
-    assert by_capacity(named) == [1, 0, 2]
+    members = [Teacher(tiny.bert(layers)) for layers in sizes]
+    assert by_capacity(members) == [1, 0, 2]
+    assert chain_links(members) == [(1, 0), (0, 2)]
+
+
+def test_of_teachers_of_one_size_the_best_on_dev_is_first_in_a_chain():
+    members = [Teacher(tiny.bert(layers)) for layers in (2, 4, 4, 4)]
+    assert by_capacity(members, [99.0, 70.0, None, 80.0]) == [3, 1, 2, 0]
+    # Whatever the scores are: each of the equals may teach the others and the smaller one.
+    equals = [(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)]
+    assert sorted(chain_links(members)) == sorted([*equals, (1, 0), (2, 0), (3, 0)])
+
+
+def test_the_strongest_of_two_largest_teachers_is_not_distilled_again(several, place, tmp_path):
+    """As BERT-large with and without whole-word masking: equal sizes, and the better one is named last."""
+    for name, score in (("weaker", 60.0), ("stronger", 90.0)):
+        tiny.save(tiny.knowing_teacher(4), place / name)
+        record = json.loads((place / "narrow" / "record.json").read_text())
+        record["scores"]["dev"]["primary"] = score
+        (place / name / "record.json").write_text(json.dumps(record))
+    members = [str(place / name) for name in ("narrow", "weaker", "stronger")]
+    chain = train(several("takd", teachers=members, max_steps=1), tmp_path / "run").record.team
+    assert [Path(run).name for run in chain.runs] == ["01-weaker", "02-narrow"]
+    assert Record.load(chain.runs[0]).recipe["teachers"] == [str(place / "stronger")]
+
+
+@pytest.mark.parametrize("init", ["pocket-4-32-2", "bert-4-64-4:random", "resnet-20"])
+def test_an_assistant_of_a_named_shape_starts_from_that_shape(tmp_path, init):
+    student = {"init": init, "layers": 2}
+    Record(
+        kind="finetune", method="finetune", task="t", data="d", seed=1, recipe={"student": student}
+    ).save(tmp_path / "run")
+    (tmp_path / "run" / "student").mkdir()
+    for path in (tmp_path / "run", tmp_path / "run" / "student"):
+        assert pretrained_form(str(path))["student"].init == init
+
+
+def test_an_assistant_without_pretrained_weights_is_warned_of(several, teachers):
+    recipe = several("takd", teachers=teachers[:2])
+    (warning,) = origin_problems(recipe, prepare(recipe).named)
+    assert warning.severity == "warning"
+    assert warning.message.startswith(f"assistant teacher: starts from {teachers[0]} as it is")
+    assert origin_problems(several("wkd-uniform"), prepare(recipe).named) == []

@@ -13,6 +13,7 @@ from limbeck.run.counted_rows import confidence_problems
 from limbeck.run.known_rows import left_out_problems, order_problems
 from limbeck.run.named_teachers import learns_from_its_teacher
 from limbeck.run.prepared import Prepared
+from limbeck.run.prepared_teachers import origin_problems
 from limbeck.run.query_checks import query_problems
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.run.stage_objectives import chain_problems
@@ -31,6 +32,7 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> None:
     recipe, (*before, last) = prepared.recipe, prepared.stages
     problems, method = trial_terms(last, prepared)
     problems += chain_problems(recipe, last, prepared.named)
+    problems += origin_problems(recipe, prepared.named)
     for inputs in before:
         found = _inspect_stage(inputs, prepared)
         problems += [_in_stage(inputs.stage, problem) for problem in found]

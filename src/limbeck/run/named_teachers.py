@@ -17,7 +17,6 @@ from limbeck.run.student_source import processor_of
 from limbeck.students import load_model, read_config
 from limbeck.tasks import Processor, Task
 from limbeck.teachers import Team, form
-from limbeck.teachers import by_capacity as places_by_capacity
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 from limbeck.teachers.teacher import Teacher
 
@@ -129,8 +128,3 @@ def form_team(recipe: Recipe, named: Sequence[Named]) -> Teacher | Team | None:
     if recipe.team is None:
         return members[0] if members else None
     return form(recipe.team, members, names)
-
-
-def by_capacity(named: Sequence[Named]) -> list[int]:
-    """Places of the teachers from the one of most parameters to that of fewest."""
-    return places_by_capacity([one.teacher for one in named])

@@ -14,20 +14,21 @@ from typing import Any
 from pydantic import ValidationError
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, Problem
 from limbeck.evaluation import count_parameters
+from limbeck.files import at_home
 from limbeck.lab.augmentation import FROM_TEACHER
 from limbeck.lab.cifar_nets import SHAPES
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec
-from limbeck.reporting.records import Record, TeamFacts, TeamMember
-from limbeck.run.named_teachers import Named, by_capacity, form_team, load_teacher
+from limbeck.reporting.records import RECORD_NAME, Record, TeamFacts, TeamMember
+from limbeck.run.named_teachers import Named, form_team, load_teacher
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.scoring import scores_of, teacher_scores
 from limbeck.run.student_source import processor_of
 from limbeck.sealing import DamagedRecordError
-from limbeck.students import resolve_checkpoint
+from limbeck.students import named_model, resolve_checkpoint
 from limbeck.tasks import Processor
 from limbeck.tasks.score_profiles import profile_score
 from limbeck.teachers import (
@@ -37,6 +38,7 @@ from limbeck.teachers import (
     EnsembleTeam,
     SampledSpec,
     Team,
+    by_capacity,
     shares,
     weighed,
 )
@@ -64,8 +66,9 @@ def with_team(
     if team is None:
         return prepared, None
     if isinstance(team, ChainSpec):
-        runs, assistant = _chain(recipe, prepared, folder, train)
         prepared, members = _scored(prepared)
+        scores = [member.score for member in members]
+        runs, assistant = _chain(recipe, prepared, scores, folder, train)
         prepared = prepared.read_by(assistant).taught_by(assistant.teacher)
         return prepared, TeamFacts(use="chain", members=members, runs=runs)
     prepared, members = _scored(prepared)
@@ -207,10 +210,18 @@ def _best_of(
 
 
 def _chain(
-    recipe: Recipe, prepared: Prepared, folder: RunFolder, train: Train
+    recipe: Recipe,
+    prepared: Prepared,
+    scores: Sequence[float | None],
+    folder: RunFolder,
+    train: Train,
 ) -> tuple[list[str], Named]:
-    """From the largest teacher down, each distilled by the one before; the last teaches the run."""
-    order = [prepared.named[place] for place in by_capacity(prepared.named)]
+    """From the largest teacher down, each distilled by the one before; the last teaches the run.
+
+    Of several teachers of one size the one with the best dev score is first.
+    """
+    teachers = [one.teacher for one in prepared.named]
+    order = [prepared.named[place] for place in by_capacity(teachers, scores)]
     teacher, runs = order[0].path, []
     for number, one in enumerate(order[1:], start=1):
         changes = {"method": f"assistant {one.name}"} | pretrained_form(one.path)
@@ -264,22 +275,52 @@ def _made(recipe: Recipe, place: Path, train: Train) -> str:
 def pretrained_form(path: str) -> dict[str, Any]:
     """The recipe keys that make a teacher as it was before it was fine-tuned, from its run's record.
 
-    A teacher without a record, or whose origin is gone, starts as it is: fine-tuned.
+    A teacher without a record, or whose origin is gone, starts as it is: fine-tuned. `origin_problems` warns of it.
 
     Raises:
         DamagedRecordError: what it says of the teacher is not what a run wrote.
     """
+    as_it_is = {"student": StudentSpec.model_validate({"init": path}), "teacher": None}
+    return _recorded_form(path) or as_it_is
+
+
+def origin_problems(recipe: Recipe, named: Sequence[Named]) -> list[Problem]:
+    """Warn of assistants of a chain that cannot start from their pretrained weights."""
+    if not isinstance(recipe.team, ChainSpec):
+        return []
+    # The strongest teacher is no assistant; which of several largest ones that is, scores tell later.
+    large, *_ = by_capacity([one.teacher for one in named])
+    return [
+        Problem(
+            f"assistant {one.name}: starts from {one.path} as it is, fine-tuned, because no run's record tells which "
+            "pretrained checkpoint it was made from",
+            "make the teachers with limbeck finetune, or name pretrained checkpoints with a task head in their place",
+            "warning",
+        )
+        for place, one in enumerate(named)
+        if place != large and _recorded_form(one.path) is None
+    ]
+
+
+def _recorded_form(path: str) -> dict[str, Any] | None:
+    """What a teacher's run started from; None where no record tells, or it is gone."""
     try:
-        recipe = Record.load(path).recipe
+        folder = at_home(path)
+        above = not (folder / RECORD_NAME).is_file() and (folder.parent / RECORD_NAME).is_file()
+        recipe = Record.load(folder.parent if above and folder.is_dir() else path).recipe
         spec = StudentSpec.model_validate(recipe["student"])
         of_another = spec.from_teacher
         lead = recipe.get("teacher") if of_another else None
-        if spec.init != "pocket":
-            resolve_checkpoint(str(lead if of_another else spec.init))
+        init = str(lead if of_another else spec.init)
+        named = None if init in SHAPES else named_model(init)
+        if named is not None and not named.random:
+            resolve_checkpoint(str(named.repository))
+        elif named is None and init != "pocket" and init not in SHAPES:
+            resolve_checkpoint(init)
     except DamagedRecordError:  # it would start otherwise than the teacher did
         raise
     except (LimbeckError, KeyError, ValidationError):
-        return {"student": StudentSpec.model_validate({"init": path}), "teacher": None}
+        return None
     return {"student": spec, "teacher": lead}
 
 

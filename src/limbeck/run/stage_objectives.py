@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import torch
 from transformers import PreTrainedModel
@@ -12,10 +11,10 @@ from transformers import PreTrainedModel
 from limbeck.errors import LimbeckError, Problem
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.recipe import Recipe
-from limbeck.run.named_teachers import Named, by_capacity
+from limbeck.run.named_teachers import Named
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.tasks import task_type_of
-from limbeck.teachers import ChainSpec, Team
+from limbeck.teachers import ChainSpec, Team, chain_links
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.bound_objectives import index_bound, objectives_for
 
@@ -34,8 +33,8 @@ def chain_problems(recipe: Recipe, inputs: StageInputs, named: Sequence[Named]) 
     if not isinstance(recipe.team, ChainSpec):
         return []
     problems: list[Problem] = []
-    order = [named[place] for place in by_capacity(named)]
-    for large, small in pairwise(order):
+    links = chain_links([one.teacher for one in named])
+    for large, small in ((named[first], named[next_]) for first, next_ in links):
         try:
             _built(inputs, small.teacher.model, large.teacher)
         except LimbeckError as error:

@@ -5,7 +5,7 @@ which of its members to run.
 """
 
 from limbeck.teachers.bandit import Bandit
-from limbeck.teachers.forming import by_capacity, form, weighed
+from limbeck.teachers.forming import by_capacity, chain_links, form, has_ties, weighed
 from limbeck.teachers.sampling import SamplingProbabilities, draw, shares
 from limbeck.teachers.team import (
     Answering,
@@ -37,8 +37,10 @@ __all__ = [
     "Team",
     "TeamSpec",
     "by_capacity",
+    "chain_links",
     "draw",
     "form",
+    "has_ties",
     "members_of",
     "shares",
     "weighed",

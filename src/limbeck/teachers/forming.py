@@ -43,7 +43,38 @@ def weighed(team: Team, given: Sequence[float]) -> Team:
     return EnsembleTeam(team.members, team.names, given)
 
 
-def by_capacity(members: Sequence[Teacher]) -> list[int]:
-    """Places of the teachers from the one of most parameters to that of fewest."""
-    sizes = [member.model.num_parameters() for member in members]
-    return sorted(range(len(members)), key=lambda place: -sizes[place])
+def by_capacity(
+    members: Sequence[Teacher], scores: Sequence[float | None] | None = None
+) -> list[int]:
+    """Places of the teachers from the one of most parameters to that of fewest.
+
+    Args:
+        members: the teachers.
+        scores: their dev scores, the higher the better. Of several teachers of one size the best is first: a chain
+            starts at the strongest teacher. Without scores they stay in the given order.
+    """
+    sizes = _sizes(members)
+    known = [float("-inf") if score is None else score for score in scores or [0.0] * len(members)]
+    return sorted(range(len(members)), key=lambda place: (-sizes[place], -known[place]))
+
+
+def has_ties(members: Sequence[Teacher]) -> bool:
+    """Whether scores decide about the order of a chain: teachers have equal numbers of parameters."""
+    return len(set(_sizes(members))) < len(members)
+
+
+def chain_links(members: Sequence[Teacher]) -> list[tuple[int, int]]:
+    """Places of every teacher and assistant that may follow each other in a chain, however equal sizes are scored."""
+    sizes = _sizes(members)
+    steps = sorted(set(sizes), reverse=True)
+    rank = [steps.index(size) for size in sizes]
+    pairs = ((large, small) for large in range(len(sizes)) for small in range(len(sizes)))
+    return [
+        (large, small)
+        for large, small in sorted(pairs, key=lambda pair: (rank[pair[0]], rank[pair[1]]))
+        if large != small and rank[small] - rank[large] in (0, 1)
+    ]
+
+
+def _sizes(members: Sequence[Teacher]) -> list[int]:
+    return [member.model.num_parameters() for member in members]

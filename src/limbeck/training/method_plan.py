@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import copy
 import gc
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -21,8 +21,18 @@ from transformers import EarlyStoppingCallback, PreTrainedModel, TrainingArgumen
 from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe, Stage
 from limbeck.tasks import TaskType, task_type_of
-from limbeck.teachers import RANKINGS, ChainSpec, Team, by_capacity, shares, weighed
+from limbeck.teachers import (
+    RANKINGS,
+    ChainSpec,
+    Team,
+    by_capacity,
+    chain_links,
+    has_ties,
+    shares,
+    weighed,
+)
 from limbeck.teachers.teacher import Teacher
+from limbeck.training.assistant_start import pretrained_start
 from limbeck.training.bound_objectives import objectives_for
 from limbeck.training.callbacks import users_callbacks
 from limbeck.training.course import FIRST, Course, Part
@@ -30,6 +40,8 @@ from limbeck.training.method import first_stage_arguments
 from limbeck.training.part_scores import score, score_of_teacher, unscorable
 from limbeck.training.running_trainer import StagedTrainer
 from limbeck.training.teacher_argument import Teaching, ranking
+
+log = logging.getLogger(__name__)
 
 
 class MethodPlan:
@@ -81,8 +93,8 @@ class MethodPlan:
                 for problem in _unbuildable(partial(self._terms, student, teacher, own, rows))
             ]
         if self.chained:
-            chain = [self.who.members[place] for place in by_capacity(self.who.members)]
-            for large, small in pairwise(chain):
+            for first, second in chain_links(self.who.members):
+                large, small = self.who.members[first], self.who.members[second]
                 terms = partial(self._terms, small.model, large, self.last, trainer.train_dataset)
                 problems += _unbuildable(terms)
         if self.ranking is not None:
@@ -194,8 +206,14 @@ class MethodPlan:
         return parts
 
     def _chain(self, trainer: StagedTrainer, course: Course) -> list[Part]:
-        """From the largest teacher down, each distilled by the one before; the last one teaches."""
-        order = by_capacity(self.who.members)
+        """From the largest teacher down, each distilled by the one before; the last one teaches.
+
+        Of several teachers of one size the one with the best score is first; without scores, the first given.
+        """
+        members, scores = self.who.members, None
+        if has_ties(members) and not unscorable(trainer, members, "chain"):
+            scores = [score_of_teacher(trainer, member) for member in members]
+        order = by_capacity(members, scores)
         teacher, parts = self.who.members[order[0]], []
         update: dict[str, Any] = {"team": None, "teachers": None}
         if (
@@ -204,7 +222,7 @@ class MethodPlan:
             update["first_stage"] = None
         alone = self.recipe.model_copy(update=update)
         for number, place in enumerate(order[1:], start=1):
-            assistant = copy.deepcopy(self.who.members[place].model).requires_grad_(True)
+            assistant = self._assistant(place, trainer.args.seed)
             name = f"assistants/{number:02}-{self.who.names[place].replace('/', '-')}"
             args = trainer.args
             part = train_part(
@@ -215,6 +233,20 @@ class MethodPlan:
             teacher.inputs = self.who.members[place].inputs
         trainer.teacher = teacher.to(trainer.args.device)
         return parts
+
+    def _assistant(self, place: int, seed: int) -> PreTrainedModel:
+        """A teacher's model with its pretrained weights, to be distilled."""
+        model = self.who.members[place].model
+        started = pretrained_start(model, seed=seed)
+        if started is None:
+            log.warning(
+                "assistant %s starts from the weights that it was given with: nothing says which pretrained checkpoint "
+                "they were fine-tuned from. Load it from its run's folder, or fine-tune it in the process that loaded "
+                "the pretrained checkpoint",
+                self.who.names[place],
+            )
+            started = copy.deepcopy(model)
+        return started.requires_grad_(True)
 
     def best(self, trainer: StagedTrainer, course: Course) -> tuple[Part, list[Part]]:
         """A training with each ranking; the best one's weights are the student's (SKDBERT, Figure 2)."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import own_rows as own
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import PrinterCallback
 
 import tiny_runs
@@ -122,6 +124,73 @@ def test_teams_are_made_ready_part_by_part(tmp_path, method, parts):
     assert [part.name for part in trainer.parts] == parts
     for name, model in given.items():  # the user's teachers are as they were
         assert all(torch.equal(value, kept[name][key]) for key, value in model.state_dict().items())
+
+
+@pytest.fixture
+def assistants_of(tmp_path):
+    """Train a chain whose assistants learn next to nothing, and return their weights by folder."""
+
+    def train(teachers: dict[str, Any], **settings: Any) -> dict[str, Any]:
+        trainer = DistillationTrainer(
+            own.bert(2),
+            teachers,
+            DistillationConfig.like(
+                own.arguments(
+                    tmp_path / "out", max_steps=1, learning_rate=1e-12, save_strategy="steps"
+                ),
+                method="takd",
+            ),
+            train_dataset=own.sentences(),
+            eval_dataset=own.sentences(),
+            data_collator=own.OwnCollator(),
+            **settings,
+        )
+        trainer.train()
+        return {
+            part.name: load_file(tmp_path / "out" / part.name / "finished" / "student.safetensors")
+            for part in trainer.parts
+        }
+
+    return train
+
+
+def tuned(model: Any) -> Any:
+    """As if it had been fine-tuned in this process."""
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.5)
+    return model
+
+
+@pytest.mark.parametrize("by", ["folder", "record", "nothing"])
+def test_an_assistant_starts_from_its_pretrained_weights(tmp_path, assistants_of, caplog, by):
+    """The paper's meaning, as in a run: from before the fine-tuning, by the run's record or by what was loaded."""
+    pretrained = own.bert(2, 1)
+    pretrained.bert.save_pretrained(tmp_path / "pretrained")
+    load = type(pretrained).from_pretrained
+    small = tuned(load(tmp_path / "pretrained"))
+    if by == "record":
+        small.save_pretrained(tmp_path / "run" / "student")
+        recipe = {"student": {"init": str(tmp_path / "pretrained")}}
+        (tmp_path / "run" / "record.json").write_text(json.dumps({"schema": 1, "recipe": recipe}))
+        small = load(tmp_path / "run" / "student")
+    if by == "nothing":
+        small.save_pretrained(tmp_path / "elsewhere")
+        small = load(tmp_path / "elsewhere")
+    ((name, found),) = assistants_of({"small": small, "large": own.bert(4, 2)}).items()
+    assert name == "assistants/01-small"
+    expected = small.state_dict() if by == "nothing" else pretrained.state_dict()
+    body = [key for key in expected if key.startswith("bert.")]
+    assert body and all(torch.allclose(found[key], expected[key], atol=1e-6) for key in body)
+    said = "assistant small starts from the weights that it was given with" in caplog.text
+    assert said is (by == "nothing")
+
+
+def test_the_best_of_a_trainers_largest_teachers_starts_the_chain(assistants_of):
+    knowing, turned = own.tiny.knowing_teacher(2), own.tiny.knowing_teacher(2)
+    with torch.no_grad():
+        turned.classifier.weight.neg_()  # always wrong
+    assert list(assistants_of({"wrong": turned, "right": knowing})) == ["assistants/01-wrong"]
 
 
 def test_teachers_are_weighed_by_the_rank_of_their_scores(tmp_path):

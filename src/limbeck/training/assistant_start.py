@@ -1,0 +1,96 @@
+"""Where an assistant of a chain starts: from its teacher's pretrained weights. Part of `limbeck.training`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from transformers import PreTrainedModel
+
+from limbeck.errors import LimbeckError
+from limbeck.files import at_home
+from limbeck.lab.cifar_nets import SHAPES
+from limbeck.plain import read_json
+from limbeck.recipe import StudentSpec
+from limbeck.sealing import DamagedRecordError, verified
+from limbeck.students import build_student, labels_of, named_model, starts_random
+from limbeck.tasks import task_type_of
+
+
+@dataclass(frozen=True)
+class _Head:
+    labels: tuple[str, ...]
+    regression: bool
+
+
+def pretrained_start(model: PreTrainedModel, *, seed: int) -> PreTrainedModel | None:
+    """Build a fine-tuned model as it was before it was fine-tuned.
+
+    A model that was loaded from a run's folder starts where the record says that the run started. Any other model
+    starts from the checkpoint that it was loaded from: that is the pretrained one if it was fine-tuned in memory.
+
+    Args:
+        model: the fine-tuned model.
+        seed: of weights that no checkpoint has, such as a new head's.
+
+    Returns:
+        The model, or None where nothing tells what it was.
+
+    Raises:
+        DamagedRecordError: the record is not what a run wrote.
+    """
+    source = str(model.name_or_path or "")
+    if not source:
+        return None
+    try:
+        spec, lead = _recorded(source) or (StudentSpec.model_validate({"init": source}), None)
+        started = _build(model, spec, lead, seed)
+    except DamagedRecordError:
+        raise
+    except (LimbeckError, ValidationError, KeyError, AttributeError):
+        return None
+    now, before = model.state_dict(), started.state_dict()
+    if {name: one.shape for name, one in now.items()} != {
+        n: one.shape for n, one in before.items()
+    }:
+        return None  # only some layers of the checkpoint, and nothing says which
+    same = all(torch.equal(before[name], one.to(before[name])) for name, one in now.items())
+    return None if same else started
+
+
+def _recorded(source: str) -> tuple[StudentSpec, str | None] | None:
+    """What the record of a run says that its student started from, and the teacher that gave it layers."""
+    folder = at_home(source)
+    for place in (folder, folder.parent) if folder.is_dir() else ():
+        path = place / "record.json"
+        if path.is_file():
+            content: Any = verified(
+                read_json(path.read_bytes(), str(path), constant=lambda _: None), path
+            )
+            return StudentSpec.model_validate(content["recipe"]["student"]), content["recipe"].get(
+                "teacher"
+            )
+    return None
+
+
+def _build(
+    model: PreTrainedModel, spec: StudentSpec, lead: str | None, seed: int
+) -> PreTrainedModel:
+    config, kind = model.config, task_type_of(model)
+    regression = config.problem_type == "regression" or config.num_labels == 1
+    head = _Head(() if regression else labels_of(config), regression)
+    init = str(lead) if spec.init == "teacher" else spec.init
+    if init == "fresh" or init in SHAPES or starts_random(init):
+        return build_student(config, task=head, kind=kind, seed=seed)
+    named = named_model(init)
+    return build_student(
+        init if named is None else str(named.repository),
+        task=head,
+        layers=spec.layers,
+        pick=spec.pick,
+        config=spec.config,
+        kind=kind,
+        seed=seed,
+    )
