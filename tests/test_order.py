@@ -24,6 +24,7 @@ ORDER = [
         "number_words",
         "errors",
         "lab",
+        "lines",
         "reporting",
         "step_bar",
         "step_state",

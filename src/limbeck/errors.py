@@ -21,7 +21,8 @@ class Problem:
     severity: Literal["error", "warning", "note"] = "error"
 
     def __str__(self) -> str:
-        return f"{self.message}\n    fix: {self.fix}" if self.fix else self.message
+        label = "" if self.severity == "note" else "fix: "
+        return f"{self.message}\n    {label}{self.fix}" if self.fix else self.message
 
 
 class LimbeckError(Exception):

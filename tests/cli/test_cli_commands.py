@@ -5,8 +5,10 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
+import typer.main
 from typer.testing import CliRunner, Result
 
 from limbeck import catalog
@@ -43,10 +45,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
     recipe, run, quickstart = (
         ModuleType(f"limbeck.{name}") for name in ("recipe", "run", "quickstart")
     )
-    epochs = SimpleNamespace(
+    record = SimpleNamespace(
         best=SimpleNamespace(epoch=2, primary=70.125),
         last=SimpleNamespace(epoch=3, primary=69.5),
-        scores={},
+        scores={"dev": {"accuracy": 70.125}},
         kind="distill",
         student=SimpleNamespace(parameters=None, latency_ms=None, layers=2),
         kept=None,
@@ -56,9 +58,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
         outputs=[],
         classes=[],
     )
-    result = SimpleNamespace(
-        scores={"dev": {"accuracy": 70.125}}, path=Path("runs/it"), record=epochs
-    )
+    result = SimpleNamespace(path=Path("runs/it"), record=record)
     recipe.Recipe = SimpleNamespace(load=noting("load", "the recipe"))
     run.distill = noting("distill", result)
     scored = SimpleNamespace(
@@ -124,7 +124,7 @@ def test_distill_by_method_and_flags(calls: list) -> None:
         {"out": Path("S"), "overwrite": False, "show": True},
     )
     assert "accuracy 70.1" in ended.output
-    assert "best 70.12 (epoch 2), last 69.50 (epoch 3)" in ended.output
+    assert "(best epoch, 2 of 3; the last has 69.5)" in ended.output
     assert str(Path("runs/it")) in ended.output
 
 
@@ -186,7 +186,7 @@ def test_evaluate_prints_each_score(calls: list) -> None:
     settings = {"text_columns": ["a", "b"], "label_column": "y", "backend": None}
     settings |= {"teacher": None, "texts": None}
     assert calls == [("evaluate", (Path("runs/it"),), {"task": "scitail", "data": "D", **settings})]
-    assert "accuracy 61.0  f1 –" in ended.output
+    assert "accuracy 61.0, f1 –" in ended.output
 
 
 def test_quickstart_passes_its_options(calls: list) -> None:
@@ -217,7 +217,7 @@ def test_problems_are_listed_with_their_fixes(monkeypatch: pytest.MonkeyPatch) -
     failing(monkeypatch, LimbeckError(problems))
     ended = invoke("evaluate", "x")
     assert ended.exit_code == 2
-    assert ended.stderr.splitlines() == [
+    assert ended.stderr.splitlines()[1:] == [
         "2 things to fix:",
         "1. error: no [bold]layer[/] 9",
         "   fix: choose 1..6",
@@ -263,7 +263,31 @@ def test_library_messages_become_notes(monkeypatch: pytest.MonkeyPatch) -> None:
     module.evaluation_of = evaluation_of
     monkeypatch.setitem(sys.modules, "limbeck.run", module)
     ended = invoke("evaluate", "x")
-    assert ended.stderr == "note: kept 3 layers\n"
+    assert (
+        ended.stderr
+        == "limbeck evaluate: loading PyTorch and Transformers …\nnote: kept 3 layers\n"
+    )
+
+
+def test_what_loads_pytorch_says_so_before_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a terminal as in a log file; what needs none says nothing."""
+    from limbeck.cli.options import Loads
+
+    begun: list[str] = []
+    monkeypatch.setattr("limbeck.cli.options.show_loading", begun.append)
+
+    class Slow(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            assert begun
+            raise LimbeckError("imported")
+
+    monkeypatch.setitem(sys.modules, "limbeck.run", Slow("limbeck.run"))
+    assert "imported" in invoke("evaluate", "x").stderr
+    assert len(begun) == 1
+    group: Any = typer.main.get_command(app)
+    commands = group.commands
+    quick = {name for name, command in commands.items() if not isinstance(command, Loads)}
+    assert quick == {"methods", "outputs", "quickstart"}
 
 
 def test_a_users_own_verbosity_wins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,6 @@ def test_the_process_ends_with_the_code_and_without_a_traceback(tmp_path: Path) 
         check=False,
     )
     assert ran.returncode == 2
-    assert ran.stderr.startswith("error: --layers 2 and student.layers=3 disagree")
+    assert ran.stderr.splitlines()[1].startswith("error: --layers 2 and student.layers=3 disagree")
     assert "Traceback" not in ran.stderr
     assert list(tmp_path.iterdir()) == []

@@ -57,7 +57,7 @@ def test_a_baseline_is_tested_against_and_rows_split_by_settings(runs) -> None:
 def test_a_files_name_says_its_form_and_the_screen_has_the_notes(runs, tmp_path) -> None:
     for name, start in (("a.md", "**Ours"), ("b.tex", "\\begin{table}")):
         ended = table(runs, "--out", tmp_path / name, "--title", "Ours")
-        assert (ended.exit_code, ended.output) == (0, "")
+        assert (ended.exit_code, ended.stdout) == (0, "")
         assert (tmp_path / name).read_text(encoding="utf-8").lstrip().startswith(start)
     shown = table(runs, "--baseline", "finetune", "--title", "Ours").stdout
     assert "76.1 ± 1.1 ▲" in shown

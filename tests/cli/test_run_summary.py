@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import shlex
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from limbeck.cli.app import app
 from limbeck.cli.next_step import after_labelling, next_step
@@ -45,15 +48,35 @@ def test_a_student_and_its_teacher(tmp_path, capsys):
     run = tmp_path / "my runs" / "kd"
     share = 100 * record.student.parameters / teacher.parameters
     said = lines(record, run, capsys)
-    assert said[1:] == [
-        "teacher 90.0, student 81.0: 90.0 % kept (95 % interval 85.0 to 93.4, bootstrap over 408 dev rows)",
-        f"1.5 MB, {share:.0f} % of the teacher's; 4.0 × the teacher's speed "
-        "(torch, batch 1, 53 tokens, 1 thread, timed in turns)",
-        "dev by epoch: best 81.00 (epoch 2), last 80.50 (epoch 3)",
-        f"written to {run}",
-        f"report: {run}/report.html",
-        f"next: limbeck export '{run}' --format onnx-int8",
+    assert said == [
+        "Score:   dev accuracy 81.0, f1 81.0 (best epoch, 2 of 3; the last has 80.5); teacher 90.0: 90.0 % kept "
+        "(95 % interval 85.0 to 93.4, bootstrap over 408 dev rows)",
+        f"Size:    1.5 MB, {share:.0f} % of the teacher's",
+        "Speed:   4.0 × the teacher's (torch, batch 1, 53 tokens, 1 thread, timed in turns)",
+        f"Files:   {run}/student (the student), {run}/report.html (the report)",
+        f"Next:    limbeck export '{run}' --format onnx-int8",
     ]
+
+
+def test_a_terminal_gets_whole_words_and_a_command_that_can_be_pasted(monkeypatch):
+    """Lines of 80 columns; what the shell reads of the last ones is the command."""
+    terminal = io.StringIO()
+    console = Console(file=terminal, force_terminal=True, width=80, color_system=None)
+    monkeypatch.setattr("limbeck.cli.console.output", lambda: console)
+    record = a_run(
+        "finetune", 1, 81.0, layers=6, data="/data/a file.csv", best=Best(epoch=2, primary=81.0)
+    )
+    record.last = Best(epoch=3, primary=80.5)
+    record.recipe |= {"text_columns": ["subject", "body"], "label_column": "queue"}
+    run = Path("runs/questions")
+    show_result(Result(run, record))
+    said = terminal.getvalue()
+    command = said[said.index("Next:") + len("Next:") :]
+    assert command.count("\\\n") > 0
+    assert shlex.split(command.replace("\\\n", "")) == shlex.split(next_step(record, run))
+    assert all(len(line) <= 80 for line in said.splitlines())
+    words = " ".join(said.replace("\\\n", " ").split())
+    assert "(best epoch, 2 of 3; the last has 80.5)" in words and "a file.csv" in words
 
 
 def test_as_long_as_it_gets(tmp_path, capsys):
@@ -63,7 +86,9 @@ def test_as_long_as_it_gets(tmp_path, capsys):
         last=Best(epoch=1, primary=1),
     )  # fmt: skip
     record.scores["dev_mismatched"] = {"accuracy": 80.0, "primary": 80.0}
-    assert len(lines(record, tmp_path / "run", capsys)) <= 8
+    said = lines(record, tmp_path / "run", capsys)
+    assert len(said) <= 8
+    assert said[1] == "Score:   dev_mismatched accuracy 80.0"
 
 
 def test_several_teachers_are_named(tmp_path, capsys):
@@ -71,7 +96,7 @@ def test_several_teachers_are_named(tmp_path, capsys):
     record = a_run("skd-uniform", 1, 81.0, teacher=a_teacher(path="runs/large"))
     record.team = TeamFacts(use="sample", members=members)
     said = lines(record, tmp_path / "run", capsys)
-    assert "best teacher of 2 (large) 90.0, student 81.0: 90.0 % kept" in said
+    assert "; best teacher of 2 (large) 90.0: 90.0 % kept" in said[0]
 
 
 def test_a_teacher_of_stored_outputs_has_no_size_and_no_speed(tmp_path, capsys):
@@ -82,9 +107,9 @@ def test_a_teacher_of_stored_outputs_has_no_size_and_no_speed(tmp_path, capsys):
     ]
     record.kept = KEPT.model_copy(update={"paired": False})
     said = lines(record, tmp_path / "run", capsys)
-    assert said[1].startswith("teacher 90.0, student 81.0: 90.0 % kept (95 % interval")
-    assert said[1].endswith("408 dev rows, the teacher's score taken as exact)")
-    assert said[2] == "1.5 MB"
+    assert "; teacher 90.0: 90.0 % kept (95 % interval" in said[0]
+    assert said[0].endswith("408 dev rows, the teacher's score taken as exact)")
+    assert said[1] == "Size:    1.5 MB"
 
 
 def test_without_a_teacher_the_next_step_is_to_distil(tmp_path, capsys):
@@ -92,9 +117,11 @@ def test_without_a_teacher_the_next_step_is_to_distil(tmp_path, capsys):
     record.teacher = None
     record.recipe |= {"text_columns": ["subject", "body"], "label_column": "queue"}
     said = lines(record, tmp_path / "run", capsys)
-    assert said[1] == "model 81.0"
+    assert said[0] == "Score:   dev accuracy 81.0, f1 81.0"
+    assert f"{tmp_path}/run/student (the model)" in said[2]
+    assert not any("(the student)" in line for line in said)
     assert said[-1] == (
-        f"next: limbeck distill --method kd --teacher {tmp_path}/run --layers 3 --task rte --data "
+        f"Next:    limbeck distill --method kd --teacher {tmp_path}/run --layers 3 --task rte --data "
         f"{record.data} --text-columns subject body --label-column queue --max-length 64"
     )
 
@@ -168,7 +195,7 @@ def test_a_store_teaches_where_it_holds_the_rows_without_labels_too(tmp_path):
 
 def test_a_teacher_with_no_correlation_keeps_nothing(tmp_path, capsys):
     record = a_run("kd", 1, 5.0, teacher=a_teacher(0.0))
-    assert "teacher 0.0, student 5.0" in lines(record, tmp_path / "run", capsys)
+    assert lines(record, tmp_path / "run", capsys)[0].endswith("; teacher 0.0")
 
 
 @pytest.mark.parametrize("method", ["kd", "finetune"])
@@ -209,10 +236,10 @@ def test_a_constant_student_is_not_exported(method, settings, advised, tmp_path,
     classes = facts({"no": 30, "yes": 70}, {"yes": 100}, {"yes": 70})
     record = a_run(method, 1, 70.0, teacher=a_teacher(), classes=classes)
     record.recipe |= settings
-    said = lines(record, tmp_path / "run", capsys)[-1]
-    assert "predicts 'yes' for every dev row" in said and "export" not in said
+    warned, said = lines(record, tmp_path / "run", capsys)[-2:]
+    assert warned.startswith("Warning:") and "predicts 'yes' for every dev row" in warned
     command = next_step(record, tmp_path / "run")
-    assert said.endswith(f"another rate or on more rows: {command}")
+    assert said == f"Next:    {command}"
     assert command == (
         f"limbeck distill {tmp_path}/run/recipe.yaml {advised} --out {tmp_path}/run-longer"
     )

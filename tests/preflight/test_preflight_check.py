@@ -23,16 +23,22 @@ from limbeck.tasks import Task
 
 
 def test_list_shows_errors_first_each_with_its_fix():
-    found = [Problem("odd [thing]", "look at it", "warning"), Problem("wrong", "fix it")]
+    found = [
+        Problem("good to know", "and more of it", "note"),
+        Problem("odd [thing]", "look at it", "warning"),
+        Problem("wrong", "fix it"),
+    ]
     text = io.StringIO()
     show(found, Console(file=text, width=80))
     lines = [line.strip() for line in text.getvalue().splitlines()]
     assert lines == [
-        "pre-flight: 1 error, 1 warning",
+        "pre-flight: 1 error, 1 warning, 1 note",
         "error  wrong",
         "fix: fix it",
         "warning  odd [thing]",
         "fix: look at it",
+        "note  good to know",
+        "and more of it",
     ]
     assert "nothing to report" in str(render([]))
 

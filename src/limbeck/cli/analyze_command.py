@@ -13,7 +13,7 @@ import typer
 from rich.progress import Progress
 from rich.table import Table
 
-from limbeck.cli.console import output, trouble
+from limbeck.cli.console import output, say, trouble
 from limbeck.cli.options import is_setting, parse_settings
 from limbeck.cli.scored_options import Plugins
 from limbeck.errors import LimbeckError
@@ -99,7 +99,7 @@ def analyze(
             **given,
         )
     for path in found.files:
-        output().print(str(path), soft_wrap=True)
+        say(str(path))
 
 
 def watching(bar: Progress) -> Callable[[str], Callable[[int, int], None]]:

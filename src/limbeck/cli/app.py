@@ -22,7 +22,7 @@ from limbeck.cli.evaluate_command import evaluate
 from limbeck.cli.export_command import export
 from limbeck.cli.label_command import label
 from limbeck.cli.methods_command import methods
-from limbeck.cli.options import ManyValues
+from limbeck.cli.options import Loads, ManyValues
 from limbeck.cli.outputs_command import outputs
 from limbeck.cli.predict_command import predict
 from limbeck.cli.push_command import push
@@ -97,21 +97,21 @@ app = typer.Typer(
 )
 app.command(cls=ManyValues)(quickstart)
 app.command(cls=ManyValues)(methods)
-app.command(cls=ManyValues)(finetune)
-app.command(cls=ManyValues)(distill)
-app.command(cls=ManyValues)(evaluate)
-app.command(cls=ManyValues)(predict)
-app.command(cls=ManyValues)(export)
-app.command(cls=ManyValues)(label)
-app.command(cls=ManyValues)(bench)
-app.command(cls=ManyValues)(card)
-app.command(cls=ManyValues)(push)
-app.command(cls=ManyValues)(table)
-app.command(cls=ManyValues)(compare)
-app.command(cls=ManyValues)(team)
-app.command(cls=ManyValues)(study)
-app.command(cls=ManyValues)(analyze)
-app.command(cls=ManyValues)(submit)
+app.command(cls=Loads)(finetune)
+app.command(cls=Loads)(distill)
+app.command(cls=Loads)(evaluate)
+app.command(cls=Loads)(predict)
+app.command(cls=Loads)(export)
+app.command(cls=Loads)(label)
+app.command(cls=Loads)(bench)
+app.command(cls=Loads)(card)
+app.command(cls=Loads)(push)
+app.command(cls=Loads)(table)
+app.command(cls=Loads)(compare)
+app.command(cls=Loads)(team)
+app.command(cls=Loads)(study)
+app.command(cls=Loads)(analyze)
+app.command(cls=Loads)(submit)
 app.add_typer(outputs, name="outputs")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.console import output
+from limbeck.cli.console import output, say
 
 
 def bench(
@@ -64,7 +64,7 @@ def bench(
         output().print(table)
     if left_out:
         said = f"Not shown at this width: {', '.join(left_out)}; all columns are in {out / 'bench.md'}."
-        output().print(said, markup=False, soft_wrap=True)
+        say(said)
     for line in notes_of(report):
-        output().print(line, markup=False, soft_wrap=True)
-    output().print(f"written to {out}", markup=False, soft_wrap=True)
+        say(line)
+    say(f"written to {out}")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.console import output
+from limbeck.cli.console import say
 
 
 def card(
@@ -54,4 +54,4 @@ def card(
         examples=examples,
     )
     written = write_card(run, settings, out=out)
-    output().print(f"written to {written}", markup=False, soft_wrap=True)
+    say(f"written to {written}")

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from limbeck.cli.console import output
+from limbeck.cli.console import output, say
 
 if TYPE_CHECKING:
     from limbeck.reporting.records import ClassificationScores, RowTests
@@ -26,17 +26,17 @@ def show_classification(found: ClassificationScores) -> None:
     by_class = cells.class_cells(found)
     _show(by_class[: _MOST_CLASSES + 1])
     if len(by_class) > _MOST_CLASSES + 1:
-        _say(f"{len(by_class) - 1 - _MOST_CLASSES} more classes: --json shows them")
+        say(f"{len(by_class) - 1 - _MOST_CLASSES} more classes: --json shows them")
     for counted in (cells.count_cells(found), cells.confusion_cells(found, found.student)):
         if counted is not None:
             _show(counted[: _MOST_CLASSES + 1])
     for line in cells.tie_words(found):
-        _say(line)
+        say(line)
     agreement = cells.agreement_words(found)
     if agreement is not None:
-        _say(agreement)
+        say(agreement)
     if found.disagreements:
-        _say("they disagree most on:")
+        say("they disagree most on:")
         _show(cells.disagreement_cells(found.disagreements[:_MOST_EXAMPLES]))
 
 
@@ -45,7 +45,7 @@ def show_row_tests(tests: RowTests, first: str, second: str) -> None:
     from limbeck.reporting.tables.class_scores import row_test_words
 
     for line in row_test_words(tests, first, second):
-        _say(line)
+        say(line)
 
 
 def _show(cells: list[list[str]]) -> None:
@@ -61,7 +61,3 @@ def _show(cells: list[list[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     output().print(table)
-
-
-def _say(line: str) -> None:
-    output().print(line, markup=False, soft_wrap=True)

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from limbeck.cli.classification_view import show_row_tests
-from limbeck.cli.console import output, show_scores
+from limbeck.cli.console import say, show_scores
 from limbeck.cli.scored_options import Plugins
 from limbeck.plugins import load_plugins
 
@@ -45,11 +45,10 @@ def compare(
         show_scores(scores, title=f"{name}, {found.split}:")
     if found.agreement is not None:
         alike = f"both predict {found.agreement:.1f} % of {found.tests.rows:,} rows alike"
-        output().print(alike, soft_wrap=True)
+        say(alike)
     show_row_tests(found.tests, *names)
-    output().print(
-        f"tests over {found.tests.unit}: what another seed would give, `limbeck table` tests over runs",
-        soft_wrap=True,
+    say(
+        f"tests over {found.tests.unit}: what another seed would give, `limbeck table` tests over runs"
     )
 
 

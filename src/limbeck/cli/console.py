@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from limbeck.errors import Problem
+from limbeck.lines import print_command, print_line
 
 PIPED_WIDTH = 160  # columns when nobody looks: a pipe or a file should not get lines cut at 80
 
@@ -37,11 +38,38 @@ def trouble() -> Console:
     return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
+def say(line: str, *, hang: int = 0) -> None:
+    """Print a line of a result."""
+    print_line(output(), line, hang=hang)
+
+
+def say_command(label: str, command: str) -> None:
+    """Print a command to run next; on a terminal in lines that a shell reads as one."""
+    print_command(output(), label, command)
+
+
+def scores_said(scores: Mapping[str, float | None]) -> str:
+    """Say scores, 0 to 100, the primary one first; a score that is not a number is a dash.
+
+    A primary score that is one of the others is not said twice; a mean of them is called "score".
+    """
+    others = {name: value for name, value in scores.items() if name != "primary"}
+    primary = scores.get("primary")
+    names = [name for name, value in others.items() if "primary" in scores and value == primary]
+    first = {names[0]: primary} if names else {"score": primary} if "primary" in scores else {}
+    shown = (first | others).items()
+    return ", ".join(f"{name} {'–' if value is None else f'{value:.1f}'}" for name, value in shown)
+
+
 def show_scores(scores: Mapping[str, float | None], title: str = "") -> None:
-    """Print scores, 0 to 100, on one line; a score that is not a number shows as a dash."""
-    shown = [f"{name} {'–' if value is None else f'{value:.1f}'}" for name, value in scores.items()]
-    line = "  ".join([title, *shown] if title else shown)
-    output().print(line, markup=False, soft_wrap=True)
+    """Print scores on one line."""
+    say(" ".join([title, scores_said(scores)] if title else [scores_said(scores)]))
+
+
+def show_loading(command: str) -> None:
+    """Say that a command has begun: its libraries alone take from seconds to a minute to load."""
+    if os.environ.get("RANK", "0") == "0":
+        print_line(trouble(), f"{command}: loading PyTorch and Transformers …")
 
 
 def show_problems(problems: Sequence[Problem]) -> None:
@@ -58,7 +86,8 @@ def show_problems(problems: Sequence[Problem]) -> None:
         text.append(problem.message, style=style)
         _print(console, text, indent=0)
         if problem.fix:
-            _print(console, Text.assemble(("fix: ", "bold"), problem.fix), indent=3)
+            label = "" if problem.severity == "note" else "fix: "
+            _print(console, Text.assemble((label, "bold"), problem.fix), indent=3)
 
 
 def show_stopped() -> None:

@@ -16,6 +16,7 @@ from limbeck.cli.classification_view import show_classification, show_row_tests
 from limbeck.cli.console import show_scores, trouble
 from limbeck.cli.option_groups import takes_groups, typed
 from limbeck.cli.scored_options import Plugins, ScoredRows
+from limbeck.lines import print_line
 from limbeck.plugins import load_plugins
 
 
@@ -77,9 +78,9 @@ def evaluate(
         written, labelled = write_predictions(
             run, predictions, **typed(rows), backend=backend, overwrite=overwrite, show=True
         )
-        trouble().print(str(written), soft_wrap=True)
+        print_line(trouble(), str(written))
         if not labelled:
-            trouble().print("these rows have no labels, so there are no scores", soft_wrap=True)
+            print_line(trouble(), "these rows have no labels, so there are no scores")
             return
     found = evaluation_of(run, **typed(rows), backend=backend, teacher=teacher, texts=texts)
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from limbeck.cli.console import output
+from limbeck.cli.console import output, say
 from limbeck.runtimes import ExportManifest
 
 _MB = 1e6
@@ -66,8 +66,3 @@ def _constant(manifest: ExportManifest) -> list[str]:
         f"note: in torch too the model predicts {known[-1][1]!r} for every row, so that both agree shows "
         "little: train it longer, at another rate or on more rows, and export it then"
     ]
-
-
-def say(line: str) -> None:
-    """One line as it is, however wide the terminal."""
-    output().print(line, markup=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from limbeck.cli.console import output
+from limbeck.cli.console import output, say
 from limbeck.cli.options import is_setting, parse_axes
 from limbeck.errors import LimbeckError
 from limbeck.files import file_name
@@ -40,7 +40,7 @@ def run_grid(
         **settings,
     )
     output().print(members_table({member.name: member.record for member in members}))
-    output().print(f"written to {folder}", markup=False, soft_wrap=True)
+    say(f"written to {folder}")
     problems = [problem for member in members for problem in member.problems]
     if problems:
         raise LimbeckError(problems)

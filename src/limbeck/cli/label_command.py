@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from limbeck.byte_sizes import human_size
-from limbeck.cli.console import output
+from limbeck.cli.console import say, say_command
 from limbeck.cli.endpoint_options import EndpointOptions
 from limbeck.cli.label_options import LabellingWork, RowsToLabel, StoreToWrite
 from limbeck.cli.next_step import after_labelling
@@ -61,5 +61,5 @@ def label(
         show=True,
     )
     size = human_size(made.manifest.bytes)
-    output().print(f"{made.files.url}: {len(made):,} rows, {size}", soft_wrap=True)
-    output().print(f"next: {after_labelling(made, teacher or (), rows.data)}", soft_wrap=True)
+    say(f"{made.files.url}: {len(made):,} rows, {size}")
+    say_command("Next:    ", after_labelling(made, teacher or (), rows.data))

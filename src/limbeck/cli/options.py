@@ -13,6 +13,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from limbeck.cli.console import show_loading
 from limbeck.errors import LimbeckError, Problem
 from limbeck.plain import read_yaml
 
@@ -73,6 +74,15 @@ class ManyValues(TyperCommand):
         """Repeat the option's name before each of its values, as the parser below expects."""
         lists = {name for parameter in self.params for name in _names_of_list(parameter)}
         return super().parse_args(ctx, list(_repeat_names(args, lists)))
+
+
+class Loads(ManyValues):
+    """A command that needs PyTorch, which takes a while to load: it says at once that it has begun."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Say so, and run the command."""
+        show_loading(ctx.command_path)
+        return super().invoke(ctx)
 
 
 def _names_of_list(parameter: Any) -> Sequence[str]:

@@ -14,7 +14,7 @@ import typer
 
 from limbeck.byte_sizes import human_size
 from limbeck.cli import stored_view as view
-from limbeck.cli.console import output
+from limbeck.cli.console import output, say
 from limbeck.errors import LimbeckError, Problem
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def list_entries(stores: Places = None) -> None:
         folder = str(kept.store.folder)
         output().print(view.stored_table(folder, kept.entries, kept.journals, others))
     else:
-        output().print(f"nothing is stored in {kept.store.folder}", markup=False, soft_wrap=True)
+        say(f"nothing is stored in {kept.store.folder}")
     if problems:
         raise LimbeckError(problems)
 
@@ -88,9 +88,7 @@ def copy(
     store = open_store(named[0].path if named else place)
     with labelling_progress(output(), len(store), 0) as advance:
         made = copy_store(store, StoreFiles(out), advance)
-    output().print(
-        f"{out}: {made.stored_rows:,} rows, {human_size(made.bytes)}", markup=False, soft_wrap=True
-    )
+    say(f"{out}: {made.stored_rows:,} rows, {human_size(made.bytes)}")
 
 
 @outputs.command()

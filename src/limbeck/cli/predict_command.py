@@ -17,6 +17,7 @@ from limbeck.cli.help import option
 from limbeck.cli.option_groups import takes_groups, typed
 from limbeck.cli.predict_options import OUTPUT, ROWS, RUNNING, PredictOptions
 from limbeck.errors import LimbeckError, unknown
+from limbeck.lines import messages
 from limbeck.plugins import load_plugins
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def predict(
         backend=backend,
         task=task,
     )
-    console = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
+    console = messages()
     if target is not None:
         console.print(str(job.write_file(console)))
     else:

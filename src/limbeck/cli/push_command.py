@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.console import output
+from limbeck.cli.console import say
 
 _MB = 1e6
 
@@ -30,17 +30,13 @@ def push(
 
     result = push_run(run, repo, private=not public, dry_run=dry_run)
     for file in result.files:
-        _say(f"{file.size / _MB:10.3f} MB  {file.name}")
+        say(f"{file.size / _MB:10.3f} MB  {file.name}")
     total = sum(file.size for file in result.files) / _MB
     where = "public" if public else "private"
     if result.url is None:
-        _say(
+        say(
             f"{len(result.files)} files, {total:.1f} MB would go to {repo} ({where}); nothing is sent"
         )
     else:
-        _say(f"{len(result.files)} files, {total:.1f} MB ({where})")
-        _say(result.url)
-
-
-def _say(line: str) -> None:
-    output().print(line, markup=False, soft_wrap=True)
+        say(f"{len(result.files)} files, {total:.1f} MB ({where})")
+        say(result.url)

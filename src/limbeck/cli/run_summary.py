@@ -1,6 +1,6 @@
-"""The last lines of a run: how good, small and fast the student is, where it lies, and what to do next.
+"""The last lines of a run: how good, small and fast its model is, where it lies, and what to do next.
 
-Part of `limbeck.cli`. At most eight lines: two of scores, and six.
+Part of `limbeck.cli`. Each line has a label; a further fact of a run is a further entry of `last_lines`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from limbeck.cli.console import output, show_scores
+from limbeck.cli.console import say, say_command, scores_said
 from limbeck.cli.next_step import next_step
 
 if TYPE_CHECKING:
@@ -16,73 +16,72 @@ if TYPE_CHECKING:
     from limbeck.run import Result
 
 _MB = 1e6
+_LABEL = 9
+"""Columns of a label."""
 
 
 def show_result(result: Result) -> None:
-    """Print the final scores by split, what the student came to, and the folder that holds it."""
-    from limbeck.reporting.records.one_answer import one_answer
+    """Print what the run came to, and the command that brings it further."""
+    for label, line in last_lines(result.record, result.path):
+        say(f"{label + ':':{_LABEL}}{line}", hang=_LABEL)
+    if (command := next_step(result.record, result.path)) is not None:
+        say_command(f"{'Next:':{_LABEL}}", command)
+
+
+def last_lines(record: Record, path: Path) -> list[tuple[str, str]]:
+    """Label and text of each line, in the order in which they are printed."""
     from limbeck.reporting.records.rows_said import rows_said
 
-    record, path = result.record, result.path
-    for split, scores in result.scores.items():
-        show_scores(scores, title=f"{split}:")
-    _say(_against_teacher(record))
-    if facts := [*_size(record, path), *_speed(record)]:
-        _say("; ".join(facts))
     rows = rows_said(record.examples)
-    if course := [*_course(record), *([f"training rows: {rows}"] if rows is not None else [])]:
-        _say("; ".join(course))
-    _say(f"written to {path}")
-    if (path / "report.html").is_file():
-        _say(f"report: {path / 'report.html'}")
-    only = one_answer(record)
-    said = [_constant(record, only)] if only is not None else []
-    if (step := next_step(record, path)) is not None:
-        said.append(step)
-    if said:
-        _say(f"next: {': '.join(said)}")
+    lines = [("Score", _score(record, split)) for split in record.scores]
+    lines += [("Size", size) for size in _size(record, path)]
+    lines += [("Speed", speed) for speed in _speed(record)]
+    lines += [("Rows", f"{rows}, in training")] if rows is not None else []
+    lines += [("Files", _files(record, path))]
+    return lines + [("Warning", constant) for constant in _constant(record)]
 
 
-def _constant(record: Record, only: str) -> str:
-    model = "student" if record.kind == "distill" else "model"
-    return (
-        f"the {model} predicts {only!r} for every dev row, which needs no model; train it longer, at "
-        "another rate or on more rows"
-    )
+def model_name(record: Record) -> str:
+    """What the run's model is called: only what has a teacher is a student."""
+    return "student" if record.kind == "distill" else "model"
 
 
-def _course(record: Record) -> list[str]:
-    best, last = record.best, record.last
-    if best is None or last is None or best.primary is None or last.primary is None:
-        return []
-    return [
-        f"dev by epoch: best {best.primary:.2f} (epoch {best.epoch}), "
-        f"last {last.primary:.2f} (epoch {last.epoch})"
-    ]
-
-
-def _against_teacher(record: Record) -> str:
-    """Both primary dev scores, and the share that the student keeps."""
-    own = record.scores.get("dev", {}).get("primary")
-    model = "student" if record.kind == "distill" else "model"
-    known = [record.teacher] if record.teacher is not None else record.outputs[:1]
-    theirs = next((one.scores.get("dev", {}).get("primary") for one in known), None)
-    if own is None:
-        return f"{model}: no dev score"
-    if theirs is None:
-        return f"{model} {own:.1f}"
-    said = f"{_teacher_name(record)} {theirs:.1f}, {model} {own:.1f}"
+def _score(record: Record, split: str) -> str:
+    """Every score of a split; of the one that selects also the epochs it was chosen from, and the share kept."""
+    own, theirs = record.scores[split], _teachers_score(record, split)
+    said = f"{split} {scores_said(own)}"
+    if split == "dev":
+        said += _chosen_from(record)
+    primary = own.get("primary")
+    if theirs is None or primary is None:
+        return said
+    said += f"; {_teacher_name(record)} {theirs:.1f}"
     if theirs <= 0:
         return said
-    said += f": {100 * own / theirs:.1f} % kept"
-    if record.kept is None:
-        return said
+    said += f": {100 * primary / theirs:.1f} % kept"
     kept = record.kept
+    if kept is None or split != "dev":
+        return said
     how = "" if kept.paired else ", the teacher's score taken as exact"
     return (
         f"{said} ({100 * kept.level:.0f} % interval {100 * kept.low:.1f} to {100 * kept.high:.1f}, "
         f"bootstrap over {kept.rows:,} dev {kept.unit}{how})"
     )
+
+
+def _chosen_from(record: Record) -> str:
+    """The dev rows chose the epoch that they score."""
+    best, last = record.best, record.last
+    if best is None or last is None or best.primary is None or last.primary is None:
+        return ""
+    if last.epoch == best.epoch == 1:
+        return ""
+    return f" (best epoch, {best.epoch} of {last.epoch}; the last has {last.primary:.1f})"
+
+
+def _teachers_score(record: Record, split: str) -> float | None:
+    known = [record.teacher] if record.teacher is not None else record.outputs[:1]
+    return next((one.scores.get(split, {}).get("primary") for one in known), None)
 
 
 def _teacher_name(record: Record) -> str:
@@ -113,7 +112,7 @@ def _speed(record: Record) -> list[str]:
     own, theirs = record.student.latency_ms, record.teacher.latency_ms
     if not own.median:
         return []
-    return [f"{theirs.median / own.median:.1f} × the teacher's speed ({_measured(own)})"]
+    return [f"{theirs.median / own.median:.1f} × the teacher's ({_measured(own)})"]
 
 
 def _measured(time: Latency) -> str:
@@ -129,5 +128,19 @@ def _measured(time: Latency) -> str:
     return ", ".join([*parts, "timed in turns"])
 
 
-def _say(line: str) -> None:
-    output().print(line, markup=False, soft_wrap=True)
+def _files(record: Record, run: Path) -> str:
+    said = f"{run / 'student'} (the {model_name(record)})"
+    report = run / "report.html"
+    return f"{said}, {report} (the report)" if report.is_file() else said
+
+
+def _constant(record: Record) -> list[str]:
+    from limbeck.reporting.records.one_answer import one_answer
+
+    only = one_answer(record)
+    if only is None:
+        return []
+    return [
+        f"the {model_name(record)} predicts {only!r} for every dev row, which needs no model; train it "
+        "longer, at another rate or on more rows"
+    ]

@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from limbeck.cli.console import output, trouble
+from limbeck.cli.console import output, say, trouble
 from limbeck.cli.options import is_recipe_file, is_setting, parse_settings
 from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.lines import print_line
 from limbeck.number_words import count_of
 
 OUT = Path("runs/studies")
@@ -133,7 +134,7 @@ def _run(
     console.print(f"{asked.full_name}: {_sizes(plan)}")
     found = estimate(plan, runs, jobs, say=lambda line: console.print(line, style="dim"))
     for line in found.lines(jobs):
-        console.print(line, soft_wrap=True)
+        print_line(console, line)
     if dry_run:
         return
     failed = carry_out(plan, runs, jobs=jobs, **by, seconds=found.seconds, console=console)
@@ -145,9 +146,7 @@ def _run(
             [*(problem for one in failed for problem in one.problems), *error.problems]
         ) from None
     output().print(terminal(table))
-    output().print(
-        f"table and records in {folder}; page: {page.resolve().as_uri()}", soft_wrap=True
-    )
+    say(f"table and records in {folder}; page: {page.resolve().as_uri()}")
     if failed:
         raise LimbeckError(
             [

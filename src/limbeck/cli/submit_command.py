@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.console import output, trouble
+from limbeck.cli.console import say, trouble
+from limbeck.lines import print_line
 
 
 def submit(
@@ -40,9 +41,7 @@ def submit(
 
     found = write_submission(runs, out, data=data, partial=partial, overwrite=overwrite, show=True)
     for name, rows in found.rows.items():
-        output().print(f"{rows:8,} rows  {name}", soft_wrap=True)
-    output().print(f"{found.path}: {len(found.rows)} files", soft_wrap=True)
+        say(f"{rows:8,} rows  {name}")
+    say(f"{found.path}: {len(found.rows)} files")
     if found.missing:
-        trouble().print(
-            f"the benchmark refuses it without {', '.join(found.missing)}", soft_wrap=True
-        )
+        print_line(trouble(), f"the benchmark refuses it without {', '.join(found.missing)}")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.console import output
+from limbeck.cli.console import output, say
 from limbeck.cli.option_groups import takes_groups, typed
 from limbeck.cli.scored_options import ScoredRows
 
@@ -46,7 +46,7 @@ def team(
         title=f"Team of {count} on {look.task.title}",
         subtitle=f"{look.team.diversity.examples} examples of {look.split} · data: {look.data}",
     )
-    output().print(f"page: {page.resolve().as_uri()}", markup=False, soft_wrap=True)
+    say(f"page: {page.resolve().as_uri()}")
 
 
 def beside(members: list[str]) -> Path:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from rich.console import Console
 
 from limbeck.data.streams import RowStream, named_files
 from limbeck.data.streams.row_files import format_of
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
+from limbeck.lines import messages
 from limbeck.predicting.predict_settings import PredictSettings
 from limbeck.predicting.prediction_summary import Predictions
 from limbeck.predicting.prepare_job import prepare
@@ -56,9 +56,7 @@ def predict(
         backend=backend,
         task=task,
     )
-    console = Console(
-        stderr=True, quiet=not show, markup=False, emoji=False, highlight=False, soft_wrap=True
-    )
+    console = messages(shown=show)
     return job.collect(console) if to is None else job.write_file(console)
 
 

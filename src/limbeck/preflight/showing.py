@@ -35,7 +35,8 @@ def render(problems: Sequence[Problem]) -> RenderableType:
         line = Text.assemble((problem.severity, _STYLES[problem.severity]), "  ", problem.message)
         parts.append(Padding(line, (0, 0, 0, 2)))
         if problem.fix:
-            parts.append(Padding(Text(f"fix: {problem.fix}", style="dim"), (0, 0, 0, 6)))
+            label = "" if problem.severity == "note" else "fix: "
+            parts.append(Padding(Text(label + problem.fix, style="dim"), (0, 0, 0, 6)))
     return Group(*parts)
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from rich.console import Console
 
+from limbeck.lines import print_line
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Execution
 from limbeck.run.entry_rows import entry_rows
@@ -63,9 +64,7 @@ def with_stored_outputs(
             return
         reasons[place.key] = reason
         whose = f" of {place.name}" if place.name else ""
-        console.print(
-            f"teacher outputs{whose} are not stored: {reason}", highlight=False, soft_wrap=True
-        )
+        print_line(console, f"teacher outputs{whose} are not stored: {reason}")
 
     for group in output_groups(prepared, live):
         keys = [place.key for place in group.places]

@@ -13,6 +13,7 @@ from transformers import set_seed
 from limbeck.agreement import is_first, wait_for_all
 from limbeck.files import one_error_for_a_full_disk
 from limbeck.given import at_hand
+from limbeck.lines import messages, print_line
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run.beginning import begin, new_record
@@ -92,6 +93,8 @@ def _run(plan: Plan) -> Record:
     set_seed(recipe.seed)
     # Before they are read, so that one that changes meanwhile is seen to have changed.
     files = checksums_of_inputs(recipe)
+    if plan.show and is_first():
+        print_line(messages(), f"reading {recipe.data}, loading {_models(recipe)}")
     prepared = prepare(recipe, plan.live_teacher, progress=plan.show)
     prepared = resolve(prepared, folder, files, fresh=not goes_on)
     check_run(prepared, folder.path, show=plan.show)
@@ -113,6 +116,13 @@ def _run(plan: Plan) -> Record:
         folder.remove_checkpoints()
     wait_for_all()
     return record
+
+
+def _models(recipe: Recipe) -> str:
+    """The models of a run, as they are named."""
+    teachers = recipe.outputs or recipe.teachers or ([recipe.teacher] if recipe.teacher else [])
+    student = [] if recipe.student.from_teacher else [recipe.student.init]
+    return ", ".join([*teachers, *student])
 
 
 def _before_run(show: bool) -> Train:

@@ -13,6 +13,7 @@ from limbeck.data import MAX_ROWS
 from limbeck.data.text_rows import TextRows
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.given import at_hand
+from limbeck.lines import messages
 from limbeck.run.label_by_ray import found_anywhere
 from limbeck.run.label_plan import LabelPlan, outputs_asked
 from limbeck.run.label_store import ENGINES, LabelWork, fill
@@ -197,9 +198,7 @@ def _prompt(
 
 
 def _console(show: bool) -> Console:
-    return Console(
-        stderr=True, quiet=not show, markup=False, emoji=False, highlight=False, soft_wrap=True
-    )
+    return messages(shown=show)
 
 
 def _finished(place: str, rows: TextRows, to: str | Path | None, console: Console) -> OutputStore:

@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from limbeck.lines import print_line
 from limbeck.reporting.records import Record
 from limbeck.study.ray_workers import OnRay
 from limbeck.study.run_workers import OneAfterTheOther, RunMaker, SideBySide
@@ -189,7 +190,7 @@ class _Course:
         return f"about {spoken_hours(left / self.jobs)} left"
 
     def _say(self, line: str) -> None:
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(self.console, line)
 
 
 def _said(run: StudyRun) -> str:

@@ -1,18 +1,24 @@
 """Progress a person can watch: a bar with the time left, and a line an epoch.
 
-Part of `limbeck.training`. On a terminal the bar moves; elsewhere only the epochs' lines are printed.
+Part of `limbeck.training`. On a terminal the bar moves; elsewhere a line says when training begins, after
+every minute, and after every epoch.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress, TaskID
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from limbeck.lines import print_line
 from limbeck.recipe import Recipe, Stage
 from limbeck.step_bar import step_bar
+
+_SECONDS = 60.0
+"""Without a bar, a line at least this often where a loss is logged."""
 
 
 class Display(TrainerCallback):
@@ -28,12 +34,18 @@ class Display(TrainerCallback):
         self.console = Console(stderr=True, quiet=not shown, markup=False, emoji=False)
         self.bar: Progress | None = None
         self.task = TaskID(0)
+        self.said = 0.0
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Open the bar; only a terminal gets one."""
-        if not state.is_world_process_zero or not self.console.is_terminal:
+        if not state.is_world_process_zero:
+            return
+        if not self.console.is_terminal:
+            self.said = time.monotonic()
+            rest = f", {state.global_step} of them made" if state.global_step else ""
+            print_line(self.console, f"{self.name}  training: {state.max_steps} steps{rest}")
             return
         self.bar = step_bar(self.console)
         self.bar.start()
@@ -59,6 +71,8 @@ class Display(TrainerCallback):
             self.loss = f"  loss {logs['loss']:.3f}"
             if self.bar is not None:
                 self.bar.update(self.task, description=self.name + self.loss)
+            elif state.is_world_process_zero and time.monotonic() - self.said >= _SECONDS:
+                self._print_step(state, self.loss)
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -80,18 +94,18 @@ class Display(TrainerCallback):
             return
         self._print(args, state, f"  dev {metrics['eval_primary']:.2f}")
 
+    def _print_step(self, state: TrainerState, what: str) -> None:
+        self.said = time.monotonic()
+        print_line(self.console, f"{self.name}  step {state.global_step}/{state.max_steps}{what}")
+
     def _print(self, args: TrainingArguments, state: TrainerState, what: str) -> None:
         # Where steps are counted nobody asked for a number of epochs.
-        where = (
-            f"step {state.global_step}/{state.max_steps}"
-            if args.max_steps > 0
-            else f"epoch {state.epoch:.3g}/{args.num_train_epochs:g}"
-        )
-        self.console.print(
-            f"{self.name}  {where}{what}",
-            markup=False,
-            highlight=False,
-        )
+        if args.max_steps > 0:
+            self._print_step(state, what)
+            return
+        self.said = time.monotonic()
+        epoch = f"epoch {state.epoch:.3g}/{args.num_train_epochs:g}"
+        print_line(self.console, f"{self.name}  {epoch}{what}")
 
     def close(self) -> None:
         """Take the bar down; also after an error, so that the terminal stays usable."""

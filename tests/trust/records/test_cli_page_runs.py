@@ -107,19 +107,17 @@ def test_the_last_lines_say_what_the_student_came_to(place):
     said = ended.stdout.splitlines()
     kept, share = record["kept"], record["student"]["parameters"] / record["teacher"]["parameters"]
     assert kept["paired"]
-    assert (
-        f"teacher {theirs:.1f}, student {own:.1f}: {100 * own / theirs:.1f} % kept (95 % interval "
+    score, size_said, speed, files, command = said[-5:]
+    assert f"accuracy {own:.1f}" in score and score.startswith("Score:   dev ")
+    assert score.endswith(
+        f"; teacher {theirs:.1f}: {100 * own / theirs:.1f} % kept (95 % interval "
         f"{100 * kept['low']:.1f} to {100 * kept['high']:.1f}, bootstrap over {kept['rows']} dev rows)"
-    ) in said
-    assert any(
-        line.startswith(
-            f"{size:.1f} MB, {100 * share:.0f} % of the teacher's; {faster:.1f} × the teacher's speed"
-        )
-        for line in said
     )
-    assert said[-2] == "report: S/report.html" and (place / said[-2].split()[1]).is_file()
-    assert said[-1] == "next: limbeck export S --format onnx-int8"
-    assert len(said) - said.index(next(line for line in said if line.startswith("dev:"))) <= 8
+    assert size_said == f"Size:    {size:.1f} MB, {100 * share:.0f} % of the teacher's"
+    assert speed.startswith(f"Speed:   {faster:.1f} × the teacher's (torch, ")
+    assert files == "Files:   S/student (the student), S/report.html (the report)"
+    assert (place / "S" / "report.html").is_file()
+    assert command == "Next:    limbeck export S --format onnx-int8"
     # Steps were asked for, not epochs.
     assert "step 4/4" in ended.output and not re.search(r"epoch [\d.]+/", ended.output)
     # A user's own rows follow no profile of GLUE.

@@ -1,0 +1,54 @@
+"""How a line of text is printed: wrapped at words on a terminal, whole in a pipe or a log file."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import textwrap
+from collections.abc import Sequence
+
+from rich.console import Console
+
+
+def messages(*, shown: bool = True) -> Console:
+    """Make the console for messages of work in progress, on standard error."""
+    whole = not sys.stderr.isatty()
+    return Console(
+        stderr=True, quiet=not shown, markup=False, emoji=False, highlight=False, soft_wrap=whole
+    )
+
+
+def print_line(console: Console, line: str, *, hang: int = 0) -> None:
+    """Print one line, as it is: no markup is read.
+
+    A terminal gets it wrapped at words, later lines indented by `hang` columns. A log file gets it whole, so that it
+    can be searched.
+    """
+    lines = [line]
+    if console.is_terminal:
+        lines = textwrap.wrap(
+            line,
+            max(console.width, 20),
+            subsequent_indent=" " * hang,
+            break_long_words=False,  # a path or a name stays one that can be copied
+            break_on_hyphens=False,
+        )
+    _print(console, lines)
+
+
+def print_command(console: Console, label: str, command: str, *, hang: int = 4) -> None:
+    """Print a command of the shell behind a label; what a terminal wraps can be pasted as it stands."""
+    words = [shlex.quote(word) for word in shlex.split(command)]
+    lines = [label + words[0]]
+    for word in words[1:]:
+        if console.is_terminal and len(lines[-1]) + len(word) + 3 > console.width:
+            lines[-1] += " \\"
+            lines.append(" " * hang + word)
+        else:
+            lines[-1] += f" {word}"
+    _print(console, lines)
+
+
+def _print(console: Console, lines: Sequence[str]) -> None:
+    for line in lines:
+        console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
