@@ -17,6 +17,7 @@ SOURCE = Path(limbeck.__file__).parent
 # From the bottom up. A module imports what stands above it in this list, never what stands below or
 # beside it. The way of a training step runs in the same direction.
 ORDER = [
+    {"transfer"},
     {
         "agreement",
         "byte_sizes",
@@ -28,7 +29,6 @@ ORDER = [
         "reporting",
         "step_bar",
         "step_state",
-        "transfer",
     },
     {"files", "given", "plain", "registry", "settings"},
     {"manifest", "model_names", "sealing"},

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 from typing import TypeVar
 
-import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object, reduce
 from torch import Tensor
+
+from limbeck.transfer import accelerator
 
 T = TypeVar("T")
 
@@ -61,4 +62,4 @@ def _alone() -> bool:
 
 def _processes() -> PartialState:
     # As the Trainer's arguments do it later, which then find it done.
-    return PartialState(cpu=not torch.accelerator.is_available())
+    return PartialState(cpu=accelerator() is None)

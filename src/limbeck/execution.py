@@ -20,6 +20,7 @@ from limbeck.activations import Request, capture
 from limbeck.activations.compat import attention_of
 from limbeck.agreement import agreed
 from limbeck.errors import LimbeckError
+from limbeck.transfer import accelerator
 
 Precision = Literal["auto", "fp32", "bf16"]
 Attention = Literal[
@@ -41,13 +42,11 @@ def resolve_precision(wanted: Precision) -> Literal["fp32", "bf16"]:
 
 
 def _has_bf16() -> bool:
-    if torch.cuda.is_available():
+    if found := accelerator():
         # Emulated bf16 (before Ampere) is slower than fp32.
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    if torch.accelerator.is_available():
-        return False
-    found = torch.cpu.get_capabilities()
-    return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
+        return found.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    has = torch.cpu.get_capabilities()
+    return bool(has.get("avx512_bf16") or has.get("amx_bf16") or has.get("bf16"))
 
 
 def resolve_attention(

@@ -1,12 +1,29 @@
-"""Between the host and the device that computes, without waiting for what the device still does."""
+"""The device that computes, and what goes there from the host without waiting for what it still does."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
+
+
+def accelerator() -> torch.device | None:
+    """The accelerator that torch can use here, without an index; None on a machine without one.
+
+    A build of torch for CUDA names CUDA also where no driver is installed: only what is available counts.
+    """
+    return torch.accelerator.current_accelerator(check_available=True)
+
+
+def device() -> torch.device:
+    """Where this process computes: on its own accelerator of those of the machine, else on CPU."""
+    found = accelerator()
+    if found is None:
+        return torch.device("cpu")
+    return torch.device(found.type, int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def send(values: Tensor, device: torch.device) -> Tensor:

@@ -28,10 +28,10 @@ from limbeck.run.class_checks import class_names, resolve_class_order
 from limbeck.run.own_task import student_labelling
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.scored_split import split_to_score
-from limbeck.run.stage_passes import device
 from limbeck.run.student_source import processor_of
 from limbeck.students import load_model
 from limbeck.tasks import Processor, Results, Task, as_array, join
+from limbeck.transfer import device
 
 _BATCH = 32
 

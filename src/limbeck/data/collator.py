@@ -14,6 +14,7 @@ from limbeck.errors import LimbeckError
 from limbeck.model_inputs import TEACHER_COLUMN
 from limbeck.tasks import SENTENCE, Processor, TaskType
 from limbeck.tasks.output_arrays import pad_column
+from limbeck.transfer import accelerator
 
 # What evaluation draws with; in training epoch e (from 0) draws with e + 1.
 _EVALUATION_SEED = 0
@@ -48,7 +49,7 @@ class Collator:
                 "leave pad_to out",
             )
         self.tokenizer = tokenizer
-        self.step = pad_to_multiple_of or (_TILE if torch.accelerator.is_available() else None)
+        self.step = pad_to_multiple_of or (_TILE if accelerator() else None)
         kind.reads.check(tokenizer)
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:

@@ -20,11 +20,11 @@ from limbeck.errors import LimbeckError
 from limbeck.predicting.about_model import TORCH, AboutModel
 from limbeck.preflight import positions_of, refuse_beyond
 from limbeck.run.checkpoint_scores import longest_of
-from limbeck.run.stage_passes import device
 from limbeck.runtimes import OnnxPredictor, TextToTextSession
 from limbeck.students import load_model, read_processor
 from limbeck.tasks import SENTENCE, Processor, TaskType, as_array
 from limbeck.teachers.outputs.entry_key import add_model
+from limbeck.transfer import device
 
 # What transformers generates of a model that says nothing.
 _USUAL_TOKENS = 20

@@ -26,11 +26,12 @@ from limbeck.lab.augmentation import (
 )
 from limbeck.lab.augmentation.vector_candidates import check_file
 from limbeck.recipe import Recipe
-from limbeck.run.stage_passes import bars, device
+from limbeck.run.stage_passes import bars
 from limbeck.students import load_model, resolve_checkpoint
 from limbeck.tasks import Task
 from limbeck.teachers.outputs import Store, StoredEntry, default_store
 from limbeck.teachers.outputs.store import SHARD
+from limbeck.transfer import device
 
 logger = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from limbeck.activations import Request, capture
 from limbeck.data import Collator, batches_of
 from limbeck.evaluation import Pixels, Size
 from limbeck.tasks import Processor, TaskType, as_array, join
+from limbeck.transfer import device
 from limbeck.vision import side_of
 
 _BATCH = 64
@@ -26,8 +27,7 @@ def example_size(encoded: Dataset, processor: Processor, kind: TaskType) -> Size
 
 def compact_outputs_of(model: PreTrainedModel, encoded: Dataset, collate: Collator) -> np.ndarray:
     """What the kind keeps of each example, in the split's order; on an accelerator if there is one."""
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    model.eval().to(device or "cpu")
+    model.eval().to(device())
     found = []
     with torch.no_grad():
         for batch in batches_of(encoded, collate, _BATCH, model.device):

@@ -1,15 +1,13 @@
-"""Passes over rows: how many a stage makes, where one runs, and what is shown of it.
+"""Passes over rows: how many a stage makes, and what is shown of it.
 
 Part of `limbeck.run`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -21,14 +19,6 @@ def length_of(recipe: Recipe, rows: int) -> float:
     if recipe.max_steps is None:
         return recipe.epochs
     return recipe.max_steps * recipe.batch_size * recipe.accumulation / rows
-
-
-def device() -> torch.device:
-    """Where the Trainer is going to put its models."""
-    accelerator = torch.accelerator.current_accelerator()
-    if accelerator is None:
-        return torch.device("cpu")
-    return torch.device(accelerator.type, int(os.environ.get("LOCAL_RANK", "0")))
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from limbeck.preflight import refuse_beyond
 from limbeck.recipe import Recipe
 from limbeck.run.model_labeller import ModelLabeller
 from limbeck.run.runs_meant import members_at
-from limbeck.run.stage_passes import device
 from limbeck.run.target_labeller import TargetLabeller, kept_word
 from limbeck.students import load_model, read_processor
 from limbeck.tasks import TASKS, TEXT, TEXT_READING
@@ -22,6 +21,7 @@ from limbeck.teachers.language_models import BoundPrompt, load_causal_labeller
 from limbeck.teachers.outputs.checked_scores import PROBABILITIES
 from limbeck.teachers.outputs.columns import LOGITS
 from limbeck.teachers.team_labeller import TeamLabeller
+from limbeck.transfer import device
 
 _MAX_LENGTH = Recipe.model_fields["max_length"].default
 PRECISIONS = ("fp32", "bf16")

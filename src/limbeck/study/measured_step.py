@@ -30,6 +30,7 @@ from limbeck.run.named_teachers import Named
 from limbeck.run.required_settings import missing
 from limbeck.run.stage_rows import EncodedRows, load_rows
 from limbeck.tasks import Processor, Task
+from limbeck.transfer import accelerator, device
 
 _REPEATS = 3
 
@@ -138,24 +139,24 @@ def measure(recipe: Recipe, run: UntrainedRun, *, save_as: Path | None = None) -
     encoded = EncodedRows.of(few, task, tokenizer, recipe.max_length)
     assert isinstance(encoded.encoded, Dataset)  # so few are encoded at once
     batch = Collator(tokenizer, kind=task.kind)(list(encoded.encoded))
-    device = _device()
+    on = device()
     # Labels too: of a decoder they are the input, and to no other model are they given.
     inputs = {
-        name: value.to(device)
+        name: value.to(on)
         for name, value in batch.items()
         if isinstance(value, Tensor) and name != "index"
     }
-    nn.Module.to(student, device)
+    nn.Module.to(student, on)
     mixed = resolve_precision(recipe.precision) == "bf16"
-    cast = torch.autocast(device.type, torch.bfloat16) if mixed else nullcontext()
-    clock = _clock(device)
+    cast = torch.autocast(on.type, torch.bfloat16) if mixed else nullcontext()
+    clock = _clock(on)
     with torch.random.fork_rng(), cast:
         train_seconds = _median(lambda: _train_step(student, inputs), clock)
         forward = _median(lambda: _forward(student, inputs), clock)
         taught = 0.0
         if named and recipe.needs_teacher:
             model = named[0].teacher.model
-            nn.Module.to(model, device)
+            nn.Module.to(model, on)
             taught = _median(lambda: _forward(model, inputs), clock)
     return StepCost(
         train_seconds,
@@ -165,9 +166,9 @@ def measure(recipe: Recipe, run: UntrainedRun, *, save_as: Path | None = None) -
         len(train),
         sum(len(rows[split]) for split in task.dev_splits if split in rows),
         sum(weight.numel() for weight in student.parameters()),
-        f"{device.type} with {count_of(torch.get_num_threads(), 'thread')}"
-        if device.type == "cpu"
-        else str(device),
+        f"{on.type} with {count_of(torch.get_num_threads(), 'thread')}"
+        if on.type == "cpu"
+        else str(on),
         tuple(name for name, own in rows.items() if task.label_column in own.column_names),
     )
 
@@ -193,13 +194,8 @@ def _forward(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> None:
 
 
 def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
-def _device() -> torch.device:
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return found or torch.device("cpu")
+    if accelerator():
+        torch.accelerator.synchronize()
 
 
 def _clock(device: torch.device) -> Callable[[], float]:

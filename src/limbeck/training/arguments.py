@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers.integrations import TensorBoardCallback
 
 from limbeck.errors import LimbeckError
@@ -14,6 +13,7 @@ from limbeck.recipe import Recipe
 from limbeck.tasks import LOWER_IS_BETTER
 from limbeck.training.config import DistillationConfig
 from limbeck.training.optimizer import Optimisation
+from limbeck.transfer import accelerator
 
 
 def training_arguments(
@@ -58,7 +58,7 @@ def training_arguments(
         max_grad_norm=recipe.max_grad_norm,
         bf16=recipe.precision == "bf16",
         # bf16 on CPU has to be asked for by this name.
-        use_cpu=not torch.accelerator.is_available(),
+        use_cpu=accelerator() is None,
         seed=recipe.seed,
         eval_strategy="epoch" if select else "no",
         save_strategy="epoch",

@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from limbeck.errors import LimbeckError
+from limbeck.transfer import accelerator
 
 _HEADER = "state"
 _PLAIN = (bool, int, float, str, type(None))
@@ -120,7 +121,5 @@ def restore_generators(state: dict[str, Any], every_device: bool) -> None:
 
 
 def _accelerator() -> Any:
-    device = torch.accelerator.current_accelerator()
-    if device is None or not torch.accelerator.is_available():
-        return None
-    return torch.get_device_module(device)
+    found = accelerator()
+    return None if found is None else torch.get_device_module(found)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from limbeck.cores import cores
+from limbeck.transfer import accelerator
 
 _LIBRARIES = ("limbeck", "torch", "transformers", "datasets")
 
@@ -56,12 +57,10 @@ def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
 
 def accelerator_name() -> str | None:
     """The current accelerator's name, or None on a machine that has only processors."""
-    if not torch.accelerator.is_available():
+    found = accelerator()
+    if found is None:
         return None
-    device = torch.accelerator.current_accelerator()
-    if device is None:
-        return None
-    return torch.cuda.get_device_name() if device.type == "cuda" else device.type
+    return torch.cuda.get_device_name() if found.type == "cuda" else found.type
 
 
 def _memory_gib() -> float | None:

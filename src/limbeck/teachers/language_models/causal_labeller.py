@@ -29,6 +29,7 @@ from limbeck.teachers.language_models.prompt import prompt_digest
 from limbeck.teachers.language_models.prompt_tokens import PromptTokenizer, token_limit
 from limbeck.teachers.language_models.seq2seq_scoring import Seq2SeqScorer
 from limbeck.teachers.outputs import digest_of_model, digest_of_text, digest_of_tokenizer
+from limbeck.transfer import device
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class CausalLabeller:
         }  # fmt: skip
         own_type = torch.bfloat16 if precision == "bf16" else torch.float32
         module: nn.Module = model  # whose move is in place
-        module.to(_device(), own_type)
+        module.to(device(), own_type)
         self.model = model.eval()
         self.batch_size = 8 * batch_size
         self.truncated: frozenset[int] = frozenset()
@@ -192,8 +193,3 @@ def _uses_chat(bound: BoundPrompt, tokenizer: PreTrainedTokenizerBase) -> bool:
 
 def _empty(bound: BoundPrompt) -> Row:
     return dict.fromkeys(bound.columns, "")
-
-
-def _device() -> torch.device:
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return found or torch.device("cpu")
