@@ -11,11 +11,14 @@ from matplotlib.text import Text
 
 from limbeck.errors import LimbeckError
 from limbeck.reporting.pages import write_report
+from limbeck.reporting.pages.content import Content
 from limbeck.reporting.pages.gather import curve, draws, seconds_split
 from limbeck.reporting.pages.plots import Series, line_panel
 from limbeck.reporting.pages.svg import Panel
-from limbeck.reporting.records import Record
-from synthetic_records import a_run, a_study
+from limbeck.reporting.records import ClassificationScores, KeptFacts, Record
+from limbeck.reporting.records.classification_facts import ClassFacts
+from limbeck.reporting.tables import build_table
+from synthetic_records import a_run, a_study, a_teacher
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use", "line", "rect"}
 
@@ -139,6 +142,36 @@ def test_a_single_run_has_a_report_in_its_folder(tmp_path):
     assert "similarity" not in page.ids
     assert "layers: 3" in page.text  # the recipe
     assert "Sparrow 9000" in page.text
+
+
+def test_the_score_comes_first_and_a_constant_student_before_everything(tmp_path):
+    record = a_run("kd", 1, 80.0, teacher=a_teacher())
+    record.kept = KeptFacts(share=0.912, low=0.88, high=0.94, rows=100)
+    page = write_report([record], tmp_path).read_text(encoding="utf-8")
+    big = re.findall(r'<p class="card-big">(.*?)</p>', page)
+    assert big[-1] == "80.0" and 'class="alert"' not in page
+    assert "91.2 % of the teacher&#39;s score (95 % interval 88.0 to 94.0)" in page
+    classes = [
+        ClassFacts.model_construct(name="no", rows=50, recall=0.0, precision=None),
+        ClassFacts.model_construct(name="yes", rows=50, recall=100.0, precision=50.0),
+    ]
+    found = ClassificationScores.model_construct(rows=100, names=["no", "yes"], classes=classes)
+    record.classification = {"dev": found}
+    assert Content([record], [record], build_table([record])).alerts() == [
+        f"The student of {record.student.layers} layers by kd, seed 1, predicts 'yes' for every dev row: it has "
+        "learned nothing. Train it longer or at a higher rate, and look at the learning curves below."
+    ]
+
+
+def test_text_in_drawings_has_one_size(study):
+    """Drawings are scaled alike, whatever their width: a unit is 1.3 px, on a phone at least 1.05."""
+    drawn = re.findall(
+        r'style="width: (\d+)px; min-width: (\d+)px"[^>]*viewBox="0 0 ([\d.]+)', study[0]
+    )
+    assert drawn
+    for width, least, units in drawn:
+        assert int(width) == pytest.approx(1.3 * float(units), abs=1)
+        assert int(least) == pytest.approx(1.05 * float(units), abs=1)
 
 
 def test_a_bare_record_and_a_failed_run_still_have_a_report(tmp_path):

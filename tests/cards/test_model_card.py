@@ -120,12 +120,44 @@ def test_a_card_says_what_was_measured(made):
     assert "Their language is not recorded" in said
 
 
-def test_its_lines_load_the_model_and_run(made, capsys):
+def test_its_lines_load_the_model_and_run_from_its_folder(made, capsys, monkeypatch):
     (code,) = re.findall(r"```python\n(.*?)```", card_of(made).text, flags=re.DOTALL)
-    assert "  # the path of this file's folder" in code
-    exec(code.replace(f'"{made.name}"', repr(str(made / "student"))), {})
+    monkeypatch.chdir(made / "student")
+    exec(code, {})
     label, probability = capsys.readouterr().out.split()
     assert label in ("negative", "positive") and 0.5 <= float(probability) <= 1
+
+
+def test_rows_that_chose_nothing_are_told_from_other_domains(run):
+    record = Record.load(run)
+    assert "No other rows were scored" in section(card_of(run).text, "Limits")
+    record.scores |= {
+        "test of held-out.csv #1a2b3c4d": {"primary": 71.3},
+        "imdb": {"primary": 64.2},
+    }
+    record.save(run)
+    refresh(run)
+    said = section(card_of(run).text, "Limits")
+    assert "On rows that chose nothing it scores 71.3 (test of held-out.csv)." in said
+    assert "Out of domain it scores 64.2 (" in said and "1a2b3c4d" not in said
+
+
+def test_names_of_classes_are_text_and_no_markup(run):
+    """Names come from a user's file: they may hold tags, links, pipes and line breaks."""
+    record, evil = Record.load(run), "<b>a</b>|[x](http://y)\n# b"
+    config = json.loads((run / "student" / "config.json").read_text(encoding="utf-8"))
+    config["id2label"]["1"] = evil
+    (run / "student" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    found = record.classification["dev"]
+    for one in found.classes:
+        if one.name == "positive":
+            one.name, one.recall = evil, 3.0
+    record.save(run)
+    refresh(run)
+    text = card_of(run).text
+    said = "&lt;b>a&lt;/b>\\|\\[x\\](http://y) # b"
+    assert text.count(said) == 2 and text.count("&lt;b>a") == 3  # summary, table of classes, limits
+    assert "<b>" not in text and "[x]" not in text
 
 
 def test_a_finished_run_with_a_new_card_is_still_whole(run, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from limbeck.reporting.cards.origins import public_name, teacher_names
@@ -33,14 +34,14 @@ _WORDS = {
 
 def as_markdown(cells: Cells, words: int = 1) -> str:
     """A table whose first columns are text and whose others are numbers."""
-    heading, *rows = [[_plain(cell) for cell in row] for row in cells]
+    heading, *rows = [[in_markdown(cell) for cell in row] for row in cells]
     rule = [":---"] * words + ["---:"] * (len(heading) - words)
     return "\n".join("| " + " | ".join(row) + " |" for row in (heading, rule, *rows))
 
 
-def _plain(text: str) -> str:
-    """A cell's text: names of classes come from files, and must not end a row or open a tag."""
-    return one_line(text).replace("|", "\\|").replace("<", "&lt;")
+def in_markdown(text: str) -> str:
+    """The text in one line without markup: names of classes come from files, and must not end a row or open a tag."""
+    return re.sub(r"[|`*\[\]]", r"\\\g<0>", one_line(text)).replace("<", "&lt;")
 
 
 def teacher_scores(record: Record) -> dict[str, Numbers]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from limbeck.reporting.cards.card_metadata import own_splits
 from limbeck.reporting.cards.card_settings import CardSettings
 from limbeck.reporting.cards.student_facts import StudentFacts
+from limbeck.reporting.records import Record
 from limbeck.reporting.records.one_answer import one_answer
 from limbeck.reporting.tables.run_scores import task_title
 from limbeck.tasks import TASKS
@@ -43,24 +44,37 @@ def _scored(student: StudentFacts) -> str:
     task = TASKS.get(record.task)
     rows = "" if record.examples.dev is None else f"{record.examples.dev:,} "
     which = "published test" if task is not None and task.dev_is_test else "dev"
-    return (
-        f"The scores are of the {rows}{which} rows on which the best epoch was selected, which "
-        "flatters them a little; there is no score on rows that decided nothing."
+    flattered = (
+        f"The best epoch was selected on the same {rows}{which} rows that give the {which} score, which flatters it a "
+        "little."
+    )
+    fresh = _primary(record, [split for split in record.scores if _is_fresh(split)])
+    if not fresh:
+        return f"{flattered} No other rows were scored."
+    return f"{flattered} On rows that chose nothing it scores {fresh}."
+
+
+def _is_fresh(split: str) -> bool:
+    """Whether a split holds rows of the run's own task that chose nothing: a test split, or rows scored later."""
+    return split == "test" or " of " in split
+
+
+def _primary(record: Record, splits: list[str]) -> str:
+    """Splits with their primary scores, in words; a file's rows by the file's name."""
+    return ", ".join(
+        f"{score:.1f} ({task_title(split.partition(' #')[0])})"
+        for split in splits
+        if (score := record.scores[split].get("primary")) is not None
     )
 
 
 def _domain(student: StudentFacts) -> str:
-    own = own_splits(student)
-    others = {
-        split: score
-        for split, scores in student.record.scores.items()
-        if split not in own and (score := scores.get("primary")) is not None
-    }
-    title = task_title(student.record.task)
-    if not others:
+    own, record = own_splits(student), student.record
+    others = [split for split in record.scores if split not in own and not _is_fresh(split)]
+    title = task_title(record.task)
+    if not (found := _primary(record, others)):
         return f"It was scored on rows of {title} alone: how it does on other text is not known."
-    found = ", ".join(f"{task_title(split)} {score:.1f}" for split, score in others.items())
-    return f"Outside {title} its scores are: {found}."
+    return f"Out of domain it scores {found}."
 
 
 def _rows(student: StudentFacts, languages: list[str] | None) -> str:

@@ -129,7 +129,10 @@ def _content(
         "method": _method(record),
         "training": tables.as_markdown(tables.training_table(student), 2),
         "recipe": _recipe(record),
-        "limits": limits(student, settings, languages(settings, source)),
+        "limits": [
+            tables.in_markdown(sentence)
+            for sentence in limits(student, settings, languages(settings, source))
+        ],
     }
 
 
@@ -153,7 +156,10 @@ def _classes(record: Record, *, examples: bool) -> dict[str, Any]:
                     else []
                 )
             ),
-            *(f"{w[0].upper()}{w[1:]}." for w in class_scores.threshold_words(record.thresholds)),
+            *(
+                tables.in_markdown(f"{w[0].upper()}{w[1:]}.")
+                for w in class_scores.threshold_words(record.thresholds)
+            ),
         ],
         "examples": tables.as_markdown(class_scores.disagreement_cells(found.disagreements), 5)
         if examples and found.disagreements
@@ -164,9 +170,12 @@ def _classes(record: Record, *, examples: bool) -> dict[str, Any]:
 def _summary(student: StudentFacts) -> str:
     record = student.record
     layers = "" if record.student.layers is None else f"{record.student.layers}-layer "
-    what = f"A {layers}{student.architecture} model for {task_title(record.task)}"
+    what = (
+        f"A {layers}{student.architecture} model for {tables.in_markdown(task_title(record.task))}"
+    )
     if student.labels:
-        classes = [*student.labels[:8], *(["…"] if len(student.labels) > 8 else [])]
+        classes = [*map(tables.in_markdown, student.labels[:8])]
+        classes += ["…"] if len(student.labels) > 8 else []
         what += f" (classes: {', '.join(classes)})"
     teachers = teacher_names(record)
     if record.kind == "finetune" or not teachers:
@@ -197,7 +206,7 @@ def _score_notes(student: StudentFacts, seeds: Sequence[str]) -> list[str]:
         )
     for split, tests in [*record.row_tests_alone.items()][:1]:
         notes += [
-            f"On {split}, {words}."
+            tables.in_markdown(f"On {split}, {words}.")
             for words in class_scores.row_test_words(tests, "student", "teacher")
         ]
     if not seeds:

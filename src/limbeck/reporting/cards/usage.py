@@ -87,9 +87,13 @@ def usage(student: StudentFacts, name: str, *, local: bool) -> str | None:
 
     None of a task type of one's own.
 
-    `local`: the name is a folder's, and whoever reads this knows where it lies.
+    `local`: the name is a folder's, and the snippet runs from the folder that the card is in.
     """
-    name = f"name = {json.dumps(name)}" + ("  # the path of this file's folder" if local else "")
+    if local:
+        name = "."  # a folder's name without its path would be looked for on the Hub
+    name = f"name = {json.dumps(name)}" + (
+        "  # this file's folder: run it there, or write its path" if local else ""
+    )
     kind = student.kind
     auto = kind.auto.__name__
     if kind.name == "image":

@@ -89,6 +89,6 @@ def value_cells(
             text(value if written is None else float(written[row, column])),
             ha="center",
             va="center",
-            fontsize=7.5,
+            fontsize=8,
             color=MUTED if not np.isfinite(value) else "#111111" if light else "#ffffff",
         )

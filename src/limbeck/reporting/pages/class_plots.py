@@ -53,7 +53,7 @@ def reliability_panel(title: str, bins: Sequence[Bin], error: float) -> Panel:
             (0.04, 0.92),
             xycoords="axes fraction",
             color=INK,
-            fontsize=8.5,
+            fontsize=9,
         )
         axes.set(xlabel="confidence", ylabel="accuracy")
     return panel

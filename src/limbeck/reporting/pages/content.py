@@ -19,6 +19,7 @@ from limbeck.reporting.pages.row_tests_section import row_tests_section
 from limbeck.reporting.pages.sections import Section, legend_entry
 from limbeck.reporting.pages.teachers_section import team_section
 from limbeck.reporting.records import Record
+from limbeck.reporting.records.one_answer import one_answer
 from limbeck.reporting.records.rows_said import rows_said
 from limbeck.reporting.tables.measured_columns import FACTS, duration, facts_of
 from limbeck.reporting.tables.model import ResultsTable, Row
@@ -77,24 +78,58 @@ class Content:
         return [section for section in candidates if section.drawings or section.tables]
 
     def cards(self) -> list[dict[str, str]]:
-        """The teacher and each student depth at a glance: size, work and time, no ranking."""
+        """The teacher and each student depth at a glance: score, share kept, size and speed.
+
+        Students of one depth share a card. Where several methods made them, it shows the depth and no score:
+        the table below compares methods.
+        """
         teachers = [row for row in self.table.rows if row.role == "teacher"]
         teacher = teachers[0] if len(teachers) == 1 else None
-        cards = [_card("Teacher", row, None, _latency(row)) for row in teachers]
-        depths: dict[int | None, Row] = {}
+        cards = [
+            _card("Teacher", row, None, self._score([row]), [_latency(row)]) for row in teachers
+        ]
+        depths: dict[int | None, list[Row]] = {}
         for row in self.table.rows:
             if row.role == "student":
-                depths.setdefault(row.layers, row)
+                depths.setdefault(row.layers, []).append(row)
         cards += [
             _card(
-                f"Student, {depth} layers" if depth else "Student",
-                row,
+                "Student",
+                rows[0],
                 teacher,
-                self._speed(depth, teacher),
+                self._score(rows),
+                [self._kept(rows), self._speed(depth, teacher)],
             )
-            for depth, row in depths.items()
+            for depth, rows in depths.items()
         ]
         return cards
+
+    def alerts(self) -> list[str]:
+        """What a reader must know before any number: students that predict one class for every row."""
+        return [
+            f"{_titled(run)} predicts {only!r} for every dev row: it has learned nothing. Train it longer or at a "
+            "higher rate, and look at the learning curves below."
+            for run in self.finished
+            if (only := one_answer(run)) is not None
+        ]
+
+    def _score(self, rows: Sequence[Row]) -> str | None:
+        """The one score of a card: the average, or the only column; None of several rows."""
+        columns = [column for column in self.table.columns if column.in_average]
+        if len(rows) != 1 or not columns:
+            return None
+        cell = rows[0].average if self.table.has_average else rows[0].cells.get(columns[0].key)
+        return None if cell is None or cell.mean is None else f"{cell.mean:.1f}"
+
+    def _kept(self, rows: Sequence[Row]) -> str | None:
+        """The share of the teacher's score that a single run kept, with its interval."""
+        runs = [run for run in self.finished if run.student.layers == rows[0].layers]
+        if len(rows) != 1 or len(runs) != 1 or (kept := runs[0].kept) is None:
+            return None
+        return (
+            f"{100 * kept.share:.1f} % of the teacher's score "
+            f"({100 * kept.level:.0f} % interval {100 * kept.low:.1f} to {100 * kept.high:.1f})"
+        )
 
     def _speed(self, depth: int | None, teacher: Row | None) -> str | None:
         """Latency over all runs of a depth, and the ratio to the teacher that each timed in turns."""
@@ -310,23 +345,42 @@ def _latency(row: Row) -> str | None:
     return None if fact is None or fact.value is None else f"{FACTS['latency'].text(fact.value)} ms"
 
 
-def _card(title: str, row: Row, teacher: Row | None, speed: str | None) -> dict[str, str]:
+def _titled(run: Record) -> str:
+    layers = f" of {run.student.layers} layers" if run.student.layers else ""
+    return (
+        f"The student{layers} by {run.method}, seed {run.seed},"
+        if run.kind == "distill"
+        else f"The model{layers}"
+    )
+
+
+def _card(
+    title: str, row: Row, teacher: Row | None, score: str | None, more: Sequence[str | None]
+) -> dict[str, str]:
+    """Title, the score in large type (the depth where there is no single score), and a line for each fact."""
+
     def fact(source: Row, name: str) -> float | None:
         known = source.facts.get(name)
         return known.value if known else None
 
-    lines = []
-    for name, noun in (("parameters", "parameters"), ("flops", "FLOPs an example")):
+    depth = f"{row.layers} layers" if row.layers else None
+    lines = [line for line in more[:-1] if line is not None]
+    for name, noun in (("parameters", "parameters"), ("flops", "FLOPs per example")):
         value = fact(row, name)
         if value is None:
             continue
         other = fact(teacher, name) if teacher else None
         share = f" ({100 * value / other:.0f} %)" if other else ""
         lines.append(f"{FACTS[name].text(value)} {noun}{share}")
-    if speed is not None:
-        lines.append(speed)
-    big = f"{row.layers} layers" if row.layers else title
-    return {"title": title.split(",")[0], "big": big, "lines": "\n".join(lines)}
+    if more[-1] is not None:
+        lines.append(more[-1])
+    if score is None:
+        return {"title": title, "big": depth or title, "lines": "\n".join(lines)}
+    return {
+        "title": f"{title}, {depth}" if depth else title,
+        "big": score,
+        "lines": "\n".join(lines),
+    }
 
 
 def _primary_of_teacher(runs: Sequence[Record]) -> tuple[str, float] | None:

@@ -66,8 +66,8 @@ def _map(axes: Axes, one: Map, tokens: Sequence[str], highest: float) -> None:
         aspect="equal",
     )
     places = [*range(count)]
-    axes.set_xticks(places, [_plain(token) for token in tokens], rotation=90, fontsize=6.5)
-    axes.set_yticks(places, [_plain(token) for token in tokens], fontsize=6.5)
+    axes.set_xticks(places, [_plain(token) for token in tokens], rotation=90, fontsize=8)
+    axes.set_yticks(places, [_plain(token) for token in tokens], fontsize=8)
     axes.tick_params(length=0, labelcolor=INK)
     for edge in ("left", "bottom"):
         axes.spines[edge].set_visible(False)
@@ -96,7 +96,7 @@ def surface_panels(found: Mapping[str, LossSurface]) -> list[Panel]:
                 lines = axes.contour(
                     one.steps, one.steps, losses, levels=8, colors="white", linewidths=0.8
                 )
-                axes.clabel(lines, fontsize=7, fmt=f"%.{_digits(losses)}f")
+                axes.clabel(lines, fontsize=8, fmt=f"%.{_digits(losses)}f")
             axes.plot([0], [0], marker="P", color=series_colour(1), markersize=7, linestyle="none")
             panel.figure.colorbar(mesh, ax=axes, label="loss of the labels", use_gridspec=False)
             axes.set(xlabel="step along the first direction", ylabel="along the second")
@@ -134,7 +134,7 @@ def point_panels(found: Mapping[str, StatePoints]) -> list[Panel]:
                     ylabel=f"second ({100 * share[1]:.0f} %)",
                 )
             for axes in panel.axes:
-                axes.legend(fontsize=7.5, frameon=False, labelcolor=INK)
+                axes.legend(fontsize=8, frameon=False, labelcolor=INK)
         panels.append(panel)
         if one.cosines is not None:
             panels.append(_cosines(name, one.cosines))

@@ -27,7 +27,7 @@ _BESIDE: dict[str, Any] = {
     "textcoords": "offset points",
     "ha": "right",
     "color": MUTED,
-    "fontsize": 8,
+    "fontsize": 9,
 }
 
 SCORE_SPAN = 5.0
@@ -129,7 +129,7 @@ def line_panel(
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
         axes.set(xlabel=x_label, ylabel=y_label)
         if legend:
-            axes.legend(fontsize=8, frameon=False, labelcolor=INK)
+            axes.legend(fontsize=9, frameon=False, labelcolor=INK)
     return panel
 
 
@@ -259,7 +259,7 @@ def stacks(title: str, bars: Sequence[StackedBars], *, x_label: str, unit: str) 
                 textcoords="offset points",
                 va="center",
                 color=INK,
-                fontsize=8.5,
+                fontsize=9,
             )
         axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
         axes.tick_params(axis="y", length=0, labelcolor=INK)

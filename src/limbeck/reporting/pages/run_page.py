@@ -64,6 +64,7 @@ def write_report(
         "report.html.j2",
         title=title,
         subtitle=_subtitle(records, table.profile if table.follows_profile else None),
+        alerts=content.alerts(),
         cards=[*content.cards(), *export_cards(exports)],
         table=table,
         grid=grid(table),

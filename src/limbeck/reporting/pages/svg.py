@@ -30,7 +30,7 @@ DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)))
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "limbeck",
-    "font.size": 9,
+    "font.size": 10,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": MUTED,
     "axes.linewidth": 0.8,
@@ -123,9 +123,12 @@ def _inline(figure: Figure, alt: str) -> str:
     text = stream.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    # The page decides the width; the view box keeps the shape.
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    # The view box keeps the shape. Every drawing has one scale, so that text has one size all over a page: 13 px, and
+    # no less than 10.5 px where a phone is too narrow.
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    width = 72 * figure.get_figwidth()
+    scale = f'style="width: {1.3 * width:.0f}px; min-width: {1.05 * width:.0f}px"'
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', rf"\1 {scale}", text, count=1)
     text = text.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
     # Ids are the document's: several drawings in one page must not share them.
     prefix = f"p{hashlib.sha256(text.encode()).hexdigest()[:10]}-"
