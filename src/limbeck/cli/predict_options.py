@@ -32,6 +32,14 @@ class PredictOptions:
         ),
     ] = None
     prefix: Annotated[str, option(OUTPUT, "Of the predicted columns' names.")] = ""
+    csv_safe: Annotated[
+        bool,
+        typer.Option(
+            "--csv-safe",
+            help="CSV and TSV: write an apostrophe before text that a spreadsheet would run as a formula.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False
     overwrite: Annotated[
         bool,
         typer.Option(

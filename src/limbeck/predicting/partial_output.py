@@ -76,13 +76,15 @@ class PartialOutput:
         settings: that it was begun with.
     """
 
-    def __init__(self, target: Path, keep: Sequence[str] | None, prefix: str) -> None:
+    def __init__(
+        self, target: Path, keep: Sequence[str] | None, prefix: str, *, csv_safe: bool = False
+    ) -> None:
         self.target = target
         self.format = FILE_FORMATS[target.suffix.lower()]
         self.folder = target.with_name(target.name + _PARTIAL)
         self.records: list[ChunkRecord] = []
         self.settings: Mapping[str, Any] = {}
-        self._keep, self._prefix = keep, prefix
+        self._keep, self._prefix, self._csv_safe = keep, prefix, csv_safe
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -268,7 +270,8 @@ class PartialOutput:
                 return
             found = [name for record in self.records for name in record.columns]
             kept = dict.fromkeys((*columns, *found))
-            form = CsvForm([*kept], types, self._prefix, tabs=self.format == "tsv")
+            tabs = self.format == "tsv"
+            form = CsvForm([*kept], types, self._prefix, tabs=tabs, safe=self._csv_safe)
             out.write(form.head())
             for number in range(len(self.records)):
                 with self._data(number).open(encoding="utf-8", newline="\n") as file:

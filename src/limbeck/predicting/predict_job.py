@@ -110,7 +110,13 @@ class PredictJob:
         Raises:
             LimbeckError: what is wrong with a row; or a line of JSON has a column that CSV's header has not.
         """
-        table = CsvForm(self.kept_names, self.types, self.settings.prefix, tabs=form == "tsv")
+        table = CsvForm(
+            self.kept_names,
+            self.types,
+            self.settings.prefix,
+            tabs=form == "tsv",
+            safe=self.settings.csv_safe,
+        )
         if form in SEPARATED:
             stream.write(table.head())
         known = {*self.kept_names, *self.types}
@@ -185,6 +191,7 @@ class PredictJob:
             "text columns": list(self.columns),
             "kept columns": None if self.keep is None else list(self.keep),
             "prefix": settings.prefix,
+            **({"csv_safe": True} if settings.csv_safe else {}),
             "max_length": chunks.model.max_length,
             "max_new_tokens": settings.max_new_tokens,
         }

@@ -43,7 +43,7 @@ def predict(
         task: a known task: its columns, and its classes' names where the model has none.
         show: print progress and what came of it on standard error.
         settings: of `PredictSettings`: output, text_columns, keep, prefix, pooling, prompt, batch_size,
-            max_length, max_new_tokens, precision, chunk_rows, overwrite.
+            max_length, max_new_tokens, precision, chunk_rows, csv_safe, overwrite.
 
     Raises:
         LimbeckError: whatever is wrong with model, rows or settings.

@@ -54,6 +54,8 @@ class PredictSettings:
             many as its longest class name has, at least 10.
         precision: fp32 or bf16.
         chunk_rows: rows that are read, predicted and written at once, the work that a kill may cost.
+        csv_safe: in CSV and TSV write an apostrophe before text that begins with =, +, -, @, a tab or a carriage
+            return, which spreadsheets run as a formula.
         overwrite: replace the file that is written.
     """
 
@@ -68,6 +70,7 @@ class PredictSettings:
     max_new_tokens: int | None = None
     precision: str = "fp32"
     chunk_rows: int | None = None
+    csv_safe: bool = False
     overwrite: bool = False
 
     def __post_init__(self) -> None:

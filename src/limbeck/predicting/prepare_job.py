@@ -49,7 +49,11 @@ def prepare(
     reader = None if facts is None else _reader(problems, facts, settings, target, columns, to_csv)
     if problems or facts is None or stream is None or reader is None:
         raise LimbeckError(problems)
-    out = None if target is None else PartialOutput(target, keep, settings.prefix)
+    out = (
+        None
+        if target is None
+        else PartialOutput(target, keep, settings.prefix, csv_safe=settings.csv_safe)
+    )
     job = PredictJob(facts, settings, open_rows, stream, columns, keep, reader, out, done)
     both = _written_names(job) & {*job.kept_names}
     if both:

@@ -27,6 +27,7 @@ Types = Mapping[str, pa.DataType]
 """Predicted columns, by the names they are written under."""
 SEPARATED = ("csv", "tsv")
 """Forms with a header line."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _BY_CLASS = {PROBABILITIES: "probability_", LOGITS: "logit_"}
 
 
@@ -122,12 +123,20 @@ class CsvForm:
         types: the predicted ones, by the names they are written under.
         prefix: of these names.
         tabs: TSV, in which tabs and line breaks become spaces, as it has no quotes.
+        safe: write an apostrophe before text that a spreadsheet would run as a formula.
     """
 
     def __init__(
-        self, kept: Sequence[str], types: Types, prefix: str = "", *, tabs: bool = False
+        self,
+        kept: Sequence[str],
+        types: Types,
+        prefix: str = "",
+        *,
+        tabs: bool = False,
+        safe: bool = False,
     ) -> None:
-        self._kept, self._types, self._prefix, self._tabs = list(kept), types, prefix, tabs
+        self._kept, self._types, self._prefix = list(kept), types, prefix
+        self._tabs, self._safe = tabs, safe
 
     @property
     def header(self) -> list[str]:
@@ -145,21 +154,25 @@ class CsvForm:
 
     def head(self) -> bytes:
         """The header line."""
-        return self._written([self.header])
+        return self._written([[self._cell(name) for name in self.header]])
 
     def lines(self, rows: Iterable[Mapping[str, Any]]) -> bytes:
         """A line a row."""
         return self._written(map(self._cells, rows))
 
     def _cells(self, row: Mapping[str, Any]) -> list[str]:
-        cells = [_cell(row.get(name)) for name in self._kept]
+        cells = [self._cell(row.get(name)) for name in self._kept]
         for name, kind in self._types.items():
             value = row.get(name)
             if self._part(name, kind) is None:
-                cells.append(_cell(value))
+                cells.append(self._cell(value))
             else:
-                cells += [_cell((value or {}).get(field.name)) for field in kind]
+                cells += [self._cell((value or {}).get(field.name)) for field in kind]
         return cells
+
+    def _cell(self, value: Any) -> str:
+        formula = self._safe and isinstance(value, str) and value.startswith(_FORMULA)
+        return f"'{value}" if formula else _cell(value)
 
     def _written(self, lines: Iterable[Sequence[str]]) -> bytes:
         as_line = _tab_line if self._tabs else _comma_line
