@@ -63,6 +63,29 @@ def test_layers_given_for_some_depths_serve_those_depths_alone(depths, expected)
     assert rows(*depths, kind="uniform", exceptions=[given]) == [(k,) for k in expected]
 
 
+@pytest.mark.parametrize(
+    ("depths", "expected"),
+    [
+        ((12, 6), [(0, 0), (1, 2), (2, 4), (3, 6), (4, 8), (5, 10), (6, 12)]),
+        ((6, 4), [(0, 0), (2, 3), (4, 6)]),
+        ((12, 8), [(0, 0), (2, 3), (4, 6), (6, 9), (8, 12)]),
+        ((4, 3), [(0, 0), (3, 4)]),
+        ((12, 1), [(0, 0), (1, 12)]),
+    ],
+)
+def test_layers_that_meet_no_whole_layer_may_be_left_out(depths, expected):
+    spec = {"kind": "uniform", "student_layers": "0..M", "uneven": "leave out"}
+    found = build_mapping(
+        MappingSpec.model_validate(spec), teacher_depth=depths[0], student_depth=depths[1]
+    )
+    pairs = zip(found.student_layers, found.rows(StepState()), strict=True)
+    assert [(layer, row) for layer, (row,) in pairs] == expected
+    assert rounding_note(MappingSpec.model_validate(spec), teacher_depth=6, student_depth=4) is None
+    alone = MappingSpec.model_validate(spec | {"student_layers": "1..M-1"})
+    with pytest.raises(LimbeckError, match=r"no student layer j of 1\.\.M-1 has a whole"):
+        build_mapping(alone, teacher_depth=4, student_depth=3)
+
+
 def test_a_layer_list_and_ranges_are_read():
     depth = {"teacher_depth": 12, "student_depth": 4, "setting": "x"}
     assert parse_layers("1..M-1", **depth) == (1, 2, 3)

@@ -94,6 +94,11 @@ class StudentRange(MappingSpec):
 class UniformLayers(StudentRange):
     """Student layer j learns from teacher layer j·L/M, rounded half up (PKD's skip)."""
 
+    uneven: Literal["round", "leave out"] = Field(
+        "round",
+        description="student layers whose j·L/M is not whole: they learn from the nearest teacher layer, or from none "
+        "(contextual KD's release, which steps through both by the depths' greatest common divisor)",
+    )
     exceptions: list[DepthsSpec] | None = Field(
         None, description="depths for which layers are given outright, as a release does"
     )
@@ -104,12 +109,21 @@ class UniformLayers(StudentRange):
         if exception is not None:
             return _explicit(dict(exception.layers), depths)
         layers = depths.student_layers(self.student_layers)
+        if self.uneven == "leave out":
+            layers = tuple(j for j in layers if j * depths.teacher % depths.student == 0)
+            if not layers:
+                raise LimbeckError(
+                    f"{depths.setting}: no student layer j of {self.student_layers} has a whole j·L/M "
+                    f"(L = {depths.teacher}, M = {depths.student})",
+                    "map the last layer or the embedding output too (student_layers: 0..M), or round (uneven: round)",
+                )
         rows = [(round_half_up(j * depths.teacher, depths.student),) for j in layers]
         return _fixed(layers, rows, depths)
 
     def rounds(self, depths: Depths) -> bool:
         """Where L/M is not whole."""
-        return self._exception(depths) is None and depths.teacher % depths.student != 0
+        uneven = depths.teacher % depths.student != 0
+        return self._exception(depths) is None and uneven and self.uneven == "round"
 
     def _exception(self, depths: Depths) -> DepthsSpec | None:
         for exception in self.exceptions or ():

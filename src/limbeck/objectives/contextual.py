@@ -99,7 +99,7 @@ class LayerRelation(MappedTerm):
     """How the mapped layers of a token stand to each other.
 
     Raises:
-        LimbeckError: fewer than two layers (three for angles) are mapped.
+        LimbeckError: fewer than two layers (three for angles) are mapped, and `mean_over` is `valid`.
     """
 
     settings: LayerRelationSpec
@@ -107,7 +107,8 @@ class LayerRelation(MappedTerm):
     def __init__(self, settings: LayerRelationSpec, shape: Shape, setting: str) -> None:
         super().__init__(settings, shape, setting)
         needed = 2 if settings.compare == "layer_relation_kl" else 3
-        if len(self.mapping.student_layers) < needed:
+        # With fewer the release's mean over the whole batch is 0: the term is there and teaches nothing.
+        if settings.mean_over != "all" and len(self.mapping.student_layers) < needed:
             raise LimbeckError(
                 f"{setting}: {settings.compare} relates at least {needed} layers, and "
                 f"{len(self.mapping.student_layers)} are mapped",

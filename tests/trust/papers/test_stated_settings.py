@@ -193,8 +193,30 @@ def test_released_code():
     emd = load("bert-emd-released", "released", "qnli")
     assert (emd.lr, emd.objectives["hidden"].weight, emd.epochs) == (5e-5, 0.001, 10)
     context = load("contextual-kd-released", "released", "rte")
+    assert context.objectives["word_pairs"].mapping.uneven == "leave out"
     assert (context.epochs, context.lr, context.objectives["soft"].temperature) == (6, 5e-5, 3)
     assert context.objectives["word_angles"].weight == 10
+
+
+@pytest.mark.parametrize(
+    ("layers", "task", "beta", "temperature", "lr"),
+    [
+        *((4, *row) for row in [("cola", 0.001, 1, 2e-5), ("mnli", 0.005, 3, 5e-5)]),
+        *((4, *row) for row in [("mrpc", 0.001, 1, 2e-5), ("qqp", 0.005, 3, 2e-5)]),
+        *((4, *row) for row in [("qnli", 0.005, 3, 2e-5), ("rte", 0.005, 1, 2e-5)]),
+        *((4, *row) for row in [("sst2", 0.001, 1, 2e-5), ("stsb", 0.005, 1, 3e-5)]),
+        *((6, *row) for row in [("cola", 0.001, 7, 2e-5), ("mnli", 0.005, 1, 5e-5)]),
+        *((6, *row) for row in [("mrpc", 0.005, 1, 2e-5), ("qqp", 0.005, 1, 2e-5)]),
+        *((6, *row) for row in [("qnli", 0.001, 1, 5e-5), ("rte", 0.005, 1, 2e-5)]),
+        *((6, *row) for row in [("sst2", 0.001, 1, 2e-5), ("stsb", 0.005, 1, 3e-5)]),
+    ],
+)
+def test_bert_emds_two_tables(layers, task, beta, temperature, lr):
+    """The README's columns: layers, task, beta, T, learning rate; its loss is T² times the mean."""
+    recipe = load("bert-emd-released", {4: "released-4", 6: "released"}[layers], task)
+    soft, *others = recipe.objectives.values()
+    assert {one.weight for one in others} == {beta} and recipe.lr == lr
+    assert soft.temperature == temperature and (soft.scale_by_t2 or temperature == 1)
 
 
 # What holds for all of them

@@ -12,6 +12,17 @@ and so on) and `released_pairs.summary`, in float32 on a CPU, from the checkouts
 By recipe, stage from 0, number of classes (1: a regression), and whether scores lie below −100.
 """
 
+DEPTHS: dict[tuple[int, int], tuple[float, float]] = {
+    (6, 4): (1.136785, 0.002093154),
+    (4, 3): (1.111470, 0.001947409),
+    (12, 8): (1.206214, 0.008140933),
+    (4, 1): (1.131075, 0.002411508),
+}
+"""Contextual KD's loss and the length of its first query gradient at depths that do not divide, and with one layer.
+
+Layers by its `matching_alignment` (emb+skip); `kl_div` as PyTorch had it then: 0 where the target is 0.
+"""
+
 NUMBERS: dict[tuple[str, int, int, bool], dict[str, float]] = {
     ("tinybert-released", 0, 3, False): {
         "loss": 152.528,

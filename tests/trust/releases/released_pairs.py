@@ -69,9 +69,11 @@ def bert(layers: int, classes: int, *, loud: bool = False) -> BertForSequenceCla
 class Written:
     """Both models, the map between them, and a padded batch."""
 
-    def __init__(self, classes: int = 3, *, loud: bool = False) -> None:
-        self.teacher = bert(4, classes, loud=loud).eval()
-        self.student = bert(2, classes, loud=loud)
+    def __init__(
+        self, classes: int = 3, *, loud: bool = False, depths: tuple[int, int] = (4, 2)
+    ) -> None:
+        self.teacher = bert(depths[0], classes, loud=loud).eval()
+        self.student = bert(depths[1], classes, loud=loud)
         self.weight, self.bias = 0.3 * waves((12, 12), 5.0), 0.1 * waves((12,), 6.0)
         ids = torch.zeros(ROWS, WIDTH, dtype=torch.int64)
         for row, length in enumerate(LENGTHS):
@@ -92,9 +94,11 @@ class Written:
 
 
 @functools.cache
-def found(method: str, stage: int, classes: int, loud: bool) -> dict[str, float]:
+def found(
+    method: str, stage: int, classes: int, loud: bool, depths: tuple[int, int] = (4, 2)
+) -> dict[str, float]:
     """Loss and gradients of a stage (from 0) of a recipe, as `summary` tells them."""
-    pair = Written(classes, loud=loud)
+    pair = Written(classes, loud=loud, depths=depths)
     recipe = Recipe.load(method).stages()[stage].recipe
     shape = Shape(ModelShape.of(pair.student), ModelShape.of(pair.teacher), rows=ROWS)
     objectives = Objectives(recipe.objectives, shape, recipe.curriculum)

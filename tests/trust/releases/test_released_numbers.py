@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from released_numbers import NUMBERS
+from released_numbers import DEPTHS, NUMBERS
 from released_pairs import found
 
 from limbeck import catalog
@@ -29,6 +29,15 @@ def test_loss_and_gradients_are_the_releases(case):
             assert told[name] == pytest.approx(value, rel=allowed), name
             # A wave has a length of √(n/2): what a rounded gradient is off along it is bounded by that.
             assert told[along] == pytest.approx(expected[along], abs=20 * TOLERANCE * value), along
+
+
+@pytest.mark.parametrize("depths", DEPTHS, ids=str)
+def test_contextual_kd_steps_through_layers_as_its_release(depths):
+    told = found("contextual-kd-released", 0, 3, False, depths)
+    loss, length = DEPTHS[depths]
+    assert told["loss"] == pytest.approx(loss, rel=TOLERANCE)
+    query = told["bert.encoder.layer.0.attention.self.query.weight length"]
+    assert query == pytest.approx(length, rel=1e-3)
 
 
 def test_every_released_recipe_is_held_against_its_release():
