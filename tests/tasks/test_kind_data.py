@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from sklearn.metrics import matthews_corrcoef
 from transformers import DataCollatorWithPadding
 
 import kind_models as tiny
@@ -291,6 +292,24 @@ def test_generated_words_are_scored_and_unknown_ones_are_wrong():
     assert results.scores["f1"] == pytest.approx(40)
 
 
+@pytest.mark.parametrize("named", [0, 2, 4])
+def test_words_that_name_no_class_are_one_more_class_to_matthews(named):
+    """Of four rows so many are named rightly; the judge is scikit-learn, given −1, as T5's own metric gives it."""
+    right = [0, 1, 1, 0]
+    task, rows, words, encoded = pocket_text("cola", {"sentence": ["a"] * 4}, right)
+    spelled = [words(task.labels[label])["input_ids"] for label in right[:named]]
+    spelled += [words("plot")["input_ids"]] * (4 - named)
+    longest = max(map(len, spelled))
+    ids = np.array([[0, *one, *[0] * (longest - len(one))] for one in spelled])
+    results = TEXT.results(task, ids, encoded, rows, words)
+    judge = matthews_corrcoef(right, [*right[:named], *[-1] * (4 - named)])
+    assert results.scores["matthews"] == pytest.approx(100 * judge)
+    assert results.scores["primary"] == results.scores["matthews"]
+    assert results.scores["matthews"] >= 0 and (named or results.scores["matthews"] == 0)
+    sampled = TEXT.sampled_score(task, "matthews", results.predictions)
+    assert sampled(np.arange(4)[None]) == pytest.approx(100 * judge)
+
+
 def test_generated_numbers():
     texts = {"sentence1": ["a"] * 4, "sentence2": ["b"] * 4}
     task, rows, words, encoded = pocket_text("stsb", texts, [0.0, 1.0, 4.0, 5.0])
@@ -307,7 +326,7 @@ def test_class_names_the_tokenizer_cannot_tell_apart():
     from limbeck.tasks.text import read_words
 
     with pytest.raises(LimbeckError, match="rename the classes"):
-        read_words(task, pocket.text_tokenizer(), ["good"], [0])
+        read_words(task, pocket.text_tokenizer(), ["good"])
 
 
 def test_no_other_task_becomes_text():

@@ -2,7 +2,8 @@
 
 The input names the task and each column ("mrpc sentence1: … sentence2: …"), the target is the
 class's name, or for a regression the number to the nearest 0.2 (Raffel et al. 2020, §2.4 and
-App. D). Scores are of greedily generated predictions: what is no class's name counts as wrong.
+App. D). Scores are of greedily generated predictions. What names no class counts as wrong, as in T5's own metrics: in
+accuracy and F1 as a class other than the right one, in Matthews' correlation as one more class.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.classes import constant_class
 from limbeck.tasks.labelled import LabelledPositions
+from limbeck.tasks.metrics import matthews, mean_of
 from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.scores_of_samples import SampledScore
 from limbeck.tasks.sentence import SENTENCE
@@ -31,8 +33,9 @@ from limbeck.tasks.tokens import padded_labels
 
 # Longer than any class name of GLUE; a batch with longer targets generates as far as they go.
 _LONGEST = 10
-# T5's own answer for text that is no number.
+# T5's own answer for text that is no number, and for text that names no class.
 _NO_NUMBER = -1.0
+_NO_CLASS = -1
 
 
 @task_type("text")
@@ -111,7 +114,7 @@ class Text(LabelledPositions):
             _decoded(tokenizer, [token for token in row if token >= 0]) for row in outputs.tolist()
         ]
         right = rows[task.label_column][:]
-        scores = task.scores(read_words(task, tokenizer, given, right), np.asarray(right))
+        scores = _scores(task, read_words(task, tokenizer, given), np.asarray(right))
         kept = {
             "index": encoded["index"][:],
             "prediction": given,
@@ -123,12 +126,14 @@ class Text(LabelledPositions):
         """As classification, of classes; numbers are kept as words, rounded, which have another correlation."""
         if task.regression:
             return None
-        right = np.array([task.labels.index(word) for word in kept["label"]])
-        # What names no class is a class other than the right one, as in `read_words`.
-        wrong = (right + 1) % len(task.labels)
         known = {word: number for number, word in enumerate(task.labels)}
-        given = [known.get(*pair) for pair in zip(kept["prediction"], wrong, strict=True)]
-        return SENTENCE.sampled_score(task, metric, {"prediction": given, "label": right.tolist()})
+        right = np.array([known[word] for word in kept["label"]])
+        given = np.array([known.get(word, _NO_CLASS) for word in kept["prediction"]])
+        if metric != "matthews":
+            given = _wrong_for_none(given, right, len(known))
+        return SENTENCE.sampled_score(
+            task, metric, {"prediction": given.tolist(), "label": right.tolist()}
+        )
 
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
         """The majority class; a constant has no correlation with anything."""
@@ -150,11 +155,8 @@ def read_words(
     task: TaskLike,
     tokenizer: PreTrainedTokenizerBase,
     given: Sequence[str],
-    right: Sequence[float],
 ) -> np.ndarray:
-    """Generated words as predictions [n, classes] (1 at the class), or numbers [n].
-
-    What is no class's name becomes a class other than the right one; what is no number −1.
+    """Generated words as class ids, or as numbers [n]; −1 for what is no class's name, or no number.
 
     Raises LimbeckError when two classes look alike to the tokenizer.
     """
@@ -171,11 +173,24 @@ def read_words(
                 "rename the classes in words that the tokenizer knows and tells apart",
             )
         classes[word] = number
-    ids = [
-        classes.get(word, (int(label) + 1) % len(task.labels))
-        for word, label in zip(given, right, strict=True)
-    ]
-    return np.eye(len(task.labels))[ids]
+    return np.array([classes.get(word, _NO_CLASS) for word in given])
+
+
+def _wrong_for_none(given: np.ndarray, right: np.ndarray, classes: int) -> np.ndarray:
+    """Class ids [n] with a class other than the right one where none is named."""
+    return np.where(given == _NO_CLASS, (right.astype(np.int64) + 1) % classes, given)
+
+
+def _scores(task: TaskLike, given: np.ndarray, right: np.ndarray) -> dict[str, float]:
+    """Every metric of class ids, or numbers, as `read_words` has them."""
+    if task.regression:
+        return task.scores(given, right)
+    wrong = _wrong_for_none(given, right, len(task.labels))
+    scores = task.scores(np.eye(len(task.labels))[wrong], right)
+    if "matthews" in scores:  # as always a wrong class it would be −100 for naming no class at all
+        scores["matthews"] = matthews(given, right)
+        scores["primary"] = mean_of(task.primary, scores)
+    return scores
 
 
 def _decoded(tokenizer: PreTrainedTokenizerBase, tokens: list[int]) -> str:
