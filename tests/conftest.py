@@ -103,7 +103,7 @@ def pytest_sessionstart(session) -> None:
 
 
 # A module that says one of these compares floating-point numbers, one by one.
-_COMPARES = re.compile(r"assert_close|allclose|assert_trained_alike")
+_COMPARES = re.compile(r"assert_close|allclose|assert_trained_alike|approx|isclose")
 
 
 def pytest_collection_modifyitems(items) -> None:

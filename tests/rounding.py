@@ -3,8 +3,9 @@
 Processors differ in the order in which they add up a matrix product and in their instructions for it. Both amount to
 operands that are off in their last bit (the backward error of a sum), so that is what is done here: in float32 and
 float64 the last bit of a pseudorandom half of an operand's numbers is flipped, of lower precisions that of the result.
-Which half is a function of the number, the shapes and a seed: the same call always gives the same answer, as on one
-processor, and one of another shape (more padding, other batches) rounds in other places.
+Which half is a function of the number, its place, the shapes and a seed: the same call always gives the same answer, as
+on one processor; one of another shape (more padding, other batches) rounds in other places, and so do equal rows of one
+batch, as where a kernel takes the last rows of a matrix by other instructions.
 
     LIMBECK_TEST_ROUNDING=1 pytest …
 """
@@ -25,19 +26,26 @@ _LOW = {torch.bfloat16: torch.int16, torch.float16: torch.int16}
 _LOW_DIGITS = {torch.float64: 0xFFFFFF, torch.float32: 0x7FF, torch.bfloat16: 3, torch.float16: 15}
 
 _ATEN = torch.ops.aten
-_PRODUCTS = {
-    _ATEN.mm,
-    _ATEN.addmm,
-    _ATEN.bmm,
-    _ATEN.baddbmm,
-    _ATEN.convolution,
-    _ATEN.convolution_backward,
-    _ATEN._softmax,
-    _ATEN.native_layer_norm,
-    _ATEN.gelu,
-    _ATEN._scaled_dot_product_flash_attention_for_cpu,
-    _ATEN._scaled_dot_product_flash_attention_for_cpu_backward,
+_ROUNDED = {
+    _ATEN.mm: 0,
+    _ATEN.addmm: 1,
+    _ATEN.bmm: 0,
+    _ATEN.baddbmm: 1,
+    _ATEN.convolution: 0,
+    _ATEN.convolution_backward: 0,
+    _ATEN._softmax: 0,
+    _ATEN._log_softmax: 0,
+    _ATEN.native_layer_norm: 0,
+    _ATEN.gelu: 0,
+    _ATEN.tanh: 0,
+    _ATEN.exp: 0,
+    _ATEN.sum: 0,
+    _ATEN.mean: 0,
+    _ATEN.linalg_vector_norm: 0,
+    _ATEN._scaled_dot_product_flash_attention_for_cpu: 0,
+    _ATEN._scaled_dot_product_flash_attention_for_cpu_backward: 0,
 }
+"""What rounds, and which of its arguments is changed: of a sum with a bias, the rows and not the bias."""
 
 
 def flip_last_bits(values: Tensor, seed: int) -> Tensor:
@@ -47,7 +55,9 @@ def flip_last_bits(values: Tensor, seed: int) -> Tensor:
         return values
     values = values.contiguous()
     bits = values.view(kind)
-    mixed = (bits >> 3) * 40503 + bits * 31 + seed  # wraps round; only its spread matters
+    place = torch.arange(bits.numel()).to(kind).view(bits.shape)
+    # Wraps round; only its spread matters.
+    mixed = (bits >> 3) * 40503 + bits * 31 + place * 2749 + seed
     flips = (mixed >> 7) & 1
     # A number of few digits has exact products, whose sum no order changes: integers stay exact.
     keep = torch.isfinite(values) & ((bits & _LOW_DIGITS[values.dtype]) != 0)
@@ -55,7 +65,7 @@ def flip_last_bits(values: Tensor, seed: int) -> Tensor:
 
 
 class RoundsOtherwise(TorchDispatchMode):
-    """Inside it, matrix products and what normalises round as another processor might."""
+    """Inside it, matrix products, sums and what normalises round as another processor might."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -65,17 +75,23 @@ class RoundsOtherwise(TorchDispatchMode):
         self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if torch.is_inference_mode_enabled():
+            # There `linear` and its like arrive whole, elsewhere as the products that they consist of.
+            with self:
+                found = function.decompose(*args, **kwargs)
+            if found is not NotImplemented:
+                return found
         # What is traced for an export has shapes and no numbers.
         traced = any(isinstance(one, FakeTensor | FunctionalTensor) for one in args)
-        if function.overloadpacket not in _PRODUCTS or traced:
+        at = _ROUNDED.get(function.overloadpacket)
+        if at is None or traced or not isinstance(args[at], Tensor):
             return function(*args, **kwargs)
         shapes = [tuple(one.shape) for one in args if isinstance(one, Tensor)]
         seed = zlib.crc32(f"{self.seed} {function} {shapes}".encode()) & 0x7FFF
-        first = next(one for one in args if isinstance(one, Tensor))
-        if first.dtype in _LOW:
+        if args[at].dtype in _LOW:
             found = function(*args, **kwargs)
             if isinstance(found, Tensor):
                 return flip_last_bits(found, seed)
             return (flip_last_bits(found[0], seed), *found[1:])
-        changed = [flip_last_bits(a, seed) if a is first else a for a in args]
+        changed = [flip_last_bits(a, seed) if place == at else a for place, a in enumerate(args)]
         return function(*changed, **kwargs)

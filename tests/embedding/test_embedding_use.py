@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import runpy
 import subprocess
 import sys
 import warnings
@@ -16,6 +17,9 @@ import torch
 from limbeck import LimbeckError, predict
 from limbeck.activations import Trace
 from limbeck.data import Collator, encode, load_task
+from limbeck.embedding import EmbeddingModules, embedder
+from limbeck.embedding.module_folder import write_modules
+from limbeck.exporting import export
 from limbeck.objectives import ModelShape, Shape
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
@@ -89,6 +93,68 @@ def test_an_exported_one_embeds_alike_alone(finished, expected, tmp_path):
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     np.testing.assert_allclose(ast.literal_eval(ran.stdout), expected, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def prompted(tmp_path_factory):
+    """A student with prompts, a linear map of its own, and texts in lower case; and what was exported of it."""
+    folder = tmp_path_factory.mktemp("prompted")
+    teacher = tiny.encoder(folder / "teacher", 2)
+    modules = EmbeddingModules(
+        prompts={"query": "good film ", "document": "bad plot ", "given": "long end "},
+        default_prompt="given",
+        lower_case=True,
+    )
+    write_modules(teacher, modules, 16, None)
+    tiny.write_sentences(folder / "sentences.txt")
+    tiny.write_pairs(folder / "pairs.tsv")
+    recipe = Recipe.load(
+        "embedding-mse", teacher=str(teacher), data=str(folder / "sentences.txt"),
+        dev=str(folder / "pairs.tsv"), max_length=16, max_steps=1,
+        **{"student.layers": 1, "embedding.width": 8},
+    )  # fmt: skip
+    run = distill(recipe, out=folder / "run", report=False)
+    with pytest.MonkeyPatch.context() as patch:
+        # The shapes that tests hold `pool` to are no numbers while a model is traced.
+        patch.setattr(embedder, "pool", _mean)
+        return run, export(run.path)
+
+
+def _mean(states, mask, _pooling):
+    return (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+
+
+TEXTS = ["A GOOD film", "the slow END"]
+
+
+def test_an_exported_one_is_scored_by_its_runs_pairs(prompted):
+    run, exported = prompted
+    assert exported.manifest.weights.keys() == {"model.safetensors", "2_Dense/model.safetensors"}
+    for place in (exported.path, run.path):
+        found = evaluate(place, backend="onnxruntime")
+        assert found == pytest.approx(run.scores["dev"], abs=1e-3)
+
+
+@pytest.mark.parametrize(("kind", "name"), [
+    ("sentence", None), ("query", "query"), ("passage", "document"),
+])  # fmt: skip
+def test_an_exported_one_keeps_its_prompts_and_small_letters(prompted, kind, name):
+    """Every way to ask it gives what sentence-transformers gives of the student."""
+    run, exported = prompted
+    expected = tiny.sentence_transformer(run.path / "student").encode(TEXTS, prompt_name=name)
+    rows = predict(exported.path, TEXTS, output="embeddings", prompt=kind)
+    np.testing.assert_allclose([row["embedding"] for row in rows], expected, atol=1e-4)
+    found = OnnxPredictor.load(exported.path).logits(TEXTS, prompt=kind)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    shipped = runpy.run_path(str(exported.path / "predict.py"))
+    np.testing.assert_allclose(shipped["predict"](TEXTS, kind), expected, atol=1e-4)
+    if kind == "sentence":
+        np.testing.assert_allclose(shipped["predict"](TEXTS), expected, atol=1e-4)
+
+
+def test_a_prompt_that_it_does_not_have_is_refused(prompted):
+    with pytest.raises(LimbeckError, match="prompt"):
+        OnnxPredictor.load(prompted[1].path).logits(TEXTS, prompt="quary")
 
 
 # ---- cut to fewer numbers ----

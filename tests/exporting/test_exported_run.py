@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import shutil
 from pathlib import Path
 
 import pytest
+from transformers import BertForSequenceClassification
 
+import kind_models
+import several_labels
+import tiny_runs as tiny
 from limbeck.errors import LimbeckError
 from limbeck.exporting import export
 from limbeck.files import checksum
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run import distill, evaluate
+from limbeck.run.kept_predictions import kept_predictions
 
 
 @pytest.fixture
@@ -40,3 +48,58 @@ def test_a_run_is_exported_and_scored_by_its_own_rows(finished):
         assert result.manifest.measured.scores[name] == pytest.approx(score)
     assert evaluate(finished, backend="onnxruntime") == result.manifest.measured.scores
     assert Record.load(finished) == before
+
+
+def _file_and_dev(place: Path) -> dict:
+    model = tiny.save(tiny.bert(1), place / "model")
+    with (place / "dev.csv").open("w", newline="") as stream:
+        # Every second label is wrong, so no model scores on them as on the training rows.
+        rows = [["review", "verdict"], *([text, "positive"] for text in tiny.sentences(14))]
+        csv.writer(stream).writerows(rows)
+    data = tiny.write_csv(place / "train.csv", 40)
+    return {"data": data, "dev": place / "dev.csv", "text_columns": ["review"],
+            "label_column": "verdict", "student.init": model}  # fmt: skip
+
+
+def _one_file_of_lists(place: Path) -> dict:
+    config = kind_models.model("spans", layers=1).config
+    config.num_labels = 1
+    BertForSequenceClassification(config).save_pretrained(place / "model")
+    kind_models.tokenizer().save_pretrained(place / "model")
+    words = kind_models.PIECES[8:]
+    lists = [
+        {"query": f"who {words[row % 9]}", "passages": [f"{word} {row}" for word in words[:4]],
+         "labels": [float(at == row % 4) for at in range(4)]}
+        for row in range(40)
+    ]  # fmt: skip
+    (place / "lists.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in lists))
+    return {"data": place / "lists.jsonl", "kind": "pair-score", "student.init": place / "model"}
+
+
+def _one_file_of_several_labels(place: Path) -> dict:
+    several_labels.place_of(place)
+    rows = (place / "reviews.csv").read_text().replace("|", "/")
+    (place / "reviews.csv").write_text(rows)
+    return {"data": place / "reviews.csv", "kind": "multi-label", "text_columns": ["review"],
+            "label_column": "tags", "label_separator": "/", "student.layers": 1,
+            "student.init": place / "start"}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [_file_and_dev, _one_file_of_lists, _one_file_of_several_labels])
+def test_an_export_is_scored_by_the_rows_that_its_run_was(given, tmp_path):
+    """Not by training rows, whatever it is that says which rows those are; and by no other ones."""
+    said = {key: str(one) if isinstance(one, Path) else one for key, one in given(tmp_path).items()}
+    recipe = Recipe.load("finetune", task="own", max_steps=1, max_length=24, **said)
+    run = distill(recipe, out=tmp_path / "run", report=False)
+    exported = export(run.path)
+    assert exported.manifest.gate.rows == len(kept_predictions(run.path, "dev")["label"])
+    for place in (exported.path, run.path):
+        found = evaluate(place, backend="onnxruntime")
+        assert found == pytest.approx(run.scores["dev"], abs=1e-3)
+    shutil.copytree(exported.path, tmp_path / "moved")
+    changed = Path(said.get("dev", said["data"]))
+    lines = changed.read_text().splitlines(keepends=True)
+    changed.write_text("".join(lines[: len(lines) // 2]))
+    for place in (exported.path, tmp_path / "moved"):
+        with pytest.raises(LimbeckError, match="are not those that"):
+            evaluate(place)

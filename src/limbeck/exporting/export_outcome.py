@@ -7,6 +7,8 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from limbeck.embedding import modules_of
+from limbeck.embedding.text_prompts import BARE
 from limbeck.errors import LimbeckError
 from limbeck.exporting.conversions import ExportSettings
 from limbeck.exporting.text_to_text_graphs import prompt_of
@@ -72,6 +74,7 @@ def manifest_of(
         labels=_labels(model, rows),
         texts=len(rows.task.text_columns[: rows.task.kind.needed_texts]),
         prompt=prompt_of(rows.task) if workshop.generation else None,
+        prompts=_prompts(model),
         max_length=rows.max_length,
         inputs=list(workshop.inputs),
         outputs=list(workshop.outputs),
@@ -84,6 +87,7 @@ def manifest_of(
             fingerprint=rows.fingerprint,
             text_columns=list(rows.text_columns),
             label_column=rows.label_column,
+            recipe=dict(rows.recipe),
             batch_size=settings.batch_size,
         ),
         measured=shipped.measured,
@@ -94,6 +98,13 @@ def manifest_of(
         versions=versions() | workshop.versions,
         machine=processor_name(),
     )
+
+
+def _prompts(model: PreTrainedModel) -> dict[str, str]:
+    """What an embedding model puts before its texts, if it puts anything before any."""
+    modules = modules_of(model.config)
+    prompts = BARE if modules is None else modules.text_prompts
+    return prompts._asdict() if any(prompts) else {}
 
 
 def _labels(model: PreTrainedModel, rows: GateRows) -> list[str]:

@@ -78,10 +78,10 @@ _FEED = """\
     feed = {{name: np.array([getattr(e, columns[name]) for e in {rows}]) for name in inputs}}
 """
 
-_SENTENCE = """
-def predict(texts):  # {texts}
+_SENTENCE = """{prompts}
+def predict({given}):  # {texts}
     tokenizer.enable_padding(pad_id={pad_id}, pad_token={pad_token!r}, direction={side!r})
-    rows = tokenizer.encode_batch(texts)
+    rows = tokenizer.encode_batch({prompted})
 {feed}    logits = run(feed)[0]
 {answer}"""
 _CLASSES = """\
@@ -228,7 +228,15 @@ def _function(manifest: ExportManifest, processor: Any) -> tuple[str, str]:
             **manifest.generation.model_dump(),
         )
         return body, given
+    prompted = {"prompts": "", "given": "texts", "prompted": "texts"}
+    if manifest.prompts:
+        prompted = {
+            "prompts": f"prompts = {manifest.prompts!r}\n",
+            "given": 'texts, kind="sentence"',
+            "prompted": "[prompts[kind] + text for text in texts]",
+        }
     body = _SENTENCE.format(
+        **prompted,
         texts=several if manifest.texts > 1 else "a list of texts",
         **padding,
         feed=_feed("rows", 4),

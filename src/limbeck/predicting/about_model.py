@@ -66,6 +66,12 @@ class AboutModel:
         """Whether it answers with a number."""
         return self.kind.has_classes and not self.kind.classes_as_text and not self.classes
 
+    def config(self) -> PretrainedConfig:
+        """The model's configuration; an exported folder has one and no weights of torch's."""
+        if self.backend == TORCH:
+            return read_config(self.place)
+        return AutoConfig.from_pretrained(self.place, trust_remote_code=False)
+
 
 def facts_of(model: str | Path, backend: str | None = None, task: str | None = None) -> AboutModel:
     """What a run, a checkpoint or an exported folder says of itself.

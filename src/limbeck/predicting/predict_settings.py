@@ -27,7 +27,6 @@ from limbeck.predicting.row_reader import (
 from limbeck.predicting.span_reader import SpanReader
 from limbeck.predicting.tag_reader import TagReader
 from limbeck.predicting.text_reader import TextReader
-from limbeck.students import read_config
 from limbeck.tasks import TEXT_READING
 
 _USUAL_POOLING = "mean"
@@ -114,7 +113,7 @@ class PredictSettings:
                 )
             )
         if EMBEDDINGS in self.asked:
-            if facts.backend != TORCH:
+            if facts.backend != TORCH and not facts.kind.embeds:
                 found.append(
                     Problem(
                         f"output embeddings: {facts.name} is an exported model, whose file holds no hidden states",
@@ -170,7 +169,7 @@ def reader_of(facts: AboutModel, settings: PredictSettings, columns: int) -> Row
     """
     kind = facts.kind
     if settings.asked == {EMBEDDINGS} and kind.reads is TEXT_READING:
-        own = modules_of(read_config(facts.place)) if kind.embeds else None
+        own = modules_of(facts.config()) if kind.embeds else None
         # A name that is no prompt's is said with all else that is wrong.
         before = "" if own is None else own.text_prompts._asdict().get(settings.prompt, "")
         if before:

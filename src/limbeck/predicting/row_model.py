@@ -210,9 +210,11 @@ class ExportedRowModel:
         return self._predictor.session.rows_at_once(batch_size)
 
     def run(self, batch: Mapping[str, Tensor], *, logits: bool, pool: Pool | None) -> PassOutputs:
-        """Logits; an exported file has no hidden states, which is said before any row is read."""
-        assert logits and pool is None
-        return PassOutputs(logits=self._predictor.logits_of(batch))
+        """Logits, which are an embedding model's embeddings; other models' files have no hidden states, which is said
+        before any row is read.
+        """
+        found = self._predictor.logits_of(batch)
+        return PassOutputs(logits=found) if logits else PassOutputs(embeddings=found)
 
     def generate(self, batch: Mapping[str, Tensor], most: int | None) -> PassOutputs:
         """Greedy texts, without their probabilities, which is said before any row is read."""

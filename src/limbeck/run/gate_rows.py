@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from datasets import Dataset, DatasetDict
@@ -25,6 +26,11 @@ from limbeck.students import read_config, resolve_checkpoint
 from limbeck.tasks import Processor, Results, Task, join, kind_of_config
 
 _HUB = "hub"
+# What a recipe says of which rows there are and how they are read.
+_ROWS = {
+    "task", "kind", "data", "dev", "text_columns", "label_column", "classes", "labels",
+    "label_separator", "max_rows", "max_length",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,7 @@ class GateRows:
         max_length: tokens of a row.
         text_columns: as they were named, for a file of the user's own.
         label_column: likewise.
+        recipe: the run's settings that say which rows these are; empty of rows that were named.
     """
 
     task: Task
@@ -53,6 +60,7 @@ class GateRows:
     max_length: int
     text_columns: Sequence[str] = field(default=())
     label_column: str | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
@@ -131,22 +139,16 @@ def gate_rows(
     """
     folder = at_home(model)
     if (folder / RECORD_NAME).is_file():
-        return _of_run(folder, task, data, split, text_columns, label_column, max_length)
-    if is_export(folder):
-        manifest = read_export(folder, check=False)
-        facts = manifest.gate
-        known = task in (None, facts.task)
-        return _of_checkpoint(
-            str(folder),
-            AutoConfig.from_pretrained(folder, trust_remote_code=False),
-            task or facts.task,
-            data or facts.data,
-            split or (facts.split if data is None and known else None),
-            text_columns or facts.text_columns or None,
-            label_column or facts.label_column,
-            max_length or manifest.max_length,
-            LONGEST,
+        record = Record.load(folder)
+        if record.status != "finished":
+            raise LimbeckError(f"run {folder} is {record.status}", "finish it first")
+        recipe = Recipe.recorded(record.recipe, str(folder))
+        student = str(folder / "student")
+        return _of_recipe(
+            recipe, student, task, data, split, text_columns, label_column, max_length
         )
+    if is_export(folder):
+        return _of_export(folder, task, data, split, text_columns, label_column, max_length)
     if task is None and data is None:
         raise LimbeckError(
             f"{model} is no run of limbeck's, and a checkpoint does not say what to measure it on",
@@ -165,7 +167,7 @@ def gate_rows(
     )
 
 
-def _of_run(
+def _of_export(
     folder: Path,
     task: str | None,
     data: str | None,
@@ -174,14 +176,58 @@ def _of_run(
     label_column: str | None,
     max_length: int | None,
 ) -> GateRows:
-    record = Record.load(folder)
-    if record.status != "finished":
-        raise LimbeckError(f"run {folder} is {record.status}", "finish it first")
-    recipe = Recipe.recorded(record.recipe, str(folder))
+    """The rows that are named, else those that the exported model was measured on.
+
+    Raises:
+        LimbeckError: the latter are others by now.
+    """
+    manifest = read_export(folder, check=False)
+    facts = manifest.gate
+    length = max_length or manifest.max_length
+    known = data is None and task in (None, facts.task)
+    if known and split is None:
+        split = facts.split
+    if facts.recipe:
+        recipe = Recipe.recorded({"method": "exported", **facts.recipe}, str(folder))
+        rows = _of_recipe(
+            recipe, str(folder), task, data, split, text_columns, label_column, length
+        )
+    else:
+        rows = _of_checkpoint(
+            str(folder),
+            AutoConfig.from_pretrained(folder, trust_remote_code=False),
+            task or facts.task,
+            data or facts.data,
+            split,
+            text_columns or facts.text_columns or None,
+            label_column or facts.label_column,
+            length,
+            LONGEST,
+        )
+    same = known and split == facts.split and not text_columns and not label_column
+    if same and rows.fingerprint != facts.fingerprint:
+        raise LimbeckError(
+            f"data {rows.data}: its {rows.split} rows ({len(rows.rows)}) are not those that {folder} was "
+            f"measured on ({facts.rows})",
+            "name the rows to score on (--data FILE --split NAME), or export again with --overwrite",
+        )
+    return rows
+
+
+def _of_recipe(
+    recipe: Recipe,
+    student: str,
+    task: str | None,
+    data: str | None,
+    split: str | None,
+    text_columns: Sequence[str] | None,
+    label_column: str | None,
+    max_length: int | None,
+) -> GateRows:
+    """The rows that are named, else those that a run by the recipe was scored on."""
     own = task is None or task == recipe.task
     texts = text_columns or (recipe.text_columns if own else None)
     label = label_column or (recipe.label_column if own else None)
-    student = str(folder / "student")
     labelling = Labelling(teacher=names_at(student))
     if own:
         given = labelling_of(recipe.model_copy(update={"teacher": None, "teachers": None}))
@@ -198,9 +244,11 @@ def _of_run(
         max_rows=recipe.max_rows,
         dev=recipe.dev if own and data is None else None,
     )
-    return _made(
+    rows = _made(
         target, splits, source, split, student, max_length, recipe.max_length, texts, label
     )
+    named = not own or data is not None or text_columns or label_column
+    return rows if named else replace(rows, recipe=recipe.model_dump(mode="json", include=_ROWS))
 
 
 def _of_checkpoint(

@@ -107,6 +107,8 @@ class GateRowsFacts(_Record):
     fingerprint: str
     text_columns: list[str] = Field(default_factory=list)
     label_column: str | None = None
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    """Of a run's own rows, its settings that say which they are; empty of rows that were named."""
     batch_size: int = 32
 
 
@@ -135,6 +137,8 @@ class ExportManifest(_Record):
     """How many texts an example holds."""
     prompt: str | None = None
     """Of text to text: what is read, with {0}, {1}, … for an example's texts."""
+    prompts: dict[str, str] = Field(default_factory=dict)
+    """Of embedding models with prompts: what is put before a sentence, a query and a passage."""
     max_length: int = 512
     """Tokens that a text is cut to."""
     inputs: list[str] = Field(default_factory=list)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.errors import LimbeckError
+from limbeck.embedding.text_prompts import SENTENCE, TextPrompts
+from limbeck.errors import LimbeckError, unknown
 from limbeck.runtimes.export_manifest import ExportManifest, read_export
 from limbeck.runtimes.graph_session import GraphSession
 from limbeck.runtimes.opening import open_export
@@ -64,11 +65,15 @@ class OnnxPredictor:
         """Logits of one encoded batch (arrays or CPU tensors): (B, C) or (B, N, C), float32."""
         return self.session.logits(batch)
 
-    def encode(self, *columns: Sequence[Any]) -> dict[str, np.ndarray]:
+    def encode(self, *columns: Sequence[Any], prompt: str = SENTENCE) -> dict[str, np.ndarray]:
         """A padded batch of one text column, or of two that form pairs; images for image models.
 
+        Args:
+            columns: one list of texts, or two of equal length.
+            prompt: of embedding models, what the texts are: sentence, query or passage.
+
         Raises:
-            LimbeckError: another number of columns than the model was trained on.
+            LimbeckError: another number of columns than the model was trained on, or an unknown prompt.
         """
         if len(columns) != self.manifest.texts:
             raise LimbeckError(
@@ -78,6 +83,11 @@ class OnnxPredictor:
         if self.manifest.prompt is not None:
             rows = zip(*columns, strict=True)
             columns = ([self.manifest.prompt.format(*row) for row in rows],)
+        if prompt not in TextPrompts._fields:
+            raise LimbeckError(unknown("prompt", prompt, TextPrompts._fields))
+        if self.manifest.prompts:
+            before = self.manifest.prompts[prompt]
+            columns = tuple([before + text for text in column] for column in columns)
         if self.manifest.kind == "image":
             return dict(self.processor(list(columns[0]), return_tensors="np"))
         settings: dict[str, Any] = {"truncation": True, "max_length": self.manifest.max_length}
@@ -88,13 +98,16 @@ class OnnxPredictor:
         given = [list(column) for column in columns]
         return dict(self.processor(*given, padding=True, return_tensors="np", **settings))
 
-    def logits(self, *columns: Sequence[Any], batch_size: int = 32) -> list[np.ndarray]:
+    def logits(
+        self, *columns: Sequence[Any], batch_size: int = 32, prompt: str = SENTENCE
+    ) -> list[np.ndarray]:
         """Logits of each row, in order: (C,) of a class or number, (N, C) of a row's N tokens.
 
         Args:
             columns: one list of texts (of word lists for token classification, of images for
                 images), or two of equal length.
             batch_size: rows of one pass.
+            prompt: as `encode` takes it.
 
         Raises:
             LimbeckError: as `encode`; or a model that writes its answers.
@@ -106,7 +119,7 @@ class OnnxPredictor:
             )
         found: list[np.ndarray] = []
         for part in _parts(columns, self.session.rows_at_once(batch_size)):
-            batch = self.encode(*part)
+            batch = self.encode(*part, prompt=prompt)
             logits = self.session.logits(batch)
             mask = batch.get("attention_mask")
             if logits.ndim < 3 or mask is None:

@@ -21,8 +21,12 @@ _STUDENT = "student/"
 
 
 def weights_of(folder: Path) -> dict[str, str]:
-    """Names and checksums of the files of weights in a checkpoint's folder; of a Hub name none."""
-    return {path.name: checksum(path) for path in sorted(folder.glob(f"*{_WEIGHTS}"))}
+    """Names and checksums of the files of weights in a checkpoint's folder; of a Hub name none.
+
+    An embedding model's linear map has a folder of its own, `2_Dense`.
+    """
+    found = [*folder.glob(f"*{_WEIGHTS}"), *folder.glob(f"[0-9]*_*/*{_WEIGHTS}")]
+    return {path.relative_to(folder).as_posix(): checksum(path) for path in sorted(found)}
 
 
 def shipped_weights(run: Path) -> dict[str, str] | None:
