@@ -34,6 +34,7 @@ def last_lines(record: Record, path: Path) -> list[tuple[str, str]]:
 
     rows = rows_said(record.examples)
     lines = [("Score", _score(record, split)) for split in record.scores]
+    lines += [("Floor", floor) for floor in _floor(record)]
     lines += [("Size", size) for size in _size(record, path)]
     lines += [("Speed", speed) for speed in _speed(record)]
     lines += [("Rows", f"{rows}, in training")] if rows is not None else []
@@ -82,6 +83,17 @@ def _chosen_from(record: Record) -> str:
 def _teachers_score(record: Record, split: str) -> float | None:
     known = [record.teacher] if record.teacher is not None else record.outputs[:1]
     return next((one.scores.get(split, {}).get("primary") for one in known), None)
+
+
+def _floor(record: Record) -> list[str]:
+    """What words alone reach, on the splits that the student is scored on."""
+    known = {} if record.floor is None else record.floor.scores
+    scores = [
+        f"{split} {own:.1f}"
+        for split in record.scores
+        if (own := known.get(split, {}).get("primary")) is not None
+    ]
+    return [f"{', '.join(scores)} by words alone (TF-IDF and a linear model)"] if scores else []
 
 
 def _teacher_name(record: Record) -> str:

@@ -26,6 +26,7 @@ from limbeck.reporting.records import DifferenceFacts, McNemarFacts, RowTests
 from limbeck.tasks import Task
 
 SEED = 0
+SIGNIFICANT = 0.05
 
 
 def row_tests(task: Task, first: Predictions, second: Predictions) -> RowTests:
@@ -49,6 +50,18 @@ def row_tests(task: Task, first: Predictions, second: Predictions) -> RowTests:
         difference=None if one is None or other is None else bootstrap_difference(one, other),
         mcnemar=_of_classes(task, first, second),
     )
+
+
+def is_ahead(task: Task, tests: RowTests) -> bool | None:
+    """Whether the first model is significantly better than the second by the primary score, p < 0.05.
+
+    Accuracy of examples is decided by McNemar's exact test, every other score by the bootstrap's interval. None where
+    there is neither.
+    """
+    if tests.mcnemar is not None and task.primary == "accuracy":
+        exact = tests.mcnemar
+        return exact.only_first > exact.only_second and exact.p < SIGNIFICANT
+    return None if tests.difference is None else tests.difference.low > 0
 
 
 def mcnemar(first_right: np.ndarray, second_right: np.ndarray) -> McNemarFacts:

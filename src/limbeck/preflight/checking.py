@@ -31,6 +31,7 @@ from limbeck.preflight.input_checks import INPUT_CHECKS
 from limbeck.preflight.model_checks import check_labels, check_request
 from limbeck.preflight.output_checks import check_output
 from limbeck.preflight.score_checks import (
+    TeacherOutputs,
     ask_teacher,
     check_class_order,
     check_teacher_score,
@@ -82,12 +83,14 @@ def check(
     method: Method | None = None,
     truncated: Mapping[str, int] | None = None,
     out: str | Path | None = None,
+    asked: dict[str, TeacherOutputs] | None = None,
 ) -> list[Problem]:
     """Everything wrong or suspicious about a run, before its first step, each with its fix.
 
     `rows`: the loaded splits. `tokenizer`: the student's, of images its image processor.
     `teachers`: by what messages call them. `truncated`: the counts of
-    `encode`, by split. Weights, gradients, random state and buffers are left as they were.
+    `encode`, by split. `asked` gets what teachers were asked on dev, by the same names as
+    `teachers`. Weights, gradients, random state and buffers are left as they were.
     """
     method = method or Method()
     problems = check_output(out) if out is not None else []
@@ -113,7 +116,8 @@ def check(
             in_tokenizers = []
         problems += in_tokenizers
         if not errors_of(in_models + in_tokenizers):
-            problems += _check_score(task, rows[task.dev_splits[0]], side, teacher, max_length)
+            dev = rows[task.dev_splits[0]]
+            problems += _check_score(task, dev, side, teacher, max_length, asked)
     if method.terms is not None and method.batch is not None and not errors_of(problems):
         problems += check_influence(
             method.terms, method.weights, student, method.batch, method.modules
@@ -156,7 +160,12 @@ def _check_models(
 
 
 def _check_score(
-    task: Task, dev: Dataset, side: str, teacher: TeacherSide, max_length: int
+    task: Task,
+    dev: Dataset,
+    side: str,
+    teacher: TeacherSide,
+    max_length: int,
+    asked: dict[str, TeacherOutputs] | None,
 ) -> list[Problem]:
     """The teacher's score, and the order of its classes where their names prove nothing."""
     if task.kind.of_teacher(teacher.model.config) is not task.kind:
@@ -168,6 +177,8 @@ def _check_score(
         return check_teacher_score(task, score, labels, side=side, rows=dev)
     try:
         outputs = ask_teacher(task, teacher.model, teacher.tokenizer, dev, max_length)
+        if asked is not None:
+            asked[side] = outputs
         order = check_class_order(task, outputs, side=side)
         if order:
             return order

@@ -334,6 +334,11 @@ class RecipeFields(Settings):
         description="keep the texts of the dev examples on which student and teacher disagree most in the run's "
         "record and report; off for private data (model cards and what is pushed hold none either way)",
     )
+    floor: bool = Field(
+        True,
+        description="also fit a linear model on TF-IDF of the same training rows and labels, and print its scores "
+        "next to the student's and the teacher's: what words alone reach",
+    )
     report_to: Names = Field(
         default_factory=list,
         description="experiment trackers that get every logged value: tensorboard (in OUT/tensorboard), "

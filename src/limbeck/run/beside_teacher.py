@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from datasets import Dataset
@@ -11,10 +11,16 @@ from datasets import Dataset
 from limbeck.evaluation.classification import task_classification
 from limbeck.evaluation.kept_share import kept_share
 from limbeck.evaluation.row_tests import row_tests
-from limbeck.preflight import recorded_scores
-from limbeck.reporting.records import ClassificationScores, KeptFacts, Numbers, RowTests
-from limbeck.run.kept_predictions import kept_predictions
+from limbeck.reporting.records import (
+    ClassificationScores,
+    FloorFacts,
+    KeptFacts,
+    Numbers,
+    RowTests,
+)
+from limbeck.run.kept_predictions import kept_by_its_run
 from limbeck.run.prepared import Prepared
+from limbeck.run.run_floor import floor_facts
 from limbeck.tasks import Task
 
 ByRow = Mapping[str, Sequence[Any]]
@@ -30,6 +36,7 @@ class BesideTeacher:
     kept: KeptFacts | None = None
     classification: dict[str, ClassificationScores] = field(default_factory=dict)
     row_tests: dict[str, RowTests] = field(default_factory=dict)
+    floor: FloorFacts | None = None
 
 
 def beside_teacher(
@@ -39,18 +46,19 @@ def beside_teacher(
     teacher_scores: Mapping[str, Numbers],
     measured: Predictions,
 ) -> BesideTeacher:
-    """The share of the teacher's primary score on the split that selects; counts and tests on all splits.
+    """The share of the teacher's primary score on the split that selects; counts, tests and the floor on all splits.
 
     `measured`: the teacher's own predictions on splits that it was run on for this; of others its
     run may have kept them.
     """
     task = prepared.task
-    found = BesideTeacher()
     taught = {
         split: _teachers(prepared, split, student, measured)
         for split, student in predictions.items()
         if teacher_scores.get(split)
     }
+    rows = {split: prepared.dev[split].raw for split in predictions}
+    found = BesideTeacher(floor=floor_facts(prepared, rows, predictions, taught))
     for split, student in predictions.items():
         teacher = taught.get(split)
         texts = kept_texts(task, prepared.dev[split].raw) if prepared.recipe.keep_texts else None
@@ -65,7 +73,7 @@ def beside_teacher(
     if own is None or theirs is None:
         return found
     kept = kept_share(task, predictions[split], taught.get(split), (own, theirs))
-    return BesideTeacher(kept, found.classification, found.row_tests)
+    return replace(found, kept=kept)
 
 
 def kept_texts(task: Task, rows: Dataset) -> dict[str, Sequence[Any]] | None:
@@ -79,14 +87,7 @@ def _teachers(
     prepared: Prepared, split: str, student: ByRow, measured: Predictions
 ) -> ByRow | None:
     """The teacher's predictions on a split, measured or kept by its run; None unless of the very same rows."""
-    found = measured.get(split) or _kept_by_its_run(prepared, split)
+    found = measured.get(split) or kept_by_its_run(
+        prepared.named[prepared.reference].path, prepared.task, split, prepared.fingerprints[split]
+    )
     return found if found is not None and list(found["label"]) == list(student["label"]) else None
-
-
-def _kept_by_its_run(prepared: Prepared, split: str) -> ByRow | None:
-    """What the run that made the teacher predicted on the very same rows, undamaged."""
-    path = prepared.named[prepared.reference].path
-    found = recorded_scores(path, prepared.task, {split: prepared.fingerprints[split]})
-    if found is None or split not in found[0]:
-        return None
-    return kept_predictions(found[1].parent, split)

@@ -15,6 +15,7 @@ from limbeck.run.named_teachers import learns_from_its_teacher
 from limbeck.run.prepared import Prepared
 from limbeck.run.prepared_teachers import origin_problems
 from limbeck.run.query_checks import query_problems
+from limbeck.run.run_floor import fit_before, floor_problems
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.run.stage_objectives import chain_problems
 from limbeck.run.teacher_tokenization import input_problems, stage_input_problems
@@ -23,8 +24,8 @@ from limbeck.students import labels_of
 from limbeck.teachers.outputs.stored_teacher import AbsentModel
 
 
-def check_run(prepared: Prepared, out: Path, *, show: bool) -> None:
-    """Check everything before the first step; show what was found.
+def check_run(prepared: Prepared, out: Path, *, show: bool) -> Prepared:
+    """Check everything before the first step; show what was found. Returns the run with its floor.
 
     Raises:
         LimbeckError: all errors, if there is one.
@@ -41,6 +42,7 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> None:
     problems += _unlabelled(prepared) + query_problems(prepared)
     problems += preflight.check_workers(recipe.workers)
     sides = {}
+    asked: dict[str, preflight.TeacherOutputs] = {}
     if learns_from_its_teacher(recipe):
         sides = {
             one.setting: preflight.TeacherSide(
@@ -69,12 +71,17 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> None:
         method=method,
         truncated=prepared.truncated,
         out=out,
+        asked=asked,
     )
     errors = preflight.errors_of(problems)
     if errors:
         raise LimbeckError(problem for problem in problems if problem.severity != "note")
+    floor = fit_before(prepared)
+    if floor is not None:
+        problems += floor_problems(prepared, floor, asked)
     if show and problems:
         preflight.show(problems)
+    return replace(prepared, floor=floor)
 
 
 def _logits_only(recipe: Recipe) -> bool:

@@ -97,7 +97,7 @@ def _run(plan: Plan) -> Record:
         print_line(messages(), f"reading {recipe.data}, loading {_models(recipe)}")
     prepared = prepare(recipe, plan.live_teacher, progress=plan.show)
     prepared = resolve(prepared, folder, files, fresh=not goes_on)
-    check_run(prepared, folder.path, show=plan.show)
+    prepared = check_run(prepared, folder.path, show=plan.show)
     record = new_record(recipe, prepared)
     begin(recipe, folder, record, fresh=not goes_on)
     try:

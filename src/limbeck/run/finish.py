@@ -39,7 +39,7 @@ def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) ->
         scores = reference_scores(prepared, measured)
         found = beside_teacher(prepared, record.scores, predictions, scores, measured)
         record.kept, record.classification = found.kept, found.classification
-        record.row_tests = found.row_tests
+        record.row_tests, record.floor = found.row_tests, found.floor
     with parts.part("measuring"):
         record.student, record.teacher = model_facts(prepared, scores)
         record.stages = [stage_facts(part, prepared) for part in spent]

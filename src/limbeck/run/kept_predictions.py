@@ -9,6 +9,8 @@ from typing import Any
 from limbeck.errors import LimbeckError
 from limbeck.manifest import Manifest
 from limbeck.plain import read_json
+from limbeck.preflight import recorded_scores
+from limbeck.tasks import Task
 
 PREDICTIONS_NAME = "predictions.json"
 
@@ -24,3 +26,13 @@ def kept_predictions(run: Path, split: str) -> Mapping[str, Sequence[Any]] | Non
     except (OSError, LimbeckError, KeyError, TypeError):
         return None
     return kept if same else None
+
+
+def kept_by_its_run(
+    path: str, task: Task, split: str, fingerprint: str
+) -> Mapping[str, Sequence[Any]] | None:
+    """What the run that made a model predicted on the very same rows of a split, undamaged."""
+    found = recorded_scores(path, task, {split: fingerprint})
+    if found is None or split not in found[0]:
+        return None
+    return kept_predictions(found[1].parent, split)

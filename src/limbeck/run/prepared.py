@@ -17,6 +17,7 @@ from limbeck.data.lazy_rows import LazyRows
 from limbeck.data.row_facts import facts_of
 from limbeck.data.unlabelled import UnlabelledRows
 from limbeck.evaluation import Size
+from limbeck.evaluation.linear_floor import LinearFloor
 from limbeck.lab.augmentation import Augmenter
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Execution, Numbers
@@ -50,6 +51,7 @@ class Prepared:
         reference: of `named` the one that the student is held against: of several the best.
         scored: by place in `named` a teacher's dev scores, as far as they are known.
         without_outputs: how many training rows were left out because stored teachers know nothing of them.
+        floor: a linear model on words of the labeled training rows, once they are checked.
     """
 
     recipe: Recipe
@@ -67,6 +69,7 @@ class Prepared:
     reference: int = 0
     scored: Mapping[int, Mapping[str, Numbers]] = field(default_factory=dict)
     without_outputs: int = 0
+    floor: LinearFloor | None = None
 
     @property
     def last(self) -> StageInputs:

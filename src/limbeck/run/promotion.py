@@ -21,7 +21,7 @@ def promote(record: Record, folder: RunFolder) -> None:
     theirs = Record.load(chosen.path)
     for part in (
         "epochs", "stages", "best", "last", "scores", "kept", "classification",
-        "row_tests", "student", "teacher",
+        "row_tests", "floor", "student", "teacher",
     ):  # fmt: skip
         setattr(record, part, getattr(theirs, part))
     # What this run read, which is more than the chosen one did.

@@ -52,16 +52,20 @@ def teacher_scores(record: Record) -> dict[str, Numbers]:
 
 
 def score_table(record: Record, splits: Sequence[str]) -> Cells:
-    """Every metric of every split, the teacher's beside it where it is known."""
+    """Every metric of every split, the teacher's beside it where it is known, and what words alone reach."""
     theirs = teacher_scores(record)
+    floor = {} if record.floor is None else record.floor.scores
     taught = any(theirs.get(split) for split in splits)
-    heading = ["split", "metric", *(["teacher"] if taught else []), "student"]
+    beneath = any(floor.get(split) for split in splits)
+    heading = ["split", "metric", *(["words alone"] if beneath else [])]
+    heading += [*(["teacher"] if taught else []), "student"]
     cells = [[*heading, *(["share kept"] if taught else [])]]
     for split in splits:
         for metric, value in record.scores[split].items():
             if metric == "primary" and _is_single(record):
                 continue
             row = [split, _metric(record, metric)]
+            row += [_number(floor.get(split, {}).get(metric))] if beneath else []
             other = theirs.get(split, {}).get(metric)
             row += [_number(other)] if taught else []
             row.append(_number(value))

@@ -209,6 +209,7 @@ def _score_notes(student: StudentFacts, seeds: Sequence[str]) -> list[str]:
             tables.in_markdown(f"On {split}, {words}.")
             for words in class_scores.row_test_words(tests, "student", "teacher")
         ]
+    notes += class_scores.floor_words(record)
     if not seeds:
         notes.append(f"One run, seed {record.seed}: the spread over seeds is not known.")
     return notes

@@ -26,6 +26,7 @@ from limbeck.reporting.records.machine import hardware, versions
 from limbeck.reporting.records.measured_facts import (
     BenchFacts,
     BenchRow,
+    FloorFacts,
     KeptFacts,
     Latency,
     ModelFacts,
@@ -55,6 +56,7 @@ __all__ = [
     "Epoch",
     "Examples",
     "Execution",
+    "FloorFacts",
     "KeptFacts",
     "Latency",
     "McNemarFacts",

@@ -9,7 +9,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from limbeck.reporting.records.record_part import RecordPart
+from limbeck.reporting.records.classification_facts import RowTests
+from limbeck.reporting.records.record_part import Numbers, RecordPart
 
 
 class Latency(RecordPart):
@@ -60,6 +61,24 @@ class KeptFacts(RecordPart):
     """What they are: rows, pairs of texts, or queries."""
     paired: bool = True
     """Whether both sides' predictions were sampled together; else the teacher's score counts as exact."""
+
+
+class FloorFacts(RecordPart):
+    """A linear model on TF-IDF of the same training rows and labels: what words alone reach."""
+
+    scores: dict[str, Numbers] = Field(default_factory=dict)
+    """By split, as the student's."""
+    rows: int
+    """Training rows that it was fitted on."""
+    given: int
+    """Training rows with a label, or a teacher's; above `rows` where they were too many."""
+    taught: int = 0
+    """Of `rows` those whose labels are the teacher's."""
+    student_tests: dict[str, RowTests] = Field(default_factory=dict)
+    """By split, the student less the floor over the same rows."""
+    teacher_tests: dict[str, RowTests] = Field(default_factory=dict)
+    """By split, the teacher less the floor, where the teacher's predictions are known."""
+    seconds: float | None = None
 
 
 BUSY = 0.1

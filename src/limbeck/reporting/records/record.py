@@ -30,7 +30,12 @@ from limbeck.reporting.records.course_facts import (
     Execution,
     StageFacts,
 )
-from limbeck.reporting.records.measured_facts import BenchFacts, KeptFacts, ModelFacts
+from limbeck.reporting.records.measured_facts import (
+    BenchFacts,
+    FloorFacts,
+    KeptFacts,
+    ModelFacts,
+)
 from limbeck.reporting.records.record_part import Numbers, RecordPart, finite
 from limbeck.reporting.records.recorded_recipe import readable_recipe
 from limbeck.reporting.records.teacher_facts import OutputsFacts, TeacherFacts, TeamFacts
@@ -79,6 +84,8 @@ class Record(RecordPart):
     """Of a classifier, by the same names as `scores`."""
     row_tests: dict[str, RowTests] = Field(default_factory=dict)
     """Student less teacher over the same rows, by the same names."""
+    floor: FloorFacts | None = None
+    """What a linear model on words reaches on the same rows; None where there is none, or `floor` is off."""
     student: ModelFacts = Field(default_factory=ModelFacts)
     teacher: TeacherFacts | None = None
     layer_similarity: list[list[float | None]] | None = None

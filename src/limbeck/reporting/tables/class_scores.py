@@ -11,6 +11,7 @@ from limbeck.reporting.records import (
     ClassificationScores,
     Disagreement,
     ModelScores,
+    Record,
     RowTests,
 )
 from limbeck.reporting.tables.text_cells import one_line
@@ -184,6 +185,28 @@ def row_test_words(tests: RowTests, first: str, second: str) -> list[str]:
             f"{first} less {second}: no interval over {tests.rows:,} {tests.unit} (too few of them, a primary score "
             "that some sample leaves undefined, or predictions that do not tell it)"
         )
+    return said
+
+
+def floor_words(record: Record) -> list[str]:
+    """What the floor is, and by how much student and teacher are above it on the first split."""
+    floor = record.floor
+    if floor is None:
+        return []
+    of = f" of {floor.given:,}" if floor.rows < floor.given else ""
+    taught = f", {floor.taught:,} of them with the teacher's labels" if floor.taught else ""
+    said = [
+        "Words alone: TF-IDF of words and pairs of words with a linear model, fitted on "
+        f"{floor.rows:,}{of} of the same training rows{taught}."
+    ]
+    model = "student" if record.kind == "distill" else "model"
+    for name, tests in ((model, floor.student_tests), ("teacher", floor.teacher_tests)):
+        for split, one in [*tests.items()][:1]:
+            said += [
+                f"On {split}, {words}."
+                for words in row_test_words(one, name, "words alone")
+                if one.difference is not None
+            ]
     return said
 
 

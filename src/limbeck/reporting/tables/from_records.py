@@ -32,6 +32,7 @@ from limbeck.reporting.tables.model import (
 from limbeck.reporting.tables.run_scores import (
     check_profile,
     columns_of,
+    floor_values,
     knows,
     place_of,
     profile_note,
@@ -40,6 +41,11 @@ from limbeck.reporting.tables.run_scores import (
 )
 from limbeck.reporting.tables.teacher_rows import TeacherRow, share_kept, split_teachers
 
+FLOOR = "words alone"
+_FLOOR_NOTE = (
+    f"{FLOOR}: TF-IDF of words and pairs of words with a linear model, fitted on the runs' own "
+    "training rows and labels."
+)
 # Plain training, then plain distillation, then the rest by name.
 _FIRST_METHODS = ("finetune", "kd", "kd-soft")
 
@@ -95,7 +101,7 @@ def build_table(
         columns,
         correction,
     )
-    rows = _teacher_rows(teachers, columns)
+    rows = _teacher_rows(teachers, columns) + _floor_rows(students, columns, profile)
     for index, group in enumerate(groups):
         compared = {key: c for (row, key), c in comparisons.items() if row == index}
         rows.append(_student_row(group, columns, compared, teachers, profile, baseline))
@@ -103,6 +109,7 @@ def build_table(
     notes = [profile_note(profile) if follows else "", _seed_note(rows), *test_notes, *left_out]
     notes += comparability_notes(students) + teacher_notes(students)
     notes += repeat_notes(students, lambda run: (run.method, _layers(run), _variant(run, by)))
+    notes += [_FLOOR_NOTE] if any(row.role == "floor" for row in rows) else []
     notes += latency_notes(students, bench) if "latency" in facts else []
     notes += failure_notes(students)
     return ResultsTable(
@@ -227,6 +234,32 @@ def _teacher_rows(teachers: Sequence[TeacherRow], columns: Sequence[TableColumn]
         average = _weighted(known, columns)
         facts = facts_of([teacher.facts for teacher in own], [], 100.0 if known else None)
         rows.append(Row("teacher", "teacher", depth or None, cells, TableCell(average), facts))
+    return rows
+
+
+def _floor_rows(
+    students: Sequence[Record], columns: Sequence[TableColumn], profile: str
+) -> list[Row]:
+    """What words alone reach on the runs' own rows: a row for each number of rows learned from."""
+    found: dict[int, Scores] = {}
+    for run in students:
+        for key, value in floor_values(run, profile).items():
+            assert run.floor is not None
+            found.setdefault(run.floor.given, {}).setdefault(key, {})[run.seed] = value
+    # Of tasks side by side each has its own number of rows.
+    apart = any(sum(column.key in scores for scores in found.values()) > 1 for column in columns)
+    merged = {key: seeds for scores in found.values() for key, seeds in scores.items()}
+    named = {f"{FLOOR}, {count:,} rows": found[count] for count in sorted(found)}
+    rows = []
+    for label, scores in (named if apart else {FLOOR: merged} if merged else {}).items():
+        cells = {
+            column.key: TableCell(
+                *summary([*scores.get(column.key, {}).values()]),
+                n=len(scores.get(column.key, {})),
+            )
+            for column in columns
+        }
+        rows.append(Row(label, "floor", None, cells, _average(scores, columns, None)))
     return rows
 
 

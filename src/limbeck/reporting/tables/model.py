@@ -89,10 +89,10 @@ class Fact:
 
 @dataclass(frozen=True)
 class Row:
-    """One method at one student size, or one teacher size."""
+    """One method at one student size, one teacher size, or what words alone reach."""
 
     label: str
-    role: Literal["teacher", "student"]
+    role: Literal["teacher", "student", "floor"]
     layers: int | None
     cells: Mapping[str, TableCell]
     average: TableCell

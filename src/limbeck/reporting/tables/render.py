@@ -46,8 +46,8 @@ def terminal(table: ResultsTable) -> Group:
     for index, pieces in enumerate(laid_out.rows):
         if index in laid_out.rules:
             shown.add_section()
-        teacher = table.rows[index].role == "teacher"
-        shown.add_row(*map(_styled, pieces), style="italic" if teacher else "")
+        student = table.rows[index].role == "student"
+        shown.add_row(*map(_styled, pieces), style="" if student else "italic")
     notes = [Text(note, style="dim") for note in laid_out.notes]
     return Group(shown, *notes)
 

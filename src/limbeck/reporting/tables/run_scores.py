@@ -87,9 +87,16 @@ def values_of(record: Record, profile: str) -> dict[str, float]:
 
 def teacher_values(record: Record, profile: str) -> dict[str, float]:
     """Column key → the score of the run's teacher; empty where the run has none."""
-    if record.teacher is None:
-        return {}
-    place, scores = place_of(record), record.teacher.scores
+    return {} if record.teacher is None else _values_at(record, record.teacher.scores, profile)
+
+
+def floor_values(record: Record, profile: str) -> dict[str, float]:
+    """Column key → the score of the run's floor; empty where the run has none."""
+    return {} if record.floor is None else _values_at(record, record.floor.scores, profile)
+
+
+def _values_at(record: Record, scores: Mapping[str, Numbers], profile: str) -> dict[str, float]:
+    place = place_of(record)
     values = dict(_values(profile, record.task, scores))
     values |= {split: scores[split].get("primary") for split in _extra_splits(scores)}
     return {f"{place}|{title}": value for title, value in values.items() if value is not None}

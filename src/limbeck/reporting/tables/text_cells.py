@@ -124,4 +124,4 @@ def caption(table: ResultsTable) -> str:
 
 
 def _section(row: Row) -> tuple[str, int | None]:
-    return row.role, None if row.role == "teacher" else row.layers
+    return row.role, row.layers if row.role == "student" else None
