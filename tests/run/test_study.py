@@ -14,6 +14,7 @@ import pytest
 from tiny_studies import plan_of, scored
 
 import limbeck.study.run_workers as run_workers
+import tiny_runs as tiny
 from limbeck.errors import LimbeckError, Problem
 from limbeck.reporting.records import RECORD_NAME
 from limbeck.reporting.tables import build_table, collect
@@ -203,6 +204,55 @@ def test_terms_that_do_not_fit_are_refused_before_a_run(place, tmp_path) -> None
         said.format("none", 7),
     ]
     assert not runs.path.exists() or not list(runs.path.iterdir())
+
+
+STAGE = (
+    "far: {method: l-ild, settings: {student.init: %s, student.layers: 1, first_stage: {%s, epochs: 1, objectives: "
+    "{attention: {compare: attention_kl, mapping: {kind: last-to-last}}}}}}, plain: {method: finetune}"
+)
+
+
+@pytest.mark.parametrize(
+    "rows", ["task: cola, data: pocket", "train_rows: 8", "corpus: {{source: {text}, size: 4}}"]
+)
+def test_a_first_stage_on_rows_of_its_own_is_checked_before_a_run(place, tmp_path, rows) -> None:
+    """Heads compared one by one, of a student that has another number of them."""
+    tiny.save(tiny.bert(2, num_attention_heads=1), tmp_path / "one-head")
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(tiny.sentences(40)))
+    own = rows.format(text=text)
+    plan = plan_of(place, tmp_path, methods=STAGE % (tmp_path / "one-head", own))
+    with pytest.raises(LimbeckError) as caught:
+        estimate(plan, SharedRuns(tmp_path / "runs"))
+    (problem,) = caught.value.problems
+    assert problem.message.startswith("far on reviews: first_stage.objectives.attention")
+    assert "heads" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("data: {folder}/none.csv", "none.csv"),
+        ("corpus: {{source: {folder}/none.txt, size: 4}}", "none.txt"),
+        ("corpus: {{source: {text}, size: 4000}}", "4000 are asked for"),
+    ],
+)
+def test_rows_of_a_first_stage_that_are_not_there_are_missed_before_a_run(
+    place, tmp_path, rows, said
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(tiny.sentences(40)))
+    own = rows.format(folder=tmp_path, text=text)
+    plan = plan_of(place, tmp_path, methods=STAGE % ("teacher", own))
+    with pytest.raises(LimbeckError, match=said):
+        estimate(plan, SharedRuns(tmp_path / "runs"))
+
+
+def test_every_cell_of_a_grid_is_checked_before_a_run(place, tmp_path) -> None:
+    layers = "{method: pkd, grid: {objectives.patience.mapping.layers: [{1: 2}, {1: 9}]}}"
+    plan = plan_of(place, tmp_path, methods="plain: {method: finetune}, best: " + layers)
+    with pytest.raises(LimbeckError, match="the teacher has no layer 9"):
+        estimate(plan, SharedRuns(tmp_path / "runs"))
 
 
 def test_one_that_fails_stays_visible_and_is_tried_again(place, tmp_path, monkeypatch) -> None:

@@ -23,12 +23,15 @@ from limbeck.study.run_workers import parts_of_cores
 from limbeck.study.shared_runs import SharedRuns, StudyRun
 from limbeck.study.study_groups import Group
 from limbeck.study.study_plan import StudyPlan
-from limbeck.study.unfit_terms import term_problems
+from limbeck.study.unfit_terms import row_problems, term_problems
 
 _FP32 = 4
 _IN_FLIGHT = 8
 """Copies of a model's weights that a run has on disk at most: two checkpoints, each of the weights and the
 optimiser's two moments, and the student while it is written."""
+
+_CHECKED = {"method", "objectives", "curriculum", "first_stage", "joint", "team", "seed"}
+"""Keys of a recipe that its terms and the rows of its first stage depend on."""
 
 KindOfRun = tuple[str, str, str]
 """Role, task and label: runs of one kind take as long, but for their student's size."""
@@ -189,33 +192,54 @@ def _of_task(
     """Steps of the task's teacher and of one student of each size, with seconds of every kind of run."""
     costs: dict[str, StepCost] = {}
     made: dict[str, str] = {}
-    models: dict[str, UntrainedRun] = {}
     unfit: list[Problem] = []
+    stage_rows_seen: dict[str, list[Problem]] = {}
     for number, teacher in enumerate(plan.teachers_of(task)):
         recipe = teacher.recipe(runs.path)
         made[teacher.name] = str(place / str(number))
         costs[teacher.name] = cost = measure(recipe, untrained(recipe), save_as=place / str(number))
         seconds[kind_of(teacher)] = cost.seconds(recipe)
-    for group in (one for one in plan.groups if one.task == task):
-        run = group.sample
+    checked: set[str] = set()
+    loaded: tuple[str, UntrainedRun] | None = None  # one at a time: a team of large models is large
+    # The first cell of a grid is measured; the others are checked where they have other terms, rows or models.
+    cells = [
+        (group, own[0]) for group in plan.groups if group.task == task for _, own in group.grid
+    ]
+    for group, run in cells:
         recipe = run.recipe(runs.path)
         if run.needs:  # not made yet: its untrained start is as large
             recipe = run.recipe_with([made[name] for name in run.needs])
             if recipe.student.init == "pretrained":
                 student = recipe.student.model_copy(update={"init": made[run.needs[0]]})
                 recipe = recipe.model_copy(update={"student": student})
-        key = (
-            f"{task} {recipe.student.model_dump_json()} {recipe.batch_size} {recipe.needs_teacher}"
+        start = f"{task} {recipe.student.model_dump_json()}"
+        key = f"{start} {recipe.batch_size} {recipe.needs_teacher}"
+        layered = any(
+            term.needs_teacher and term.needs_layers
+            for stage in recipe.stages()
+            for term in stage.recipe.objectives.values()
         )
-        if key not in models:
-            models[key] = untrained(recipe)
-            costs[key] = measure(recipe, models[key])
-        unfit += [
-            replace(one, message=f"{run.label} on {task}: {one.message}")
-            for one in term_problems(recipe, models[key])
-        ]
-        teachers = [costs[name] for name in run.needs if name in costs]
-        seconds[kind_of(run)] = costs[key].seconds(recipe, teachers)
+        taught = f"{recipe.teacher} {recipe.teachers}" if layered else ""
+        said = f"{start} {taught} {recipe.model_dump_json(include=_CHECKED)}"
+        first = run is group.sample
+        if (first and key not in costs) or said not in checked:
+            models = f"{start} {recipe.teacher} {recipe.teachers} {recipe.needs_teacher}"
+            if loaded is None or loaded[0] != models:
+                loaded = models, untrained(recipe)
+            if first and key not in costs:
+                costs[key] = measure(recipe, loaded[1])
+            if said not in checked:
+                checked.add(said)
+                unfit += [
+                    replace(one, message=f"{run.label} on {task}: {one.message}")
+                    for one in (
+                        *term_problems(recipe, loaded[1]),
+                        *row_problems(recipe, loaded[1], stage_rows_seen),
+                    )
+                ]
+        if first:
+            teachers = [costs[name] for name in run.needs if name in costs]
+            seconds[kind_of(run)] = costs[key].seconds(recipe, teachers)
     problems = unfit + split_problems(plan.study, task, next(iter(costs.values())).splits)
     if problems:
         raise LimbeckError(problems)
