@@ -44,7 +44,8 @@ class CorpusSpec(Settings):
     pairs: Literal["adjacent", "random"] = Field(
         "adjacent",
         description="which sentences meet: those that follow each other in a document, or any two "
-        "of the corpus (as in CR-ILD's release)",
+        "of the corpus (as CR-ILD's paper says; its release pairs sentences of more than ten words "
+        "that follow each other)",
     )
     size: Count = Field(description="number of rows")
     min_tokens: Count | None = Field(

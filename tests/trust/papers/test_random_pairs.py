@@ -1,4 +1,4 @@
-"""A corpus's rows as CR-ILD's release draws them: two sentences from anywhere, not neighbours."""
+"""A corpus's rows as CR-ILD's paper has them (App. B): two sentences from anywhere, not neighbours."""
 
 from __future__ import annotations
 
