@@ -5,6 +5,7 @@ Below everything that writes: a killed run leaves the last good file, never half
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 import re
@@ -187,6 +188,26 @@ def one_error_for_a_full_disk(place: Path) -> Iterator[None]:
 def at_home(path: str | Path) -> Path:
     """A path with ~ and ~user spelled out; of a user that does not exist as it is, so no such file."""
     return Path(os.path.expanduser(path))  # noqa: PTH111  Path.expanduser raises for such a user
+
+
+def no_such_file(setting: str, given: str | Path, *, what: str = "file", also: str = "") -> Problem:
+    """Say that a file that a setting names is not there, and which of nearly its name are.
+
+    Args:
+        setting: whose value it is.
+        given: as it was written.
+        what: what it may be.
+        also: what else is to be said of the fix.
+    """
+    place = at_home(given).parent
+    wrong = f"{setting}: there is no {what} {given}"
+    try:
+        names = sorted(one.name for one in place.iterdir())
+    except OSError:
+        return Problem(f"{wrong} (nor the folder {place})", f"check the path{also}")
+    found = difflib.get_close_matches(at_home(given).name, names, n=3, cutoff=0.7)
+    near = " or ".join(str(Path(given).with_name(name)) for name in found)
+    return Problem(wrong, (f"did you mean {near}? " if near else "") + f"check the path{also}")
 
 
 def file_name(text: str) -> str:

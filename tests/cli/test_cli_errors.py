@@ -1,5 +1,6 @@
 """Bad input: each ends in a clear message and a non-zero exit, without a traceback or leftovers."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,41 @@ def test_a_missing_data_folder(tmp_path: Path, out: Path) -> None:
     ended = refuse(*line, "--data", missing, "--out", out)
     assert str(missing) in ended.stderr
     assert not out.parent.exists()
+
+
+@pytest.mark.parametrize("command", ["finetune --model pocket", "distill kd --teacher pocket"])
+def test_every_file_that_is_not_there_is_named_whatever_the_task(
+    tmp_path: Path, out: Path, command: str
+) -> None:
+    """Not that a task is missing, which is called after a file of one's own."""
+    for name in ("reviews.csv", "dev.csv", "more.txt"):
+        (tmp_path / name).write_text("text,label\n")
+    wrong = {name: tmp_path / name for name in ("review.csv", "dv.csv", "mor.txt")}
+    data, dev, more = wrong.values()
+    ended = refuse(
+        *command.split(), "--data", data, "--dev", dev, f"unlabelled={more}", "--out", out
+    )
+    assert "3 things to fix" in ended.stderr and "task" not in ended.stderr
+    for name in ("reviews.csv", "dev.csv", "more.txt"):
+        assert re.search(f"did you mean .*{tmp_path / name}.*check", ended.stderr)
+
+
+def test_columns_are_asked_for_by_the_files_own(tmp_path: Path, out: Path) -> None:
+    (tmp_path / "reviews.csv").write_text("id,review,stars\n1,a film,2\n")
+    ended = refuse(
+        "finetune", "--model", "pocket", "--data", tmp_path / "reviews.csv", "--out", out
+    )
+    assert "columns of reviews.csv: id, review, stars" in ended.stderr
+    assert "unknown task" not in ended.stderr
+
+
+def test_a_folder_without_rows_is_named(tmp_path: Path, out: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    (folder / "rows.csv").write_text("text,label\n")
+    for task in ([], ["--task", "mine"]):
+        ended = refuse("finetune", "--model", "pocket", "--data", folder, *task, "--out", out)
+        assert "has no train file; it holds rows.csv" in ended.stderr
 
 
 def test_a_missing_teacher(tmp_path: Path, out: Path) -> None:

@@ -259,7 +259,11 @@ def test_missing_and_empty_files(tmp_path):
 
 
 def test_unknown_tasks_in_a_folder(tmp_path):
-    with pytest.raises(LimbeckError, match=r"unknown task 'mrcp'(.|\n)*--text-columns"):
+    for name in ("mrcp", None):
+        with pytest.raises(LimbeckError, match="has no train file; it holds nothing"):
+            load_task(name, tmp_path)
+    (tmp_path / "MRPC").mkdir()
+    with pytest.raises(LimbeckError, match=r"unknown task 'mrcp'\n.*did you mean 'mrpc'"):
         load_task("mrcp", tmp_path)
-    with pytest.raises(LimbeckError, match="no task is named"):
+    with pytest.raises(LimbeckError, match="task: none is given, and .* holds mrpc"):
         load_task(None, tmp_path)

@@ -1,4 +1,6 @@
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -234,3 +236,82 @@ def test_the_held_out_rows_are_a_seeded_tenth_of_each_class():
     assert np.array_equal(dev, hold_out(labels, stratify=True, seed=7)[1])
     assert not np.array_equal(dev, hold_out(labels, stratify=True, seed=8)[1])
     assert len(hold_out([0.5] * 50, stratify=False, seed=0)[1]) == 5
+
+
+# ---- columns that nobody named ----
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "texts"),
+    [
+        ("text,label", "a film,{}", ("sentence",)),
+        ("label,fine,sentence", "{},x:y,a film", ("sentence",)),
+        ("review,label", "a film,{}", ("sentence",)),
+        ("id,sentence1,sentence2,label", "7,a film,a plot,{}", ("sentence1", "sentence2")),
+    ],
+)
+@pytest.mark.parametrize("folder", [False, True])
+def test_usual_columns_are_taken_where_none_are_named(tmp_path, head, row, texts, folder):
+    """As from Python, of a file as of a folder with a train file."""
+    lines = [head, *(row.format(["good", "bad"][n % 2]) for n in range(40))]
+    place = tmp_path / "mine"
+    place.mkdir()
+    (place / "train.csv").write_text("\n".join(lines) + "\n")
+    task, splits = load_task(None, place if folder else place / "train.csv")
+    assert task.text_columns == texts and task.labels == ("bad", "good")
+    assert splits["train"][0][texts[0]] == "a film"
+    assert {len(splits["train"]), len(splits["dev"])} == {36, 4}
+
+
+def test_what_is_not_clear_is_asked_for_with_the_files_columns(tmp_path):
+    path = tmp_path / "reviews.csv"
+    path.write_text("id,review,stars\n" + "".join(f"{n},a film,{n % 2}\n" for n in range(40)))
+    with pytest.raises(LimbeckError) as caught:
+        load_task("reviews", path)
+    wrong = caught.value.problems
+    assert [one.message for one in wrong] == [
+        "no text columns are named",
+        "no label column is named",
+    ]
+    assert all("columns of reviews.csv: id, review, stars" in one.fix for one in wrong)
+
+
+def test_all_columns_that_are_misspelled_are_named_with_what_they_may_be(tmp_path):
+    path = tmp_path / "reviews.csv"
+    path.write_text("text,label\n" + "".join(f"a film,{n % 2}\n" for n in range(40)))
+    with pytest.raises(LimbeckError) as caught:
+        load_task("reviews", path, text_columns=["texts"], label_column="lable")
+    assert ["did you mean 'text'?" in str(one) for one in caught.value.problems] == [True, False]
+    assert "did you mean 'label'?" in str(caught.value.problems[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("review.csv", "did you mean .*reviews.csv"),
+        ("nowhere/review.csv", "nor the folder .*nowhere"),
+        ("owner/name", "of the Hub, known tasks alone"),
+    ],
+)
+def test_a_file_that_is_not_there_is_named(tmp_path, monkeypatch, name, said):
+    monkeypatch.chdir(tmp_path)
+    Path("reviews.csv").write_text("text,label\n")
+    with pytest.raises(
+        LimbeckError, match=rf"data: there is no such file or folder: {name}"
+    ) as caught:
+        load_task(None, name)
+    assert re.search(said, str(caught.value))
+
+
+def test_a_folder_says_what_it_holds(tmp_path):
+    (tmp_path / "rows.csv").write_text("text,label\n")
+    with pytest.raises(LimbeckError, match=r"has no train file; it holds rows\.csv"):
+        load_task(None, tmp_path)
+    (tmp_path / "glue" / "SST-2").mkdir(parents=True)
+    (tmp_path / "glue" / "SST-2" / "train.tsv").write_text("sentence\tlabel\n")
+    with pytest.raises(
+        LimbeckError, match=r"task: none is given, and .* holds sst2.*\n.*--task sst2"
+    ):
+        load_task(None, tmp_path / "glue")
+    with pytest.raises(LimbeckError, match="did you mean 'sst2'"):
+        load_task("sst", tmp_path / "glue")

@@ -96,7 +96,7 @@ def test_some_of_its_rows_are_a_set_of_their_own(place):
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"dev": "none"}, "there is no file"),
-    ({"data": "set", "dev": "set"}, "there is no file|no single file"),
+    ({"data": "set", "dev": "set"}, "is a folder|no single file"),
     ({"data": "set", "dev": None}, "no qrels/train.tsv"),
     ({"select_by": "spearman"}, "select_by"),
 ])  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from importlib import import_module
 from pathlib import Path
 
@@ -207,11 +208,35 @@ def test_train_rows_are_what_is_trained_on(tmp_path, recipe):
 
 @pytest.mark.parametrize(
     ("layers", "name"),
-    [(None, "reviews-kd-s3"), (2, "reviews-kd-2l-s3"), ([1, 3], "reviews-kd-l1.3-s3")],
+    [
+        (None, "reviews-kd-teacher-s3"),
+        (2, "reviews-kd-teacher-2l-s3"),
+        ([1, 3], "reviews-kd-teacher-l1.3-s3"),
+    ],
 )
 def test_a_run_without_a_place_gets_one(layers, name, recipe):
     made = recipe("kd", **{"student.init": "teacher", "student.layers": layers})
-    assert default_folder(made) == Path("runs") / name
+    found = default_folder(made)
+    assert found.parent == Path("runs") and re.fullmatch(rf"{name}-[0-9a-f]{{6}}", found.name)
+    assert default_folder(made) == found
+
+
+def test_experiments_never_meet_in_one_folder(recipe, place):
+    """Whatever makes another recipe; where a run is written and shown does not."""
+    other = [
+        {},
+        {"teacher": str(place / "other" / "teacher")},
+        {"data": str(place / "other" / "reviews.csv")},
+        {"student.init": "teacher"},
+        {"student.layers": 2},
+        {"seed": 4},
+        {"lr": 1e-3},
+        {"train_rows": 7},
+        {"objectives.soft.temperature": 3},
+    ]
+    assert len({default_folder(recipe("kd", **changes)) for changes in other}) == len(other)
+    team = recipe("skd-uniform", teacher=None, teachers=["a/large", "b/small"])
+    assert "-large-and-1-more-start-" in default_folder(team).name
 
 
 def test_a_recipe_may_be_named(place, tmp_path, no_training):

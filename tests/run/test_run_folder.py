@@ -14,6 +14,7 @@ from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run import distill
 from limbeck.run.earlier_run import EarlierRun
+from limbeck.run.plan import plan_run
 from limbeck.run.run_folder import RunFolder
 from limbeck.training import DistillationTrainer
 from limbeck.training.display import Display
@@ -40,6 +41,38 @@ def test_another_recipe_does_not_touch_the_run(finished, recipe):
         distill(recipe(lr=1e-3, seed=4), out=finished.path)
     assert "--overwrite" in str(error.value)
     assert contents(finished.path) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"text_columns": ["reviews"]}, "no text column 'reviews'(.|\n)*did you mean 'review'"),
+        ({"data": "nowhere.csv"}, "there is no such file or folder"),
+        ({"teacher": "nobody/here", "student.init": "teacher"}, "nobody/here"),
+        ({"student.layers": 9}, "9"),
+    ],
+)
+def test_what_is_wrong_with_a_command_is_said_whatever_lies_in_its_folder(
+    finished, recipe, changes, said
+):
+    """Not that another recipe's run lies there: the command could run nowhere."""
+    before = contents(finished.path)
+    with pytest.raises(LimbeckError, match=said) as error:
+        distill(recipe("kd", **changes), out=finished.path)
+    assert "another recipe" not in str(error.value)
+    assert contents(finished.path) == before
+
+
+def test_columns_that_nobody_named_stand_in_the_recipe(place, tmp_path):
+    """So that the same command finds its run again, and every later one knows them."""
+    rows = (place / "reviews.csv").read_text().replace("review,verdict", "text,label", 1)
+    (tmp_path / "mine.csv").write_text(rows)
+    mine = Recipe.load("finetune", data=str(tmp_path / "mine.csv"), **{"student.init": "x"})
+    plan = plan_run(mine, tmp_path / "run")
+    assert (plan.recipe.text_columns, plan.recipe.label_column) == (["text"], "label")
+    assert plan.recipe.task == "mine"
+    named = mine.model_copy(update={"text_columns": ["page"], "label_column": "label"})
+    assert plan_run(named, tmp_path / "run").recipe.text_columns == ["page"]
 
 
 def test_overwrite_replaces_the_run(copied, recipe):

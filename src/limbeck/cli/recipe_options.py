@@ -20,8 +20,8 @@ class RunPlace:
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The run folder to write, by default runs/TASK-METHOD-…; the same command again "
-            "continues an unfinished run there."
+            help="The run folder to write, by default runs/TASK-METHOD-MODEL-LAYERS-sSEED-DIGEST, one an experiment; "
+            "the same command again continues an unfinished run there."
         ),
     ] = None
     overwrite: Annotated[

@@ -37,7 +37,14 @@ def finetune(
             metavar="KEY=VALUE", help="Any recipe setting, for example student.layers=3."
         ),
     ] = None,
-    model: Annotated[str | None, setting("model", STUDENT)] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="What is trained: a pretrained checkpoint's folder or Hub name, or a shape (bert-8-128-2 from the "
+            "Hub, bert-8-128-2:random, pocket; for images resnet-20, …). Needed, but for pocket data.",
+            rich_help_panel=STUDENT,
+        ),
+    ] = None,
     grid: Annotated[
         list[str] | None,
         typer.Option(

@@ -69,6 +69,19 @@ def _plain(name: str) -> str:
     return name.casefold().replace("-", "").replace("_", "")
 
 
+def task_of_folder(folder: Path) -> str | None:
+    """The task that a folder is called after, as `SST-2` is after sst2; None of any other name."""
+    name = _plain(folder.resolve().name)
+    found = (task for task, one in LAYOUTS.items() if name in map(_plain, one.folders))
+    return next(found, None)
+
+
+def tasks_inside(folder: Path) -> list[str]:
+    """The tasks whose folders lie in one."""
+    found = map(task_of_folder, sorted(one for one in folder.iterdir() if one.is_dir()))
+    return [task for task in dict.fromkeys(found) if task is not None]
+
+
 def task_folders(root: Path, names: tuple[str, ...]) -> list[Path]:
     """Folders of `root` that go by one of the names, then `root` unless it is another task's."""
     plain = {_plain(name) for name in names}

@@ -5,6 +5,7 @@ The top of the data stage; the engine and the command line come in here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
@@ -16,10 +17,13 @@ from limbeck.data.own_labels import Labelling
 from limbeck.data.reader import DataReader, DataRequest, reader_of
 from limbeck.data.splits import with_label_column
 from limbeck.data.tables import MAX_ROWS
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, Problem
+from limbeck.files import at_home, no_such_file
 from limbeck.tasks.task import Task, as_kind
 
 _ANY = Labelling()
+# OWNER/NAME, as datasets of the Hub are called.
+_DATASET = re.compile(r"[\w-]+/[\w-]+(\.\d[\w.-]*)?")
 # The sources that ship; each registers itself. They are imported when data are first asked for, as
 # the grammar of generated tasks is not needed for real data. Files first: what is named by a word
 # is asked for by it.
@@ -104,6 +108,11 @@ def has_own_tasks(source: str | Path) -> bool:
     return reader is not None and reader.own_tasks
 
 
+def is_absent(source: str | Path) -> bool:
+    """Whether no reader finds a source, whatever is asked of it."""
+    return source_of(source) is None
+
+
 def source_of(source: str | Path) -> DataReader | None:
     """The reader of a source, whatever is asked of it; None where none reads it."""
     register_shipped()
@@ -114,11 +123,20 @@ def _reader(request: DataRequest) -> DataReader:
     register_shipped()
     reader = reader_of(request)
     if reader is None:
-        raise LimbeckError(
-            f"data source {request.text!r}: there is no such file or folder",
-            "choices: hub, hub:DIR, pocket, digits, a folder in GLUE's layout, or a file of your own",
-        )
+        raise LimbeckError(no_source(request.text))
     return reader
+
+
+def no_source(data: str) -> Problem:
+    """Say that nothing is there under the name of a source."""
+    if _DATASET.fullmatch(data) and not at_home(data).parent.is_dir():
+        return Problem(
+            f"data: there is no such file or folder: {data}; of the Hub, known tasks alone are read by name",
+            "for a known task --data hub --task NAME; of another dataset save a split as a file "
+            '(load_dataset(…)["train"].to_csv("train.csv")), or give it to limbeck.distill in Python',
+        )
+    also = "; data may also be hub, hub:DIR, pocket, digits or a folder in GLUE's layout"
+    return no_such_file("data", data, what="such file or folder:", also=also)
 
 
 @cache

@@ -8,12 +8,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from limbeck.data.glue_folder import contents, expected_files, read_folder, task_folders
+from limbeck.data.glue_folder import (
+    contents,
+    expected_files,
+    read_folder,
+    task_folders,
+    task_of_folder,
+    tasks_inside,
+)
 from limbeck.data.image_folder import read_images
-from limbeck.data.own import has_own_files, read_own
+from limbeck.data.own import has_own_files, is_own, read_own
 from limbeck.data.own_kinds import read_own_kind
 from limbeck.data.own_several_labels import read_several_labels
 from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
+from limbeck.data.tables import SUFFIXES
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.tasks.task import TASKS, Task, as_kind
 
@@ -52,14 +60,15 @@ class GlueFolder(OnDisk):
     """A folder in GLUE's layout, either of all tasks or the task's own."""
 
     def reads(self, request: DataRequest) -> bool:
-        """Folders of classes or numbers whose columns nobody named."""
-        return request.path.is_dir() and not request.names_columns
+        """Folders of classes or numbers whose columns nobody named, but for a user's own with a train table."""
+        own = request.known is None and is_own(request.path)
+        return request.path.is_dir() and not request.names_columns and not own
 
     def read(self, request: DataRequest) -> Loaded:
         """The released files, or the task's own files of another type beside them."""
         known, path = self.known(request), request.path
         if known is None:
-            raise LimbeckError(_unknown_in_folder(request.name))
+            raise LimbeckError(_unknown_in_folder(request.name, path))
         splits = read_folder(known, path, seed=request.seed, for_training=request.for_training)
         if splits is not None:
             return known, splits
@@ -147,12 +156,24 @@ def _table(request: DataRequest, known: Task | None, path: Path) -> Loaded:
     return read_own(request.name, path, **_own(request, known))
 
 
-def _unknown_in_folder(name: str | None) -> Problem:
-    own = "for data of your own name --text-columns and --label-column"
-    if name is None:
-        return Problem("no task is named", f"choices: {', '.join(TASKS)}; {own}")
-    problem = unknown("task", name, list(TASKS))
-    return Problem(problem.message, f"{problem.fix}; {own}")
+def _unknown_in_folder(name: str | None, path: Path) -> Problem:
+    if name is not None and (tasks_inside(path) or task_of_folder(path)):
+        return unknown("task", name, list(TASKS))
+    return folder_without_task(path)
+
+
+def folder_without_task(path: Path) -> Problem:
+    """Say what a folder lacks whose task nobody named."""
+    if found := [task_of_folder(path)] if task_of_folder(path) else tasks_inside(path):
+        names = ", ".join(str(task) for task in found)
+        return Problem(
+            f"task: none is given, and {path} holds {names} as GLUE has it",
+            f"add --task {found[0]}" if len(found) == 1 else "add --task with one of them",
+        )
+    return Problem(
+        f"data: the folder {path} has no train file; it holds {', '.join(contents(path))}",
+        f"name a file, or a folder with train and one of {', '.join(SUFFIXES)}, and dev and test if there are any",
+    )
 
 
 def _own_folder(task: Task, root: Path) -> Path:

@@ -6,6 +6,7 @@ may hold train, dev (or validation) and test files. What its labels are is for `
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +15,11 @@ from typing import Any
 import pyarrow as pa
 from datasets import DatasetDict
 
-from limbeck.data.glue_folder import contents
+from limbeck.data.glue_folder import contents, task_of_folder, tasks_inside
 from limbeck.data.own_labels import LabelColumn, Labelling, read_labels
 from limbeck.data.splits import check_splits, make_split, with_held_out_dev
 from limbeck.data.tables import MAX_ROWS, SUFFIXES, FileTable, read_table
+from limbeck.data.usual_columns import usual_label, usual_texts
 from limbeck.data.written_labels import check_written_labels, without_gaps
 from limbeck.errors import LimbeckError, Problem
 from limbeck.tasks.no_labels import marked
@@ -94,7 +96,7 @@ def _need_labels(tables: dict[str, FileTable], labels: dict[str, list | None], c
     if some or dev:
         return
     if column not in train.columns:
-        raise missing_column(train, "label column", [column])
+        raise LimbeckError(missing_column(train, "label column", [column]))
     raise LimbeckError(
         f"{train.path}: all of {len(train)} rows have no label in {column}",
         "give a folder with a labelled dev file beside it, or label some rows: the dev split is made of those",
@@ -164,6 +166,15 @@ def named_columns(
     """
     train = tables["train"]
     texts, label = list(text_columns or ()), label_column
+    if known is None:
+        named = [*train.class_names]
+        if label is None and need_label:
+            every = dict.fromkeys(name for table in tables.values() for name in table.columns)
+            label = usual_label([*every], named)
+        if not texts and (label is not None or not need_label):
+            texts = usual_texts(
+                [n for n, column in train.columns.items() if n != label and column.text is not None]
+            )
     if known is not None:
         aliases = IMDB_COLUMNS if known.name == "imdb" else {}
         present = train.columns
@@ -194,16 +205,35 @@ def named_columns(
     for table in tables.values():
         missing = [column for column in texts if column not in table.columns]
         if missing:
-            raise missing_column(table, "text column", missing)
+            problems.append(missing_column(table, "text column", missing))
+    if label is not None and not any(label in table.columns for table in tables.values()):
+        problems.append(missing_column(train, "label column", [label]))
+    if problems:
+        raise LimbeckError(problems)
     return texts, label
 
 
-def missing_column(table: FileTable, kind: str, names: list[str]) -> LimbeckError:
-    """The error of columns that a table lacks."""
-    return LimbeckError(
+def missing_column(table: FileTable, kind: str, names: list[str]) -> Problem:
+    """Columns that a table lacks, with those of nearly their names."""
+    found = [difflib.get_close_matches(name, table.columns, n=1) for name in names]
+    near = ", ".join(repr(one) for matches in found for one in matches)
+    return Problem(
         f"{table.path} has no {kind} {', '.join(map(repr, names))}",
-        f"columns that are there: {', '.join(table.columns)}",
+        (f"did you mean {near}? " if near else "")
+        + f"columns that are there: {', '.join(table.columns)}",
     )
+
+
+def may_be_own(path: Path) -> bool:
+    """Whether a place may hold rows of a task of any name: a file, or a folder without tasks of GLUE."""
+    return path.is_file() or (
+        path.is_dir() and task_of_folder(path) is None and not tasks_inside(path)
+    )
+
+
+def is_own(path: Path) -> bool:
+    """Whether a place holds a user's own rows: a file, or a folder with a train file that is no task's of GLUE."""
+    return may_be_own(path) and (path.is_file() or has_own_files(path))
 
 
 def text_of(table: FileTable, column: str) -> pa.ChunkedArray:

@@ -111,7 +111,7 @@ def _of_column(
     """The sets of one column, by split; None of a split without any."""
     cells = {split: written_labels(table, label, split) for split, table in tables.items()}
     if cells["train"] is None and not cells.get("dev"):
-        raise missing_column(tables["train"], "label column", [label])
+        raise LimbeckError(missing_column(tables["train"], "label column", [label]))
     written = {tables[split].path: values for split, values in cells.items() if values is not None}
     separator = separator_of(written, label, labelling.separator)
     known = labelling.classes or labelling.teacher

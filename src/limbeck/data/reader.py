@@ -18,8 +18,8 @@ from limbeck.data.beir_files import is_beir
 from limbeck.data.corpus_sources import Document
 from limbeck.data.own_labels import Labelling
 from limbeck.data.tables import MAX_ROWS
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
+from limbeck.errors import LimbeckError, Problem
+from limbeck.files import at_home, no_such_file
 from limbeck.given import place_of
 from limbeck.registry import Registry
 from limbeck.tasks import SENTENCE, TaskType, get_task_type
@@ -68,7 +68,7 @@ class DataRequest:
             return None
         path = at_home(place_of(self.dev))
         if not path.is_file():
-            raise LimbeckError(f"dev: there is no file {self.dev}", "check the path")
+            raise LimbeckError(_no_dev(path, self.dev))
         if not self.path.is_file():
             raise LimbeckError(
                 f"dev: {self.dev}, and {self.text!r} is no single file",
@@ -142,6 +142,12 @@ class DataRequest:
                 f"{key}: task {task.name!r} is known and has {own}",
                 "leave it out, or give your own data another task's name",
             )
+
+
+def _no_dev(path: Path, given: str | Path) -> Problem:
+    if path.is_dir():
+        return Problem(f"dev: {given} is a folder", "name the file that holds the dev rows")
+    return no_such_file("dev", given)
 
 
 class DataReader(ABC):

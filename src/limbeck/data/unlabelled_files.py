@@ -22,8 +22,8 @@ from limbeck.data.own import IMDB_COLUMNS
 from limbeck.data.own_pairs import with_pairs
 from limbeck.data.tables import MAX_ROWS, SUFFIXES, read_table
 from limbeck.data.tsv import read_tsv
-from limbeck.errors import LimbeckError, unknown
-from limbeck.files import at_home
+from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.files import at_home, no_such_file
 from limbeck.given import is_reference, place_of
 from limbeck.plain import regular
 from limbeck.tasks.task import Task
@@ -88,8 +88,11 @@ def text_files(sources: Sequence[str]) -> list[Path]:
         elif matches := matching(source):
             found |= dict.fromkeys(matches)
         else:
-            what = "no file has a name" if _PATTERN & set(source) else "there is no file"
-            raise LimbeckError(f"unlabelled: {what} {source}", "check the path")
+            raise LimbeckError(
+                Problem(f"unlabelled: no file has a name {source}", "check the path")
+                if _PATTERN & set(source)
+                else no_such_file("unlabelled", source)
+            )
     return list(found)
 
 

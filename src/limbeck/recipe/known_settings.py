@@ -77,6 +77,13 @@ def without_papers_rates(base: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def with_toy_start(base: dict[str, Any], raw: dict[str, Any]) -> dict[str, Any]:
+    """A shipped recipe that starts from pretrained weights, which pocket data have none of: from a random toy."""
+    if raw.get("data") != "pocket" or base.get("student") != {"init": "pretrained"}:
+        return base
+    return base | {"student": {"init": "pocket"}}
+
+
 # The optimiser and its clipping go with the rate.
 PAPER_SETTINGS = ("epochs", "lr", "batch_size", "optimizer", "max_grad_norm")
 

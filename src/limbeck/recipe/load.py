@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck import catalog
+from limbeck.data.own import is_own
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import at_home
 from limbeck.objectives import plain_terms
@@ -23,6 +24,7 @@ from limbeck.recipe.known_settings import (
     fill_pocket,
     named_net,
     of_other_size,
+    with_toy_start,
     without_papers_rates,
 )
 from limbeck.tasks import TASKS
@@ -46,7 +48,7 @@ def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, A
     base = _base(str(given.pop("method", None) or own.get("method", "")), own, given)
     raw = _laid_over(base, own, given)
     if of_other_size(raw):
-        base = without_papers_rates(base)
+        base = with_toy_start(without_papers_rates(base), raw)
     raw = _laid_over(merge(base, _stated(raw, own)), own, given)
     raw.pop("stated", None)
     raw["method"] = base["method"]
@@ -138,7 +140,7 @@ def _name_own_task(raw: dict[str, Any]) -> None:
         return
     path = at_home(data)
     own = any(raw.get(key) for key in ("text_columns", "label_column", "kind"))
-    if path.is_file() or (own and path.is_dir()):
+    if is_own(path) or (own and path.is_dir()):
         name = path.resolve().stem if path.is_file() else path.resolve().name
         raw["task"] = f"own-{name}" if name in TASKS else name
 

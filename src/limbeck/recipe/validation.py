@@ -12,8 +12,10 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from limbeck.data.loading import has_own_tasks
+from limbeck.data.loading import has_own_tasks, is_absent
+from limbeck.data.own import may_be_own
 from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.files import at_home
 from limbeck.mappings import MappingSpec
 from limbeck.mappings.mapping_spec import class_of
 from limbeck.objectives import OBJECTIVES, UNKNOWN_TERM, plain_terms
@@ -48,7 +50,10 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
         kind = place.get("kind")
         if isinstance(kind, str) and kind not in TASK_TYPES:
             problems.append(unknown(f"{prefix}kind", kind, list(TASK_TYPES)))
-        own = own_columns or has_own_tasks(str(place.get("data", "hub")))
+        source = str(place.get("data", "hub"))
+        # Of what is not there, or holds no rows, the run says so, whatever the task.
+        own = own_columns or may_be_own(at_home(source)) or has_own_tasks(source)
+        own = own or is_absent(source)
         if task is not None and not own and task not in known_tasks:
             problems.append(unknown(f"{prefix}task", task, known_tasks))
     if not raw["objectives"]:

@@ -50,7 +50,7 @@ def distill(
 
     Args:
         recipe: a `Recipe`, a shipped method's name or a YAML file.
-        out: the run folder; `runs/<task>-<method>-…` by default.
+        out: the run folder; `default_folder`'s by default, one an experiment.
         overwrite: replace another recipe's run that lies there, or this one's if it has finished,
             once everything is ready to start; one that was stopped is gone on with.
         show: show pre-flight findings and progress on the terminal.

@@ -89,6 +89,11 @@ class EarlierRun:
             return self.folder.checkpoints.is_dir() and self._record_is_damaged()
         return not (overwrite and record.status == "finished")
 
+    def is_of_another(self) -> bool:
+        """Whether a run of another recipe lies here."""
+        there = Manifest.read(self.folder.path) is not None and self.folder.recipe.is_file()
+        return there and bool(self._changed())
+
     def _of_older_version(self, *, overwrite: bool) -> Record | None:
         """A folder without a manifest: new, of a version that wrote none, or somebody else's."""
         others = self._others()

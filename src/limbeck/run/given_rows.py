@@ -20,7 +20,7 @@ from datasets import ClassLabel, Dataset, Image, List, Value
 from datasets.table import InMemoryTable
 from pyarrow import parquet
 
-from limbeck.data.usual_columns import USUAL_TEXTS
+from limbeck.data.usual_columns import USUAL_LABELS, usual_label, usual_texts
 from limbeck.errors import LimbeckError, Problem
 from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.given import PREFIX
@@ -28,7 +28,6 @@ from limbeck.tasks import TASK_TYPES, TASKS
 
 _SPLITS = {"train": "train", "test": "test"}
 _SPLITS |= dict.fromkeys(("dev", "validation", "valid", "val"), "dev")
-_LABELS = ("label", "labels")
 # Names that the datasets library gives what it read from a file.
 _NO_NAMES = frozenset({"csv", "json", "parquet", "arrow", "text", "pandas", "generator", "sql"})
 _ROWS = 1000
@@ -167,7 +166,7 @@ def _as_files_hold(rows: Dataset, split: str) -> Dataset:
 def _marks_no_label(name: str, feature: Any) -> bool:
     """Whether −100 in a column can only say that a row has no label, as in transformers' losses."""
     whole = isinstance(feature, Value) and feature.dtype.startswith("int")
-    return isinstance(feature, ClassLabel) or (name in _LABELS and whole)
+    return isinstance(feature, ClassLabel) or (name in USUAL_LABELS and whole)
 
 
 def _with_gaps(rows: Dataset, name: str) -> Dataset:
@@ -209,8 +208,7 @@ def _columns(
     ticked = bool(recipe.get("classes")) and {*map(str, recipe["classes"])} <= {*features}
     if label is None and not ticked:
         named = [name for name, kind in features.items() if isinstance(kind, ClassLabel)]
-        usual = [name for name in _LABELS if name in features]
-        label = next(iter(usual or (named if len(named) == 1 else [])), None)
+        label = usual_label([*features], named)
         found["label_column"] = label
     if label is None and not ticked:
         problems.append(
@@ -218,8 +216,7 @@ def _columns(
         )
     if not texts:
         words = [n for n, kind in train.features.items() if _is_text(kind) and n != label]
-        known = [list(names) for names in USUAL_TEXTS if set(names) <= set(words)]
-        texts = known[0] if known else (words if len(words) == 1 else [])
+        texts = usual_texts(words)
         found["text_columns"] = texts
     if not texts:
         problems.append(

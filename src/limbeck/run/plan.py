@@ -15,6 +15,8 @@ from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run.default_folder import default_folder
 from limbeck.run.earlier_run import EarlierRun
+from limbeck.run.own_columns import with_columns
+from limbeck.run.prepare import refuse_wrong
 from limbeck.run.protected_paths import refuse_inputs
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.runs_meant import named_one_by_one
@@ -49,8 +51,11 @@ class Plan:
         """The record of this very run if it has finished; every process has to ask.
 
         Raises:
-            LimbeckError: as `limbeck.run.unchanged.finished`.
+            LimbeckError: as `limbeck.run.unchanged.finished`; what is wrong with the command itself, where another
+                recipe's run lies there.
         """
+        if not self.overwrite and EarlierRun(self.folder, self.recipe).is_of_another():
+            refuse_wrong(self.recipe, self.live_teacher)
         record = agreed(
             finished(
                 self.recipe,
@@ -87,7 +92,7 @@ def plan_run(
     problems = absent(recipe.model_dump(mode="json"))
     if problems:
         raise LimbeckError(problems)
-    recipe = with_start(named_one_by_one(recipe))
+    recipe = with_columns(with_start(named_one_by_one(recipe)))
     folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
     refuse_inputs(recipe, folder.path)
     return Plan(recipe, folder, live_teacher, overwrite, show, report, for_another)

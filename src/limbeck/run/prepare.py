@@ -82,6 +82,15 @@ def prepare(
     return _holding_out(prepared.on(train, progress=progress))
 
 
+def refuse_wrong(recipe: Recipe, live_teacher: Teacher | None = None) -> None:
+    """Raise LimbeckError for what `prepare` would refuse in settings, rows or models."""
+    problems = missing(recipe)
+    if problems:
+        raise LimbeckError(problems)
+    task, _ = load_rows(recipe)
+    build_models(recipe, task, live_teacher)
+
+
 def _in_turn(
     recipe: Recipe, task: Task, rows: int, tokenizer: Processor, named: list[Named]
 ) -> bool:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from limbeck.errors import Problem
+from limbeck.data.loading import is_absent, no_source
+from limbeck.data.on_disk import folder_without_task
+from limbeck.data.unlabelled_files import text_files
+from limbeck.errors import LimbeckError, Problem
+from limbeck.files import at_home, no_such_file
+from limbeck.given import place_of
 from limbeck.lab.augmentation import FROM_TEACHER
 from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import learns_from_its_teacher
@@ -10,11 +15,30 @@ from limbeck.run.student_start import start_problems
 from limbeck.training import tracker_problems
 
 
+def _sources(recipe: Recipe) -> list[Problem]:
+    """Files that are not there, and data whose task nobody named."""
+    problems: list[Problem] = []
+    path = at_home(place_of(recipe.data))
+    if is_absent(recipe.data):
+        problems.append(no_source(recipe.data))
+    elif recipe.task is None:
+        problems.append(
+            folder_without_task(path)
+            if path.is_dir()
+            else Problem("task: none is given", "add --task mrpc, or task: in the recipe")
+        )
+    if recipe.dev is not None and not at_home(place_of(recipe.dev)).exists():
+        problems.append(no_such_file("dev", recipe.dev))
+    try:
+        text_files(recipe.unlabelled)
+    except LimbeckError as error:
+        problems += error.problems
+    return problems
+
+
 def missing(recipe: Recipe) -> list[Problem]:
     """Settings a run cannot do without."""
-    problems = []
-    if recipe.task is None:
-        problems.append(Problem("task: none is given", "add --task mrpc, or task: in the recipe"))
+    problems = _sources(recipe)
     if recipe.team is not None and recipe.teachers is None and not recipe.outputs:
         problems.append(
             Problem(

@@ -70,7 +70,11 @@ def _origin(teacher: str | None) -> StudentSpec | Problem:
         )
 
     if teacher is None:
-        return unknown_because("there is no teacher to ask")
+        return Problem(
+            "model: none is given to start from",
+            "add --model FOLDER or a Hub name, a pretrained encoder (student.init in a recipe); for random weights "
+            "a shape, such as bert-4-256-4:random",
+        )
     folder = at_home(teacher)
     places = [place for place in (folder, folder.parent) if (place / RECORD_NAME).is_file()]
     if not folder.is_dir() or not places:

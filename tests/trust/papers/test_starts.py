@@ -78,6 +78,25 @@ def test_layers_are_the_pretrained_encoders_not_the_teachers(place, method, laye
     assert torch.equal(words, pretrained.embeddings.word_embeddings.weight)
 
 
+def test_labels_alone_beside_a_teacher_start_from_the_checkpoint_that_it_came_from(place):
+    """Not from a random toy, nor from layers that have seen more than the labels."""
+    recipe = with_start(paper(place, "finetune", "quick", **{"student.layers": 2}))
+    student = prepare(recipe).student
+    pretrained = load_model(place / "pretrained").bert
+    assert student.config.num_hidden_layers == 2
+    for own, theirs in zip(student.bert.encoder.layer, pretrained.encoder.layer, strict=False):
+        wanted = theirs.state_dict()
+        assert all(torch.equal(value, wanted[name]) for name, value in own.state_dict().items())
+
+
+def test_labels_alone_need_a_model_except_on_generated_rows(place, tmp_path):
+    own = paper(place, "finetune", "quick", teacher=None)
+    assert "model: none is given" in refused(own, tmp_path / "run")
+    assert Recipe.load("finetune", task="rte", data="pocket").student.init == "pocket"
+    named = Recipe.load("finetune", task="rte", data="pocket", **{"student.init": "a/folder"})
+    assert named.student.init == "a/folder"
+
+
 def test_quick_settings_start_from_the_fine_tuned_teacher(place):
     recipe = paper(place, "alp-kd", "quick", **{"student.layers": 2})
     teacher = load_model(place / "teacher").bert

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from limbeck.data.unlabelled_files import matching
 from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home
+from limbeck.files import at_home, no_such_file
 
 FORMATS = ("csv", "tsv", "jsonl", "text", "parquet")
 STANDARD_INPUT = "-"
@@ -62,11 +62,13 @@ def named_files(sources: Sequence[str | Path]) -> list[Path | str]:
         elif matches := matching(source):
             found += matches
         else:
-            what = "no file has a name like" if {*"*?["} & {*source} else "there is no file"
-            fix = "check the path"
-            if len(source.split()) > 1:
-                fix += "; a text itself comes by standard input (-), and in Python in a list"
-            problems.append(Problem(f"{what} {source}", fix))
+            text = "; a text itself comes by standard input (-), and in Python in a list"
+            also = text if len(source.split()) > 1 else ""
+            problems.append(
+                Problem(f"no file has a name like {source}", f"check the path{also}")
+                if {*"*?["} & {*source}
+                else no_such_file("data", source, also=also)
+            )
     if found.count(STANDARD_INPUT) and len(found) > 1:
         problems.append(
             Problem("standard input is named beside others", "give - alone, or files alone")
