@@ -265,5 +265,5 @@ def test_unknown_tasks_in_a_folder(tmp_path):
     (tmp_path / "MRPC").mkdir()
     with pytest.raises(LimbeckError, match=r"unknown task 'mrcp'\n.*did you mean 'mrpc'"):
         load_task("mrcp", tmp_path)
-    with pytest.raises(LimbeckError, match="task: none is given, and .* holds mrpc"):
+    with pytest.raises(LimbeckError, match=r"task: none is given, and .* holds mrpc"):
         load_task(None, tmp_path)

@@ -148,7 +148,7 @@ def test_what_the_paper_started_from_is_named_where_no_teacher_leads_there(place
     assert "distilbert/distilbert-base-uncased" in said
     assert "--student" in said
     alone = refused(paper(place, "finetune", "internal-kd", teacher=None), tmp_path / "run")
-    assert "there is no teacher to ask" in alone and "--model" in alone
+    assert "model: none is given" in alone and "--model" in alone
 
 
 def test_it_is_said_together_with_what_else_is_missing(place, tmp_path):
