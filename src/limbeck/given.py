@@ -7,10 +7,12 @@ for and gone when the run ends; so nothing else has to know that there ever was 
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -65,6 +67,15 @@ def at_hand(writers: Mapping[str, Write]) -> Iterator[None]:
         token = _AT_HAND.set(_Places(Path(root), writers))
         try:
             yield
+        except LimbeckError as error:
+            # The folders are gone by the time that anybody reads of them.
+            place = re.compile(re.escape(root) + r"/\d+/([^/\s:,'\"]+)[^\s:,'\"]*")
+            error.problems = [
+                replace(one, message=place.sub(r"\1 (given from Python)", one.message))
+                for one in error.problems
+            ]
+            error.args = ("\n".join(map(str, error.problems)),)
+            raise
         finally:
             _AT_HAND.reset(token)
 
@@ -88,6 +99,15 @@ def place_of(place: str | Path) -> str | Path:
     known = _AT_HAND.get()
     assert known is not None
     return known.of(str(place))
+
+
+def refuse_absent_rows(data: str) -> None:
+    """Raise LimbeckError where a run's rows were objects, and nobody has them any more."""
+    if is_reference(data) and _absence(data, "data") is not None:
+        raise LimbeckError(
+            f"data: {data} stands for rows that were given from Python, which a run does not keep",
+            "name rows of a file: --data FILE, with --text-columns and --label-column as it has them",
+        )
 
 
 def absent(settings: Mapping[str, Any]) -> list[Problem]:

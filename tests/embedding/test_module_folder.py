@@ -11,6 +11,7 @@ import tiny_embedders as tiny
 import torch
 from transformers import AutoTokenizer
 
+from limbeck import predict
 from limbeck.embedding import SENTENCE_EMBEDDERS, SentenceEmbedders
 from limbeck.errors import LimbeckError
 from limbeck.students import load_model
@@ -64,6 +65,24 @@ def test_their_folder_gives_their_embeddings_and_ours_too(
         tiny.tiny.tokenizer().save_pretrained(tmp_path / "b")
         source = str(tmp_path / "b")
     np.testing.assert_allclose(tiny.sentence_transformer(source).encode(texts), expected, atol=1e-5)
+
+
+def test_numbers_that_a_folder_leaves_out_are_left_out(plain, tmp_path):
+    """Behind all else, the division by the length too, as sentence-transformers does."""
+    theirs = saved(tmp_path / "a", plain)
+    theirs.truncate_dim = 5
+    theirs.save(str(tmp_path / "a"))
+    texts = tiny.sentences(6)
+    rows = predict(str(tmp_path / "a"), texts, output="embeddings")
+    expected = tiny.sentence_transformer(tmp_path / "a").encode(texts)
+    assert expected.shape == (6, 5)
+    np.testing.assert_allclose([row["embedding"] for row in rows], expected, atol=1e-5)
+    model = load_model(str(tmp_path / "a"), auto=SENTENCE_EMBEDDERS)
+    assert model.embedding_width == 5
+    model.save_pretrained(tmp_path / "b")
+    tiny.tiny.tokenizer().save_pretrained(tmp_path / "b")
+    again = tiny.sentence_transformer(tmp_path / "b").encode(texts)
+    np.testing.assert_allclose(again, expected, atol=1e-5)
 
 
 def test_the_configuration_says_that_it_embeds(plain, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -158,6 +159,13 @@ def test_the_snippet_says_what_torch_says_of_a_span(places, exported):
             if score > best:
                 best, expected = score, context[offsets[first][0] : offsets[last][1]]
     assert said_alone(exported["spans"].path, question, context) == [expected]
+
+
+def test_the_snippet_finds_nothing_in_an_empty_context(exported):
+    shipped = runpy.run_path(str(exported["spans"].path / "predict.py"))
+    empty, whole = ("who ?", ""), ("who ?", SENTENCES[1])
+    found = shipped["predict"]([empty, whole])
+    assert found == ["", *shipped["predict"]([whole])] and found[1]
 
 
 @pytest.mark.slow

@@ -294,3 +294,22 @@ def test_a_foreign_student_is_marked_when_it_is_built(teacher) -> None:
         DistillationTrainer(build_student(foreign, layers=1), foreign, args)
     marked = build_student(foreign, layers=1, kind=PAIR_SCORE)
     assert DistillationTrainer(marked, foreign, args).kind is PAIR_SCORE
+
+
+def test_the_shipped_student_reads_as_many_tokens_as_its_scores_are_of(place, tmp_path) -> None:
+    """Of passages longer than that, sentence-transformers comes to the run's own scores."""
+    from sentence_transformers import CrossEncoder
+
+    rows = [
+        {**row, "passages": [f"{text} " * 5 for text in row["passages"]]}
+        for row in candidates(8, 3)
+    ]
+    for split in ("train", "dev"):
+        write(tmp_path / f"{split}.jsonl", rows)
+    given = {"data": str(tmp_path), "max_length": 16, "max_steps": 1}
+    start = {"student.init": str(place / "model")}
+    run = distill(recipe(place, "finetune", **given, **start), out=tmp_path / "run", report=False)
+    pairs = [(row["query"], passage) for row in rows for passage in row["passages"]]
+    answers = json.loads((run.path / "predictions.json").read_text())["dev"]
+    theirs = CrossEncoder(str(run.path / "student"), device="cpu").predict(pairs)
+    np.testing.assert_allclose(theirs, answers["prediction"], atol=1e-4)

@@ -81,6 +81,11 @@ def broken_no_config(folder: Path) -> Path:
     return folder
 
 
+def broken_adapter(folder: Path) -> Path:
+    (folder / "config.json").rename(folder / "adapter_config.json")
+    return folder
+
+
 def broken_pickle(folder: Path) -> Path:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     return folder
@@ -126,6 +131,7 @@ def broken_shape(folder: Path) -> Path:
     [
         (broken_missing_folder, "no such folder"),
         (broken_no_config, "no config.json"),
+        (broken_adapter, "is a PEFT adapter, not a whole model\n    fix: merge it"),
         (broken_pickle, "no .safetensors file"),
         (broken_json, "cannot be read"),
         (broken_weights, "damaged weights file"),

@@ -79,7 +79,12 @@ def test_squad_files(tmp_path):
     with pytest.raises(LimbeckError, match="12 of 12 questions have no answer"):
         load_task("mine", file, kind="spans")
     file.write_text(json.dumps({"data": [{"paragraph": []}]}))
-    with pytest.raises(LimbeckError, match="not in SQuAD's layout: KeyError 'paragraphs'"):
+    with pytest.raises(LimbeckError, match="question 0: not in SQuAD's layout: no 'paragraphs'"):
+        load_task("mine", file, kind="spans")
+    rows = squad([{"text": "ann", "answer_start": 0}])
+    del rows["data"][0]["paragraphs"][0]["qas"][6]["answers"]
+    file.write_text(json.dumps(rows))
+    with pytest.raises(LimbeckError, match="question 7: not in SQuAD's layout: no 'answers'"):
         load_task("mine", file, kind="spans")
 
 
@@ -90,7 +95,7 @@ def test_answers_that_stand_elsewhere_are_found():
     texts = {"question": ["q"] * 2, "context": ["ann did"] * 2}
     rows = make_split(TASKS["squad"], texts, answers)
     assert SPANS.check_rows(TASKS["squad"], rows) == [
-        "1 of 2 rows have no answer, or one that does not stand at its answer_start"
+        "1 of 2 rows have no answer, or one that does not stand at its answer_start (the first asks 'q')"
     ]
 
 

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from limbeck.activations.compat import calls_dispatch, recordable
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, Problem
 
 # Models that collect hidden states by hand may add a final norm to the last one, so a shortened
 # run would give a different last entry. These were read and do not.
@@ -94,20 +94,21 @@ class LayerStack:
 class Anatomy:
     """The stacks of one model by the names a request uses, and the plans made for it so far.
 
-    Without stacks nothing of a model can be captured but its logits. `tokens`: by size of an image
-    how many it becomes.
+    Without stacks nothing of a model can be captured but its logits; `absent` says why, where it is known.
+    `tokens`: by size of an image how many it becomes.
     """
 
     stacks: dict[str, LayerStack]
     plans: dict[Any, Any] = field(default_factory=dict)
     tokens: dict[tuple[int, ...], int] = field(default_factory=dict)
+    absent: Problem | None = None
 
 
 def explore(model: PreTrainedModel) -> Anatomy:
     """The model's stacks.
 
     Raises:
-        LimbeckError: no layers found, or several stacks that nothing tells apart.
+        LimbeckError: no layers found.
     """
     found = [_build_stack(model, *place) for place in _find_lists(model)]
     if not found:
@@ -133,10 +134,12 @@ def explore(model: PreTrainedModel) -> Anatomy:
         encoders[0].name, decoders[0].name = "encoder", "decoder"
         stacks = {"main": encoders[0], "encoder": encoders[0], "decoder": decoders[0]}
         return Anatomy({**stacks, "cross": decoders[0]})
-    raise LimbeckError(
+    several = Problem(
         f"{type(model).__name__} holds several stacks: {', '.join(s.layers_name for s in found)}",
-        "capture the part that is meant, for example model.vision_model",
+        "compare the logits alone (method kd or kd-soft), or capture the part that is meant, for example "
+        "model.vision_model",
     )
+    return Anatomy({}, absent=several)
 
 
 def _has_token_layers(stack: LayerStack) -> bool:

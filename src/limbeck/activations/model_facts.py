@@ -33,7 +33,7 @@ def hidden_size(model: PreTrainedModel, stack: str = "main") -> int:
 
 
 def number_of_heads(model: PreTrainedModel, stack: str = "main") -> int:
-    """How many attention heads H each layer of a stack has (query heads, where keys are grouped).
+    """How many attention heads H each layer of a stack has (query heads, where keys are grouped); 0 without attention.
 
     Raises:
         LimbeckError: a model without such a stack.
@@ -41,7 +41,7 @@ def number_of_heads(model: PreTrainedModel, stack: str = "main") -> int:
     found = stack_of(model, stack)
     config = found.owner.config
     own = getattr(config, f"{found.name}_attention_heads", None)
-    return int(config.num_attention_heads if own is None else own)
+    return int(getattr(config, "num_attention_heads", 0) if own is None else own)
 
 
 def stack_layers(model: PreTrainedModel, stack: str = "main") -> nn.ModuleList:

@@ -60,6 +60,8 @@ def absent_stack(model: PreTrainedModel, anatomy: Anatomy, name: str) -> Problem
     kind = type(model).__name__
     if anatomy.stacks:
         return Problem(f"{kind} has no stack {name!r}", f"choices: {', '.join(anatomy.stacks)}")
+    if anatomy.absent is not None:
+        return anatomy.absent
     return Problem(
         f"{kind} has no stack of layers over tokens: of a convolutional or pyramid network only the "
         "logits can be captured",

@@ -35,11 +35,14 @@ def read_squad(path: Path) -> tuple[list[str], list[str], list[dict[str, list[An
     they have no score in SQuAD 1.1.
     """
     questions, contexts, answers = [], [], []
-    unanswered = 0
+    unanswered, place = 0, "the file"
     try:
         for article in loads(path.read_text("utf-8-sig"))["data"]:
+            place = f"the article behind question {len(questions)}"
             for paragraph in article["paragraphs"]:
+                place = f"the paragraph behind question {len(questions)}"
                 for asked in paragraph["qas"]:
+                    place = f"question {len(questions) + 1}"
                     found = asked["answers"]
                     unanswered += not found
                     _check(asked["question"], paragraph["context"], found)
@@ -53,7 +56,8 @@ def read_squad(path: Path) -> tuple[list[str], list[str], list[dict[str, list[An
                     )
     except (KeyError, TypeError) as error:
         raise LimbeckError(
-            f"{path} is not in SQuAD's layout: {type(error).__name__} {error}",
+            f"{path}, {place}: not in SQuAD's layout: "
+            + (f"no {error}" if isinstance(error, KeyError) else str(error)),
             "expected data → paragraphs → context, qas → question, answers → text, answer_start",
         ) from error
     if unanswered or not questions:

@@ -54,8 +54,9 @@ class SentenceEmbedder(PreTrainedModel):
     @property
     def embedding_width(self) -> int:
         """Numbers of an embedding, d."""
-        dense = self.behind.dense
-        return int(self.config.hidden_size) if dense is None else dense.width
+        dense, truncate = self.behind.dense, self.behind.truncate
+        width = int(self.config.hidden_size) if dense is None else dense.width
+        return min(width, truncate or width)
 
     def forward(
         self,
@@ -91,7 +92,8 @@ class SentenceEmbedder(PreTrainedModel):
         pooled = pool(states, mask, modules.pooling)
         if self.dense is not None and modules.dense is not None:
             pooled = getattr(nn, modules.dense.activation)()(self.dense(pooled))
-        return F.normalize(pooled.float(), dim=-1) if modules.normalize else pooled
+        found = F.normalize(pooled.float(), dim=-1) if modules.normalize else pooled
+        return found if modules.truncate is None else found[:, : modules.truncate]
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         """Write a folder of sentence-transformers', whose root is the plain encoder."""

@@ -51,6 +51,7 @@ class EmbeddingModules:
         max_tokens: tokens that are read of a text; None where nobody says.
         similarity: how embeddings are compared: cosine or dot.
         lower_case: whether texts are read in lower case, whatever the tokenizer does.
+        truncate: how many numbers of an embedding are kept, the first ones, after all else; None for all.
     """
 
     pooling: str = "mean"
@@ -61,6 +62,7 @@ class EmbeddingModules:
     max_tokens: int | None = None
     similarity: str = COSINE
     lower_case: bool = False
+    truncate: int | None = None
 
     def __post_init__(self) -> None:
         if self.pooling not in POOLINGS:

@@ -90,6 +90,7 @@ def read_modules(source: str) -> EmbeddingModules | None:
         max_tokens=_max_tokens(source),
         similarity=_similarity(source, settings),
         lower_case=lower_cased(source),
+        truncate=_truncate(source, settings),
     )
 
 
@@ -103,6 +104,17 @@ def _max_tokens(source: str) -> int | None:
     own = (_json(source, TRANSFORMER) or {}).get("max_seq_length")
     known = own or (_json(source, TOKENIZER) or {}).get("model_max_length")
     return int(known) if isinstance(known, int | float) and 0 < known < _NO_LIMIT else None
+
+
+def _truncate(source: str, settings: Mapping[str, Any]) -> int | None:
+    """How many numbers of an embedding a folder keeps; None where it keeps all."""
+    kept = settings.get("truncate_dim")
+    if kept is not None and (not isinstance(kept, int) or kept < 1):
+        raise LimbeckError(
+            f"model {source!r}: truncate_dim is {kept!r} ({SETTINGS})",
+            "give a whole number of at least 1 there, or leave it out",
+        )
+    return kept
 
 
 def _similarity(source: str, settings: Mapping[str, Any]) -> str:
@@ -236,6 +248,8 @@ def write_modules(
         "default_prompt_name": modules.default_prompt,
         "similarity_fn_name": modules.similarity,
     }
+    if modules.truncate is not None:
+        settings["truncate_dim"] = modules.truncate
     _write(folder / SETTINGS, settings)
 
 

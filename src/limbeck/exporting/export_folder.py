@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.errors import LimbeckError
 from limbeck.exporting.export_readme import readme
@@ -69,6 +69,8 @@ def finish_folder(
     model.config.save_pretrained(part)
     if manifest.generation is not None:
         model.generation_config.save_pretrained(part)
+    if isinstance(processor, PreTrainedTokenizerBase):
+        processor.model_max_length = manifest.max_length
     processor.save_pretrained(part)
     _name_as_older_releases_do(part / "tokenizer_config.json")
     (part / SNIPPET_FILE).write_text(snippet(manifest, processor), encoding="utf-8")

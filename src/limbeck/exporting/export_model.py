@@ -24,6 +24,7 @@ from limbeck.exporting.showing_export import ExportProgress
 from limbeck.exporting.text_to_text_graphs import generation_of
 from limbeck.exporting.workshop import Workshop
 from limbeck.files import at_home
+from limbeck.preflight import refuse_unfit
 from limbeck.reporting.records import RECORD_NAME
 from limbeck.run.checkpoint_scores import longest_of
 from limbeck.run.class_checks import class_names, resolve_class_order
@@ -31,7 +32,8 @@ from limbeck.run.gate_rows import GateRows, gate_rows
 from limbeck.run.run_report import refresh
 from limbeck.runtimes import ExportManifest, need_extra, weights_of
 from limbeck.runtimes.export_manifest import Generation
-from limbeck.students import load_model, resolve_checkpoint
+from limbeck.students import load_model, read_processor, resolve_checkpoint
+from limbeck.tasks import task_type_of
 
 _NEEDED = {"openvino": ("onnx", "openvino"), "executorch": ("executorch",)}
 """Format → extras; others need onnx alone."""
@@ -91,6 +93,8 @@ def export(
     # Before they are read, so that a run that is trained again meanwhile is seen to hold another student.
     weights = weights_of(Path(resolve_checkpoint(str(model))))
     loaded = _torch_model(str(model))
+    processor = read_processor(model, task_type_of(loaded).reads)
+    refuse_unfit(str(model), loaded, processor)
     rows = gate_rows(
         str(model),
         task,
@@ -98,7 +102,7 @@ def export(
         split=split,
         text_columns=text_columns,
         label_column=label_column,
-        max_length=max_length or (None if _is_run(model) else longest_of(loaded)),
+        max_length=max_length or (None if _is_run(model) else longest_of(loaded, processor)),
     )
     return _shipped(str(model), weights, loaded, rows, chosen, place, show=show)
 

@@ -119,9 +119,8 @@ def predict(pairs):  # (question, context)
 {feed}            start, end = (side[0] for side in run(feed))
             inside = [place for place, text in enumerate(window.sequence_ids) if text == 1]
             spans = [(start[a] + end[b], a, b) for a in inside for b in inside if a <= b < a + 30]
-            score, a, b = max(spans)
-            text = context[window.offsets[a][0] : window.offsets[b][1]]
-            best = max(best, (score, text))
+            for score, a, b in sorted(spans)[-1:]:  # none of an empty context
+                best = max(best, (score, context[window.offsets[a][0] : window.offsets[b][1]].strip()))
         found.append(best[1])
     return found
 """

@@ -18,7 +18,7 @@ from limbeck.activations.request import Pool
 from limbeck.embedding import SentenceEmbedder
 from limbeck.errors import LimbeckError
 from limbeck.predicting.about_model import TORCH, AboutModel
-from limbeck.preflight import positions_of, refuse_beyond
+from limbeck.preflight import positions_of, refuse_beyond, refuse_unfit
 from limbeck.run.checkpoint_scores import longest_of
 from limbeck.runtimes import OnnxPredictor, TextToTextSession
 from limbeck.students import load_model, read_processor
@@ -92,7 +92,7 @@ class TorchRowModel:
         self.processor = processor
         self.device = device()
         refuse_beyond(model, asked_length)
-        longest = asked_length or max_length or longest_of(model)
+        longest = asked_length or max_length or longest_of(model, processor)
         self.max_length = min(longest, positions_of(model) or longest)
         self._model = model.eval().requires_grad_(False).to(self.device)
         self._precision = precision
@@ -253,9 +253,11 @@ def load_row_model(
     else:
         own = facts.kind if facts.kind.auto is not None else SENTENCE
         loaded = load_model(facts.place, head="optional" if headless else "required", auto=own.auto)
+        processor = read_processor(facts.place, reads.reads)
+        refuse_unfit(facts.name, loaded, processor)
         model = TorchRowModel(
             loaded,
-            read_processor(facts.place, reads.reads),
+            processor,
             max_length=facts.max_length,
             asked_length=max_length,
             precision=precision,

@@ -11,7 +11,7 @@ from torch import Tensor
 from limbeck.predicting.row_model import PassOutputs, RowModel
 from limbeck.predicting.row_reader import LABELS, PREDICTION, SCORE, SCORES, ReadRows, RowReader
 from limbeck.tasks.batch_columns import ROW
-from limbeck.tasks.spans import OFFSETS, best_spans
+from limbeck.tasks.spans import OFFSETS, best_spans, without_space
 from limbeck.tasks.task_like import Rows
 
 START, END = "start", "end"
@@ -40,14 +40,18 @@ class SpanReader(RowReader):
         best = best_spans(read.encoded[ROW], read.encoded[OFFSETS], read.kept)
         contexts = read.texts[1]
         spans = [best.get(row) for row in range(len(contexts))]
+        places = [
+            None if one is None else without_space(text, one.start, one.end)
+            for text, one in zip(contexts, spans, strict=True)
+        ]
         found: dict[str, list[Any]] = {}
         if LABELS in asked:
             found[PREDICTION] = [
-                None if one is None else text[one.start : one.end]
-                for text, one in zip(contexts, spans, strict=True)
+                None if one is None else text[slice(*one)]
+                for text, one in zip(contexts, places, strict=True)
             ]
-            found[START] = [None if one is None else one.start for one in spans]
-            found[END] = [None if one is None else one.end for one in spans]
+            found[START] = [None if one is None else one[0] for one in places]
+            found[END] = [None if one is None else one[1] for one in places]
         if SCORES in asked:
             found[SCORE] = [None if one is None else one.probability for one in spans]
         return found

@@ -23,6 +23,7 @@ from limbeck.predicting.row_reader import (
     ReadRows,
     RowReader,
 )
+from limbeck.tasks.spans import without_space
 from limbeck.tasks.task_like import Rows
 
 _WORDS, _PLACES = "words", "places"
@@ -86,17 +87,17 @@ class TagReader(RowReader):
                 if word is not None and word != before
             ]
             columns[_PLACES].append([place for place, _ in firsts])
-            spans = [self._span(encoded, row, word) for _, word in firsts]
+            spans = [self._span(encoded, row, word, rows[row]) for _, word in firsts]
             columns[_WORDS].append(spans)
         cut = sum(bool(one.overflowing) for one in encoded.encodings)
         return columns, cut
 
-    def _span(self, encoded: Any, row: int, word: int) -> tuple[int, int]:
+    def _span(self, encoded: Any, row: int, word: int, text: Any) -> tuple[int, int]:
         """Of a text a word's first and last character; of a list its place."""
         if self.of_words:
             return (word, word + 1)
         found = encoded.word_to_chars(row, word)
-        return (found.start, found.end)
+        return without_space(text, found.start, found.end)
 
     def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
         """Tags by word, or entities by text."""

@@ -19,6 +19,7 @@ from limbeck.preflight.model_checks import (
     check_vocabulary,
     positions_of,
     refuse_beyond,
+    refuse_unfit,
 )
 from limbeck.preflight.output_checks import check_output
 from limbeck.preflight.score_checks import (
@@ -67,6 +68,7 @@ __all__ = [
     "recorded_score",
     "recorded_scores",
     "refuse_beyond",
+    "refuse_unfit",
     "render",
     "show",
     "teacher_record",

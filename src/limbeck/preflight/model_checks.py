@@ -5,7 +5,10 @@ Part of `limbeck.preflight`. Both models read the same token ids, so they must m
 
 from __future__ import annotations
 
+import inspect
+import logging
 from collections.abc import Sequence
+from typing import Any
 
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -15,6 +18,8 @@ from limbeck.errors import LimbeckError, Problem
 from limbeck.preflight.classes_a_row import other_problem
 from limbeck.students import class_places, generic_labels, labels_of, spelling
 from limbeck.tasks import Task
+
+log = logging.getLogger(__name__)
 
 _POSITION_TABLES = ("position_embeddings", "embed_positions", "wpe")
 _SPECIAL = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
@@ -147,6 +152,15 @@ def check_vocabulary(
                 f"use the tokenizer the {side} was trained with",
             )
         )
+    if "attention_mask" not in inspect.signature(type(model).forward).parameters:
+        problems.append(
+            Problem(
+                f"{side}: a {type(model).__name__} reads padding as text, so what it says of a text depends on the "
+                "texts that are in a batch with it",
+                "use batch_size 1 where each text's own answer counts, or a model with an attention mask",
+                "warning",
+            )
+        )
     own = model.config.pad_token_id
     if tokenizer.pad_token_id is None:
         problems.append(
@@ -162,6 +176,17 @@ def check_vocabulary(
             )
         )
     return problems
+
+
+def refuse_unfit(name: str, model: PreTrainedModel, processor: Any) -> None:
+    """Raise LimbeckError for a tokenizer whose ids a model has no embedding for, or that cannot pad."""
+    if isinstance(processor, PreTrainedTokenizerBase):
+        found = check_vocabulary(f"model {name}", model, processor)
+        wrong = [one for one in found if one.severity == "error"]
+        if wrong:
+            raise LimbeckError(wrong)
+        for one in found:
+            log.warning("%s: %s", one.message, one.fix)
 
 
 def check_positions(side: str, model: PreTrainedModel, max_length: int) -> list[Problem]:

@@ -17,7 +17,15 @@ from limbeck.run.model_predictions import compact_outputs_of
 from limbeck.run.model_thresholds import decided_by
 from limbeck.run.scored_split import Scored, split_to_score
 from limbeck.students import load_model, read_config, read_processor
-from limbeck.tasks import SENTENCE, TASKS, Results, Task, TaskType, kind_of_config
+from limbeck.tasks import (
+    SENTENCE,
+    TASKS,
+    Processor,
+    Results,
+    Task,
+    TaskType,
+    kind_of_config,
+)
 
 # A model without a limit, or one of thousands of tokens, is measured on texts this long.
 LONGEST = 512
@@ -80,7 +88,8 @@ def checkpoint_results(
     unproven = class_names(target, model, side=side)
     target = decided_by(target, model.config)
     tokenizer = read_processor(path, target.kind.reads)
-    length = target.kind.scored_length(max_length or longest_of(model))
+    preflight.refuse_unfit(path, model, tokenizer)
+    length = target.kind.scored_length(max_length or longest_of(model, tokenizer))
     length = min(length, preflight.positions_of(model) or length)
     encoded, _ = encode(rows, target, tokenizer, length)
     outputs = compact_outputs_of(model, encoded, Collator(tokenizer, kind=target.kind))
@@ -95,8 +104,10 @@ def wanted_kind(kind: TaskType, task: str | None) -> str | None:
     return None if kind is SENTENCE else kind.name
 
 
-def longest_of(model: PreTrainedModel) -> int:
-    """Tokens of a text that a checkpoint is measured on: of an embedding model as its folder says."""
+def longest_of(model: PreTrainedModel, processor: Processor) -> int:
+    """Tokens of a text that a checkpoint is measured on: of an embedding model as its folder says, of others as its
+    tokenizer does, at most 512."""
     modules = modules_of(model.config)
-    longest = (None if modules is None else modules.max_tokens) or LONGEST
+    own = getattr(processor, "model_max_length", None) or LONGEST
+    longest = (None if modules is None else modules.max_tokens) or min(own, LONGEST)
     return min(preflight.positions_of(model) or longest, longest)

@@ -15,7 +15,8 @@ from datasets import DatasetDict
 
 from limbeck.data import Collator, Labelling, encode, load_task, rows_fingerprint
 from limbeck.errors import LimbeckError
-from limbeck.given import is_reference
+from limbeck.given import is_reference, refuse_absent_rows
+from limbeck.preflight import refuse_unfit
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Numbers, Record
 from limbeck.run.checkpoint_scores import score_checkpoint
@@ -127,6 +128,7 @@ def evaluation_of(
     record = _finished(folder)
     recipe = Recipe.recorded(record.recipe, str(folder.path))
     recipe = _with_rows_named(recipe, data)
+    refuse_absent_rows(recipe.data)
     own = task is None or task == recipe.task
     scored = _of_student(recipe, folder, task, data, columns, split, own=own)
     fingerprint = rows_fingerprint(scored.task, scored.rows)
@@ -176,6 +178,7 @@ def _of_student(
     length = target.kind.scored_length(recipe.max_length)
     encoded, _ = encode(rows[chosen], target, tokenizer, length)
     model = load_model(folder.student, auto=source.kind.auto)
+    refuse_unfit(str(folder.path), model, tokenizer)
     of_run = own and data in (None, recipe.data)
     unproven = class_names(target, model, side="student") if own and not of_run else []
     outputs = compact_outputs_of(model, encoded, Collator(tokenizer, kind=target.kind))

@@ -47,7 +47,7 @@ def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) ->
     wait_for_all()
     if is_first():
         with parts.part("saving"):
-            ship(trainer, folder)
+            ship(trainer, folder, prepared)
     record.cost = cost(spent, record.stages, parts.read())
     record.status = "finished"
     save(record, folder)

@@ -15,6 +15,7 @@ from transformers import AutoConfig, PretrainedConfig
 from limbeck.data import Collator, Labelling, batches_of, encode, load_task, rows_fingerprint
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
+from limbeck.given import refuse_absent_rows
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.run.checkpoint_scores import LONGEST, wanted_kind
@@ -233,6 +234,7 @@ def _of_recipe(
         given = labelling_of(recipe.model_copy(update={"teacher": None, "teachers": None}))
         labelling = replace(given, teacher=names_at(student))
     source = str(data or recipe.data)
+    refuse_absent_rows(source)
     target, splits = load_task(
         task or recipe.task,
         source,

@@ -99,6 +99,8 @@ class ModelLabeller:
             )
         self.max_length = min(max_length, preflight.positions_of(model) or max_length)
         problems += TEXT_READING.problems(tokenizer, self.max_length, 1)
+        found = preflight.check_vocabulary(f"teacher {name}", model, tokenizer)
+        problems += [one for one in found if one.severity == "error"]
         if problems:
             raise LimbeckError(problems)
         self._type = kind if answers else SENTENCE

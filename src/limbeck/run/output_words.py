@@ -58,7 +58,6 @@ class ModelOutputs:
             LimbeckError: an output nobody knows, or a layer the model has not.
         """
         request, exact, problems = Request(), Request(), list[Problem]()
-        depth = number_of_layers(model)
         for word in words:
             if word in (LOGITS, PROBABILITIES):
                 request |= Request.of_logits()
@@ -67,7 +66,7 @@ class ModelOutputs:
             if found is None or (found[1] != _HIDDEN and found[3]):
                 problems.append(Problem(f"outputs: unknown {word!r}", f"choices: {CHOICES}"))
                 continue
-            layer = int(found[2])
+            layer, depth = int(found[2]), number_of_layers(model)
             layer += (depth + 1) * (layer < 0)
             if not (found[1] != _HIDDEN) <= layer <= depth:
                 problems.append(_no_such_layer(word, depth, embeddings=found[1] == _HIDDEN))

@@ -8,34 +8,39 @@ import shutil
 from typing import Any
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 from limbeck.agreement import is_first, wait_for_all
 from limbeck.reporting.records import Numbers, write_whole
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
-from limbeck.tasks import Task
+from limbeck.tasks import MASKED, Task
 from limbeck.tasks.thresholds import THRESHOLDS
 from limbeck.training import DistillationTrainer
 
 log = logging.getLogger(__name__)
 
 
-def ship(trainer: DistillationTrainer, folder: RunFolder) -> None:
+def ship(trainer: DistillationTrainer, folder: RunFolder, prepared: Prepared) -> None:
     """Write the student, whole or not at all: a student folder that is there is complete."""
-    _write(trainer, folder)
+    _write(trainer, folder, prepared)
     folder.ship()
 
 
-def ship_first_stage(trainer: DistillationTrainer, folder: RunFolder) -> None:
+def ship_first_stage(trainer: DistillationTrainer, folder: RunFolder, prepared: Prepared) -> None:
     """The same of the student as it is after its first stage, whose trainer this is."""
     if is_first():
-        _write(trainer, folder)
+        _write(trainer, folder, prepared)
         folder.ship_first_stage()
     wait_for_all()
 
 
-def _write(trainer: DistillationTrainer, folder: RunFolder) -> None:
+def _write(trainer: DistillationTrainer, folder: RunFolder, prepared: Prepared) -> None:
     shutil.rmtree(folder.unshipped, ignore_errors=True)
+    processor, kind = prepared.tokenizer, prepared.task.kind
+    # Whoever loads the student cuts texts where its scores were measured; a language model is trained further.
+    if isinstance(processor, PreTrainedTokenizerBase) and kind is not MASKED:
+        processor.model_max_length = kind.scored_length(prepared.recipe.max_length)
     trainer.save_model(str(folder.unshipped))
 
 

@@ -47,7 +47,7 @@ def train_stages(prepared: Prepared, folder: RunFolder, parts: Parts, *, show: b
         spent.append(Spent.by(trainer, inputs))
         if prepared.recipe.keep_first_stage:
             with parts.part("saving"):
-                ship_first_stage(trainer, folder)
+                ship_first_stage(trainer, folder, prepared)
         del trainer
         # A trainer and its callbacks hold each other; its optimiser need not wait for the next.
         gc.collect()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,9 +19,11 @@ import torch
 from safetensors import SafetensorError
 from transformers import (
     AutoModelForSequenceClassification,
+    AutoTokenizer,
     PretrainedConfig,
     PreTrainedModel,
 )
+from transformers.utils import ADAPTER_CONFIG_NAME
 from transformers.utils import logging as hub_logging
 
 import limbeck.lab.cifar_nets  # noqa: F401  (makes AutoModel know them)
@@ -68,6 +70,13 @@ def resolve_checkpoint(path_or_name: str | Path) -> str:
         if (student / "config.json").exists():
             folder = student
     if not (folder / "config.json").exists():
+        if (folder / ADAPTER_CONFIG_NAME).exists():
+            raise LimbeckError(
+                f"model {str(path_or_name)!r} is a PEFT adapter, not a whole model",
+                "merge it into its base model and save that: "
+                "AutoPeftModelForSequenceClassification.from_pretrained(FOLDER).merge_and_unload()"
+                ".save_pretrained(OUT), and its tokenizer beside it",
+            )
         raise LimbeckError(
             f"model {str(path_or_name)!r}: no config.json in it",
             "give the folder that save_pretrained wrote; a limbeck run has it once it has finished",
@@ -166,6 +175,7 @@ def load_checkpoint(
             ignore_mismatched_sizes=True,
             attn_implementation=attn_implementation,
         )
+    _pad_as_its_tokenizer(model, name)
     expected_head = head_keys(model)
     missing = set(info["missing_keys"])
     _check_loaded(model, path_or_name, missing - expected_head, info)
@@ -179,6 +189,18 @@ def load_checkpoint(
             "fine-tune it on the task first (limbeck finetune), or give a fine-tuned checkpoint",
         )
     return model.eval(), has_head
+
+
+def _pad_as_its_tokenizer(model: PreTrainedModel, name: str) -> None:
+    """Fill in the padding id by which decoders find a text's last token, and which many configurations leave out."""
+    config: Any = model.config.get_text_config()
+    if model.main_input_name != "input_ids" or getattr(config, "pad_token_id", 0) is not None:
+        return
+    # What is wrong with a tokenizer is said where it is read.
+    with suppress(Exception):
+        config.pad_token_id = AutoTokenizer.from_pretrained(
+            name, trust_remote_code=False
+        ).pad_token_id
 
 
 def _check_loaded(

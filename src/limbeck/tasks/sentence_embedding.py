@@ -151,6 +151,8 @@ class Embedding(TaskType):
         )
         if self.width is not None and (known.dense is None or known.dense.width != self.width):
             known = replace(known, dense=DenseModule(self.width))
+        if self.width is not None:
+            known = replace(known, truncate=None)
         known = replace(
             known,
             max_tokens=self.max_tokens or known.max_tokens,

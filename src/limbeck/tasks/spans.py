@@ -57,19 +57,22 @@ class Spans(TaskType):
     def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
         """Answers that do not stand where they are said to stand."""
         contexts = rows[task.text_columns[1]][:]
-        wrong = sum(
-            any(
+        wrong = [
+            question
+            for question, context, row in zip(
+                rows[task.text_columns[0]][:], contexts, rows[task.label_column][:], strict=True
+            )
+            if any(
                 context[start : start + len(text)] != text or not text
                 for text, start in zip(row["text"], row["answer_start"], strict=True)
             )
             or not row["text"]
-            for context, row in zip(contexts, rows[task.label_column][:], strict=True)
-        )
+        ]
         if not wrong:
             return []
         return [
-            f"{wrong} of {len(rows)} rows have no answer, or one that does not stand at its "
-            f"answer_start"
+            f"{len(wrong)} of {len(rows)} rows have no answer, or one that does not stand at its "
+            f"answer_start (the first asks {wrong[0]!r:.60})"
         ]
 
     def encode(
@@ -177,7 +180,10 @@ class Spans(TaskType):
         contexts = rows[task.text_columns[1]][:]
         right = [list(found["text"]) for found in rows[task.label_column][:]]
         spans = [best.get(row, BestSpan(0.0, 0, 0, 0.0)) for row in rows["index"][:]]
-        given = [context[s.start : s.end] for context, s in zip(contexts, spans, strict=True)]
+        given = [
+            context[slice(*without_space(context, s.start, s.end))]
+            for context, s in zip(contexts, spans, strict=True)
+        ]
         pairs = list(zip(given, right, strict=True))
         scores = {
             "exact_match": 100 * sum(exact_match(*pair) for pair in pairs) / len(pairs),
@@ -249,6 +255,13 @@ def best_spans(
         if proposed is not None and (row not in best or proposed > best[row]):
             best[row] = proposed
     return best
+
+
+def without_space(text: str, start: int, end: int) -> tuple[int, int]:
+    """Part of a text without the white space around it, which byte-level tokenizers count to the word behind it."""
+    part = text[start:end]
+    start += len(part) - len(part.lstrip())
+    return start, start + len(part.strip())
 
 
 def _best_span(logits: np.ndarray, offsets: np.ndarray) -> BestSpan | None:

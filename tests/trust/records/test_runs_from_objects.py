@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
@@ -172,6 +173,21 @@ def test_the_recipe_says_how_to_give_them_again(finished, tmp_path):
     assert "teacher: given:bert@" in said and "data: given:rows@" in said
     assert "teacher=MODEL" in said and "data=ROWS" in said
     assert not (tmp_path / "other").exists()
+
+
+def test_rows_that_are_wrong_are_named_as_what_was_given(tmp_path):
+    frame = pd.DataFrame({"text": ["good film"] * 39 + [None], "label": ["a", "b"] * 20})
+    with pytest.raises(
+        LimbeckError, match=r"^rows@\w+ \(given from Python\), row 40: text is None"
+    ):
+        limbeck.distill("finetune", data=frame, out=tmp_path / "run")
+
+
+def test_rows_that_are_gone_are_asked_for_as_a_file(finished):
+    for command in (limbeck.export, limbeck.evaluate):
+        with pytest.raises(LimbeckError, match="which a run does not keep") as caught:
+            command(finished.path)
+        assert "--data FILE" in caught.value.problems[0].fix
 
 
 def test_the_command_line_scores_such_a_student_on_a_file(finished, tmp_path):
