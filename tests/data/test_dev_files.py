@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from limbeck.data import load_task
+from limbeck.data import Division, load_task
 from limbeck.data.loading import register_shipped
 from limbeck.data.reader import DATA_READERS, DataRequest, reader_of
 from limbeck.errors import LimbeckError
@@ -79,7 +79,7 @@ def test_its_rows_are_the_dev_split(name, tmp_path) -> None:
     assert reader_of(DataRequest(None, data, **tupled(files.asked))) is DATA_READERS.get(name)
     dev = tmp_path / f"other{data.suffix}"
     dev.write_text(files.dev)
-    task, splits = load_task(None, data, dev=dev, **files.asked)
+    task, splits = load_task(None, data, division=Division(dev=dev), **files.asked)
     train, scored = (splits[split][task.text_columns[0]][:] for split in ("train", "dev"))
     assert len(scored) == 2
     assert "dev" in str(scored) and "train" not in str(scored) and "dev" not in str(train)
@@ -93,7 +93,12 @@ def tupled(asked: dict[str, Any]) -> dict[str, Any]:
 def test_one_that_is_not_there_is_refused(name, tmp_path) -> None:
     files = FILES[name]
     with pytest.raises(LimbeckError, match="dev: there is no file"):
-        load_task(None, written(tmp_path, files), dev=tmp_path / "none.csv", **files.asked)
+        load_task(
+            None,
+            written(tmp_path, files),
+            division=Division(dev=tmp_path / "none.csv"),
+            **files.asked,
+        )
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -105,7 +110,7 @@ def test_a_folder_has_its_own(name, tmp_path) -> None:
     dev = tmp_path / files.name
     dev.write_text(files.dev)
     with pytest.raises(LimbeckError, match="is no single file"):
-        load_task("own", folder, dev=dev, **files.asked)
+        load_task("own", folder, division=Division(dev=dev), **files.asked)
 
 
 def beir(folder: Path, *splits: str) -> Path:
@@ -122,7 +127,9 @@ def beir(folder: Path, *splits: str) -> Path:
 )
 def test_candidates_are_scored_on_a_folder_of_queries_and_a_corpus(there, read, tmp_path) -> None:
     data = written(tmp_path, FILES["queries with candidates"])
-    _, splits = load_task(None, data, kind="pair-score", dev=beir(tmp_path / "set", *there))
+    _, splits = load_task(
+        None, data, kind="pair-score", division=Division(dev=beir(tmp_path / "set", *there))
+    )
     assert {*splits} == {"train", *read} and len(splits["train"]) == 18
     assert [row["passage"] for row in splits["dev"]] == ["birds sing"]
 
@@ -130,14 +137,16 @@ def test_candidates_are_scored_on_a_folder_of_queries_and_a_corpus(there, read, 
 def test_a_folder_that_only_trains_scores_nothing(tmp_path) -> None:
     data = written(tmp_path, FILES["queries with candidates"])
     with pytest.raises(LimbeckError, match="to score a reranker on"):
-        load_task(None, data, kind="pair-score", dev=beir(tmp_path / "set", "train"))
+        load_task(
+            None, data, kind="pair-score", division=Division(dev=beir(tmp_path / "set", "train"))
+        )
 
 
 @pytest.mark.parametrize("dev", ["none.jsonl", "set"])
 def test_a_folder_of_queries_and_a_corpus_has_its_own(dev, tmp_path) -> None:
     data = beir(tmp_path / "set", "train", "dev")
     with pytest.raises(LimbeckError, match="dev: "):
-        load_task(None, data, kind="pair-score", dev=tmp_path / dev)
+        load_task(None, data, kind="pair-score", division=Division(dev=tmp_path / dev))
 
 
 # ---- SICK's release: tab-separated text with a heading ----
@@ -153,7 +162,7 @@ def test_sick_as_it_is_released(tmp_path) -> None:
     data, dev = tmp_path / "SICK_train.txt", tmp_path / "SICK_trial.txt"
     data.write_text(SICK)
     dev.write_text("\ufeff" + SICK.replace("\n", "\r\n"))
-    _, splits = load_task(None, data, kind="embedding", dev=dev)
+    _, splits = load_task(None, data, kind="embedding", division=Division(dev=dev))
     for split in ("train", "dev"):
         assert splits[split]["sentence1"][:] == ['A man sings "loud"', "A dog runs"]
         assert splits[split]["sentence2"][:] == ["A man is singing", "Nobody runs"]
@@ -161,7 +170,7 @@ def test_sick_as_it_is_released(tmp_path) -> None:
     _, alone = load_task(None, dev, kind="embedding", for_training=False)
     assert alone["dev"]["score"][:] == pytest.approx([4.5, 1.2])
     own = {"text_columns": ["sentence_B", "entailment_judgment"], "label_column": "pair_ID"}
-    _, named = load_task(None, data, kind="embedding", dev=dev, **own)
+    _, named = load_task(None, data, kind="embedding", division=Division(dev=dev), **own)
     assert named["dev"]["sentence2"][:] == ["NEUTRAL", "CONTRADICTION"]
     assert named["dev"]["score"][:] == [1, 2]
 
@@ -170,7 +179,7 @@ def test_lines_of_text_with_tabs_in_them_stay_lines(tmp_path) -> None:
     data, dev = tmp_path / "lines.txt", tmp_path / "dev.tsv"
     data.write_text("sentence\nA\ttext\n")
     dev.write_text(SICK)
-    _, splits = load_task(None, data, kind="embedding", dev=dev)
+    _, splits = load_task(None, data, kind="embedding", division=Division(dev=dev))
     assert splits["train"]["sentence1"][:] == ["sentence", "A\ttext"]
     with pytest.raises(LimbeckError, match=r"is plain text(.|\n)*first line names"):
-        load_task(None, dev, kind="embedding", dev=data)
+        load_task(None, dev, kind="embedding", division=Division(dev=data))

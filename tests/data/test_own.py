@@ -229,7 +229,7 @@ def test_folders_that_do_not_fit(tmp_path):
 
 def test_the_held_out_rows_are_a_seeded_tenth_of_each_class():
     labels = ["a"] * 100 + ["b"] * 30 + ["c"] * 2 + ["d"]
-    train, dev = hold_out(labels, stratify=True, seed=7)
+    train, dev, _ = hold_out(labels, stratify=True, seed=7)
     assert np.array_equal(np.sort(np.concatenate([train, dev])), np.arange(133))
     held = [labels[row] for row in dev]
     assert [held.count(name) for name in "abcd"] == [10, 3, 1, 0]

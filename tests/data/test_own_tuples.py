@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tiny_runs as tiny
-from limbeck.data import encode, load_task
+from limbeck.data import Division, encode, load_task
 from limbeck.errors import LimbeckError
 from limbeck.tasks import EMBEDDING
 
@@ -25,7 +25,7 @@ def load(path: Path, dev: Path, rows, **given):
     """The train split's texts by row, and its similarities."""
     text = rows if isinstance(rows, str) else "".join(f"{json.dumps(row)}\n" for row in rows)
     path.write_text(text)
-    task, splits = load_task(None, path, kind="embedding", dev=dev, **given)
+    task, splits = load_task(None, path, kind="embedding", division=Division(dev=dev), **given)
     assert task.kind is EMBEDDING
     train = splits["train"]
     texts = zip(*(train[column][:] for column in task.text_columns), strict=True)
@@ -59,7 +59,7 @@ def test_candidates_that_nobody_judged_are_rows_of_all_of_them(rows, tmp_path, d
     path = tmp_path / ("rows.csv" if isinstance(rows, str) else "rows.jsonl")
     found, scores = load(path, dev, rows)
     assert found == [["a", "c", "b", "e"], ["d", "c"]] and all(map(isnan, scores))
-    task, splits = load_task(None, path, kind="embedding", dev=dev)
+    task, splits = load_task(None, path, kind="embedding", division=Division(dev=dev))
     encoded, _ = encode(splits["train"], task, tiny.tokenizer(), 8)
     assert encoded["query_id"][:] == [0, 0, 0, 0, 1, 1]
     assert [None if isnan(g) else g for g in encoded["grade"][:]] == [None, -1, -1, -1, None, -1]
@@ -78,13 +78,15 @@ def test_sentences_are_none(rows, tmp_path, dev) -> None:
 
 def test_every_text_knows_its_tuple_and_what_it_is_there(tmp_path, dev) -> None:
     (tmp_path / "rows.csv").write_text("anchor,positive,negative\na,b,c\nd,e,\n")
-    task, splits = load_task(None, tmp_path / "rows.csv", kind="embedding", dev=dev)
+    task, splits = load_task(
+        None, tmp_path / "rows.csv", kind="embedding", division=Division(dev=dev)
+    )
     encoded, _ = encode(splits["train"], task, tiny.tokenizer(), 8)
     assert encoded["query_id"][:] == [0, 0, 0, 1, 1]
     assert [None if isnan(g) else g for g in encoded["grade"][:]] == [None, 1, 0, None, 1]
     plain = tmp_path / "plain.txt"
     plain.write_text("a\nb\nc\n")
-    task, splits = load_task(None, plain, kind="embedding", dev=dev)
+    task, splits = load_task(None, plain, kind="embedding", division=Division(dev=dev))
     encoded, _ = encode(splits["train"], task, tiny.tokenizer(), 8)
     assert len(set(encoded["query_id"][:])) == 3 and all(map(isnan, encoded["grade"][:]))
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from limbeck.data import Labelling, load_task, rows_fingerprint
+from limbeck.data import Division, Labelling, load_task, rows_fingerprint
 from limbeck.errors import LimbeckError
 from limbeck.tasks.no_labels import labelled_rows
 
@@ -79,7 +79,7 @@ def test_three_forms_are_the_same_rows(tmp_path):
 
 def test_a_dev_file_of_its_own(tmp_path):
     train, dev = jsonl(tmp_path / "train.jsonl", ROWS), jsonl(tmp_path / "other.jsonl", ROWS[:3])
-    _, splits = load(train, dev=dev, for_training=True)
+    _, splits = load(train, division=Division(dev=dev), for_training=True)
     assert splits["train"]["label"][:] == EXPECTED and splits["dev"]["label"][:] == EXPECTED[:3]
 
 

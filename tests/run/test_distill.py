@@ -51,6 +51,7 @@ def test_the_record_says_everything(finished, place, recipe):
     assert record["examples"] == {
         "train": 54,
         "dev": 6,
+        "test": None,
         "truncated": {"train": 0, "dev": 0},
         "labelled": 54,
         "unlabelled": 0,

@@ -234,7 +234,9 @@ def test_every_key_that_an_older_version_did_not_write_has_its_default(recipe):
     defaults = type(made)(task="t", method="m").model_dump(mode="json")
     assert "unlabelled" in defaults
     older = {key: value for key, value in written.items() if value != defaults[key]}
-    assert _difference(older, made) == []
+    # But for one file's test rows: before there were none, and now a tenth is cut.
+    assert _difference(older, made) == ["test_share"]
+    assert _difference(older | {"test_share": None}, made) == []
 
 
 def test_the_same_recipe_in_an_older_versions_words_is_no_other(recipe):

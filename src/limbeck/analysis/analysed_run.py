@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from limbeck.activations import Request, capture, stack_names
 from limbeck.analysis.named_otherwise import or_name
 from limbeck.analysis.student_stages import FIRST, stage_problems
-from limbeck.data import Collator, batches_of, encode, load_task
+from limbeck.data import Collator, Division, batches_of, encode, load_task
 from limbeck.errors import LimbeckError, unknown
 from limbeck.files import at_home
 from limbeck.recipe import Recipe
@@ -161,7 +161,7 @@ class AnalysedRun:
                 # A single file is cut as the run cut it.
                 for_training=True,
                 max_rows=recipe.max_rows,
-                dev=recipe.dev if self._data is None else None,
+                division=recipe.division if self._data is None else Division(),
             )
 
     @property

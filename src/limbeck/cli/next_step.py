@@ -17,7 +17,20 @@ if TYPE_CHECKING:
 
 _USUAL_RATE = 1e-4
 _OF_ROWS = (
-    *("task", "data", "dev", "kind", "text_columns", "label_column", "classes", "labels"),
+    *(
+        "task",
+        "data",
+        "dev",
+        "test",
+        "dev_share",
+        "test_share",
+        "group_column",
+        "kind",
+        "text_columns",
+        "label_column",
+        "classes",
+        "labels",
+    ),
     *("label_separator", "thresholds", "unlabelled", "unlabelled_duplicates", "max_rows"),
     *("train_rows", "train_rows_seed", "stratified", "max_length", "batch_size", "candidates"),
     *("images", "embedding", "plugins"),
@@ -88,10 +101,12 @@ def _distilled(record: Record, model: str, store: str | None = None) -> str | No
     layers = record.student.layers
     if layers is None or layers < 2 or record.data.startswith(PREFIX):
         return None
+    from limbeck.recipe.load import as_divided_then
+
     words = ["limbeck", "distill", "--method", _method(record), "--teacher", model]
     words += ["--outputs", store] if store is not None else []
     words += ["--layers", str((layers + 1) // 2)]
-    given = {**record.recipe, "task": record.task, "data": record.data}
+    given = {**as_divided_then(record.recipe), "task": record.task, "data": record.data}
     for name in _OF_ROWS:
         words += _typed(name, given.get(name))
     return shlex.join(words)
@@ -111,7 +126,7 @@ def _typed(name: str, value: Any) -> Iterator[str]:
     from limbeck.recipe import Recipe
 
     usual = Recipe.model_fields[name].get_default(call_default_factory=True)
-    if value is None or value == usual or (not value and not usual):
+    if value is None or value == usual or (value in ([], {}, "") and not usual):
         return
     if isinstance(value, dict):
         value = {key: one for key, one in value.items() if one is not None}

@@ -40,6 +40,10 @@ class DataOptions:
     task: Annotated[str | None, setting("task", DATA)] = None
     data: Annotated[str | None, setting("data", DATA)] = None
     dev: Annotated[str | None, setting("dev", DATA)] = None
+    test: Annotated[str | None, setting("test", DATA)] = None
+    dev_share: Annotated[float | None, setting("dev_share", DATA)] = None
+    test_share: Annotated[float | None, setting("test_share", DATA)] = None
+    group_column: Annotated[str | None, setting("group_column", DATA)] = None
     text_columns: Annotated[list[str] | None, setting("text_columns", DATA)] = None
     label_column: Annotated[str | None, setting("label_column", DATA)] = None
     classes: Annotated[list[str] | None, setting("classes", DATA)] = None

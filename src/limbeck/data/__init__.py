@@ -11,7 +11,13 @@ from limbeck.data.own_labels import Labelling
 from limbeck.data.reader import DATA_READERS, DataReader, DataRequest, data_reader
 from limbeck.data.reading_alike import add_inputs
 from limbeck.data.sampler import EpochSampler
-from limbeck.data.splits import check_splits, make_split, with_held_out_dev
+from limbeck.data.splits import (
+    Division,
+    check_splits,
+    make_split,
+    with_held_out,
+    with_held_out_dev,
+)
 from limbeck.data.tables import MAX_ROWS
 
 __all__ = [
@@ -23,6 +29,7 @@ __all__ = [
     "CorpusSpec",
     "DataReader",
     "DataRequest",
+    "Division",
     "EpochSampler",
     "Labelling",
     "add_inputs",
@@ -34,5 +41,6 @@ __all__ = [
     "load_task",
     "make_split",
     "rows_fingerprint",
+    "with_held_out",
     "with_held_out_dev",
 ]

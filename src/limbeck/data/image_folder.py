@@ -13,7 +13,14 @@ from PIL import Image
 
 from limbeck.data.glue_folder import contents
 from limbeck.data.own_labels import Labelling, class_order
-from limbeck.data.splits import check_splits, make_split, with_held_out_dev, with_test_as_dev
+from limbeck.data.splits import (
+    AS_USUAL,
+    Division,
+    check_splits,
+    make_split,
+    with_held_out,
+    with_test_as_dev,
+)
 from limbeck.errors import LimbeckError
 from limbeck.tasks import IMAGE
 from limbeck.tasks.task import Task, image_metrics
@@ -37,12 +44,13 @@ def read_images(
     labelling: Labelling = _ANY,
     seed: int = 0,
     for_training: bool = True,
+    division: Division = AS_USUAL,
 ) -> tuple[Task, DatasetDict]:
     """The task and splits of a folder of images.
 
     Classes are the folders' names, in the order that `labelling` knows or in alphabetical order, of a
     `known` task its own. Without a dev
-    folder a seeded tenth of train is held out. Raises LimbeckError for a folder without images,
+    or a test folder `division` says how much of train is held out. Raises LimbeckError for a folder without images,
     and for a class that train has not.
     """
     if not path.is_dir():
@@ -54,8 +62,7 @@ def read_images(
     task = known or _new_task(name or path.resolve().name, found["train"], labelling)
     splits = DatasetDict({split: _split(task, rows, path) for split, rows in found.items()})
     splits = with_test_as_dev(task, splits)
-    if "dev" not in splits:
-        splits = _with_dev(task, splits, seed)
+    splits = _divided(task, splits, seed, division)
     check_splits(task, splits, str(path), for_training=for_training)
     return task, splits
 
@@ -120,8 +127,12 @@ def _split(task: Task, found: _Found, path: Path) -> Dataset:
     return make_split(task, {task.text_columns[0]: list(images)}, list(labels))
 
 
-def _with_dev(task: Task, splits: DatasetDict, seed: int) -> DatasetDict:
-    train = splits["train"]
-    column = task.text_columns[0]
-    held = with_held_out_dev(task, {column: train[column][:]}, train[task.label_column][:], seed)
-    return DatasetDict({**splits, **held})
+def _divided(task: Task, splits: DatasetDict, seed: int, division: Division) -> DatasetDict:
+    if division.group_column is not None:
+        raise LimbeckError("group_column: a folder of images has no columns", "leave it out")
+    shares = division.beside([*splits, *(["test"] if task.dev_is_test else [])])
+    if not shares.dev_share and shares.test_share == 0:
+        return splits
+    train, column = splits["train"], task.text_columns[0]
+    texts, labels = {column: train[column][:]}, train[task.label_column][:]
+    return DatasetDict({**splits, **with_held_out(task, texts, labels, seed, shares)})

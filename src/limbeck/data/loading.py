@@ -15,7 +15,7 @@ from datasets import DatasetDict
 
 from limbeck.data.own_labels import Labelling
 from limbeck.data.reader import DataReader, DataRequest, reader_of
-from limbeck.data.splits import with_label_column
+from limbeck.data.splits import AS_USUAL, Division, with_label_column
 from limbeck.data.tables import MAX_ROWS
 from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home, no_such_file
@@ -50,7 +50,7 @@ def load_task(
     for_training: bool = True,
     progress: bool = False,
     max_rows: int = MAX_ROWS,
-    dev: str | Path | None = None,
+    division: Division = AS_USUAL,
 ) -> tuple[Task, DatasetDict]:
     """A task and its splits: train, dev (dev_mismatched for MNLI), and test where there is one.
 
@@ -71,24 +71,27 @@ def load_task(
     or number; a known task of classes can be had as kind "text". `labelling` says what is known of
     the user's own classes: their order, or that of a teacher.
 
-    `seed` draws the dev split where a source has none, and pocket data; it is the data's seed, so
+    `seed` draws the dev and test splits where a source has none, and pocket data; it is the data's seed, so
     runs that are compared share it. With `for_training=False` one labelled split is enough and a
     single file is a dev split as a whole. `progress` shows the bars of downloads. `max_rows`: of a file of the
-    user's own; more are refused. `dev`: a file of the user's own with the rows of the dev split. Raises
+    user's own; more are refused. `division`: where dev and test rows come from. Raises
     LimbeckError for an unknown task, a missing or damaged source, and columns that do not fit.
     """
     if labelling.problems():
         raise LimbeckError(labelling.problems())
     columns = tuple(text_columns or ()), label_column
     request = DataRequest(
-        name, source, *columns, kind, labelling, seed, for_training, progress, max_rows, dev
+        name, source, *columns, kind, labelling, seed, for_training, progress, max_rows, division
     )
     try:
         reader = _reader(request)
-        if dev is not None and not reader.takes_dev:
+        files = ("dev", "test") if not reader.takes_dev else ()
+        shares = ("dev_share", "test_share", "group_column") if not reader.divides else ()
+        if useless := [key for key in division.given if key in (*files, *shares)]:
             raise LimbeckError(
-                f"dev: data source {request.text!r} has its own dev split",
-                "leave dev out; it is for files of your own",
+                f"{', '.join(useless)}: data source {request.text!r} has its own splits",
+                f"leave {' and '.join(useless)} out; {'it is' if len(useless) == 1 else 'they are'} for files of "
+                "your own",
             )
         task, splits = reader.read(request)
     except OSError as error:

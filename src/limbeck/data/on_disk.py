@@ -49,6 +49,7 @@ class OwnTable(OnDisk):
     """A table of texts with classes or numbers, or a folder with a train table."""
 
     takes_dev = True
+    divides = True
 
     def read(self, request: DataRequest) -> Loaded:
         """The columns that are named, or a known task's."""
@@ -80,6 +81,7 @@ class OwnKind(OnDisk):
     """Files of words to tag, questions to answer, or plain text."""
 
     takes_dev = True
+    divides = True
 
     def reads(self, request: DataRequest) -> bool:
         """What is no class or number."""
@@ -100,6 +102,7 @@ class OwnSeveralLabels(OnDisk):
     """A table of texts with any number of classes a row, or a folder with a train table."""
 
     takes_dev = True
+    divides = True
 
     def reads(self, request: DataRequest) -> bool:
         """Where a row may be of several classes."""
@@ -116,6 +119,8 @@ class OwnSeveralLabels(OnDisk):
 @data_reader("images")
 class ImageFolder(OnDisk):
     """A folder of images, a folder a class."""
+
+    divides = True
 
     def reads(self, request: DataRequest) -> bool:
         """What is asked about images."""
@@ -135,6 +140,7 @@ class ImageFolder(OnDisk):
             labelling=request.labelling,
             seed=request.seed,
             for_training=request.for_training,
+            division=request.division,
         )
 
 
@@ -148,7 +154,8 @@ def _own(request: DataRequest, known: Task | None) -> dict[str, Any]:
         "seed": request.seed,
         "for_training": request.for_training,
         "max_rows": request.max_rows,
-        "dev": request.dev_path,
+        "named": request.files,
+        "division": request.division,
     }
 
 

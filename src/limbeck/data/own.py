@@ -1,6 +1,6 @@
 """`--data FILE --text-columns … --label-column …`: a user's own data.
 
-A source of the data stage. A single file gives up a seeded tenth of its rows as dev split; a folder
+A source of the data stage. A single file is divided into train, dev and test (`splits`); a folder
 may hold train, dev (or validation) and test files. What its labels are is for `own_labels` to say.
 """
 
@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from datasets import DatasetDict
 
 from limbeck.data.glue_folder import contents, task_of_folder, tasks_inside
 from limbeck.data.own_labels import LabelColumn, Labelling, read_labels
-from limbeck.data.splits import check_splits, make_split, with_held_out_dev
+from limbeck.data.splits import AS_USUAL, Division, check_splits, make_split, with_held_out
 from limbeck.data.tables import MAX_ROWS, SUFFIXES, FileTable, read_table
 from limbeck.data.usual_columns import usual_label, usual_texts
 from limbeck.data.written_labels import check_written_labels, without_gaps
@@ -27,6 +29,7 @@ from limbeck.tasks.task import Task
 
 _STEMS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
 _ANY = Labelling()
+_SECRET: tuple[tuple[Any, ...], ...] = ((None, ""), (-1,), ("-1",))
 # The IMDb table that circulates as one CSV file, and the names of its columns and classes.
 IMDB_COLUMNS = {"text": "review", "label": "sentiment"}
 _IMDB_CLASSES = {"negative": "neg", "positive": "pos"}
@@ -43,17 +46,18 @@ def read_own(
     seed: int = 0,
     for_training: bool = True,
     max_rows: int = MAX_ROWS,
-    dev: Path | None = None,
+    named: Mapping[str, Path] = MappingProxyType({}),
+    division: Division = AS_USUAL,
 ) -> tuple[Task, DatasetDict]:
     """The task and splits of a file, or of a folder with a train file.
 
-    A single file is split (unless `dev` names another for that split), or scored as a whole without
-    `for_training`. With a `known` task the rows are that task's: its classes, and its columns unless others
-    are named. Otherwise the columns must be named and come out as "sentence", or "sentence1" and "sentence2". Raises
-    LimbeckError for missing columns or labels, for labels that do not fit together, and for text
-    that is not text.
+    A single file is divided (`named` are other files of its dev and test splits, `division` the shares), or
+    scored as a whole without `for_training`. With a `known` task the rows are that task's: its classes, and its
+    columns unless others are named. Otherwise the columns must be named and come out as "sentence", or "sentence1"
+    and "sentence2". Raises LimbeckError for missing columns or labels, for labels that do not fit together, and for
+    text that is not text.
     """
-    files = split_files(path, SUFFIXES) if path.is_dir() else one_file(path, dev)
+    files = split_files(path, SUFFIXES) if path.is_dir() else one_file(path, named)
     tables = {split: read_table(file, max_rows) for split, file in files.items()}
     texts, label = named_columns(tables, known, text_columns, label_column)
     assert label is not None
@@ -81,8 +85,10 @@ def read_own(
         values = labels[split] and marked(task, labels[split] or ())
         if not for_training and list(tables) == ["train"]:
             splits["dev"] = make_split(task, columns, values)
-        elif split == "train" and "dev" not in tables and values is not None:
-            splits |= with_held_out_dev(task, columns, values, seed)
+        elif split == "train" and values is not None:
+            shares = division.beside(tables)
+            groups = groups_of(table, division.group_column)
+            splits |= with_held_out(task, columns, values, seed, shares, groups)
         else:
             splits[split] = make_split(task, columns, values)
     check_splits(task, splits, str(path), for_training=for_training)
@@ -108,8 +114,8 @@ def written_labels(table: FileTable, column: str, split: str) -> list | None:
     if column not in table.columns:
         return None
     values = table.columns[column].shared()
-    # A test file may keep the column and leave it blank.
-    if split == "test" and all(value in (None, "") for value in values):
+    # A test file may keep the column and leave it blank, or filled with the Hub's sign for secret labels.
+    if split == "test" and any(all(value in secret for value in values) for secret in _SECRET):
         return None
     return values
 
@@ -119,9 +125,26 @@ def has_own_files(folder: Path) -> bool:
     return any((folder / f"train{suffix}").is_file() for suffix in SUFFIXES)
 
 
-def one_file(path: Path, dev: Path | None) -> dict[str, Path]:
-    """The files of data in one, with or without another for the dev split."""
-    return {"train": path} if dev is None else {"train": path, "dev": dev}
+def one_file(path: Path, named: Mapping[str, Path]) -> dict[str, Path]:
+    """The files of data in one, with those that are named for dev and test."""
+    return {"train": path, **named}
+
+
+def groups_of(table: FileTable, column: str | None) -> np.ndarray | None:
+    """Numbers (n,) of which equal ones say that rows stay together; a row without a value is a group of its own.
+
+    None where no column says so. Raises LimbeckError for one that is not there.
+    """
+    if column is None:
+        return None
+    if column not in table.columns:
+        raise missing_column(table, "group column", [column])
+    numbers: dict[str, int] = {}
+    found = []
+    for row, value in enumerate(table.columns[column]):
+        key = f"row {row}" if value in (None, "") else f"value {value!r}"
+        found.append(numbers.setdefault(key, len(numbers)))
+    return np.array(found, dtype=np.int64)
 
 
 def split_files(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:

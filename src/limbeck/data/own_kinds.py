@@ -1,23 +1,25 @@
 """`--data FILE --kind …`: a user's own tokens to tag, questions to answer, or plain text.
 
 A source of the data stage, beside `own`, which reads classes and numbers. Files: CoNLL columns,
-SQuAD's JSON, lines of text, or tables with the columns that are named. A single file gives up a
-seeded tenth of its rows as dev split; a folder may hold train, dev (or validation) and test files.
+SQuAD's JSON, lines of text, or tables with the columns that are named. A single file is divided into
+train, dev and test; a folder may hold train, dev (or validation) and test files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
 from datasets import DatasetDict
 
 from limbeck.data.conll import read_conll
-from limbeck.data.own import one_file, split_files
+from limbeck.data.own import groups_of, one_file, split_files
 from limbeck.data.own_labels import Labelling, class_order
-from limbeck.data.splits import check_splits, make_split, with_held_out_dev
+from limbeck.data.splits import AS_USUAL, Division, check_splits, make_split, with_held_out
 from limbeck.data.squad_json import is_squad, read_squad
 from limbeck.data.tables import MAX_ROWS, SUFFIXES, read_table
 from limbeck.errors import LimbeckError, Problem
@@ -61,7 +63,8 @@ def read_own_kind(
     seed: int = 0,
     for_training: bool = True,
     max_rows: int = MAX_ROWS,
-    dev: Path | None = None,
+    named: Mapping[str, Path] = MappingProxyType({}),
+    division: Division = AS_USUAL,
 ) -> tuple[Task, DatasetDict]:
     """The task and splits of a file, or of a folder with a train file.
 
@@ -77,7 +80,7 @@ def read_own_kind(
     reader = _READERS[kind.name]
     wanted = _wanted(reader.wanted, text_columns, label_column)._replace(max_rows=max_rows)
     suffixes = (*SUFFIXES, *reader.suffixes)
-    files = split_files(path, suffixes) if path.is_dir() else one_file(path, dev)
+    files = split_files(path, suffixes) if path.is_dir() else one_file(path, named)
     read = {split: reader.read(file, wanted) for split, file in files.items()}
     task = known or _new_task(
         name or path.resolve().stem, kind, reader.wanted, read["train"], labelling
@@ -89,8 +92,12 @@ def read_own_kind(
         alone = list(read) == ["train"]
         if alone and not for_training:
             splits["dev"] = make_split(task, texts, labels)
-        elif split == "train" and "dev" not in read:
-            splits |= _held_out(task, texts, labels, seed)
+        elif split == "train":
+            shares = division.beside(read)
+            groups = _groups(files[split], division.group_column, max_rows)
+            # Masked text is its own label.
+            own = labels or texts[task.label_column]
+            splits |= with_held_out(task, texts, own, seed, shares, groups)
         else:
             splits[split] = make_split(task, texts, labels)
     check_splits(task, splits, str(path), for_training=for_training)
@@ -116,9 +123,16 @@ def _wanted(usual: Wanted, text_columns: Sequence[str] | None, label_column: str
     return Wanted(texts, label_column or usual.label)
 
 
-def _held_out(task: Task, texts: Columns, labels: list[Any] | None, seed: int) -> DatasetDict:
-    # Masked text is its own label.
-    return with_held_out_dev(task, texts, labels or texts[task.label_column], seed)
+def _groups(path: Path, column: str | None, max_rows: int) -> np.ndarray | None:
+    """As `groups_of`, of a table; raises LimbeckError for a file that has no columns beside those of its kind."""
+    if column is None:
+        return None
+    if path.suffix.lower() not in SUFFIXES or (path.suffix.lower() == ".json" and is_squad(path)):
+        raise LimbeckError(
+            f"group_column: {path} has no column {column!r}",
+            "give a table with that column (CSV, JSON lines, Parquet), or files for train, dev and test",
+        )
+    return groups_of(read_table(path, max_rows), column)
 
 
 def _new_task(

@@ -34,7 +34,7 @@ from limbeck.data.on_disk import OnDisk
 from limbeck.data.own import one_file, split_files
 from limbeck.data.own_tuples import tuple_columns
 from limbeck.data.reader import DataRequest, Loaded, data_reader
-from limbeck.data.splits import DEV_SHARE, check_splits, make_split, take
+from limbeck.data.splits import Division, Parts, check_splits, hold_out, make_split, take
 from limbeck.data.tables import SUFFIXES, FileTable, pairs_in, read_table
 from limbeck.errors import LimbeckError, Problem
 from limbeck.tasks import PAIR_SCORE
@@ -58,6 +58,7 @@ class OwnPairs(OnDisk):
     """Files of candidates, tables of pairs, and folders in BEIR's layout."""
 
     takes_dev = True
+    divides = True
 
     def reads(self, request: DataRequest) -> bool:
         """What is asked for as pairs, or says by its layout that it holds some."""
@@ -68,14 +69,18 @@ class OwnPairs(OnDisk):
         return request.task_type is PAIR_SCORE
 
     def read(self, request: DataRequest) -> Loaded:
-        """Train, dev and test as the files have them; dev is the file or folder named, else a tenth of the queries."""
+        """Train, dev and test as the files have them, else out of whole queries; dev may be a folder that is named."""
         if request.labelling.classes or request.labelling.holds == "classes":
             raise LimbeckError("classes, labels: grades of candidates are numbers", "leave it out")
+        if request.division.group_column is not None:
+            raise LimbeckError(
+                "group_column: the candidates of a query stay together anyway", "leave it out"
+            )
         path, scored = request.path, request.dev_set
-        dev = None if scored is not None else request.dev_path
+        named = {} if scored is not None else request.files
         if is_beir(path):
             return _loaded(request, _of_folder(path, request.max_rows))
-        files = split_files(path, SUFFIXES) if path.is_dir() else one_file(path, dev)
+        files = split_files(path, SUFFIXES) if path.is_dir() else one_file(path, named)
         splits = {split: _read(file, request, split=split) for split, file in files.items()}
         if scored is not None:
             splits |= _dev_of_folder(scored, request.max_rows)
@@ -111,9 +116,12 @@ def _loaded(request: DataRequest, splits: dict[str, Pairs]) -> Loaded:
     for split, pairs in splits.items():
         if list(splits) == ["train"] and not request.for_training:
             found["dev"] = _split(task, _judged(pairs))
-        elif split == "train" and "dev" not in splits and pairs.labels is not None:
-            kept, held = _held_out(pairs, request.seed)
-            found["train"], found["dev"] = _split(task, kept), _split(task, _judged(held))
+        elif split == "train" and pairs.labels is not None:
+            parts = _held_out(pairs, request.seed, request.division.beside(splits))
+            found["train"] = _split(task, _taken(pairs, parts.train))
+            for held in ("dev", "test"):
+                if len(rows := getattr(parts, held)):
+                    found[held] = _split(task, _judged(_taken(pairs, rows)))
         else:
             found[split] = _split(task, pairs if split == "train" else _judged(pairs))
     check_splits(task, found, str(request.path), for_training=request.for_training)
@@ -133,8 +141,8 @@ def _judged(pairs: Pairs) -> Pairs:
     return pairs._replace(labels=[0.0 if math.isnan(label) else label for label in labels])
 
 
-def _held_out(pairs: Pairs, seed: int) -> tuple[Pairs, Pairs]:
-    """Train and dev: a tenth of the queries that have something relevant, and something else beside it."""
+def _held_out(pairs: Pairs, seed: int, division: Division) -> Parts:
+    """Rows of train, dev and test: whole queries that have something relevant, and something else beside it."""
     labels = np.asarray(pairs.labels)
     groups = by_query(np.unique(pairs.queries, return_inverse=True)[1])
     useful = [
@@ -142,17 +150,21 @@ def _held_out(pairs: Pairs, seed: int) -> tuple[Pairs, Pairs]:
         for place, rows in enumerate(groups)
         if len(rows) > 1 and (np.nan_to_num(labels[rows]) > 0).any()
     ]
-    spared = max(1, round(DEV_SHARE * len(useful))) if len(useful) > 1 else 0
-    if not spared:
+    shares = [division.dev_share, division.test_share]
+    if len(useful) < 1 + sum(share != 0 for share in shares) and any(shares):
         raise LimbeckError(
             f"{len(useful)} queries have several candidates and one of them relevant, too few to keep some back as a "
             "dev split",
             "give a folder with train and dev files, or more queries",
         )
-    chosen = np.random.default_rng(seed).permutation(useful)[:spared]
-    held = np.sort(np.concatenate([groups[place] for place in chosen]))
-    kept = np.setdiff1d(np.arange(len(labels)), held)
-    return _taken(pairs, kept), _taken(pairs, held)
+    drawn = hold_out(useful, False, seed, division)
+    dev, test = (
+        np.sort(
+            np.concatenate([np.array([], dtype=np.int64), *(groups[useful[one]] for one in part)])
+        )
+        for part in (drawn.dev, drawn.test)
+    )
+    return Parts(np.setdiff1d(np.arange(len(labels)), np.concatenate([dev, test])), dev, test)
 
 
 def _taken(pairs: Pairs, rows: np.ndarray) -> Pairs:

@@ -71,7 +71,12 @@ class Sentences(OnDisk):
         if request.labelling.classes or request.labelling.holds:
             raise LimbeckError("classes, labels: sentences to embed have none", "leave them out")
         path = request.path
-        searched = path if is_beir(path) and request.dev_path is None else request.dev_set
+        searched = path if is_beir(path) and request.division.dev is None else request.dev_set
+        if searched is not None and request.division.test is not None:
+            raise LimbeckError(
+                f"test: {request.division.test}, and {searched} is scored by what is retrieved",
+                "put its test queries into the folder, as qrels/test.tsv, or name scored pairs as dev and test",
+            )
         read = _read_files(request, searched)
         width = max([len(found.texts) for found in read.values()] + [len(TEXTS)])
         task = _task(request.name or path.resolve().stem, width)
@@ -117,9 +122,9 @@ def _read_files(request: DataRequest, searched: Path | None) -> dict[str, Texted
         if not request.for_training:
             return {}
         return {"train": _asked(retrieval_tuples(path, request.max_rows))}
-    dev = None if searched is not None else request.dev_path
+    named = {} if searched is not None else request.files
     suffixes = (*SUFFIXES, *_LINES)
-    files = split_files(path, suffixes) if path.is_dir() else one_file(path, dev)
+    files = split_files(path, suffixes) if path.is_dir() else one_file(path, named)
     if not request.for_training and [*files] == ["train"]:
         files = {"dev": path}
     return {split: _read(file, split, request) for split, file in files.items()}

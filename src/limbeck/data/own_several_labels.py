@@ -1,17 +1,19 @@
 """`--data FILE --kind multi-label`: a user's own rows of several classes each.
 
-A source of the data stage, beside `own`. A single file gives up a seeded tenth of its rows as dev split; a folder
-may hold train, dev (or validation) and test files.
+A source of the data stage, beside `own`. A single file is divided into train, dev and test; a folder may hold
+train, dev (or validation) and test files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from datasets import DatasetDict
 
 from limbeck.data.own import (
+    groups_of,
     missing_column,
     named_columns,
     one_file,
@@ -27,7 +29,7 @@ from limbeck.data.several_label_cells import (
     separator_of,
     some,
 )
-from limbeck.data.splits import check_splits, make_split, with_held_out_dev
+from limbeck.data.splits import AS_USUAL, Division, check_splits, make_split, with_held_out
 from limbeck.data.tables import MAX_ROWS, SUFFIXES, FileTable, read_table
 from limbeck.errors import LimbeckError, Problem
 from limbeck.students import generic_labels
@@ -50,16 +52,17 @@ def read_several_labels(
     seed: int = 0,
     for_training: bool = True,
     max_rows: int = MAX_ROWS,
-    dev: Path | None = None,
+    named: Mapping[str, Path] = MappingProxyType({}),
+    division: Division = AS_USUAL,
 ) -> tuple[Task, DatasetDict]:
-    """The task and splits of a file, or of a folder with a train file; `dev` is a file of its own for that split.
+    """The task and splits of a file, or of a folder with a train file; `named` and `division` as of `read_own`.
 
     Without a label column the classes (or the teacher's names of them) are columns of 0 and 1. Raises
     LimbeckError for missing columns, labels that cannot be read, and classes that are not known.
     """
     if labelling.holds == "numbers":
         raise LimbeckError(f"labels: numbers, and kind {kind.name} has classes", "leave it out")
-    files = split_files(path, SUFFIXES) if path.is_dir() else one_file(path, dev)
+    files = split_files(path, SUFFIXES) if path.is_dir() else one_file(path, named)
     tables = {split: read_table(file, max_rows) for split, file in files.items()}
     columns = _columns_of_classes(tables["train"], labelling) if label_column is None else ()
     texts, label = named_columns(tables, None, text_columns, label_column, need_label=not columns)
@@ -89,8 +92,10 @@ def read_several_labels(
         values = None if rows is None else marked(task, _zeros_and_ones(rows, names))
         if not for_training and list(tables) == ["train"]:
             splits["dev"] = make_split(task, text, values)
-        elif split == "train" and "dev" not in tables and values is not None:
-            splits |= with_held_out_dev(task, text, values, seed)
+        elif split == "train" and values is not None:
+            shares = division.beside(tables)
+            groups = groups_of(table, division.group_column)
+            splits |= with_held_out(task, text, values, seed, shares, groups)
         else:
             splits[split] = make_split(task, text, values)
     check_splits(task, splits, str(path), for_training=for_training)

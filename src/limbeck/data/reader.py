@@ -17,6 +17,7 @@ from datasets import DatasetDict
 from limbeck.data.beir_files import is_beir
 from limbeck.data.corpus_sources import Document
 from limbeck.data.own_labels import Labelling
+from limbeck.data.splits import Division
 from limbeck.data.tables import MAX_ROWS
 from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home, no_such_file
@@ -42,7 +43,7 @@ class DataRequest:
     for_training: bool = True
     progress: bool = False
     max_rows: int = MAX_ROWS
-    dev: str | Path | None = None
+    division: Division = field(default_factory=Division)
 
     @property
     def text(self) -> str:
@@ -57,24 +58,26 @@ class DataRequest:
         except RuntimeError:  # ~ and the name of no user
             return Path(self.source)
 
-    @property
-    def dev_path(self) -> Path | None:
-        """The place of the dev file, where one is named.
+    def file_of(self, split: str) -> Path | None:
+        """The file that is named for dev or test, if one is.
 
         Raises:
-            LimbeckError: nothing is there, or the source holds a dev split of its own.
+            LimbeckError: nothing is there, or the source is a folder, which holds its splits itself.
         """
-        if self.dev is None:
+        named = self.division.dev if split == "dev" else self.division.test
+        if named is None:
             return None
-        path = at_home(place_of(self.dev))
+        path = at_home(place_of(named))
         if not path.is_file():
-            raise LimbeckError(_no_dev(path, self.dev))
-        if not self.path.is_file():
-            raise LimbeckError(
-                f"dev: {self.dev}, and {self.text!r} is no single file",
-                "put the dev file into that folder (dev.tsv, dev.csv, …), or name one file as data",
-            )
+            raise LimbeckError(_no_file(split, path, named))
+        self._need_one_file(split, named)
         return path
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files that are named for dev and test, by split. Raises LimbeckError as `file_of`."""
+        found = {split: self.file_of(split) for split in ("dev", "test")}
+        return {split: path for split, path in found.items() if path is not None}
 
     @property
     def dev_set(self) -> Path | None:
@@ -83,15 +86,19 @@ class DataRequest:
         Raises:
             LimbeckError: the source holds a dev split of its own.
         """
-        path = None if self.dev is None else at_home(place_of(self.dev))
+        named = self.division.dev
+        path = None if named is None else at_home(place_of(named))
         if path is None or not is_beir(path):
             return None
+        self._need_one_file("dev", str(named))
+        return path
+
+    def _need_one_file(self, split: str, named: str | Path) -> None:
         if not self.path.is_file():
             raise LimbeckError(
-                f"dev: {self.dev}, and {self.text!r} is no single file",
-                "name one file as data, or leave dev out",
+                f"{split}: {named}, and {self.text!r} is no single file",
+                f"put the {split} file into that folder ({split}.tsv, {split}.csv, …), or name one file as data",
             )
-        return path
 
     @property
     def names_columns(self) -> bool:
@@ -144,10 +151,10 @@ class DataRequest:
             )
 
 
-def _no_dev(path: Path, given: str | Path) -> Problem:
+def _no_file(split: str, path: Path, given: str | Path) -> Problem:
     if path.is_dir():
-        return Problem(f"dev: {given} is a folder", "name the file that holds the dev rows")
-    return no_such_file("dev", given)
+        return Problem(f"{split}: {given} is a folder", f"name the file that holds the {split} rows")
+    return no_such_file(split, given)
 
 
 class DataReader(ABC):
@@ -156,7 +163,9 @@ class DataReader(ABC):
     own_tasks: ClassVar[bool] = True
     """Whether its rows may be of a task that limbeck does not know."""
     takes_dev: ClassVar[bool] = False
-    """Whether the dev split may lie in a file of its own, which is named."""
+    """Whether dev and test rows may lie in files of their own, which are named."""
+    divides: ClassVar[bool] = False
+    """Whether dev and test rows are made of its training rows by shares, where it has none."""
 
     @abstractmethod
     def reads(self, request: DataRequest) -> bool:

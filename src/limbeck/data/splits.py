@@ -1,4 +1,4 @@
-"""What every source hands over: splits of one shape, with a seeded dev split where it has none.
+"""What every source hands over: splits of one shape, with seeded dev and test splits where it has none.
 
 A split holds the task's text columns, its label column (absent where the source has no labels) and
 "index", the row number. Between the readers (folder, Hub, own files) and the encoding.
@@ -7,7 +7,8 @@ A split holds the task's text columns, its label column (absent where the source
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +17,88 @@ from datasets import Dataset, DatasetDict, DatasetInfo, Features, Value
 from datasets.table import InMemoryTable
 
 from limbeck.data.column import taken
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, Problem
 from limbeck.tasks.no_labels import absent_label, labelled_rows, no_unlabelled
 from limbeck.tasks.task import Task
 
-DEV_SHARE = 0.1
+SHARE = 0.1
+FEW = 100
+"""Labelled rows below which no test split is made unless a share is set: a score on fewer than ten says nothing."""
 _AS_THEY_ARE = (pa.Array, pa.ChunkedArray, np.ndarray)
+
+
+class Division(NamedTuple):
+    """Where dev and test rows come from, as a recipe's keys of the same names say it.
+
+    The dev rows select; the test rows select nothing, and are scored once.
+
+    Attributes:
+        dev: a file of the dev rows, beside one of training rows.
+        test: a file of the test rows.
+        dev_share: share of the labelled rows that becomes dev where there are none; None: a tenth.
+        test_share: the same of test; None: a tenth where dev is made of the same rows and these are `FEW` or more.
+        group_column: a column whose equal values keep rows together in one split.
+    """
+
+    dev: str | Path | None = None
+    test: str | Path | None = None
+    dev_share: float | None = None
+    test_share: float | None = None
+    group_column: str | None = None
+
+    @property
+    def given(self) -> list[str]:
+        """The keys that are set."""
+        return [key for key, value in zip(self._fields, self, strict=True) if value is not None]
+
+    def beside(self, splits: Iterable[str]) -> Division:
+        """The shares to cut from training rows beside which these splits lie; 0 of those that are there.
+
+        Raises:
+            LimbeckError: a share or a group column that would have no effect.
+        """
+        there = set(splits)
+        problems = [
+            Problem(
+                f"{split}_share: {share:g}, and the {split} rows are in a file of their own",
+                f"leave {split}_share out",
+            )
+            for split, share in (("dev", self.dev_share), ("test", self.test_share))
+            if split in there and share
+        ]
+        dev = 0.0 if "dev" in there else self.dev_share or SHARE
+        test = self.test_share
+        if "test" in there or (test is None and not dev):
+            test = 0.0
+        if dev + (test or 0) >= 1:
+            problems.append(
+                Problem(
+                    f"dev_share, test_share: {dev:g} and {test:g} leave no rows to train on",
+                    "lower them",
+                )
+            )
+        if self.group_column is not None and not dev and test == 0:
+            problems.append(
+                Problem(
+                    "group_column: train, dev and test rows are in files of their own",
+                    "leave group_column out",
+                )
+            )
+        if problems:
+            raise LimbeckError(problems)
+        return self._replace(dev_share=dev, test_share=test)
+
+
+AS_USUAL = Division()
+DEV_ALONE = Division(dev_share=SHARE, test_share=0.0)
+
+
+class Parts(NamedTuple):
+    """Row numbers of each split, ascending; a row without a label is in train or in none."""
+
+    train: np.ndarray
+    dev: np.ndarray
+    test: np.ndarray
 
 
 def make_split(
@@ -77,32 +154,147 @@ def _checked(task: Task, labels: Sequence[Any]) -> pa.Array:
     return pa.array(labels, pa.float64() if task.regression else pa.int64())
 
 
-def hold_out(labels: Sequence[Any], stratify: bool, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers of train and dev, each ascending: a tenth of those with a label, by `seed`.
+def hold_out(
+    labels: Sequence[Any],
+    stratify: bool,
+    seed: int,
+    division: Division = DEV_ALONE,
+    groups: np.ndarray | None = None,
+) -> Parts:
+    """Row numbers of train, dev and test, by `seed`; without groups the dev rows do not depend on the test share.
 
-    Rows without a label (−100, NaN) stay in train. With `stratify` a tenth of each class, at least one
-    row of a class that has two or more (scikit-learn's own split refuses a class of one row; here such
-    a row stays in train). Raises LimbeckError when no row can be spared.
+    Rows without a label (−100, NaN) stay in train. With `stratify` each class gets its share of the rows, to one row;
+    of dev at least one where the class has two or more (scikit-learn's own split refuses a class of one row; here such
+    a row stays in train). A row of several labels counts for its rarest, and its class may have no dev row.
+
+    Args:
+        labels: class ids or numbers (n,), or a number for each class (n, C).
+        stratify: whether they are classes.
+        seed: of the draw.
+        division: the shares, as `beside` gives them.
+        groups: numbers (n,) of which equal ones keep rows together; each class's shares are then met as nearly as
+            the groups allow, and a row without a label whose group is held out is in no split.
+
+    Raises:
+        LimbeckError: no row can be spared.
     """
     generator = np.random.default_rng(seed)
     values = np.asarray(labels)
     labelled = np.flatnonzero(labelled_rows(values))
-    groups = [labelled]
-    if stratify:
-        groups = [np.flatnonzero(values == label) for label in np.unique(values[labelled])]
-    dev = []
-    for rows in groups:
-        spared = max(1, round(DEV_SHARE * len(rows))) if len(rows) > 1 else 0
-        dev.extend(generator.permutation(rows)[:spared].tolist())
-    if not dev:
-        raise LimbeckError(
-            f"{len(labelled)} rows are too few to keep some back as a dev split",
-            "give a folder with train and dev files, or more rows",
+    dev_share, test_share = division.dev_share or 0.0, division.test_share
+    if test_share is None:
+        test_share = SHARE if len(labelled) >= FEW else 0.0
+    strata = _strata(values, labelled) if stratify else np.zeros(len(values), dtype=np.int64)
+    if groups is None:
+        dev, test = _drawn(
+            labelled, strata, (dev_share, test_share), generator, some_of_each=values.ndim == 1
         )
-    held = np.sort(np.array(dev))
+    else:
+        dev, test = _drawn_groups(labelled, strata, groups, (dev_share, test_share), generator)
+    for split, share, rows in (("dev", dev_share, dev), ("test", test_share, test)):
+        if share and not len(rows):
+            raise LimbeckError(
+                f"{len(labelled)} rows{' in so few groups' if groups is not None else ''} are too few to keep some "
+                f"back as a {split} split",
+                f"give a folder with train and {split} files, or more rows",
+            )
     kept = np.ones(len(values), dtype=bool)
-    kept[held] = False
-    return np.flatnonzero(kept), held
+    kept[dev] = kept[test] = False
+    if groups is not None:
+        kept &= ~np.isin(groups, groups[np.concatenate([dev, test])])
+    return Parts(np.flatnonzero(kept), np.sort(dev), np.sort(test))
+
+
+def _strata(values: np.ndarray, labelled: np.ndarray) -> np.ndarray:
+    """By row the class that it counts for (n,): its own, of several its rarest one."""
+    if values.ndim == 1:
+        return np.unique(values, return_inverse=True)[1]
+    has = values == 1
+    rows_of = has[labelled].sum(axis=0)
+    rarest = np.where(has, rows_of, len(values) + 1).argmin(axis=1)
+    return np.where(has.any(axis=1), rarest, values.shape[1])
+
+
+def _drawn(
+    labelled: np.ndarray,
+    strata: np.ndarray,
+    shares: tuple[float, float],
+    generator: np.random.Generator,
+    *,
+    some_of_each: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of dev and of test, each class by itself; dev has `some_of_each` that has two rows."""
+    classes = [labelled[strata[labelled] == one] for one in np.unique(strata[labelled])]
+    order = [generator.permutation(rows) for rows in classes]
+    sizes = np.array([len(rows) for rows in order], dtype=np.int64)
+    if some_of_each and shares[0]:
+        wanted = np.maximum(1, [round(shares[0] * size) for size in sizes.tolist()])
+        dev = np.minimum(wanted, sizes - 1).astype(np.int64)
+    else:
+        dev = _apportioned(sizes, shares[0], sizes - 1)
+    test = _apportioned(sizes, shares[1], sizes - dev - 1)
+    parts = list(zip(order, dev, test, strict=True))
+    none = np.array([], dtype=np.int64)
+    return (
+        np.concatenate([none, *(rows[:first] for rows, first, _ in parts)]),
+        np.concatenate([none, *(rows[first : first + more] for rows, first, more in parts)]),
+    )
+
+
+def _apportioned(sizes: np.ndarray, share: float, most: np.ndarray) -> np.ndarray:
+    """A share of all, in proportion to sizes: rounded down, then the largest remainders, never more than `most`."""
+    most = most.clip(0)
+    total = min(max(1, round(share * int(sizes.sum()))), int(most.sum())) if share else 0
+    quotas, remainders = np.divmod(sizes * total, max(int(sizes.sum()), 1))
+    quotas = np.minimum(quotas, most)
+    order = np.argsort(-remainders, kind="stable")
+    while quotas.sum() < total:
+        for place in order:
+            if quotas.sum() < total and quotas[place] < most[place]:
+                quotas[place] += 1
+    return quotas
+
+
+def _drawn_groups(
+    labelled: np.ndarray,
+    strata: np.ndarray,
+    groups: np.ndarray,
+    shares: tuple[float, float],
+    generator: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of whole groups: large ones first, each where every class then is nearest to its share."""
+    _, group_of = np.unique(groups[labelled], return_inverse=True)
+    _, stratum_of = np.unique(strata[labelled], return_inverse=True)
+    totals = np.bincount(stratum_of).tolist()
+    members = _by_number(group_of)
+    order = sorted(generator.permutation(len(members)).tolist(), key=lambda one: -len(members[one]))
+    wanted = (1 - sum(shares), *shares)
+    have = [[0] * len(totals) for _ in wanted]
+    parts: tuple[list[int], ...] = ([], [], [])
+    for one in order:
+        counts = np.unique(stratum_of[members[one]], return_counts=True)
+        pairs = list(zip(*(column.tolist() for column in counts), strict=True))
+        # What the squared distances to the shares grow by, in Python's own floats: the same on every machine.
+        grown = [
+            sum(
+                rows * (2 * (have[place][own] - share * totals[own]) + rows) / totals[own]
+                for own, rows in pairs
+            )
+            if share or not place
+            else float("inf")
+            for place, share in enumerate(wanted)
+        ]
+        best = grown.index(min(grown))
+        parts[best].extend(labelled[members[one]].tolist())
+        for own, rows in pairs:
+            have[best][own] += rows
+    return np.array(parts[1], dtype=np.int64), np.array(parts[2], dtype=np.int64)
+
+
+def _by_number(numbers: np.ndarray) -> list[np.ndarray]:
+    """Places of each number 0, 1, …"""
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(numbers))[:-1]) if len(numbers) else []
 
 
 def take(columns: Mapping[str, Sequence[Any]], rows: Iterable[int]) -> dict[str, Any]:
@@ -115,15 +307,28 @@ def with_held_out_dev(
     task: Task, texts: Mapping[str, Sequence[Any]], labels: Sequence[Any], seed: int
 ) -> DatasetDict:
     """Train and dev splits out of one set of labelled rows; see `hold_out`."""
-    if task.kind.labels_examples:
-        stratify = task.kind.has_classes and not task.regression
-        train, dev = hold_out(labels, stratify=stratify, seed=seed)
-    else:
-        train, dev = hold_out(range(len(labels)), stratify=False, seed=seed)
+    return with_held_out(task, texts, labels, seed, DEV_ALONE)
+
+
+def with_held_out(
+    task: Task,
+    texts: Mapping[str, Sequence[Any]],
+    labels: Sequence[Any],
+    seed: int,
+    division: Division,
+    groups: np.ndarray | None = None,
+) -> DatasetDict:
+    """Train, and dev and test as far as `division` (as `beside` gives it) has a share for them; see `hold_out`."""
+    if not division.dev_share and division.test_share == 0:
+        return DatasetDict({"train": make_split(task, texts, labels)})
+    stratify = task.kind.labels_examples and not task.regression
+    known = labels if task.kind.labels_examples else range(len(labels))
+    parts = hold_out(known, stratify, seed, division, groups)
     return DatasetDict(
         {
             name: make_split(task, take(texts, rows), [labels[row] for row in rows])
-            for name, rows in (("train", train), ("dev", dev))
+            for name, rows in parts._asdict().items()
+            if name == "train" or len(rows)
         }
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from limbeck.data import Labelling, load_task
+from limbeck.data import Division, Labelling, load_task
 from limbeck.errors import LimbeckError, unknown
 from limbeck.predicting.predict_rows import predict
 from limbeck.predicting.prediction_summary import Predictions
@@ -68,6 +68,7 @@ def write_predictions(
         kind=known.kind if known else None,
         labelling=student_labelling(known, RunFolder(Path(model))) if known else Labelling(),
         for_training=known is not None and data is None,
+        division=known.division if known and data is None else Division(),
     )
     chosen = split or (target.evaluation_splits(splits) or tuple(splits))[0]
     if chosen not in splits:

@@ -130,7 +130,7 @@ def _check_data(task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
     problems = check_columns(task, rows, needed)
     if problems:
         return problems
-    for split in dict.fromkeys((*needed, *(s for s in task.dev_splits if s in rows))):
+    for split in dict.fromkeys((*needed, *(s for s in task.scored_splits if s in rows))):
         problems += check_values(task, split, rows[split]) + check_ids(split, rows[split])
     return problems
 

@@ -120,7 +120,8 @@ class TeacherOutputs:
     """A teacher's predictions [n, outputs] on rows of dev with labels [n], and which rows.
 
     `scores` are all their scores, 0 to 100, and `primary` the one that counts; `by_row` what was
-    predicted and what is right, as the task type keeps it; `rows` the rows themselves, where they are known.
+    predicted and what is right, as the task type keeps it; `thresholds` those of several labels a
+    row; `rows` the rows themselves, where they are known.
     """
 
     predictions: np.ndarray
@@ -129,6 +130,7 @@ class TeacherOutputs:
     primary: float = float("nan")
     scores: Mapping[str, float] = field(default_factory=dict)
     by_row: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    thresholds: tuple[float, ...] = ()
     rows: Dataset | None = None
 
 
@@ -168,7 +170,14 @@ def ask_teacher(
     found = task.kind.results(task, joined, encoded, chosen, tokenizer)
     labels, primary = chosen[task.label_column][:], found.scores["primary"]
     return TeacherOutputs(
-        joined, labels, f"measured on {part}", primary, found.scores, found.predictions, chosen
+        joined,
+        labels,
+        f"measured on {part}",
+        primary,
+        found.scores,
+        found.predictions,
+        found.thresholds,
+        chosen,
     )
 
 

@@ -15,7 +15,7 @@ from limbeck.errors import Problem
 from limbeck.tasks import Task
 
 # Of dev rows in train: below it repetitions are the data's own (CoLA has 1.5 %), and move no score by much.
-_OVERLAP = 0.05
+REPEATED = 0.05
 # Of tokens that a tokenizer does not know; those trained for a language leave almost none.
 _UNKNOWN = 0.2
 _SAMPLE = 512
@@ -24,7 +24,7 @@ _PIECE = 10_000
 
 def check_overlap(task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
     """Dev rows that stand in train word for word, on which a student is right by heart."""
-    scored = {split: _rows(task, rows[split][:]) for split in task.dev_splits if split in rows}
+    scored = {split: _rows(task, rows[split][:]) for split in task.scored_splits if split in rows}
     train, wanted = rows["train"], {row for dev in scored.values() for row in dev}
     found: set[tuple[str, ...]] = set()
     for start in range(0, len(train), _PIECE):  # of millions of rows few at a time
@@ -32,7 +32,7 @@ def check_overlap(task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
     problems = []
     for split, dev in scored.items():
         known = sum(row in found for row in dev)
-        if known > _OVERLAP * len(dev):
+        if known > REPEATED * len(dev):
             problems.append(
                 Problem(
                     f"{split}: {known} of {len(dev)} rows stand in train too, word for word, so scores there "

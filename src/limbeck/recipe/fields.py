@@ -90,8 +90,33 @@ class RecipeFields(Settings):
     )
     dev: str | None = Field(
         None,
-        description="your own data in one file: another file whose rows select the best epoch; a tenth of `data`, if "
-        "left out (kind embedding needs it: scored pairs of texts, or a folder of queries and a corpus)",
+        description="your own data in one file: another file whose rows select the best epoch; a part of `data` "
+        "(`dev_share`), if left out (kind embedding needs it: scored pairs of texts, or a folder of queries and a "
+        "corpus)",
+    )
+    test: str | None = Field(
+        None,
+        description="your own data in one file: another file whose rows select nothing and are scored once, at the "
+        "end; a part of `data` (`test_share`), if left out",
+    )
+    dev_share: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="share of the labeled rows that selects the best epoch, where no dev rows are given; a tenth, if "
+        "left out",
+    )
+    test_share: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="share of the labeled rows that selects nothing and is scored once, at the end; if left out, a "
+        "tenth where the dev rows are a part of `data` too and 100 or more are labeled, else none",
+    )
+    group_column: str | None = Field(
+        None,
+        description="your own data: rows with one value in this column (an author, a document) stay together in "
+        "train, dev or test",
     )
     text_columns: Names | None = Field(
         None, description="your own data: one or two text columns (of triplets three or more)"

@@ -11,8 +11,10 @@ from typing import Any
 
 from limbeck import catalog
 from limbeck.data.own import is_own
+from limbeck.data.tables import SUFFIXES
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import at_home
+from limbeck.given import PREFIX
 from limbeck.objectives import plain_terms
 from limbeck.paper_settings import QUICK, stated_in
 from limbeck.plain import check_plain, read_text, read_yaml
@@ -176,6 +178,21 @@ def _base(method: str, own: dict[str, Any], given: dict[str, Any]) -> dict[str, 
     if (method not in catalog.names() and defines) or (alone and method == own.get("method")):
         return {"method": method or "own"}
     return catalog.read(method)
+
+
+def as_divided_then(raw: dict[str, Any]) -> dict[str, Any]:
+    """A run's recipe, also of an earlier version, which knew no test share: its file had no test rows.
+
+    Of other sources of data it makes no difference.
+    """
+    data, named = raw.get("data"), ("text_columns", "label_column", "kind")
+    if "test_share" in raw or raw.get("dev") is not None or not isinstance(data, str):
+        return raw
+    path = Path(data)
+    is_file = path.suffix.lower() in SUFFIXES or data.startswith(PREFIX)
+    of_words = data in ("hub", "pocket", "digits") or data.startswith("hub:")
+    own = is_file or any(raw.get(key) for key in named)
+    return {**raw, "test_share": 0.0} if own and not of_words else raw
 
 
 def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

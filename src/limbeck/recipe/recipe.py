@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError, field_validator
 
-from limbeck.data import Conditions, CorpusSpec
+from limbeck.data import Conditions, CorpusSpec, Division
 from limbeck.errors import LimbeckError
 from limbeck.execution import Attention, Precision
 from limbeck.input_transforms import InputTransform, MixupSpec, TransformSpec, chosen
@@ -16,7 +16,7 @@ from limbeck.objectives import RECORDED, CurriculumSpec, TermSpec, WeightingSpec
 from limbeck.plain import write_yaml
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import FirstStage, ImageSpec, StudentSpec
-from limbeck.recipe.load import read_raw
+from limbeck.recipe.load import as_divided_then, read_raw
 from limbeck.recipe.optimizer_settings import OptimisationKeys
 from limbeck.recipe.stages import StageOf, stages_of
 from limbeck.recipe.validation import check
@@ -42,7 +42,7 @@ class Recipe(OptimisationKeys):
     def recorded(cls, raw: dict[str, Any], run: str) -> Recipe:
         """The recipe that a run's record holds. Raises LimbeckError where it holds none."""
         try:
-            return cls.model_validate(raw, context=RECORDED)
+            return cls.model_validate(as_divided_then(raw), context=RECORDED)
         except ValidationError as error:
             wrong = "; ".join(
                 f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:3]
@@ -99,6 +99,11 @@ class Recipe(OptimisationKeys):
     def conditions(self) -> Conditions:
         """What is done to the training rows before the run."""
         return Conditions(*(getattr(self, key) for key in Conditions._fields))
+
+    @property
+    def division(self) -> Division:
+        """Where the run's dev and test rows come from."""
+        return Division(*(getattr(self, key) for key in Division._fields))
 
     @property
     def padded_width(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from limbeck.agreement import is_first, wait_for_all
 from limbeck.recipe import Recipe, departures
 from limbeck.reporting.records import Examples, Record, hardware, versions
+from limbeck.run.final_rows import TEST
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.scoring import outputs_facts
@@ -29,6 +30,7 @@ def new_record(recipe: Recipe, prepared: Prepared) -> Record:
         examples=Examples(
             train=rows,
             dev=len(prepared.selecting),
+            test=None if prepared.final is None else len(prepared.final),
             truncated=prepared.truncated,
             labelled=rows - without.kept,
             unlabelled=without.kept,
@@ -37,7 +39,10 @@ def new_record(recipe: Recipe, prepared: Prepared) -> Record:
             unlabelled_blank=without.blank,
             relabelled=recipe.conditions.relabelled(rows - without.kept),
             without_outputs=prepared.without_outputs,
-            fingerprints=dict(prepared.fingerprints),
+            fingerprints={
+                **prepared.fingerprints,
+                **({} if prepared.final is None else {TEST: prepared.final.fingerprint}),
+            },
         ),
     )
 

@@ -18,6 +18,7 @@ from limbeck.reporting.records import (
     Numbers,
     RowTests,
 )
+from limbeck.run.final_rows import ScoredRows
 from limbeck.run.kept_predictions import kept_by_its_run
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_floor import floor_facts
@@ -41,6 +42,7 @@ class BesideTeacher:
 
 def beside_teacher(
     prepared: Prepared,
+    scored: ScoredRows,
     scores: Mapping[str, Numbers],
     predictions: Predictions,
     teacher_scores: Mapping[str, Numbers],
@@ -53,15 +55,15 @@ def beside_teacher(
     """
     task = prepared.task
     taught = {
-        split: _teachers(prepared, split, student, measured)
+        split: _teachers(prepared, scored, split, student, measured)
         for split, student in predictions.items()
         if teacher_scores.get(split)
     }
-    rows = {split: prepared.dev[split].raw for split in predictions}
+    rows = {split: scored.rows[split].raw for split in predictions}
     found = BesideTeacher(floor=floor_facts(prepared, rows, predictions, taught))
     for split, student in predictions.items():
         teacher = taught.get(split)
-        texts = kept_texts(task, prepared.dev[split].raw) if prepared.recipe.keep_texts else None
+        texts = kept_texts(task, scored.rows[split].raw) if prepared.recipe.keep_texts else None
         classes = task_classification(task, student, teacher, texts)
         if classes is not None:
             found.classification[split] = classes
@@ -84,10 +86,10 @@ def kept_texts(task: Task, rows: Dataset) -> dict[str, Sequence[Any]] | None:
 
 
 def _teachers(
-    prepared: Prepared, split: str, student: ByRow, measured: Predictions
+    prepared: Prepared, scored: ScoredRows, split: str, student: ByRow, measured: Predictions
 ) -> ByRow | None:
     """The teacher's predictions on a split, measured or kept by its run; None unless of the very same rows."""
     found = measured.get(split) or kept_by_its_run(
-        prepared.named[prepared.reference].path, prepared.task, split, prepared.fingerprints[split]
+        prepared.named[prepared.reference].path, prepared.task, split, scored.fingerprints[split]
     )
     return found if found is not None and list(found["label"]) == list(student["label"]) else None

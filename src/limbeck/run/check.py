@@ -21,6 +21,7 @@ from limbeck.run.stage_objectives import chain_problems
 from limbeck.run.teacher_tokenization import input_problems, stage_input_problems
 from limbeck.run.trial_terms import trial_terms
 from limbeck.students import labels_of
+from limbeck.tasks import TASKS
 from limbeck.teachers.outputs.stored_teacher import AbsentModel
 
 
@@ -39,7 +40,7 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> Prepared:
         problems += [_in_stage(inputs.stage, problem) for problem in found]
     problems += [prepared.task.said] if prepared.task.said is not None else []
     problems += _conditions(prepared) + _inherited_labels(recipe, numbers=prepared.task.regression)
-    problems += _unlabelled(prepared) + query_problems(prepared)
+    problems += _unlabelled(prepared) + query_problems(prepared) + _no_final_rows(prepared)
     problems += preflight.check_workers(recipe.workers)
     sides = {}
     asked: dict[str, preflight.TeacherOutputs] = {}
@@ -63,7 +64,7 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> Prepared:
             method = None  # a teacher that reads something else has nothing to compare
     problems += preflight.check(
         task=prepared.task,
-        rows=prepared.splits,
+        rows=prepared.splits | ({} if prepared.final is None else prepared.final.to_check()),
         student=prepared.student,
         tokenizer=prepared.tokenizer,
         max_length=recipe.max_length,
@@ -207,6 +208,19 @@ def _unlabelled(prepared: Prepared) -> list[Problem]:
             f"train: {rows.kept} of {total} rows have no label"
             + (f"; left out: {said}" if said else ""),
             "terms that read labels count the others alone; all other terms count every row",
+            "note",
+        )
+    ]
+
+
+def _no_final_rows(prepared: Prepared) -> list[Problem]:
+    """A note that every score of a user's own data will be one that has chosen something."""
+    if prepared.final is not None or prepared.task.name in TASKS:
+        return []
+    return [
+        Problem(
+            "test: there are no labeled test rows, so every score is of rows that choose something",
+            "name some with --test FILE, or cut some with --test-share 0.1",
             "note",
         )
     ]

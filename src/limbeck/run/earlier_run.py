@@ -17,6 +17,7 @@ from limbeck.files import is_temporary
 from limbeck.manifest import NAME, Manifest
 from limbeck.plain import read_text, read_yaml
 from limbeck.recipe import Recipe
+from limbeck.recipe.load import as_divided_then
 from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.run.lock import HOLDER, LOCK
 from limbeck.run.run_folder import RunFolder
@@ -171,7 +172,7 @@ def _as_of_now(there: dict[str, Any]) -> dict[str, Any]:
 
     What this version cannot read stays as it was written.
     """
-    full = _DEFAULTS | there
+    full = _DEFAULTS | as_divided_then(there)
     try:
         return Recipe.model_validate(full).model_dump(mode="json")
     except ValidationError:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from datasets import DatasetDict
 
-from limbeck.data import Collator, Labelling, encode, load_task, rows_fingerprint
+from limbeck.data import Collator, Division, Labelling, encode, load_task, rows_fingerprint
 from limbeck.errors import LimbeckError
 from limbeck.given import is_reference, refuse_absent_rows
 from limbeck.preflight import refuse_unfit
@@ -226,7 +226,7 @@ def _rows(
         # The split that the run drew from a single file of its own is sampled again the same way.
         for_training=own and data is None,
         max_rows=recipe.max_rows,
-        dev=recipe.dev if own and data is None else None,
+        division=recipe.division if own and data is None else Division(),
     )
 
 

@@ -12,7 +12,15 @@ from datasets import Dataset, DatasetDict
 from torch import Tensor
 from transformers import AutoConfig, PretrainedConfig
 
-from limbeck.data import Collator, Labelling, batches_of, encode, load_task, rows_fingerprint
+from limbeck.data import (
+    Collator,
+    Division,
+    Labelling,
+    batches_of,
+    encode,
+    load_task,
+    rows_fingerprint,
+)
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
 from limbeck.given import refuse_absent_rows
@@ -244,7 +252,7 @@ def _of_recipe(
         labelling=labelling,
         for_training=own and data is None,
         max_rows=recipe.max_rows,
-        dev=recipe.dev if own and data is None else None,
+        division=recipe.division if own and data is None else Division(),
     )
     rows = _made(
         target, splits, source, split, student, max_length, recipe.max_length, texts, label

@@ -27,7 +27,7 @@ def own_task(recipe: Recipe, folder: RunFolder) -> Task:
             kind=recipe.kind,
             labelling=student_labelling(recipe, folder),
             max_rows=recipe.max_rows,
-            dev=recipe.dev,
+            division=recipe.division,
         )
         return task
     return as_kind(get_task(str(recipe.task)), recipe.kind)

@@ -8,6 +8,7 @@ from limbeck.data import lazy_rows, rows_fingerprint
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.augmenting import load_augmenter
+from limbeck.run.final_rows import FinalRows
 from limbeck.run.known_rows import with_outputs
 from limbeck.run.loaded_models import build_models, teacher_of_stage
 from limbeck.run.named_teachers import Named, form_team
@@ -47,6 +48,7 @@ def prepare(
         check_left(recipe, task, labelled)
         unlabelled = replace(unlabelled, kept=int((~labelled).sum()))
     scored = task.kind.scored_length(recipe.max_length)
+    final = FinalRows.taken_from(splits, task, tokenizer, scored, progress=progress)
     encoded = {
         split: EncodedRows.of(rows, task, tokenizer, scored, progress=progress)
         for split, rows in splits.items()
@@ -75,6 +77,7 @@ def prepare(
             if split in splits
         },
         stages=stages,
+        final=final,
         unlabelled=unlabelled,
         augmenter=augmenter,
         without_outputs=before - len(splits["train"]),

@@ -21,6 +21,7 @@ from limbeck.evaluation.linear_floor import LinearFloor
 from limbeck.lab.augmentation import Augmenter
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Execution, Numbers
+from limbeck.run.final_rows import TEST, FinalRows
 from limbeck.run.model_predictions import example_size
 from limbeck.run.named_teachers import Named
 from limbeck.run.stage_inputs import StageInputs
@@ -38,12 +39,13 @@ class Prepared:
     Attributes:
         recipe: the run's.
         task: what is predicted.
-        splits: the rows as they were loaded.
+        splits: the rows as they were loaded, without test rows.
         tokenizer: of images the image processor.
         student: the model that is trained.
         named: the teachers that the recipe names, the one or all of them, in its order; bound to the run's rows.
         dev: the dev splits, encoded; the task's first one selects the best epoch.
         fingerprints: which rows each dev split holds.
+        final: the test rows, which choose nothing; None where there are none with labels.
         stages: what each stage trains on and whom it learns from.
         unlabelled: what became of the rows without a label.
         augmenter: what makes augmented examples; None if none are asked for, or they are there.
@@ -63,6 +65,7 @@ class Prepared:
     dev: Mapping[str, EncodedRows]
     fingerprints: Mapping[str, str]
     stages: tuple[StageInputs, ...]
+    final: FinalRows | None = None
     unlabelled: UnlabelledRows = field(default_factory=UnlabelledRows)
     augmenter: Augmenter | None = None
     execution: Execution = field(default_factory=Execution)
@@ -86,6 +89,8 @@ class Prepared:
         """By split how many rows the length limit cut."""
         encoded = {**self.dev, "train": self.train}
         counts = {split: encoded[split].truncated for split in self.splits if split in encoded}
+        if self.final is not None:
+            counts[TEST] = self.final.truncated
         return {split: count for split, count in counts.items() if count is not None}
 
     @property
@@ -118,11 +123,11 @@ class Prepared:
 
     def compute_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """The task's scores on the split that selects the best epoch, for the Trainer."""
-        return self.results(self.task.dev_splits[0], np.asarray(prediction.predictions)).scores
+        rows = self.dev[self.task.dev_splits[0]]
+        return self.results(rows, np.asarray(prediction.predictions)).scores
 
-    def results(self, split: str, outputs: np.ndarray) -> Results:
-        """Scores and predictions of a dev split, from what the task type keeps of its batches."""
-        rows = self.dev[split]
+    def results(self, rows: EncodedRows, outputs: np.ndarray) -> Results:
+        """Scores and predictions of rows, from what the task type keeps of their batches."""
         return self.task.kind.results(self.task, outputs, rows.encoded, rows.raw, self.tokenizer)
 
     def deciding_by(self, thresholds: tuple[float, ...]) -> Prepared:

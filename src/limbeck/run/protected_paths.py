@@ -21,6 +21,8 @@ _PLACES = frozenset(
         "teachers",
         "outputs",
         "data",
+        "dev",
+        "test",
         "unlabelled",
         "init",
         "tokenizer",

@@ -27,8 +27,9 @@ def _sources(recipe: Recipe) -> list[Problem]:
             if path.is_dir()
             else Problem("task: none is given", "add --task mrpc, or task: in the recipe")
         )
-    if recipe.dev is not None and not at_home(place_of(recipe.dev)).exists():
-        problems.append(no_such_file("dev", recipe.dev))
+    for split, named in (("dev", recipe.dev), ("test", recipe.test)):
+        if named is not None and not at_home(place_of(named)).exists():
+            problems.append(no_such_file(split, named))
     try:
         text_files(recipe.unlabelled)
     except LimbeckError as error:

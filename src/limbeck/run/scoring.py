@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from datasets import Dataset
 from transformers import PreTrainedModel
 
+from limbeck.data.unlabelled import ids_of
 from limbeck.errors import LimbeckError
-from limbeck.preflight import ask_teacher, recorded_scores
-from limbeck.reporting.records import Numbers, OutputsFacts
+from limbeck.preflight import ask_teacher, recorded_scores, teacher_record
+from limbeck.preflight.texts import REPEATED
+from limbeck.recipe import Recipe
+from limbeck.reporting.records import RECORD_NAME, Numbers, OutputsFacts, Record
+from limbeck.run.final_rows import TEST, ScoredRows
 from limbeck.run.known_rows import stored_results
 from limbeck.run.prepared import Prepared
-from limbeck.tasks import Processor
+from limbeck.run.stage_rows import load_rows
+from limbeck.tasks import Processor, Task
+from limbeck.tasks.thresholds import USUAL, thresholds_of
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 
 log = logging.getLogger(__name__)
@@ -30,6 +40,7 @@ def teacher_scores(
     prepared: Prepared,
     place: int,
     *,
+    scored: ScoredRows | None = None,
     splits: Sequence[str] | None = None,
     keep: Kept | None = None,
 ) -> dict[str, Numbers]:
@@ -37,27 +48,32 @@ def teacher_scores(
 
     Of stored outputs those of splits of which they know every row.
 
-    `splits`: the run's dev splits by default. `keep` gets the predictions of what is measured.
+    `scored`: the rows, the run's dev splits by default, and of them `splits` alone. `keep` gets the predictions of what
+    is measured.
 
     Raises:
         LimbeckError: the teacher cannot be scored on these rows.
     """
+    scored = scored or ScoredRows.selecting(prepared)
     one, known = prepared.named[place], prepared.scored.get(place, {})
-    wanted = [split for split in prepared.fingerprints if splits is None or split in splits]
+    wanted = [split for split in scored.rows if splits is None or split in splits]
     missing = [split for split in wanted if split not in known]
     if one.stored:
         found: dict[str, Numbers] = {}
+        task = prepared.task
         for split in missing:
-            results = stored_results(one, prepared.task, prepared.splits[split])
+            results = stored_results(one, task, scored.rows[split].raw)
             if results is not None:
+                task = replace(task, thresholds=results.thresholds or task.thresholds)
                 found[split] = dict(results.scores)
                 if keep is not None:
                     keep[split] = results.predictions
         return {**known, **found}
     measured = scores_of(
-        prepared, one.path, lambda: (one.teacher.model, one.tokenizer), missing, keep
+        prepared, scored, one.path, lambda: (one.teacher.model, one.tokenizer), missing, keep
     )
-    return {split: known[split] if split in known else measured[split] for split in wanted}
+    known = {**known, **measured}
+    return {split: known[split] for split in wanted if split in known}
 
 
 def outputs_facts(prepared: Prepared) -> list[OutputsFacts]:
@@ -75,7 +91,9 @@ def outputs_facts(prepared: Prepared) -> list[OutputsFacts]:
     ]
 
 
-def reference_scores(prepared: Prepared, keep: Kept | None = None) -> dict[str, Numbers]:
+def reference_scores(
+    prepared: Prepared, scored: ScoredRows, keep: Kept | None = None
+) -> dict[str, Numbers]:
     """Scores of the teacher that the student is held against; none of a teacher without logits.
 
     `keep` gets the predictions of what is measured for it.
@@ -83,7 +101,7 @@ def reference_scores(prepared: Prepared, keep: Kept | None = None) -> dict[str, 
     if not prepared.named:
         return {}
     try:
-        return teacher_scores(prepared, prepared.reference, keep=keep)
+        return teacher_scores(prepared, prepared.reference, scored=scored, keep=keep)
     except LimbeckError as error:
         # The student is trained by now, and no term may ever have asked for the teacher's outputs.
         log.warning("the teacher has no score on these rows: %s", error)
@@ -92,28 +110,57 @@ def reference_scores(prepared: Prepared, keep: Kept | None = None) -> dict[str, 
 
 def scores_of(
     prepared: Prepared,
+    scored: ScoredRows,
     path: str,
     load: Callable[[], tuple[PreTrainedModel, Processor]],
     splits: Sequence[str],
     keep: Kept | None = None,
 ) -> dict[str, Numbers]:
-    """A model's scores on splits of the run: from the record at `path`, else measured on all rows.
+    """A model's scores on splits of `scored`: from the record at `path`, else measured on all rows.
 
+    Test rows come last, and by the thresholds of the dev rows; of a model that was trained on them there is no score.
     `keep` gets the predictions of what is measured.
 
     Raises:
         LimbeckError: as `ask_teacher`.
     """
-    rows = {split: prepared.fingerprints[split] for split in splits}
-    found = recorded_scores(path, prepared.task, rows)
+    task = prepared.task
+    rows = {split: scored.fingerprints[split] for split in splits}
+    found = recorded_scores(path, task, rows)
     scores = {} if found is None else found[0]
     missing = [split for split in splits if split not in scores]
+    if TEST in missing and _learned_from(path, task, scored.rows[TEST].raw):
+        missing.remove(TEST)
     if missing:
         model, tokenizer = load()
+        if TEST in splits and task.dev_splits[0] not in missing and task.kind.several_classes:
+            task = replace(task, thresholds=thresholds_of(model.config) or USUAL)
     for split in missing:
-        dev, length = prepared.splits[split], prepared.recipe.max_length
-        answers = ask_teacher(prepared.task, model, tokenizer, dev, length, rows=len(dev))
+        raw, length = scored.rows[split].raw, prepared.recipe.max_length
+        answers = ask_teacher(task, model, tokenizer, raw, length, rows=len(raw))
+        task = replace(task, thresholds=answers.thresholds or task.thresholds)
         scores[split] = dict(answers.scores)
         if keep is not None:
             keep[split] = answers.by_row
     return scores
+
+
+def _learned_from(path: str, task: Task, rows: Dataset) -> bool:
+    """Whether a model was trained on some of these rows, which its run would not have called test; said if so."""
+    if teacher_record(path, task) is None:
+        return False
+    try:
+        place = Path(path) if (Path(path) / RECORD_NAME).is_file() else Path(path).parent
+        recipe = Recipe.recorded(Record.load(place).recipe, str(place))
+        trained = load_rows(recipe)[1]["train"]
+        known = np.isin(ids_of(task, rows), ids_of(task, trained))
+    except (LimbeckError, KeyError):  # its rows are not there any more
+        return False
+    if known.mean() <= REPEATED:  # as many repetitions as data have of their own
+        return False
+    log.warning(
+        "the teacher %s was trained on %d of the %d test rows, so that it has no score there: fine-tune it again with "
+        "the same data settings as the student",
+        path, known.sum(), len(rows),
+    )  # fmt: skip
+    return True

@@ -1,4 +1,4 @@
-"""The end of a run: its predictions on dev, and the student that it leaves. Part of `limbeck.run`."""
+"""The end of a run: its predictions, and the student that it leaves. Part of `limbeck.run`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck.agreement import is_first, wait_for_all
 from limbeck.reporting.records import Numbers, write_whole
+from limbeck.run.final_rows import ScoredRows
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.tasks import MASKED, Task
@@ -45,19 +46,18 @@ def _write(trainer: DistillationTrainer, folder: RunFolder, prepared: Prepared) 
 
 
 def predict(
-    prepared: Prepared, trainer: DistillationTrainer, folder: RunFolder
+    prepared: Prepared, trainer: DistillationTrainer, scored: ScoredRows, folder: RunFolder
 ) -> tuple[dict[str, Numbers], dict[str, dict[str, list[Any]]]]:
-    """Score the best epoch's student on every dev split and keep its predictions; both by split.
+    """Score the best epoch's student on every split and keep its predictions; both by split.
 
     Where thresholds are tuned, those of the first split are the student's from here on.
     """
     scores: dict[str, Numbers] = {}
     predictions: dict[str, dict[str, list[Any]]] = {}
-    for split in prepared.task.dev_splits:
-        if split not in prepared.dev:
-            continue
-        output = trainer.predict(prepared.dev[split].encoded)
-        found = prepared.results(split, np.asarray(output.predictions))
+    trainer.compute_metrics = None  # it scores the rows that select, and these may be others
+    for split, rows in scored.rows.items():
+        output = trainer.predict(rows.encoded)
+        found = prepared.results(rows, np.asarray(output.predictions))
         if found.thresholds:
             prepared = prepared.deciding_by(found.thresholds)
             setattr(trainer.student.config, THRESHOLDS, [*found.thresholds])

@@ -88,7 +88,7 @@ def load_rows(recipe: Recipe, *, labels_read: bool = True) -> tuple[Task, Datase
         kind=recipe.kind,
         labelling=labelling_of(recipe),
         max_rows=recipe.max_rows,
-        dev=recipe.dev,
+        division=recipe.division,
     )
     absent = [split for split in ("train", task.dev_splits[0]) if split not in rows]
     if absent:

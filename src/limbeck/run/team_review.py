@@ -17,7 +17,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from limbeck import preflight
-from limbeck.data import MAX_ROWS, Collator, Labelling, encode, load_task
+from limbeck.data import MAX_ROWS, Collator, Division, Labelling, encode, load_task
 from limbeck.errors import LimbeckError, Problem
 from limbeck.evaluation import Size, model_facts
 from limbeck.files import at_home
@@ -34,7 +34,7 @@ from limbeck.tasks import Task
 log = logging.getLogger(__name__)
 
 # What the runs of a team must agree in, unless it is given.
-_SHARED = ("task", "data", "text_columns", "label_column", "kind", "classes", "labels")
+_SHARED = ("task", "data", "text_columns", "label_column", "kind", "classes", "labels", "division")
 _MAX_LENGTH = Recipe.model_fields["max_length"].default
 
 
@@ -103,6 +103,7 @@ def look_at_team(
         "kind": None,
         "classes": None,
         "labels": None,
+        "division": None,
     }
     settings = _settings(candidates, given)
     target, rows = load_task(
@@ -118,6 +119,7 @@ def look_at_team(
         ),
         # The split that runs drew from a file of their own is sampled again the same way.
         for_training=data is None,
+        division=settings["division"] or Division(),
         max_rows=max([MAX_ROWS, *(one.recipe.max_rows for one in candidates if one.recipe)]),
     )
     if not target.kind.constant or target.kind.several_classes or target.kind.embeds:
@@ -180,7 +182,7 @@ def _settings(candidates: Sequence[_Candidate], given: dict[str, Any]) -> dict[s
     recipes = {c.path: c.recipe for c in candidates if c.recipe is not None}
     for key in _SHARED:
         # Columns and classes belong to their file, and another task has another kind.
-        of_file = key.endswith(("column", "columns", "classes", "labels"))
+        of_file = key.endswith(("column", "columns", "classes", "labels", "division"))
         elsewhere = given["task"] if key == "kind" else given["data"] if of_file else None
         if given[key] is not None or elsewhere is not None:
             continue
@@ -190,7 +192,7 @@ def _settings(candidates: Sequence[_Candidate], given: dict[str, Any]) -> dict[s
             problems.append(
                 Problem(
                     f"team: the runs have different settings of {key}: {said}",
-                    f"leave some out, or say which: --{key.replace('_', '-')}",
+                    f"leave some out, or say which: --{key.replace('_', '-').replace('division', 'data')}",
                 )
             )
         settings[key] = next((getattr(recipe, key) for recipe in recipes.values()), None)

@@ -95,6 +95,11 @@ class Task:
         """How many numbers a model of this task puts out: its classes, or one."""
         return len(self.labels) or 1
 
+    @property
+    def scored_splits(self) -> tuple[str, ...]:
+        """The splits that a run is scored on where they are there: those that select, then test, which does not."""
+        return (*self.dev_splits, "test")
+
     def evaluation_splits(self, splits: Iterable[str]) -> tuple[str, ...]:
         """Which of the loaded `splits` to score.
 

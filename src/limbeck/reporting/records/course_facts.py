@@ -99,6 +99,8 @@ class Examples(RecordPart):
 
     train: int | None = None
     dev: int | None = None
+    test: int | None = None
+    """Rows that chose nothing and were scored once, at the end; None where there were none."""
     truncated: dict[str, int] = Field(default_factory=dict)
     labelled: int | None = None
     """Of the training rows those with a label; all of them in records of earlier versions."""

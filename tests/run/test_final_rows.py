@@ -1,0 +1,160 @@
+"""Test rows: scored once, when everything is chosen, and by nothing that chooses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+
+import pytest
+import torch
+from datasets import Dataset, DatasetDict
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+import tiny_runs as tiny
+from limbeck.errors import LimbeckError
+from limbeck.recipe import Recipe
+from limbeck.reporting.records import Record
+from limbeck.run import distill, evaluate
+from limbeck.run.final_rows import FinalRows
+from limbeck.run.gate_rows import gate_rows
+from limbeck.run.prepare import prepare
+from limbeck.run.scoring import teacher_scores
+from limbeck.run.stage_rows import EncodedRows, load_rows
+
+
+@pytest.fixture(scope="module")
+def rows(place, tmp_path_factory):
+    """One file of 120 rows."""
+    return tiny.write_csv(tmp_path_factory.mktemp("rows") / "reviews.csv", 120)
+
+
+@pytest.fixture(scope="module")
+def run(recipe, rows, tmp_path_factory):
+    """A student of a teacher, on one file."""
+    return distill(
+        recipe("kd", data=str(rows), epochs=1), out=tmp_path_factory.mktemp("run") / "run"
+    )
+
+
+def accuracy(folder, texts, labels) -> float:
+    """As transformers says it, one text at a time."""
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    words = AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        given = [int(model(**words(text, return_tensors="pt")).logits.argmax()) for text in texts]
+    return 100 * sum(a == b for a, b in zip(given, labels, strict=True)) / len(labels)
+
+
+def test_student_and_teacher_are_scored_on_rows_that_chose_nothing(run, recipe, rows, place):
+    record = run.record
+    assert (record.examples.train, record.examples.dev, record.examples.test) == (96, 12, 12)
+    test = load_rows(recipe("kd", data=str(rows)))[1]["test"]
+    known = test["sentence"][:], test["label"][:]
+    assert record.scores["test"]["accuracy"] == pytest.approx(
+        accuracy(run.path / "student", *known)
+    )
+    assert record.teacher.scores["test"]["accuracy"] == pytest.approx(
+        accuracy(place / "teacher", *known)
+    )
+    assert record.classification["test"].rows == record.row_tests["test"].rows == 12
+    kept = json.loads((run.path / "predictions.json").read_text(encoding="utf-8"))["test"]
+    assert kept["index"] == test["index"][:] and kept["label"] == known[1]
+
+
+def test_every_later_command_has_the_same_rows(run):
+    before = {split: dict(scores) for split, scores in run.record.scores.items()}
+    assert evaluate(run.path, split="test") == pytest.approx(before["test"])
+    record = Record.load(run.path)
+    assert [*record.scores] == ["dev", "test"]
+    for split in ("dev", "test"):
+        assert (
+            gate_rows(str(run.path), split=split).fingerprint
+            == (record.examples.fingerprints[split])
+        )
+
+
+def test_test_labels_change_nothing_but_their_own_score(recipe, tmp_path, rows):
+    runs = []
+    for name, flipped in (("as it is", False), ("flipped", True)):
+        test = tmp_path / f"{name}.csv"
+        with test.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(["review", "verdict"])
+            for row, text in enumerate(tiny.sentences(20)):
+                writer.writerow([text, ["positive", "negative"][(row % 2) ^ flipped]])
+        runs.append(
+            distill(recipe("kd", data=str(rows), test=str(test), epochs=2), out=tmp_path / name)
+        )
+    one, other = (run.record for run in runs)
+    for left, right in zip(*(run.student.state_dict().values() for run in runs), strict=True):
+        assert torch.equal(left, right)
+    assert (one.best, one.last, one.scores["dev"]) == (other.best, other.last, other.scores["dev"])
+    assert one.teacher.scores["dev"] == other.teacher.scores["dev"]
+    assert one.scores["test"]["accuracy"] == pytest.approx(100 - other.scores["test"]["accuracy"])
+
+
+def test_what_selects_cannot_be_handed_test_rows(recipe, rows):
+    prepared = prepare(recipe("kd", data=str(rows)))
+    assert isinstance(prepared.final, FinalRows)
+    assert not isinstance(prepared.final, Dataset | EncodedRows | dict)
+    assert set(prepared.splits) == {"train", "dev"} and set(prepared.dev) == {"dev"}
+    assert set(prepared.fingerprints) == set(teacher_scores(prepared, 0)) == {"dev"}
+    assert not hasattr(prepared.final, "__getitem__") and not hasattr(prepared.final, "encoded")
+
+
+def test_a_test_file_without_labels_is_not_scored(recipe, tmp_path):
+    for split, count in (("train", 40), ("dev", 8)):
+        tiny.write_csv(tmp_path / f"{split}.csv", count)
+    (tmp_path / "test.csv").write_text("review\ngood film\nbad film\n", encoding="utf-8")
+    found = distill(
+        recipe("finetune", data=str(tmp_path), max_steps=1), out=tmp_path / "run", report=False
+    )
+    assert [*found.record.scores] == ["dev"] and found.record.examples.test is None
+
+
+def test_a_test_split_from_python_is_scored(recipe, tmp_path):
+    def given(count):
+        labels = [1 - row % 2 for row in range(count)]
+        return Dataset.from_dict({"text": tiny.sentences(count), "label": labels})
+
+    data = DatasetDict(train=given(40), validation=given(8), test=given(12))
+    found = distill(
+        "finetune", out=tmp_path / "run", report=False, data=data, max_steps=1, max_length=24,
+        **{"student.init": str(recipe().student.init)},
+    )  # fmt: skip
+    assert found.record.examples.test == 12 and "test" in found.scores
+
+
+def test_a_run_of_before_is_read_as_it_was_divided(recipe, rows, place, tmp_path, caplog):
+    knows = {"student.init": str(place / "teacher"), "lr": 1e-6}
+    told = recipe("finetune", data=str(rows), test_share=0.0, max_steps=1, **knows)
+    old = distill(told, out=tmp_path / "old", report=False)
+    content = json.loads((old.path / "record.json").read_text(encoding="utf-8"))
+    for key in ("test", "dev_share", "test_share", "group_column"):
+        del content["recipe"][key]
+    del content["checksum"], content["examples"]["test"]
+    (old.path / "record.json").write_text(json.dumps(content), encoding="utf-8")
+    before = Record.load(old.path)
+    assert Recipe.recorded(before.recipe, "old").test_share == 0.0
+    assert evaluate(old.path) == pytest.approx(before.scores["dev"])
+    assert [*Record.load(old.path).scores] == ["dev"]
+    # Its training rows are today's test rows: it may teach, but has no test score.
+    taught = distill(
+        recipe("kd", data=str(rows), teacher=str(old.path), max_steps=1), out=tmp_path / "new",
+        report=False,
+    )  # fmt: skip
+    assert "test" in taught.scores and "test" not in taught.record.teacher.scores
+    assert "was trained on 12 of the 12 test rows" in caplog.text
+
+
+def test_a_folder_of_before_is_refused_by_name(recipe, rows, tmp_path):
+    told = recipe("finetune", data=str(rows), test_share=0.0, max_steps=1)
+    old = distill(told, out=tmp_path / "old", report=False)
+    lines = (old.path / "recipe.yaml").read_text(encoding="utf-8").splitlines()
+    new = ("test:", "dev_share:", "test_share:", "group_column:")
+    written = [line for line in lines if not line.startswith(new)]
+    (old.path / "recipe.yaml").write_text("\n".join(written) + "\n", encoding="utf-8")
+    copy = shutil.copytree(old.path, tmp_path / "copy")
+    with pytest.raises(LimbeckError, match=r"another recipe \(they differ in test_share\)"):
+        distill(recipe("finetune", data=str(rows), max_steps=1), out=copy, report=False)
