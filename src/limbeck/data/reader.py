@@ -153,7 +153,9 @@ class DataRequest:
 
 def _no_file(split: str, path: Path, given: str | Path) -> Problem:
     if path.is_dir():
-        return Problem(f"{split}: {given} is a folder", f"name the file that holds the {split} rows")
+        return Problem(
+            f"{split}: {given} is a folder", f"name the file that holds the {split} rows"
+        )
     return no_such_file(split, given)
 
 
