@@ -34,7 +34,7 @@ from limbeck.data.on_disk import OnDisk
 from limbeck.data.own import one_file, split_files
 from limbeck.data.own_tuples import tuple_columns
 from limbeck.data.reader import DataRequest, Loaded, data_reader
-from limbeck.data.splits import Division, Parts, check_splits, hold_out, make_split, take
+from limbeck.data.splits import Division, SplitRows, check_splits, hold_out, make_split, take
 from limbeck.data.tables import SUFFIXES, FileTable, pairs_in, read_table
 from limbeck.errors import LimbeckError, Problem
 from limbeck.tasks import PAIR_SCORE
@@ -141,7 +141,7 @@ def _judged(pairs: Pairs) -> Pairs:
     return pairs._replace(labels=[0.0 if math.isnan(label) else label for label in labels])
 
 
-def _held_out(pairs: Pairs, seed: int, division: Division) -> Parts:
+def _held_out(pairs: Pairs, seed: int, division: Division) -> SplitRows:
     """Rows of train, dev and test: whole queries that have something relevant, and something else beside it."""
     labels = np.asarray(pairs.labels)
     groups = by_query(np.unique(pairs.queries, return_inverse=True)[1])
@@ -164,7 +164,7 @@ def _held_out(pairs: Pairs, seed: int, division: Division) -> Parts:
         )
         for part in (drawn.dev, drawn.test)
     )
-    return Parts(np.setdiff1d(np.arange(len(labels)), np.concatenate([dev, test])), dev, test)
+    return SplitRows(np.setdiff1d(np.arange(len(labels)), np.concatenate([dev, test])), dev, test)
 
 
 def _taken(pairs: Pairs, rows: np.ndarray) -> Pairs:

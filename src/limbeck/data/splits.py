@@ -93,7 +93,7 @@ AS_USUAL = Division()
 DEV_ALONE = Division(dev_share=SHARE, test_share=0.0)
 
 
-class Parts(NamedTuple):
+class SplitRows(NamedTuple):
     """Row numbers of each split, ascending; a row without a label is in train or in none."""
 
     train: np.ndarray
@@ -160,7 +160,7 @@ def hold_out(
     seed: int,
     division: Division = DEV_ALONE,
     groups: np.ndarray | None = None,
-) -> Parts:
+) -> SplitRows:
     """Row numbers of train, dev and test, by `seed`; without groups the dev rows do not depend on the test share.
 
     Rows without a label (−100, NaN) stay in train. With `stratify` each class gets its share of the rows, to one row;
@@ -202,7 +202,7 @@ def hold_out(
     kept[dev] = kept[test] = False
     if groups is not None:
         kept &= ~np.isin(groups, groups[np.concatenate([dev, test])])
-    return Parts(np.flatnonzero(kept), np.sort(dev), np.sort(test))
+    return SplitRows(np.flatnonzero(kept), np.sort(dev), np.sort(test))
 
 
 def _strata(values: np.ndarray, labelled: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from limbeck.reporting.records import (
     Numbers,
     RowTests,
 )
-from limbeck.run.final_rows import ScoredRows
+from limbeck.run.final_rows import SplitsToScore
 from limbeck.run.kept_predictions import kept_by_its_run
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_floor import floor_facts
@@ -42,7 +42,7 @@ class BesideTeacher:
 
 def beside_teacher(
     prepared: Prepared,
-    scored: ScoredRows,
+    scored: SplitsToScore,
     scores: Mapping[str, Numbers],
     predictions: Predictions,
     teacher_scores: Mapping[str, Numbers],
@@ -86,7 +86,7 @@ def kept_texts(task: Task, rows: Dataset) -> dict[str, Sequence[Any]] | None:
 
 
 def _teachers(
-    prepared: Prepared, scored: ScoredRows, split: str, student: ByRow, measured: Predictions
+    prepared: Prepared, scored: SplitsToScore, split: str, student: ByRow, measured: Predictions
 ) -> ByRow | None:
     """The teacher's predictions on a split, measured or kept by its run; None unless of the very same rows."""
     found = measured.get(split) or kept_by_its_run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from datasets import Dataset, DatasetDict
 
@@ -12,11 +12,16 @@ from limbeck.data import rows_fingerprint
 from limbeck.run.stage_rows import EncodedRows
 from limbeck.tasks import Processor, Task
 
-if TYPE_CHECKING:
-    from limbeck.run.prepared import Prepared
-    from limbeck.run.train import Trained
-
 TEST = "test"
+
+
+class ChosenRun(Protocol):
+    """A run in which nothing is left to choose (`limbeck.run.train.Trained`)."""
+
+    @property
+    def spent(self) -> tuple[Any, ...]: ...  # noqa: D102
+    @property
+    def trainer(self) -> Any: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class FinalRows:
     """Labelled test rows that wait until a run is trained.
 
     They are no dataset and no encoded rows. What selects an epoch, thresholds, teachers or settings takes those, so
-    nobody can hand it these: only a `Trained` opens them.
+    nobody can hand it these: only a trained run opens them.
     """
 
     _rows: EncodedRows
@@ -60,30 +65,14 @@ class FinalRows:
         """The rows as they were loaded, by their name, for checks of rows before a run starts."""
         return {TEST: self._rows.raw}
 
-    def when_trained(self, trained: Trained) -> EncodedRows:
+    def when_trained(self, trained: ChosenRun) -> EncodedRows:
         """The rows, for a run in which nothing is left to choose."""
         return self._rows
 
 
 @dataclass(frozen=True)
-class ScoredRows:
+class SplitsToScore:
     """Splits to score by name, with the fingerprint of each one's rows."""
 
     rows: Mapping[str, EncodedRows]
     fingerprints: Mapping[str, str]
-
-    @classmethod
-    def selecting(cls, prepared: Prepared) -> ScoredRows:
-        """The dev splits."""
-        return cls(prepared.dev, prepared.fingerprints)
-
-    @classmethod
-    def of(cls, trained: Trained) -> ScoredRows:
-        """All that a trained run is scored on: the dev splits, then test rows where there are some."""
-        prepared = trained.prepared
-        if prepared.final is None:
-            return cls.selecting(prepared)
-        return cls(
-            {**prepared.dev, TEST: prepared.final.when_trained(trained)},
-            {**prepared.fingerprints, TEST: prepared.final.fingerprint},
-        )

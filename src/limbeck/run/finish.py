@@ -7,7 +7,6 @@ from limbeck.reporting.records import Best, Epoch, Record
 from limbeck.run.beginning import save
 from limbeck.run.beside_teacher import beside_teacher
 from limbeck.run.counted_rows import warn_of_none_counted
-from limbeck.run.final_rows import ScoredRows
 from limbeck.run.measurements import add_draws, cost, model_facts, stage_facts
 from limbeck.run.model_thresholds import thresholds_by_class
 from limbeck.run.promotion import promote
@@ -32,7 +31,7 @@ def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) ->
     last = trainer.progress.epochs[-1]
     warn_of_none_counted(trainer.progress.epochs)
     record.last = Best(epoch=last["epoch"], primary=last["dev"].get("primary"))
-    scored = ScoredRows.of(trained)
+    scored = trained.splits_to_score
     record.scores, predictions = predict(prepared, trainer, scored, folder)
     record.class_weights = trainer.objectives.weights_by_class()
     record.thresholds = thresholds_by_class(trainer.student.config)

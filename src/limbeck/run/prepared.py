@@ -21,7 +21,7 @@ from limbeck.evaluation.linear_floor import LinearFloor
 from limbeck.lab.augmentation import Augmenter
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Execution, Numbers
-from limbeck.run.final_rows import TEST, FinalRows
+from limbeck.run.final_rows import TEST, FinalRows, SplitsToScore
 from limbeck.run.model_predictions import example_size
 from limbeck.run.named_teachers import Named
 from limbeck.run.stage_inputs import StageInputs
@@ -109,6 +109,11 @@ class Prepared:
     def selecting(self) -> Dataset:
         """The encoded split that selects the best epoch."""
         return self.dev[self.task.dev_splits[0]].encoded
+
+    @property
+    def dev_rows(self) -> SplitsToScore:
+        """The dev splits, with which rows they hold."""
+        return SplitsToScore(self.dev, self.fingerprints)
 
     @property
     def collator(self) -> Collator:

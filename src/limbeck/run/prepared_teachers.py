@@ -22,7 +22,6 @@ from limbeck.lab.cifar_nets import SHAPES
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.reporting.records import RECORD_NAME, Record, TeamFacts, TeamMember
-from limbeck.run.final_rows import ScoredRows
 from limbeck.run.named_teachers import Named, form_team, load_teacher
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
@@ -147,8 +146,7 @@ def _of_student(run: str, prepared: Prepared) -> float | None:
     def load() -> tuple[PreTrainedModel, Processor]:
         return load_teacher(run, task), processor_of(recipe, task, run)
 
-    dev = ScoredRows.selecting(prepared)
-    scores = scores_of(prepared, dev, run, load, task.dev_splits[:1])
+    scores = scores_of(prepared, prepared.dev_rows, run, load, task.dev_splits[:1])
     return _score(task.name, scores)
 
 

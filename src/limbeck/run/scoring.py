@@ -21,7 +21,7 @@ from limbeck.preflight import ask_teacher, recorded_scores, teacher_record
 from limbeck.preflight.texts import REPEATED
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Numbers, OutputsFacts, Record
-from limbeck.run.final_rows import TEST, ScoredRows
+from limbeck.run.final_rows import TEST, SplitsToScore
 from limbeck.run.known_rows import stored_results
 from limbeck.run.prepared import Prepared
 from limbeck.run.stage_rows import load_rows
@@ -40,7 +40,7 @@ def teacher_scores(
     prepared: Prepared,
     place: int,
     *,
-    scored: ScoredRows | None = None,
+    scored: SplitsToScore | None = None,
     splits: Sequence[str] | None = None,
     keep: Kept | None = None,
 ) -> dict[str, Numbers]:
@@ -54,7 +54,7 @@ def teacher_scores(
     Raises:
         LimbeckError: the teacher cannot be scored on these rows.
     """
-    scored = scored or ScoredRows.selecting(prepared)
+    scored = scored or prepared.dev_rows
     one, known = prepared.named[place], prepared.scored.get(place, {})
     wanted = [split for split in scored.rows if splits is None or split in splits]
     missing = [split for split in wanted if split not in known]
@@ -92,7 +92,7 @@ def outputs_facts(prepared: Prepared) -> list[OutputsFacts]:
 
 
 def reference_scores(
-    prepared: Prepared, scored: ScoredRows, keep: Kept | None = None
+    prepared: Prepared, scored: SplitsToScore, keep: Kept | None = None
 ) -> dict[str, Numbers]:
     """Scores of the teacher that the student is held against; none of a teacher without logits.
 
@@ -110,7 +110,7 @@ def reference_scores(
 
 def scores_of(
     prepared: Prepared,
-    scored: ScoredRows,
+    scored: SplitsToScore,
     path: str,
     load: Callable[[], tuple[PreTrainedModel, Processor]],
     splits: Sequence[str],

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck.agreement import is_first, wait_for_all
 from limbeck.reporting.records import Numbers, write_whole
-from limbeck.run.final_rows import ScoredRows
+from limbeck.run.final_rows import SplitsToScore
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.tasks import MASKED, Task
@@ -46,7 +46,7 @@ def _write(trainer: DistillationTrainer, folder: RunFolder, prepared: Prepared) 
 
 
 def predict(
-    prepared: Prepared, trainer: DistillationTrainer, scored: ScoredRows, folder: RunFolder
+    prepared: Prepared, trainer: DistillationTrainer, scored: SplitsToScore, folder: RunFolder
 ) -> tuple[dict[str, Numbers], dict[str, dict[str, list[Any]]]]:
     """Score the best epoch's student on every split and keep its predictions; both by split.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from transformers import PrinterCallback
 
+from limbeck.run.final_rows import TEST, SplitsToScore
 from limbeck.run.measurements import Spent
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
@@ -36,6 +37,17 @@ class Trained:
     prepared: Prepared
     trainer: DistillationTrainer
     spent: tuple[Spent, ...]
+
+    @property
+    def splits_to_score(self) -> SplitsToScore:
+        """All that the run is scored on: the dev splits, then test rows where there are some."""
+        dev, final = self.prepared.dev_rows, self.prepared.final
+        if final is None:
+            return dev
+        return SplitsToScore(
+            {**dev.rows, TEST: final.when_trained(self)},
+            {**dev.fingerprints, TEST: final.fingerprint},
+        )
 
 
 def train_stages(prepared: Prepared, folder: RunFolder, parts: Parts, *, show: bool) -> Trained:
