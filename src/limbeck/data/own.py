@@ -138,7 +138,7 @@ def groups_of(table: FileTable, column: str | None) -> np.ndarray | None:
     if column is None:
         return None
     if column not in table.columns:
-        raise missing_column(table, "group column", [column])
+        raise LimbeckError(missing_column(table, "group column", [column]))
     numbers: dict[str, int] = {}
     found = []
     for row, value in enumerate(table.columns[column]):
