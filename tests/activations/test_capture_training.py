@@ -91,7 +91,16 @@ def test_bfloat16_autocast(name: str) -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         trace = capture(model, batch, request)
     for seen in request.items:
-        torch.testing.assert_close(trace[seen].float(), plain[seen], rtol=0.1, atol=0.1)
+        found, expected = trace[seen].float(), plain[seen]
+        if (
+            "attention_mask" in batch and seen.pool is None
+        ):  # what stands at padding may be rounding alone, normalised
+            real = batch["attention_mask"].bool()
+            by_token = (
+                one if seen.what == "hidden" else one.transpose(1, 2) for one in (found, expected)
+            )
+            found, expected = (one[real] for one in by_token)
+        torch.testing.assert_close(found, expected, rtol=0.1, atol=0.1)
     if family.maps:
         assert trace[ActivationKey("probabilities", 2)].dtype == torch.float32
         sums = trace[ActivationKey("probabilities", 2)].sum(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 
@@ -24,6 +25,7 @@ import kind_models as kinds
 import tiny_runs as tiny
 from limbeck import LimbeckError, predict
 from limbeck.reporting.records import ClassFacts, ClassificationScores, ModelScores
+from limbeck.run.checkpoint_scores import score_checkpoint
 from limbeck.tasks.batch_columns import ROW
 from limbeck.tasks.spans import OFFSETS, SPANS, best_spans
 from limbeck.tasks.task import TASKS
@@ -247,6 +249,27 @@ def test_a_text_to_text_run_reads_the_prompt_of_its_training(folders, tmp_path) 
     assert max(len(text.split()) for text in expected) > 10
     for named in (run, run / "student"):
         assert [row["prediction"] for row in predict(named, rows)] == expected
+    # A copy of the student's folder knows it by its configuration, and is scored by it whatever the rows are called.
+    model.config.text_prompt = "cats sentence: {0}"
+    copied = tmp_path / "copied"
+    model.save_pretrained(copied)
+    tokenizer.save_pretrained(copied)
+    found = predict(copied, TAGGED, max_new_tokens=longest)
+    assert [row["prediction"] for row in found] == expected
+    lines = [{"text": text, "label": text} for text in TAGGED * 3]
+    (tmp_path / "other.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    scored = score_checkpoint(
+        str(copied),
+        None,
+        str(tmp_path / "other.jsonl"),
+        text_columns=["text"],
+        label_column="label",
+    )
+    written = scored.results.predictions["prediction"]
+    assert all(
+        text.startswith(one) or one.startswith(text)
+        for one, text in zip(written, expected * 3, strict=True)
+    )
     # Of the checkpoint alone nobody knows the prompt.
     bare = predict(folders["text"], TAGGED, max_new_tokens=longest)
     assert [row["prediction"] for row in bare] != expected

@@ -139,6 +139,7 @@ def test_a_student_of_another_width_and_head_count(method, terms, recipe, shippe
     assert [stage.teacher_flops > 0 for stage in run.record.stages] == [True, False]
     student = hf.AutoModelForSeq2SeqLM.from_pretrained(run.path / "student")
     config = student.config
+    assert config.text_prompt == "own t: {0}"
     assert (config.d_model, config.num_heads, config.num_decoder_layers) == (24, 4, 2)
     # Scored by what it writes: the same words, generated again without limbeck.
     words = hf.AutoTokenizer.from_pretrained(run.path / "student")

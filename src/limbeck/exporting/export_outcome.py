@@ -11,13 +11,13 @@ from limbeck.embedding import modules_of
 from limbeck.embedding.text_prompts import BARE
 from limbeck.errors import LimbeckError
 from limbeck.exporting.conversions import ExportSettings
-from limbeck.exporting.text_to_text_graphs import prompt_of
 from limbeck.exporting.workshop import Workshop
 from limbeck.reporting.records import versions
 from limbeck.reporting.records.machine import processor_name
 from limbeck.run.gate_rows import GateRows
 from limbeck.runtimes import ExportManifest
 from limbeck.runtimes.export_manifest import Attempt, GateRowsFacts
+from limbeck.tasks.text import prompt_of
 
 
 def refused(

@@ -149,12 +149,6 @@ def generation_of(model: PreTrainedModel, task: Task, tokenizer: Any) -> Generat
     return found
 
 
-def prompt_of(task: Task) -> str:
-    """What the model reads of a row, with {0}, {1}, … for its texts in their order."""
-    fields = {name: [f"{{{at}}}"] for at, name in enumerate(task.text_columns)}
-    return task.kind.texts(task, fields)[0][0]
-
-
 def _check_start(model: Any, how: Generation) -> None:
     """Raise LimbeckError where a decoder's tokens are not its targets behind one start token."""
     labels = torch.tensor([[*how.ends[:1], how.start]])

@@ -17,6 +17,7 @@ from limbeck.run.exported_scores import find_export
 from limbeck.runtimes import RUNTIMES, ExportManifest, is_export, read_export
 from limbeck.students import generic_labels, labels_of, read_config, resolve_checkpoint
 from limbeck.tasks import TASKS, Task, TaskType, get_task, get_task_type, kind_of_config
+from limbeck.tasks.text import PROMPT
 from limbeck.tasks.thresholds import thresholds_of
 
 TORCH = "torch"
@@ -43,7 +44,7 @@ class AboutModel:
         answers: of a text-to-text model, the class names that it was trained to write, as far as they are known.
         columns: the sets of text columns that it may read, in the order in which they are looked for.
         texts: how many texts a row holds; None where nobody says.
-        prompt: what an exported text-to-text model is given, with a place for each text.
+        prompt: what a text-to-text model is given, with a place for each text, where its folder says so.
     """
 
     name: str
@@ -158,6 +159,7 @@ def _of_checkpoint(name: str) -> AboutModel:
         texts=texts,
         task_name=None if recipe is None else recipe.task,
         answers=() if record is None else tuple(one.name for one in record.classes),
+        prompt=getattr(config, PROMPT, None) if kind.classes_as_text else None,
     )
 
 

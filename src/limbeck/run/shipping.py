@@ -16,6 +16,7 @@ from limbeck.run.final_rows import SplitsToScore
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.tasks import MASKED, Task
+from limbeck.tasks.text import PROMPT, prompt_of
 from limbeck.tasks.thresholds import THRESHOLDS
 from limbeck.training import DistillationTrainer
 
@@ -42,6 +43,8 @@ def _write(trainer: DistillationTrainer, folder: RunFolder, prepared: Prepared) 
     # Whoever loads the student cuts texts where its scores were measured; a language model is trained further.
     if isinstance(processor, PreTrainedTokenizerBase) and kind is not MASKED:
         processor.model_max_length = kind.scored_length(prepared.recipe.max_length)
+    if kind.classes_as_text:
+        setattr(trainer.student.config, PROMPT, prompt_of(prepared.task))
     trainer.save_model(str(folder.unshipped))
 
 

@@ -9,13 +9,19 @@ accuracy and F1 as a class other than the right one, in Matthews' correlation as
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor
-from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from limbeck.activations.compat import TEXT_TO_TEXT
 from limbeck.errors import LimbeckError
@@ -33,6 +39,8 @@ from limbeck.tasks.tokens import padded_labels
 
 # Longer than any class name of GLUE; a batch with longer targets generates as far as they go.
 _LONGEST = 10
+PROMPT = "text_prompt"
+"""The entry of a student's configuration that holds the prompt of its training."""
 # T5's own answer for text that is no number, and for text that names no class.
 _NO_NUMBER = -1.0
 _NO_CLASS = -1
@@ -48,6 +56,14 @@ class Text(LabelledPositions):
     classes_as_text = True
     has_classes = True
     over_vocabulary = True
+    prompt: str | None = None
+    """What a model was trained to read, with {0}, {1}, … for a row's texts, where its configuration says so."""
+
+    def of_model(self, config: PretrainedConfig) -> Text:
+        """With the prompt of its training, whatever task the rows are called by."""
+        found = copy(self)
+        found.prompt = getattr(config, PROMPT, None)
+        return found
 
     def features(self, task: TaskLike) -> dict[str, Any]:
         """As classification."""
@@ -55,6 +71,9 @@ class Text(LabelledPositions):
 
     def texts(self, task: TaskLike, rows: Mapping[str, Sequence[Any]]) -> list[list[str]]:
         """One text a row: the task's name, then each column with its name, in alphabetical order."""
+        if self.prompt is not None:
+            read = zip(*(rows[name] for name in task.text_columns), strict=True)
+            return [[self.prompt.format(*row) for row in read]]
         names = sorted(task.text_columns)
         columns = zip(*(rows[name] for name in names), strict=True)
         prompts = [
@@ -138,6 +157,13 @@ class Text(LabelledPositions):
     def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
         """The majority class; a constant has no correlation with anything."""
         return constant_class(task, np.asarray(labels))
+
+
+def prompt_of(task: TaskLike) -> str:
+    """What a model reads of a task's rows, with {0}, {1}, … for the texts in their order."""
+    fields = {name: [f"{{{at}}}"] for at, name in enumerate(task.text_columns)}
+    prompts: list[list[str]] = TEXT.texts(task, fields)
+    return prompts[0][0]
 
 
 def label_word(task: TaskLike, label: float) -> str:
