@@ -84,7 +84,7 @@ def recipe_of(task: str, teacher: Path, args: argparse.Namespace) -> Recipe:
         lr=LR,
         precision="auto",
         seed=args.seed,
-        student={"init": "teacher", "layers": LAYERS},
+        student={"init": "teacher", "layers": LAYERS, "pick": "first"},
     )
 
 
@@ -241,7 +241,7 @@ def measure(task: str, args: argparse.Namespace, work: Path) -> dict[str, Any]:
         seconds["trainer, bf16"], scores["trainer, bf16"] = trainer(recipe, folder, bf16=bf16)
         seconds["trainer"], scores["trainer"] = trainer(recipe, folder, bf16=False)
         rows = len(prepare(recipe).train.encoded)
-        steps = -(-rows // BATCH) * recipe.epochs
+        steps = -(-rows // BATCH) * recipe.passes
         seconds["textbrewer"] = textbrewer(recipe, args.sampled, folder) * steps
         seconds["papers"] = papers(recipe, args.sampled) * steps
     return {

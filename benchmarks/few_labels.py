@@ -51,7 +51,7 @@ COMMON: dict[str, Any] = {
 # Passes over the labelled rows: fewer rows are seen more often, and the best pass on dev is kept.
 PASSES = {200: 20, 1000: 10, 5000: 5}
 TEACHER = {"lr": 5e-5, "batch_size": 16}
-STUDENT = {"lr": 1e-4, "student.layers": 3}
+STUDENT = {"lr": 1e-4, "student.pick": "first", "student.layers": 3}
 # Examples that students of more rows than the labelled ones read at least: more passes where there are few rows.
 EXAMPLES = 20_000
 AUGMENTED = 10

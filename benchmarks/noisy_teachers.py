@@ -77,7 +77,13 @@ def main() -> None:
                     data=folder,
                     outputs=str(outputs),
                     seed=seed,
-                    **{**shared, **changes, "student.init": str(given.model), "student.layers": 3},
+                    **{
+                        **shared,
+                        **changes,
+                        "student.init": str(given.model),
+                        "student.pick": "first",
+                        "student.layers": 3,
+                    },
                 )
                 counted = run.record.epochs[-1].train.get("counted")
                 score = run.record.scores["dev"]["accuracy"]

@@ -151,7 +151,8 @@ def several_cells(folder: Path, work: Path, model: str) -> tuple[Cell, list[Cell
         label="teacher",
     )
     own = {
-        **rows, "teacher": str(work / teacher.name), "student.init": "teacher", "student.layers": 3,
+        **rows, "teacher": str(work / teacher.name), "student.init": "teacher",
+        "student.pick": "first", "student.layers": 3,
         "lr": 1e-4, "epochs": 2,
     }  # fmt: skip
     balanced = {"objectives.hard.class_weights": "balanced"}
@@ -175,7 +176,7 @@ def rare_cells(folder: Path, model: str, seeds: int) -> list[Cell]:
     """Students on labels alone, one seed of all first."""
     rows = {
         **COMMON, "task": "rare", "data": str(folder), "text_columns": ["text"], "label_column": "label",
-        "student.init": model, "student.layers": 3, "lr": 2e-4, "epochs": 10,
+        "student.init": model, "student.pick": "first", "student.layers": 3, "lr": 2e-4, "epochs": 10,
     }  # fmt: skip
     return [
         Cell(f"rare-{name}-s{seed}", "finetune", {**rows, **hard, "seed": seed}, seed, label=name)

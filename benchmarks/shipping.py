@@ -45,7 +45,12 @@ def train(task: str, args: argparse.Namespace) -> list[Path]:
     limbeck.distill(recipe, out=teacher, report=False)
     found = [teacher]
     for method in args.methods:
-        student = {"student.init": "teacher", "student.layers": 3, "teacher": str(teacher)}
+        student = {
+            "student.init": "teacher",
+            "student.pick": "first",
+            "student.layers": 3,
+            "teacher": str(teacher),
+        }
         recipe = limbeck.Recipe.load(method, **settings, epochs=of_student, **student)
         found.append(args.work / f"{task}-{method}-3l")
         limbeck.distill(recipe, out=found[-1], report=False)

@@ -59,7 +59,13 @@ def student_cells(
         Cell(
             f"{task}-{method}-{depth}l-s{seed}",
             method,
-            {**settings, "task": task, "seed": seed, "student.layers": depth},
+            {
+                **settings,
+                "task": task,
+                "seed": seed,
+                "student.pick": "first",
+                "student.layers": depth,
+            },
             cost * depth,
         )
         for depth in layers

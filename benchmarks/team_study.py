@@ -55,7 +55,7 @@ def teacher_cells(args: argparse.Namespace) -> list[list[Cell]]:
         Cell(
             f"teacher-wide-{depth}",
             "finetune",
-            {**base, "student.init": args.model, "student.layers": depth},
+            {**base, "student.init": args.model, "student.pick": "first", "student.layers": depth},
         )
         for depth in reversed(DEPTHS)
     ]

@@ -9,6 +9,7 @@ from torch import nn
 from limbeck.activations import ActivationKey, Request, capture
 from limbeck.preflight import (
     check_influence,
+    check_start,
     check_weights,
     errors_of,
 )
@@ -66,3 +67,17 @@ def test_weights():
     assert [problem.severity for problem in one] == ["warning"]
     assert "nothing is learned" in words_of(check_weights({"hard": 0.0}))
     assert errors_of(check_weights({"hard": float("nan")}))
+
+
+def test_a_student_with_one_answer_for_all_texts_needs_a_longer_way_than_a_few_steps():
+    student = model().train()
+    with torch.no_grad():
+        student.classifier.weight.mul_(1e4)
+    assert check_start(student, BATCH, travel=1e-4) == []  # its texts differ as it is
+    with torch.no_grad():
+        student.classifier.weight.zero_()
+    (found,) = check_start(student, BATCH, travel=1e-4)
+    assert found.severity == "warning" and "same outputs for all texts" in found.message
+    assert "--pick skip" in found.fix
+    assert check_start(student, BATCH, travel=0.02) == []
+    assert student.training

@@ -12,6 +12,7 @@ import yaml
 from limbeck import catalog
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.recipe.quick import training_for
 
 PKD_MAP = {"objectives.patience.mapping.layers": {1: 4, 2: 8}}
 
@@ -280,3 +281,29 @@ def test_augmentation_names_its_model_and_refuses_what_it_does_not_know():
     assert Recipe.load("kd", **nearest, **{"augment.embeddings": "y.txt"}).augment.model is None
     (key,) = problems_of("kd", **{"augment.model": "x", "augment.example": 3})
     assert "unknown key in augment: 'example'" in key and "did you mean 'examples'?" in key
+
+
+# Epochs and rate that nobody sets
+
+
+def test_few_rows_are_read_more_often_and_shortened_students_learn_faster():
+    # 648 rows in batches of 32: 200 steps are 9.9 passes. 100 rows would need 64, and 20 are the most.
+    assert training_for(648, 32, depth=1) == (10, 5e-5)
+    assert training_for(648, 32, depth=1 / 2) == (10, 1e-4)
+    assert training_for(100, 32, depth=4 / 6) == (20, 1e-4)
+    assert training_for(67_000, 32, depth=5 / 6) == (3, 5e-5)
+
+
+def test_a_papers_settings_follow_no_rows():
+    quick, paper = Recipe.load("kd"), Recipe.load("kd", settings="rail-kd")
+    assert (quick.epochs, quick.lr, quick.student.pick) == (None, None, None)
+    assert (paper.epochs, paper.lr, paper.student.pick) == (40, 5e-5, "first")
+
+
+def test_milestones_in_epochs_need_epochs():
+    said = problems_of("kd", lr_schedule="step", lr_milestones=[2, 3])
+    assert any("the rows decide how long the run is" in one for one in said)
+    assert Recipe.load("kd", lr_schedule="step", lr_milestones=[2, 3], epochs=4).milestones == (
+        0.5,
+        0.75,
+    )

@@ -21,6 +21,7 @@ from limbeck.run.default_folder import default_folder
 from limbeck.run.prepare import prepare
 from limbeck.run.stage_rows import load_rows
 from limbeck.teachers.teacher import Teacher
+from limbeck.training import DistillationTrainer
 
 # ---- what a run leaves ----
 
@@ -129,6 +130,25 @@ def test_the_answers_are_those_that_were_scored(finished, recipe):
 
 def test_the_recipe_that_was_written_is_the_recipe(finished, recipe):
     assert Recipe.load(finished.path / "recipe.yaml") == recipe()
+
+
+def test_what_is_left_out_is_chosen_said_kept_and_not_chosen_again(
+    tmp_path, recipe, capfd, monkeypatch
+):
+    # 54 rows in batches of 54 are one step an epoch; one layer of the teacher's four.
+    own = {"student.init": "teacher", "student.layers": 1, "batch_size": 54}
+    open_ = recipe("kd", epochs=None, lr=None, **own)
+    record = distill(open_, tmp_path, show=True).record
+    assert "54 rows, 1 of 4 layers: 20 epochs at 0.0001" in capfd.readouterr().err
+    assert (record.recipe["epochs"], record.recipe["lr"]) == (20, 1e-4)
+    assert record.execution.training == {"epochs": 20, "lr": 1e-4}
+    assert len(record.epochs) == 20
+    written = (tmp_path / "recipe.yaml").read_text(encoding="utf-8")
+    assert "epochs: null" in written and "epochs 20, lr 0.0001" in written
+    monkeypatch.setattr(DistillationTrainer, "__init__", None)  # nothing is trained again
+    assert distill(open_, tmp_path).record.seed == record.seed
+    with pytest.raises(LimbeckError, match="differ in epochs"):
+        distill(recipe("kd", epochs=20, lr=None, **own), tmp_path)
 
 
 def test_regression(tmp_path, recipe):

@@ -41,12 +41,28 @@ def trainer(args, student=None, **changes) -> DistillationTrainer:
 @pytest.mark.parametrize("method", ["kd", "tinybert", "rail-kd-l"])
 def test_what_is_left_out_is_the_methods(tmp_path, method):
     recipe, made = Recipe.load(method), config(tmp_path, method=method)
-    assert made.num_train_epochs == recipe.epochs
-    assert made.learning_rate == recipe.lr
+    assert recipe.epochs in (None, made.num_train_epochs)
+    assert recipe.lr in (None, made.learning_rate)
     assert made.per_device_train_batch_size == recipe.batch_size
     assert made.warmup_steps == recipe.warmup
     assert made.seed == recipe.seed
     assert made.how_to_optimise() == Optimisation.of(recipe.stages()[-1].recipe)
+
+
+def test_epochs_and_rate_that_nobody_set_follow_rows_and_depth(tmp_path):
+    plain = config(tmp_path, per_device_train_batch_size=4)
+    assert (plain.num_train_epochs, plain.learning_rate) == (3, 5e-5)
+    assert plain.to_dict()["learning_rate"] is None  # read back, it is still left open
+    # 64 rows are 16 steps of 4: 200 steps are 12.5 passes. One layer of three is less than two thirds.
+    rows = tiny.rows(64)
+    short = trainer(plain, tiny.bert(1), train_dataset=rows).args
+    assert (short.num_train_epochs, short.learning_rate) == (13, 1e-4)
+    whole = trainer(plain, tiny.bert(3), train_dataset=rows).args
+    assert (whole.num_train_epochs, whole.learning_rate) == (13, 5e-5)
+    assert plain.num_train_epochs == 3  # a configuration may serve several trainers
+    said = config(tmp_path, num_train_epochs=2, learning_rate=3e-5)
+    own = trainer(said, tiny.bert(1), train_dataset=rows).args
+    assert (own.num_train_epochs, own.learning_rate) == (2, 3e-5)
 
 
 def test_what_is_said_holds(tmp_path):

@@ -7,7 +7,7 @@ Each check is also a function of plain arguments.
 from limbeck.preflight.checking import Method, TeacherSide, check
 from limbeck.preflight.condition_checks import check_conditions
 from limbeck.preflight.data_checks import check_columns, check_ids, check_truncation, check_values
-from limbeck.preflight.influence import check_influence, check_weights
+from limbeck.preflight.influence import check_influence, check_start, check_weights
 from limbeck.preflight.input_checks import INPUT_CHECKS
 from limbeck.preflight.machine_checks import check_workers
 from limbeck.preflight.model_checks import (
@@ -54,6 +54,7 @@ __all__ = [
     "check_padding",
     "check_positions",
     "check_request",
+    "check_start",
     "check_teacher_score",
     "check_tokenizers",
     "check_truncation",

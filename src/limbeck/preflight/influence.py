@@ -12,7 +12,9 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
+from limbeck.activations import Request, capture
 from limbeck.errors import Problem
 
 Terms = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
@@ -65,6 +67,47 @@ def check_influence(
             if weights.get(name, 1.0) != 0:
                 problems += _check_term(name, value, parameters)
     return problems
+
+
+# A student of an encoder's first layers starts at a thousandth and less, one that has its last layer above a hundredth.
+_ALIKE = 3e-3
+# The rates of the steps after which such a student was first seen to tell texts apart, added up.
+_ON_THE_PLATEAU = 7e-3
+
+
+def check_start(
+    student: PreTrainedModel, batch: Mapping[str, Tensor], travel: float
+) -> list[Problem]:
+    """A student that gives all texts one answer at the start, and a training too short to change that.
+
+    Lower layers of an encoder write nothing of the text into the token that a class is read off, so that a student of
+    them begins on a plateau: its outputs hardly differ, nor do the gradients of its examples.
+
+    Args:
+        student: of a class or number for a whole text.
+        batch: a few real examples.
+        travel: the learning rates of all steps, added up.
+    """
+    if travel >= _ON_THE_PLATEAU or len(batch["input_ids"]) < 2:
+        return []
+    was = student.training
+    student.eval()
+    with torch.no_grad():
+        logits = capture(student, batch, Request.of_logits()).logits
+    student.train(was)
+    assert logits is not None  # asked for
+    spread = float(logits.float().std(0).max())
+    if not spread < _ALIKE:
+        return []
+    return [
+        Problem(
+            f"student: it starts with nearly the same outputs for all texts (logits differ by {spread:.1g}), and "
+            f"the learning rates of its steps add up to {travel:.2g}; it would answer one class for all texts until "
+            f"they add up to about {_ON_THE_PLATEAU:g}",
+            "leave epochs and lr out, or raise them; --pick skip keeps the last layer, which tells texts apart",
+            "warning",
+        )
+    ]
 
 
 def _check_term(name: str, value: Tensor, parameters: list[nn.Parameter]) -> list[Problem]:

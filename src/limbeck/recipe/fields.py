@@ -260,7 +260,11 @@ class RecipeFields(Settings):
         "its tokenizer, for analyses or to start other students from",
     )
 
-    epochs: Passes = Field(3.0, description="passes over the training rows")
+    epochs: Passes | None = Field(
+        None,
+        description="passes over the training rows; if left out 3, and more of few rows, for 200 steps (20 epochs at "
+        "most)",
+    )
     max_steps: Count | None = Field(
         None, description="optimisation steps at most; overrides epochs"
     )
@@ -269,7 +273,11 @@ class RecipeFields(Settings):
         description="what makes a step; bert_adam: without bias correction, each tensor's gradient "
         "clipped to norm 1, as in releases of BERT's time",
     )
-    lr: Rate = Field(5e-5, description="peak learning rate")
+    lr: Rate | None = Field(
+        None,
+        description="peak learning rate; if left out 5e-5, and 1e-4 for a student of two thirds of its teacher's "
+        "layers or fewer",
+    )
     batch_size: Batch = Field(32, description="examples in a forward pass")
     accumulation: Batch = Field(
         1, description="forward passes whose gradients make one optimisation step"

@@ -39,8 +39,10 @@ class StudentSpec(Settings):
         description="how many layers to keep, or which ones, counted from 1; of an encoder-decoder "
         "the same of both, or {encoder: 3, decoder: 1}",
     )
-    pick: Literal["first", "last", "skip", "upper"] = Field(
-        "first", description="which layers to keep when `layers` is a number"
+    pick: Literal["first", "last", "skip", "upper"] | None = Field(
+        None,
+        description="which layers to keep when `layers` is a number: first, last, skip, upper; if left out skip for "
+        "classes and numbers of whole texts, first for other task types and with a paper's settings",
     )
     config: dict[str, Any] = Field(
         default_factory=dict, description="settings of a fresh configuration (hidden_size: 128)"

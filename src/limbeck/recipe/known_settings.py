@@ -12,6 +12,8 @@ from limbeck.lab.cifar_nets import SHAPES
 from limbeck.lab.digits import DIGITS
 from limbeck.lab.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER
 from limbeck.lab.pocket.vocabulary import MAX_LENGTH
+from limbeck.paper_settings import QUICK
+from limbeck.recipe.quick import USUAL
 from limbeck.students import starts_random
 
 
@@ -35,6 +37,16 @@ def fill_images(raw: dict[str, Any]) -> None:
         stepped = {} if "lr_schedule" in raw else {"lr_schedule": "step", "warmup": 0.0}
         for key, value in (_NET_SETTINGS | epochs | stepped).items():
             raw.setdefault(key, value)
+
+
+def fill_papers(raw: dict[str, Any]) -> None:
+    """What a paper's settings leave open follows no rows, and its students have their first layers."""
+    if raw.get("settings", QUICK) == QUICK:
+        return
+    for key, value in USUAL._asdict().items():
+        raw.setdefault(key, value)
+    if isinstance(raw.get("student"), dict):
+        raw["student"].setdefault("pick", "first")
 
 
 # SKDBERT's Appendix B, after CRD.

@@ -23,6 +23,7 @@ from limbeck.recipe.kind_terms import put_terms_of_kind
 from limbeck.recipe.known_settings import (
     PAPER_SETTINGS,
     fill_images,
+    fill_papers,
     fill_pocket,
     named_net,
     of_other_size,
@@ -57,6 +58,7 @@ def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, A
     raw = {key: value for key, value in raw.items() if value is not None}
     fill_pocket(raw)
     fill_images(raw)
+    fill_papers(raw)
     raw.setdefault("objectives", {})
     _name_own_task(raw)
     _drop_removed_terms(raw)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from limbeck.errors import Problem
 from limbeck.recipe.fields import RecipeFields
+from limbeck.recipe.quick import USUAL
 
 _MOMENTUM = 0.9
 _EPSILON = 1e-8
@@ -17,6 +18,11 @@ _MILESTONES = (5 / 8, 3 / 4, 7 / 8)
 
 class OptimisationKeys(RecipeFields):
     """What the keys come to."""
+
+    @property
+    def passes(self) -> float:
+        """Over the training rows, as far as they are known before these are read."""
+        return USUAL.epochs if self.epochs is None else self.epochs
 
     @property
     def epsilon(self) -> float:
@@ -35,7 +41,7 @@ class OptimisationKeys(RecipeFields):
             return ()
         if self.lr_milestones is None:
             return _MILESTONES
-        return tuple(m if m < 1 else m / self.epochs for m in self.lr_milestones)
+        return tuple(m if m < 1 else m / self.passes for m in self.lr_milestones)
 
     @property
     def decay(self) -> float:
@@ -86,14 +92,15 @@ def _milestone_problems(recipe: RecipeFields) -> list[Problem]:
             )
         ]
     epochs = [m for m in given if m >= 1]
-    if epochs and recipe.max_steps is not None:
+    if epochs and (recipe.max_steps is not None or recipe.epochs is None):
+        decides = "max_steps decides" if recipe.max_steps is not None else "the rows decide"
         return [
             Problem(
-                "lr_milestones: epochs are given, and max_steps decides how long the run is",
+                f"lr_milestones: epochs are given, and {decides} how long the run is",
                 "write shares of the run, say [5/8, 3/4, 7/8]",
             )
         ]
-    late = [m for m in epochs if m >= recipe.epochs]
+    late = [m for m in epochs if recipe.epochs is not None and m >= recipe.epochs]
     if late:
         return [
             Problem(

@@ -1,12 +1,14 @@
 """What a method is trained with where no paper's settings are asked for. Part of `limbeck.recipe`.
 
+Epochs and learning rate that nobody sets follow the number of rows and the student's depth (`training_for`).
 Free of torch, as `limbeck methods` shows it.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from limbeck import catalog
 from limbeck.paper_settings import flat, stated_of
@@ -27,13 +29,54 @@ _ALWAYS = (
 _ALWAYS_FIRST = ("first_stage.epochs", "first_stage.lr", "first_stage.batch_size")
 # What a key comes to whose default is to be left out.
 _LEFT_OUT = {"adam_epsilon": 1e-8}
+BY_ROWS = {"epochs": "by rows", "lr": "by depth"}
+"""What stands in tables for settings that `training_for` chooses."""
+
+
+class Training(NamedTuple):
+    """How long a student is trained, and at which peak learning rate."""
+
+    epochs: float
+    lr: float
+
+
+USUAL = Training(epochs=3.0, lr=5e-5)
+"""Where nothing else is known."""
+
+_SHORTENED_LR = 1e-4
+_SHORTENED = 2 / 3
+# Few rows are read more often: a model has to take some steps before it is worth scoring.
+_LEAST_STEPS = 200
+_MOST_EPOCHS = 20.0
+
+
+def training_for(rows: int, step: int, depth: float) -> Training:
+    """Choose epochs and peak learning rate of a student that is trained on labels or a teacher's outputs.
+
+    Args:
+        rows: examples of one epoch.
+        step: examples of one optimization step.
+        depth: layers of the student, as a share of the layers that it was cut from or that teach it.
+    """
+    needed = math.ceil(_LEAST_STEPS * step / max(rows, 1))
+    return Training(
+        epochs=float(min(max(USUAL.epochs, needed), _MOST_EPOCHS)),
+        lr=_SHORTENED_LR if depth <= _SHORTENED else USUAL.lr,
+    )
+
+
+def travelled(lr: float, steps: int, schedule: str, warmup: float) -> float:
+    """Add up the learning rates of all steps of a training, which bounds how far Adam moves a weight."""
+    falls = 1.0 if schedule in ("constant_with_warmup", "step") else 0.5
+    return lr * steps * (warmup / 2 + (1 - warmup) * falls)
 
 
 def quick_settings(method: str) -> dict[str, Any]:
     """The dotted training keys of a shipped method as they are without any paper's settings."""
     own = dict(flat(catalog.read(method)))
-    known = [key for key in _known(method) if key in own or key in _defaults()]
-    found = {key: own.get(key, _defaults().get(key)) for key in (*_ALWAYS, *known)}
+    defaults = _defaults() | (USUAL._asdict() if "kind" in own else BY_ROWS)
+    known = [key for key in _known(method) if key in own or key in defaults]
+    found = {key: own.get(key, defaults.get(key)) for key in (*_ALWAYS, *known)}
     if any(key.startswith("first_stage.") for key in own):
         found |= {key: own.get(key, found[key.partition(".")[2]]) for key in _ALWAYS_FIRST}
     return found

@@ -22,7 +22,7 @@ def new_record(recipe: Recipe, prepared: Prepared) -> Record:
         seed=recipe.seed,
         settings=recipe.settings,
         departures=departures(recipe),
-        recipe=recipe.model_dump(mode="json"),
+        recipe=recipe.model_dump(mode="json") | prepared.execution.training,
         versions=versions(),
         hardware=hardware(),
         execution=prepared.execution,
@@ -53,7 +53,7 @@ def begin(recipe: Recipe, folder: RunFolder, record: Record, *, fresh: bool) -> 
         folder.clear()
     wait_for_all()
     if is_first():
-        folder.begin(recipe)
+        folder.begin(recipe, record.execution.training)
     save(record, folder)
 
 

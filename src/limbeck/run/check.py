@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 from limbeck import preflight
 from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe, Stage
+from limbeck.recipe.quick import USUAL, travelled
 from limbeck.recipe.stage_checks import label_terms
 from limbeck.run.counted_rows import confidence_problems
 from limbeck.run.known_rows import left_out_problems, order_problems
@@ -77,12 +79,27 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> Prepared:
     errors = preflight.errors_of(problems)
     if errors:
         raise LimbeckError(problem for problem in problems if problem.severity != "note")
+    problems += _plateau(prepared, method)
     floor = fit_before(prepared)
     if floor is not None:
         problems += floor_problems(prepared, floor, asked)
     if show and problems:
         preflight.show(problems)
     return replace(prepared, floor=floor)
+
+
+def _plateau(prepared: Prepared, method: preflight.Method | None) -> list[Problem]:
+    """A student that will very likely not leave its start, of one stage that reads texts as a whole."""
+    recipe, rows = prepared.recipe, len(prepared.train.encoded)
+    batch = None if method is None else method.batch
+    shortened = recipe.student.layers is not None and recipe.first_stage is None
+    if batch is None or not shortened or not prepared.task.kind.whole_text:
+        return []
+    step = recipe.batch_size * recipe.accumulation
+    steps = recipe.max_steps or math.ceil(math.ceil(rows / step) * recipe.passes)
+    rate = USUAL.lr if recipe.lr is None else recipe.lr
+    travel = travelled(rate, steps, recipe.lr_schedule, recipe.warmup)
+    return preflight.check_start(prepared.student, batch, travel)
 
 
 def _logits_only(recipe: Recipe) -> bool:

@@ -27,7 +27,7 @@ from limbeck.run.objects import settings_of
 from limbeck.run.plan import Plan, plan_run
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared_teachers import Train
-from limbeck.run.resolution import resolve
+from limbeck.run.resolution import resolve, say_training
 from limbeck.run.result import Result
 from limbeck.run.run_report import card_run, report_run
 from limbeck.run.train import train_stages
@@ -98,6 +98,7 @@ def _run(plan: Plan) -> Record:
     prepared = prepare(recipe, plan.live_teacher, progress=plan.show)
     prepared = resolve(prepared, folder, files, fresh=not goes_on)
     prepared = check_run(prepared, folder.path, show=plan.show)
+    say_training(prepared, show=plan.show)
     record = new_record(recipe, prepared)
     begin(recipe, folder, record, fresh=not goes_on)
     try:

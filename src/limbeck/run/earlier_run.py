@@ -119,7 +119,8 @@ class EarlierRun:
             record = Record.load(self.folder.path)
         except LimbeckError:
             return None
-        return None if _difference(record.recipe, self.recipe) else record
+        left_out = dict.fromkeys(record.execution.training)
+        return None if _difference(record.recipe | left_out, self.recipe) else record
 
     def _record_is_damaged(self) -> bool:
         try:

@@ -1,17 +1,23 @@
-"""What a recipe leaves open about execution, resolved once a run. Part of `limbeck.run`."""
+"""What a recipe leaves open about training and execution, resolved once a run. Part of `limbeck.run`."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from limbeck.activations import stack_names
-from limbeck.agreement import agreed
+from limbeck.agreement import agreed, is_first
 from limbeck.errors import LimbeckError
 from limbeck.execution import resolve_attention, resolve_precision
+from limbeck.lines import messages, print_line
+from limbeck.number_words import count_of
+from limbeck.recipe.quick import USUAL, training_for
 from limbeck.reporting.records import Execution, Record
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.unchanged import digests, plugins_read, refuse_changed
+from limbeck.students import read_config
 
 
 def resolve(
@@ -32,6 +38,7 @@ def resolve(
     read = digests(prepared) | plugins_read(recipe)
     refuse_changed(folder, before.read, read)
     precision = before.precision or resolve_precision(recipe.precision)
+    training = before.training or _training(prepared)
     train = prepared.train.encoded
     batch = prepared.collator(list(train.select(range(min(recipe.batch_size, len(train))))))
     models = {"student": prepared.student}
@@ -49,9 +56,61 @@ def resolve(
         # A convolutional network has no attention to choose.
         if stack_names(model) or recipe.attention != "auto"
     }
-    update = {"precision": precision, "attention": attention, "read": read, "files": files}
-    resolved = prepared.following(recipe.model_copy(update={"precision": precision}))
+    resolved = prepared.following(recipe.model_copy(update={"precision": precision, **training}))
+    update: dict[str, Any] = {"precision": precision, "training": training, "attention": attention}
+    update |= {"read": read, "files": files}
     return replace(resolved, execution=before.model_copy(update=update))
+
+
+def say_training(prepared: Prepared, *, show: bool) -> None:
+    """Print which epochs and which rate were chosen, if any were left out."""
+    recipe = prepared.recipe
+    if (
+        not show
+        or not is_first()
+        or not prepared.execution.training
+        or recipe.max_steps is not None
+    ):
+        return
+    rows = count_of(len(prepared.train.encoded), "row")
+    own, whole = _depths(prepared)
+    layers = "" if own is None or own == whole else f", {own} of {whole} layers"
+    chosen = f"{recipe.passes:g} epochs at {recipe.lr:g} (set --epochs and --lr for others)"
+    print_line(messages(), f"training: {rows}{layers}: {chosen}")
+
+
+def _training(prepared: Prepared) -> dict[str, float]:
+    """Epochs and rate, as far as the recipe leaves them out."""
+    recipe = prepared.recipe
+    found = USUAL
+    if prepared.task.kind.whole_text:
+        own, whole = _depths(prepared)
+        step = recipe.batch_size * recipe.accumulation
+        depth = 1.0 if own is None or not whole else own / whole
+        found = training_for(_examples(prepared), step, depth)
+    return {key: value for key, value in found._asdict().items() if getattr(recipe, key) is None}
+
+
+def _examples(prepared: Prepared) -> int:
+    """Examples of an epoch, augmented ones among them."""
+    recipe, rows = prepared.recipe, len(prepared.train.encoded)
+    if recipe.augment is not None:
+        return rows * (1 + recipe.augment.examples)
+    if recipe.labelled_share is not None:
+        return round(prepared.unlabelled.kept / (1 - recipe.labelled_share))
+    return rows
+
+
+def _depths(prepared: Prepared) -> tuple[int | None, int | None]:
+    """Layers of the student, and of the deepest model among its teachers and what it was cut from."""
+    recipe, spec = prepared.recipe, prepared.recipe.student
+    configs = [prepared.student.config, *(one.teacher.model.config for one in prepared.named)]
+    source = recipe.lead if spec.from_teacher else spec.init
+    if spec.layers is not None and source is not None:
+        with suppress(LimbeckError):  # a shape's name, or a model that is known by its outputs
+            configs.append(read_config(source))
+    own, *others = (getattr(config, "num_hidden_layers", None) for config in configs)
+    return own, max((depth for depth in (own, *others) if depth is not None), default=None)
 
 
 def _before(folder: RunFolder) -> Execution:

@@ -130,8 +130,11 @@ class RunFolder:
         """The student while it is written."""
         return self.path / "student.part"
 
-    def begin(self, recipe: Recipe) -> None:
-        """Make the folder, say which files in it are the run's, and write the recipe."""
+    def begin(self, recipe: Recipe, training: Mapping[str, float]) -> None:
+        """Make the folder, say which files in it are the run's, and write the recipe.
+
+        `training`: what the recipe leaves to the rows, which a comment in it says.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         for path in self.path.iterdir():  # of a start that was killed while it wrote one
             if is_temporary(path) and path.name.startswith(
@@ -141,6 +144,11 @@ class RunFolder:
         if Manifest.read(self.path) is None:
             Manifest(_NAMES).write(self.path)
         told = note(recipe.model_dump(mode="json"))
+        if training:
+            chosen = ", ".join(f"{key} {value:g}" for key, value in training.items())
+            told += (
+                f"# chosen for these rows and this student where the recipe says null: {chosen}\n"
+            )
         write_whole(self.recipe, told + recipe.to_yaml())
 
     def last_checkpoint(self, stage: Stage) -> Path | None:

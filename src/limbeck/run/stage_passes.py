@@ -17,7 +17,7 @@ from limbeck.recipe import Recipe
 def length_of(recipe: Recipe, rows: int) -> float:
     """How often a stage sees its rows, with fractions where it stops after so many steps."""
     if recipe.max_steps is None:
-        return recipe.epochs
+        return recipe.passes
     return recipe.max_steps * recipe.batch_size * recipe.accumulation / rows
 
 

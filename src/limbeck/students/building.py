@@ -33,7 +33,7 @@ from limbeck.students.transplanting import (
     shares_one_layer,
     transplant,
 )
-from limbeck.tasks import SENTENCE, TASK_TYPES, TaskType, kind_of_config
+from limbeck.tasks import SENTENCE, TASK_TYPES, TaskType, kind_of_config, task_type_of
 from limbeck.tasks.task_like import Labelled
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def build_student(
     *,
     task: Labelled | None = None,
     layers: Layers = None,
-    pick: str = "first",
+    pick: str | None = None,
     config: Mapping[str, Any] | None = None,
     teacher: PreTrainedModel | None = None,
     seed: int = 0,
@@ -61,7 +61,8 @@ def build_student(
     weights, the teacher's configuration) or a configuration (random weights).
     `layers`: how many `pick` keeps, or the layers themselves (1-based); for an encoder-decoder it
     applies to both stacks, or give `{"encoder": …, "decoder": …}`. None keeps them all.
-    `pick`: `first`, `last`, `skip`, `upper` (see `pick_layers`).
+    `pick`: `first`, `last`, `skip`, `upper` (see `pick_layers`). If left out, `skip` where a head reads a whole
+    text off one token, as lower layers write nothing into it yet, else `first`.
     `config`: entries that replace the configuration's (`with_settings`).
     `task`: names its head's outputs; None: the head is the one of what it starts from.
     `kind`: what its head answers, and so its class; `auto` names another AutoModel class. If left out,
@@ -75,8 +76,11 @@ def build_student(
     auto = auto or _class_of_head(init, teacher, task, kind)
     head: Head = "optional" if task is not None else "required"
     source, base, has_head = _start(init, teacher, seed, auto, attn_implementation, head)
-    picked = _picked(base, layers, pick)
     named = kind is not None or task is not None
+    own = kind or SENTENCE
+    if not named:
+        own = kind_of_config(base) if source is None else task_type_of(source)
+    picked = _picked(base, layers, pick or ("skip" if own.whole_text else "first"))
     kind = kind or SENTENCE
     labelled = None if task is None else _labels_of_head(kind, task)
     shape = with_layers(base, picked) if picked else deepcopy(base)

@@ -59,16 +59,16 @@ class StepCost:
         """
         taught = self._taught(recipe, teachers)
         stages = sum(self._stage(stage, taught) for stage in recipe.stages())
-        scored = (math.ceil(recipe.epochs) + 1) * self.dev_rows / self.batch * self.forward
+        scored = (math.ceil(recipe.passes) + 1) * self.dev_rows / self.batch * self.forward
         by, use = getattr(recipe.team, "by", None), getattr(recipe.team, "use", None)
         if by in _RANKS_STUDENTS:  # a student of each teacher first
-            epochs = getattr(recipe.team, "student_epochs", None) or recipe.epochs
+            epochs = getattr(recipe.team, "student_epochs", None) or recipe.passes
             alone = self.rows * epochs * (self.train + taught) / self.batch + scored
             runs = _RANKS_STUDENTS[by]
             return runs * (stages + scored) + len(teachers) * alone
         if use == "chain":  # each but the largest is distilled first
             stages += sum(
-                self.rows * recipe.epochs * (one.train + one.forward) / one.batch
+                self.rows * recipe.passes * (one.train + one.forward) / one.batch
                 for one in teachers[1:]
             )
         return stages + scored
@@ -81,7 +81,7 @@ class StepCost:
             rows = stage.corpus.size
         elif not stage.same_rows and recipe.train_rows is not None:
             rows = recipe.train_rows
-        examples = rows * recipe.epochs
+        examples = rows * recipe.passes
         if recipe.max_steps is not None:
             examples = recipe.max_steps * recipe.batch_size * recipe.accumulation
         step = self.train + (taught if recipe.needs_teacher else 0.0)

@@ -54,6 +54,8 @@ class TaskType(ScoredOutputs):
     """Whether a model's outputs for an example are the same in every epoch, with one row of logits."""
     reads: ClassVar[Reading] = TEXT_READING
     """What an example is before it is a batch: text, or an image."""
+    whole_text: ClassVar[bool] = False
+    """Whether a class or number of a whole text is read off one token: what was measured for these is the default."""
     embeds: ClassVar[bool] = False
     """Whether logits are one vector (B, d) for each example, whose numbers are no classes."""
     one_example_a_row: ClassVar[bool] = True

@@ -52,6 +52,7 @@ class MultiLabel(TaskType):
 
     summary = "any number of classes for a text or a pair"
     auto = AutoModelForSequenceClassification
+    whole_text = True
     problem_type = "multi_label_classification"
     several_classes = True
     constant = True

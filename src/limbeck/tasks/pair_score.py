@@ -52,6 +52,7 @@ class PairScore(Sentence):
     label_names = ("labels", QUERY_ID)
     extra_columns = (QUERY_ID,)
     weighs_classes = False
+    whole_text = False
     group_column = QUERY_ID
     candidates = SCORED
     distilled_by = "listwise-kl"

@@ -21,6 +21,7 @@ class Sentence(Classes):
 
     summary = "one class or one number for a text or a pair"
     auto = AutoModelForSequenceClassification
+    whole_text = True
 
     def features(self, task: TaskLike) -> dict[str, Any]:
         """Text, and a class id or a number."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,7 +16,9 @@ from transformers.trainer_utils import SchedulerType
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.objectives.given_terms import plain_terms
 from limbeck.recipe import Recipe
+from limbeck.recipe.quick import USUAL, training_for
 from limbeck.recipe.validation import check
+from limbeck.tasks import TaskType
 from limbeck.training.config_checks import (
     DEFAULT_OPTIM,
     check_optimisation,
@@ -31,6 +34,7 @@ _DICTS = [
     "optimisation",
 ]
 _OF_TERMS = ("objectives", "first_stage")
+_BY_ROWS = {"num_train_epochs": "epochs", "learning_rate": "lr"}
 _TERMS = ("objectives", *BESIDE, "first_stage")
 
 
@@ -40,12 +44,17 @@ class DistillationConfig(MethodSettings, TrainingArguments):
 
     Training settings that are left out are the method's own, and stand in the made object: epochs or steps,
     learning rate, its schedule and warm-up, batch size, accumulation, weight decay, epsilon, clipping, seed
-    and optimiser. Everything can be written to JSON and read back (`to_dict`); settings of terms given as
-    objects become plain values. `HfArgumentParser` reads it from a command line.
+    and optimiser. Epochs and learning rate that the method leaves open follow the rows and the student: a
+    trainer has them (`trainer.args`), and until then the usual ones stand here. Everything can be written to
+    JSON and read back (`to_dict`); settings of terms given as objects become plain values. `HfArgumentParser`
+    reads it from a command line.
 
     Raises:
         LimbeckError: unknown names, values and combinations, all together.
     """
+
+    # Arguments that a trainer chooses by its rows; without annotation it is no setting.
+    by_rows = tuple[str, ...]()
 
     _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "method", *_DICTS]  # noqa: RUF012
 
@@ -94,10 +103,34 @@ class DistillationConfig(MethodSettings, TrainingArguments):
                 self.lr_scheduler_type = "constant"  # what falls in steps is else constant
         if self.num_train_epochs is not None and self.max_steps is None:
             self.max_steps = -1  # whoever says epochs means them
-        for name, value in method_defaults(recipe).items():
+        defaults = method_defaults(recipe)
+        self.by_rows = tuple(
+            name for name in _BY_ROWS if getattr(self, name) is None and defaults[name] is None
+        )
+        defaults |= {name: getattr(USUAL, _BY_ROWS[name]) for name in self.by_rows}
+        for name, value in defaults.items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
         super().__post_init__()
+
+    def for_rows(self, rows: int, kind: TaskType, depth: float) -> DistillationConfig:
+        """The same with what it leaves to the rows: a copy, where anything is left to them.
+
+        Args:
+            rows: training examples.
+            kind: the student's task type.
+            depth: layers of the student, as a share of its teacher's.
+        """
+        if not self.by_rows:
+            return self
+        made = copy.copy(self)
+        made.by_rows = ()
+        if kind.whole_text:
+            step = self.train_batch_size * (self.gradient_accumulation_steps or 1) * self.world_size
+            chosen = training_for(rows, step, depth)
+            for name in self.by_rows:
+                setattr(made, name, getattr(chosen, _BY_ROWS[name]))
+        return made
 
     def _problems(self) -> list[Problem]:
         said = said_twice(self.optimisation, self.optim, self.lr_scheduler_type)
@@ -141,7 +174,7 @@ class DistillationConfig(MethodSettings, TrainingArguments):
 
         A term that is an object is a text that leads to it as long as it lives.
         """
-        found = super().to_dict()
+        found = super().to_dict() | dict.fromkeys(self.by_rows)
         if isinstance(self.method, Recipe):
             found["method"] = self.method.model_dump(mode="json")
         return found | {name: _plain(plain_terms(getattr(self, name))) for name in _OF_TERMS}

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 from transformers import PreTrainedModel, TrainingArguments
+from transformers.trainer_utils import has_length
 
 from limbeck.errors import LimbeckError
 from limbeck.execution import give_attention
@@ -114,6 +115,7 @@ class DistillationTrainer(TrainsParts):
         if problems:
             raise LimbeckError(problems)
         train_dataset, holdout = self._rows_to_train(args, train_dataset, holdout)
+        args = self._for_rows(args, train_dataset, model)
         kwargs |= {
             "data_collator": data_collator,
             "train_dataset": train_dataset,
@@ -163,6 +165,18 @@ class DistillationTrainer(TrainsParts):
             rows = numbered(rows)
         self._rows, self._examples = index_bound(rows), rows
         return rows, holdout
+
+    def _for_rows(
+        self, args: TrainingArguments, rows: Any, student: PreTrainedModel | None
+    ) -> TrainingArguments:
+        """The arguments with epochs and rate for these rows and this student, where nobody set them."""
+        kind = kind_of(student)
+        if not isinstance(args, DistillationConfig) or kind is None or not has_length(rows):
+            return args
+        models = [student, *(member.model for member in self.plan.who.members)]
+        own, *teachers = (getattr(model.config, "num_hidden_layers", None) for model in models)
+        deepest = max((depth for depth in teachers if depth), default=own)
+        return args.for_rows(len(rows), kind, own / deepest if own and deepest else 1.0)
 
     def _optimizer_of(self, args: TrainingArguments, given: Mapping[str, Any]) -> dict[str, Any]:
         """The method's optimiser, unless the user passes one; as a keyword of the Trainer."""

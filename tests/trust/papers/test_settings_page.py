@@ -14,7 +14,7 @@ from limbeck import catalog
 from limbeck.cli.app import app
 from limbeck.paper_settings import stated_of
 from limbeck.recipe import Recipe
-from limbeck.recipe.quick import quick_settings
+from limbeck.recipe.quick import BY_ROWS, quick_settings
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,7 +53,7 @@ def test_the_page_has_a_section_for_every_set():
 
 def test_a_method_is_shown_with_its_papers_settings_beside_its_own(monkeypatch):
     lines = said_of("rail-kd-l", monkeypatch)
-    assert ["epochs", "3", "40"] in [line.split() for line in lines]
+    assert ["epochs", "by", "rows", "40"] in [line.split() for line in lines]
     assert ["lr", "5e-5", "searched"] in [line.split() for line in lines]
     assert ["max_length", "128", "not", "stated"] in [line.split() for line in lines]
     assert "searched: batch_size in 8, 16, 32" in lines
@@ -89,8 +89,11 @@ def test_a_method_without_stated_settings_says_so(monkeypatch):
 def test_the_quick_column_is_what_a_run_has(method):
     recipe = Recipe.load(method)
     quick = quick_settings(method)
-    assert float(quick["lr"]) == recipe.lr
-    assert quick["epochs"] == recipe.epochs
+    for key in ("lr", "epochs"):
+        left_open = getattr(recipe, key) is None
+        assert (
+            quick[key] == BY_ROWS[key] if left_open else float(quick[key]) == getattr(recipe, key)
+        )
     assert quick["lr_schedule"] == recipe.lr_schedule
     assert quick.get("adam_epsilon", 1e-8) == recipe.epsilon
     if recipe.first_stage is not None:

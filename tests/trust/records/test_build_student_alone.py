@@ -71,6 +71,21 @@ def test_a_teacher_of_any_head_gives_it_on(head, tmp_path):
     assert torch.equal(answers(read, batch()), answers(teacher, batch()))
 
 
+def test_where_one_token_is_read_the_last_layer_stays(tmp_path):
+    def first_of(student, teacher) -> bool:
+        ours, theirs = (model.bert.encoder.layer for model in (student, teacher))
+        return torch.equal(ours[0].output.dense.weight, theirs[0].output.dense.weight)
+
+    teacher = tiny.bert(4)
+    student = limbeck.build_student(teacher, layers=2)
+    last = teacher.bert.encoder.layer[3].output.dense.weight
+    assert torch.equal(student.bert.encoder.layer[1].output.dense.weight, last)
+    assert not first_of(student, teacher)
+    assert first_of(limbeck.build_student(teacher, layers=2, pick="first"), teacher)
+    words = BertForTokenClassification(teacher.config)
+    assert first_of(limbeck.build_student(words, layers=2), words)
+
+
 def test_a_single_number_stays_one():
     teacher = tiny.knowing_teacher(4, regression=True)
     student = limbeck.build_student(teacher, layers=2)

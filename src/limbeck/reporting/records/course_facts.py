@@ -128,6 +128,8 @@ class Execution(RecordPart):
 
     precision: Literal["fp32", "bf16"] | None = None
     """Type of matrix products."""
+    training: dict[str, float] = Field(default_factory=dict)
+    """Epochs and learning rate that the recipe left out → what they came to for these rows and this student."""
     attention: dict[str, str] = Field(default_factory=dict)
     """`student`, `teacher` → attention implementation."""
     teacher_outputs: dict[str, Literal["stored", "live"]] = Field(default_factory=dict)
