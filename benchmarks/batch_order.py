@@ -35,7 +35,7 @@ def main() -> None:
             "epochs": 3,
             "batch_size": 32,
             "lr": 1e-4,
-            "precision": "bf16",
+            "precision": "auto",
             "attention": "eager",
             "student.init": args.model,
             "student.layers": 3,

@@ -28,6 +28,7 @@ from rich.table import Table
 from transformers import set_seed
 
 from limbeck.activations import Request
+from limbeck.execution import resolve_precision
 from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import hardware, versions, write_whole
@@ -154,7 +155,7 @@ def memory_of_reading(count: int, folder: Path) -> tuple[float, float]:
     ask = Request.hidden([1])
     with store.writing("large") as part:
         batches = (collate(_listed(data, i, 64)) for i in range(0, count, 64))
-        build(part, teacher, batches, Ask(ask), precision="bf16", about={})
+        build(part, teacher, batches, Ask(ask), precision=resolve_precision("auto"), about={})
     entry = store.find("large")
     assert entry is not None
     gc.collect()
@@ -178,8 +179,8 @@ def main() -> None:
     parser.add_argument("--fp32", action="store_true")
     args = parser.parse_args()
     set_seed(0)
-    precision = "fp32" if args.fp32 else "bf16"
-    attention = "sdpa" if args.fp32 else "eager"
+    precision = "fp32" if args.fp32 else resolve_precision("auto")
+    attention = "eager" if precision == "bf16" else "sdpa"
     data = rows(args.rows)
     teacher, student = Teacher(model(6, 384, attention)), model(3, 384, attention)
     table = Table(

@@ -56,6 +56,7 @@ from limbeck.run import distill
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared
 from limbeck.students import build_student
+from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer
 from study import records_of
 
@@ -459,17 +460,18 @@ def plateau(args: argparse.Namespace) -> None:
     """Training curves of students from first layers and from every second one, at several rates and courses."""
     prepared = _measured(args)
     batch = prepared.collator(list(prepared.selecting.select(range(72))))
+    source = args.teacher[0] if args.teacher else args.model
+    teacher = Teacher.load(source).model if args.teacher else None
     for pick, lr, course, steps in (
-        ("first", 2e-4, "constant", 60),
-        ("skip", 5e-5, "linear", 63),
-        ("first", 5e-5, "linear", 63),
-        ("first", 1e-4, "constant", 90),
+        ("skip", 1e-4, "linear", 69),
+        ("first", 1e-4, "linear", 69),
+        ("first", 2e-4, "constant", 69),
     ):
         name = f"plateau-{pick}-{lr:g}-{course}-{steps}"
         if Book().has(name):
             continue
         student = build_student(
-            str(args.teacher[0] if args.teacher else args.model),
+            source,
             layers=3,
             pick=pick,
             task=prepared.task,
@@ -478,7 +480,8 @@ def plateau(args: argparse.Namespace) -> None:
         )
         settings = DistillationConfig(
             str(args.work / "plateau"),
-            method="finetune",
+            method="finetune" if teacher is None else "kd",
+            cache_teacher_outputs="off" if teacher is None else "memory",
             learning_rate=lr,
             lr_scheduler_type=course,
             warmup_steps=0.1 if course == "linear" else 0,
@@ -493,7 +496,7 @@ def plateau(args: argparse.Namespace) -> None:
         watch = Watch(student, batch, 3)
         DistillationTrainer(
             student,
-            None,
+            teacher,
             settings,
             data_collator=prepared.collator,
             train_dataset=prepared.train.encoded,
@@ -501,7 +504,7 @@ def plateau(args: argparse.Namespace) -> None:
         ).train()
         rows = prepared.splits["dev"]
         score = ask_teacher(prepared.task, student.eval(), prepared.tokenizer, rows, 128, rows=DEV)
-        Book().keep(name, seen=watch.seen, score=score.primary)
+        Book().keep(name, seen=watch.seen, score=score.primary, rows=len(prepared.train.encoded))
 
 
 # ---- tables ----

@@ -45,7 +45,7 @@ COMMON: dict[str, Any] = {
     "batch_size": 32,
     "lr": 3e-4,
     "max_length": 64,
-    "precision": "bf16",
+    "precision": "auto",
     "attention": "eager",
     "keep_texts": False,
 }

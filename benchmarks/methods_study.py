@@ -25,8 +25,8 @@ from study import Cell, Study
 COMMON: dict[str, Any] = {
     "lr": 1e-4,
     "batch_size": 32,
-    "precision": "bf16",
-    # The faster one on CPU in bf16, named so that every run computes alike.
+    "precision": "auto",
+    # The faster one on CPU in bf16 (auto: where the processor has it), named so that every run computes alike.
     "attention": "eager",
 }
 # Fixed maps of two-layer students, one of a map to be given, and plain labels of an own start.

@@ -53,7 +53,7 @@ def main() -> None:
     files = {name: as_lines(task, part) for name, part in (("t", taught), ("s", rows))}
     dev = as_lines(task, splits["dev"])
     shared = {"task": "sst2", "epochs": given.epochs, "batch_size": 32, "max_length": LENGTH}
-    shared |= {"lr": 2e-4, "precision": "bf16"}
+    shared |= {"lr": 2e-4, "precision": "auto"}
     teacher = limbeck.distill(
         "finetune",
         out=given.work / "teacher",

@@ -16,7 +16,7 @@ from pathlib import Path
 from study import Cell, Study, student_cells
 
 TASKS = ("sst2", "cola")
-COMMON = {"data": "pocket", "precision": "bf16"}
+COMMON = {"data": "pocket", "precision": "auto"}
 LAYERS = (2, 4, 6)
 STUDENT = {"student.init": "teacher", "train_rows": 8000, "epochs": 1}
 

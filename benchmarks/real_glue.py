@@ -22,7 +22,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "stsb": {"epochs": 2, "student.init": "teacher"},
     "mrpc": {"epochs": 2, "student.init": "teacher"},
 }
-COMMON = {"lr": 1e-4, "batch_size": 32, "precision": "bf16"}
+COMMON = {"lr": 1e-4, "batch_size": 32, "precision": "auto"}
 TEACHER = {"epochs": 3, "seed": 1}
 
 

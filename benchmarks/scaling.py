@@ -17,6 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from limbeck.execution import resolve_precision
 from limbeck.reporting.records import hardware, versions, write_whole
 from step_cost import Sizes, measure
 
@@ -68,7 +69,9 @@ def main() -> None:
         for value, (sizes, tokens) in GROWTH[over].items():
             batch = max(TOKENS_A_BATCH // tokens, 4)
             own = argparse.Namespace(**vars(args), tokens=tokens, batch=batch)
-            found[value] = measure(sizes, METHODS, own, bf16=not args.fp32)
+            found[value] = measure(
+                sizes, METHODS, own, bf16=not args.fp32 and resolve_precision("auto") == "bf16"
+            )
         print()
         show(over, found, Console(width=130))
         record["over"][over] = found

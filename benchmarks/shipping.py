@@ -27,7 +27,7 @@ from limbeck.runtimes import is_export, read_export
 
 # Passes over a task's rows: the teacher's, and a student's.
 TASKS = {"mrpc": (3, 2), "stsb": (3, 2), "sst2": (1, 1)}
-COMMON = {"lr": 1e-4, "batch_size": 32, "precision": "bf16", "seed": 1}
+COMMON = {"lr": 1e-4, "batch_size": 32, "precision": "auto", "seed": 1}
 METHODS = ("kd", "rail-kd-l")
 TOKENS = 26
 FASTER, SHARE, LOST = 6.0, 0.20, 0.5

@@ -31,6 +31,7 @@ from transformers import BertConfig, BertForSequenceClassification, Trainer, set
 
 from limbeck.catalog import names
 from limbeck.errors import LimbeckError
+from limbeck.execution import resolve_precision
 from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import hardware, versions, write_whole
@@ -232,16 +233,18 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--methods", nargs="+", default=None)
     parser.add_argument("--attention", default=None, help="eager or sdpa; the faster by default")
-    parser.add_argument("--fp32", action="store_true", help="fp32 in place of bf16")
+    parser.add_argument(
+        "--fp32", action="store_true", help="fp32 even where the processor has bf16"
+    )
     parser.add_argument("--shapes", type=int, default=len(SHAPES), help="how many of the shapes")
     args = parser.parse_args()
     everything = args.methods or compared()
     console = Console(width=110)
-    precision = "fp32" if args.fp32 else "bf16"
+    precision = "fp32" if args.fp32 else resolve_precision("auto")
     shapes = {}
     for sizes in SHAPES[: args.shapes]:
         methods = everything if sizes == SHAPES[0] else [m for m in everything if m in MAIN]
-        shapes[str(sizes)] = measure(sizes, methods, args, bf16=not args.fp32)
+        shapes[str(sizes)] = measure(sizes, methods, args, bf16=precision == "bf16")
         console.print()
         show(f"{sizes}, {precision}", shapes[str(sizes)], console)
     record = {

@@ -23,6 +23,7 @@ from rich.console import Console
 from transformers import Trainer, set_seed
 
 from limbeck.activations import Request
+from limbeck.execution import resolve_precision
 from limbeck.reporting.records import hardware, versions, write_whole
 from limbeck.teachers import EnsembleTeam, SampledTeam, SamplingProbabilities
 from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
@@ -64,7 +65,7 @@ def skd_steps(trainer: DistillationTrainer, steps: int) -> dict[int, list[float]
 def measure(args: argparse.Namespace) -> dict[str, float]:
     """The three ratios."""
     set_seed(0)
-    bf16 = not args.fp32
+    bf16 = not args.fp32 and resolve_precision("auto") == "bf16"
     attention = "eager" if bf16 and not torch.cuda.is_available() else "sdpa"
     count = args.batch * args.steps
     data = rows(count, args.tokens).add_column("index", list(range(count)))

@@ -25,7 +25,7 @@ COMMON: dict[str, Any] = {
     "task": "sst2",
     "batch_size": 32,
     "lr": 1e-4,
-    "precision": "bf16",
+    "precision": "auto",
     "attention": "eager",
     # Every teacher is asked once for all runs.
     "cache": "always",

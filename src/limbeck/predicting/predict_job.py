@@ -12,6 +12,7 @@ from rich.console import Console
 
 from limbeck.data.streams import RowStream, TakenRows
 from limbeck.errors import LimbeckError
+from limbeck.execution import warn_of_emulated_bf16
 from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.chunk_pass import ChunkPass, PredictedRows
 from limbeck.predicting.partial_output import PartialOutput, null_types
@@ -153,6 +154,7 @@ class PredictJob:
 
     def _load(self, console: Console) -> ChunkPass:
         settings = self.settings
+        warn_of_emulated_bf16(settings.precision)
         model = load_row_model(
             self.facts,
             self.reader.kind,

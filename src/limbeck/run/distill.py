@@ -11,6 +11,7 @@ from typing import Any
 from transformers import set_seed
 
 from limbeck.agreement import is_first, wait_for_all
+from limbeck.execution import warn_of_emulated_bf16
 from limbeck.files import one_error_for_a_full_disk
 from limbeck.given import at_hand
 from limbeck.lines import messages, print_line
@@ -95,6 +96,7 @@ def _run(plan: Plan) -> Record:
     files = checksums_of_inputs(recipe)
     if plan.show and is_first():
         print_line(messages(), f"reading {recipe.data}, loading {_models(recipe)}")
+    warn_of_emulated_bf16(recipe.precision)
     prepared = prepare(recipe, plan.live_teacher, progress=plan.show)
     prepared = resolve(prepared, folder, files, fresh=not goes_on)
     prepared = check_run(prepared, folder.path, show=plan.show)

@@ -12,6 +12,7 @@ from rich.console import Console
 from limbeck.data import MAX_ROWS
 from limbeck.data.text_rows import TextRows
 from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.execution import warn_of_emulated_bf16
 from limbeck.given import at_hand
 from limbeck.lines import messages
 from limbeck.run.label_by_ray import found_anywhere
@@ -104,6 +105,7 @@ def label(
         "shard_rows": shard_rows, "batch_size": batch_size, "max_length": max_length, "max_rows": max_rows,
     }  # fmt: skip
     _check(out, to, engine, precision, workers, missing_rows, sources, counts)
+    warn_of_emulated_bf16(precision)
     place = str(out if out is not None else f"{to}.store")
     teachers = named(teacher)
     with at_hand(sources.writers):

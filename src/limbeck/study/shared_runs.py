@@ -82,7 +82,10 @@ class StudyRun:
     def recipe_with(self, teachers: Sequence[str]) -> Recipe:
         """The recipe with teachers that lie elsewhere. Raises LimbeckError as `Recipe.load`."""
         taught = taught_by(teachers, self.team, self.lead)
-        return Recipe.load(self.method, **{**taught, **self.settings})
+        recipe = Recipe.load(self.method, **{**taught, **self.settings})
+        # Papers' students have their model's first layers, where a method says no others.
+        student = recipe.student.model_copy(update={"pick": recipe.student.pick or "first"})
+        return recipe.model_copy(update={"student": student})
 
     def may_begin(self, held: Held) -> bool:
         """Whether its teachers are there."""

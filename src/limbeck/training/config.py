@@ -113,19 +113,19 @@ class DistillationConfig(MethodSettings, TrainingArguments):
                 setattr(self, name, value)
         super().__post_init__()
 
-    def for_rows(self, rows: int, kind: TaskType, depth: float) -> DistillationConfig:
+    def for_rows(self, rows: int, kind: TaskType | None, depth: float) -> DistillationConfig:
         """The same with what it leaves to the rows: a copy, where anything is left to them.
 
         Args:
             rows: training examples.
-            kind: the student's task type.
+            kind: the student's task type; None where it, or the number of rows, is not known.
             depth: layers of the student, as a share of its teacher's.
         """
         if not self.by_rows:
             return self
         made = copy.copy(self)
         made.by_rows = ()
-        if kind.whole_text:
+        if kind is not None and kind.whole_text:
             step = self.train_batch_size * (self.gradient_accumulation_steps or 1) * self.world_size
             chosen = training_for(rows, step, depth)
             for name in self.by_rows:

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, TrainingArguments
 from transformers.trainer_utils import has_length
 
 from limbeck.errors import LimbeckError
-from limbeck.execution import give_attention
+from limbeck.execution import give_attention, warn_of_emulated_bf16
 from limbeck.tasks import task_type_of
 from limbeck.teachers import Bandit, Team, members_of
 from limbeck.teachers.teacher import Teacher
@@ -131,6 +131,7 @@ class DistillationTrainer(TrainsParts):
         self._as_the_terms_need()
         self._add_callbacks(callbacks, holdout)
         self._ready_teacher()
+        warn_of_emulated_bf16("bf16" if args.bf16 else "fp32")
         self.begin_counting()
         self.plan.check(self.student, self)
 
@@ -170,9 +171,11 @@ class DistillationTrainer(TrainsParts):
         self, args: TrainingArguments, rows: Any, student: PreTrainedModel | None
     ) -> TrainingArguments:
         """The arguments with epochs and rate for these rows and this student, where nobody set them."""
-        kind = kind_of(student)
-        if not isinstance(args, DistillationConfig) or kind is None or not has_length(rows):
+        if not isinstance(args, DistillationConfig):
             return args
+        kind = kind_of(student)
+        if student is None or not has_length(rows):
+            return args.for_rows(0, None, 1.0)
         models = [student, *(member.model for member in self.plan.who.members)]
         own, *teachers = (getattr(model.config, "num_hidden_layers", None) for model in models)
         deepest = max((depth for depth in teachers if depth), default=own)

@@ -54,7 +54,7 @@ def test_the_page_has_a_section_for_every_set():
 def test_a_method_is_shown_with_its_papers_settings_beside_its_own(monkeypatch):
     lines = said_of("rail-kd-l", monkeypatch)
     assert ["epochs", "by", "rows", "40"] in [line.split() for line in lines]
-    assert ["lr", "5e-5", "searched"] in [line.split() for line in lines]
+    assert ["lr", "by", "depth", "searched"] in [line.split() for line in lines]
     assert ["max_length", "128", "not", "stated"] in [line.split() for line in lines]
     assert "searched: batch_size in 8, 16, 32" in lines
     assert "runs: 5" in lines
