@@ -56,7 +56,6 @@ from limbeck.run import distill
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared
 from limbeck.students import build_student
-from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer
 from study import records_of
 
@@ -457,11 +456,9 @@ class Watch(TrainerCallback):
 
 
 def plateau(args: argparse.Namespace) -> None:
-    """Training curves of students from first layers and from every second one, at several rates and courses."""
+    """Training curves of pretrained layers on labels: the first three and every second one, at two rates."""
     prepared = _measured(args)
     batch = prepared.collator(list(prepared.selecting.select(range(72))))
-    source = args.teacher[0] if args.teacher else args.model
-    teacher = Teacher.load(source).model if args.teacher else None
     for pick, lr, course, steps in (
         ("skip", 1e-4, "linear", 69),
         ("first", 1e-4, "linear", 69),
@@ -471,7 +468,7 @@ def plateau(args: argparse.Namespace) -> None:
         if Book().has(name):
             continue
         student = build_student(
-            source,
+            args.model,
             layers=3,
             pick=pick,
             task=prepared.task,
@@ -480,8 +477,7 @@ def plateau(args: argparse.Namespace) -> None:
         )
         settings = DistillationConfig(
             str(args.work / "plateau"),
-            method="finetune" if teacher is None else "kd",
-            cache_teacher_outputs="off" if teacher is None else "memory",
+            method="finetune",
             learning_rate=lr,
             lr_scheduler_type=course,
             warmup_steps=0.1 if course == "linear" else 0,
@@ -496,7 +492,7 @@ def plateau(args: argparse.Namespace) -> None:
         watch = Watch(student, batch, 3)
         DistillationTrainer(
             student,
-            teacher,
+            None,
             settings,
             data_collator=prepared.collator,
             train_dataset=prepared.train.encoded,
@@ -571,9 +567,7 @@ def main() -> None:
     parser.add_argument("--data", help="GLUE folder")
     parser.add_argument("--texts", help="folder of reuters8/ and questions.csv")
     parser.add_argument("--work", type=Path, default=Path("runs/defaults"))
-    parser.add_argument(
-        "--teacher", nargs="*", default=[], help="start, plateau: fine-tuned encoders"
-    )
+    parser.add_argument("--teacher", nargs="*", default=[], help="start: fine-tuned encoders")
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
     parser.add_argument("--rows", nargs="+", type=int)
     parser.add_argument("--layers", nargs="+", type=int, default=list(LAYERS))
