@@ -236,6 +236,40 @@ def test_repeated_seeds_count_once_and_say_so():
     assert "2 runs of kd on rte, seed 1 are averaged into one." in table.notes
 
 
+def test_one_seed_with_other_settings_is_a_row_of_its_own():
+    runs = [a_run("kd", seed, 80.0 + seed) for seed in (1, 2)]
+    faster = [a_run("kd", seed, 70.0 + seed) for seed in (1, 2)]
+    for run, rate in [*((run, 5e-5) for run in runs), *((run, 1e-4) for run in faster)]:
+        run.recipe |= {"lr": rate, "batch_size": 32, "log_steps": int(rate * 1e6)}
+        run.recipe["student"] = {"layers": 3, "init": f"/tmp/{rate}/checkpoint"}
+    table = build_table([*runs, *faster])
+    means = {row.label: row.cells[table.columns[0].key].mean for row in table.rows}
+    assert means["kd lr=5e-05"] == 81.5 and means["kd lr=0.0001"] == 71.5
+    assert not any("averaged into one" in note for note in table.notes)
+    assert "Not alike in RTE: learning rate 5e-05 (kd); 0.0001 (kd)." in table.notes
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "said"),
+    [
+        ("lr", (5e-5, 1e-4), "learning rate 5e-05 (finetune); 0.0001 (kd)"),
+        ("batch_size", (16, 32), "batch size 16 (finetune); 32 (kd)"),
+        ("accumulation", (1, 2), "batch size 32 (finetune); 64 (kd)"),
+        (
+            "lr_schedule",
+            ("linear", "constant"),
+            "course of the rate linear (finetune); constant (kd)",
+        ),
+        ("warmup", (0.0, 0.1), "warm-up 0 (finetune); 0.1 (kd)"),
+    ],
+)
+def test_rates_and_batches_that_differ_are_noted(key, values, said):
+    runs = [a_run("finetune", 1, 70.0), a_run("kd", 1, 71.0)]
+    for run, value in zip(runs, values, strict=True):
+        run.recipe |= {"batch_size": 32, key: value}
+    assert f"Not alike in RTE: {said}." in build_table(runs).notes
+
+
 # --- the paired test ----------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss
 
-from limbeck.evaluation.calibration import calibration_of
+from limbeck.evaluation.calibration import calibration_of, unbiased_error
 
 
 def random_answers(classes: int, count: int = 200) -> tuple[np.ndarray, np.ndarray]:
@@ -90,3 +90,21 @@ def test_log_probabilities_are_as_good_as_logits() -> None:
 def test_what_does_not_fit_is_refused(shape: tuple, labels: list) -> None:
     with pytest.raises(ValueError, match=r"labels"):
         calibration_of(np.zeros(shape), np.array(labels))
+
+
+def test_what_a_perfect_model_errs_by_chance():
+    """Two hundred rows, probabilities all over: the error of outcomes drawn by the probabilities themselves."""
+    rng = np.random.default_rng(3)
+    confidence = rng.uniform(0.5, 1, 200)
+    drawn = []
+    for _ in range(300):
+        right = rng.random(200) < confidence
+        place = np.minimum((confidence * 15).astype(int), 14)
+        gaps = [abs(right[place == b].mean() - confidence[place == b].mean()) * (place == b).sum()
+                for b in set(place.tolist())]  # fmt: skip
+        drawn.append(sum(gaps) / 200)
+    assert unbiased_error(confidence) == pytest.approx(np.mean(drawn), rel=0.08)
+    # More rows, less chance: ten times as many, about a third of the error.
+    assert unbiased_error(np.tile(confidence, 10)) == pytest.approx(
+        np.mean(drawn) / 10**0.5, rel=0.1
+    )

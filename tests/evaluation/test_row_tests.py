@@ -6,9 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from sklearn import metrics
 
-from limbeck.evaluation.row_tests import mcnemar, row_tests
+from limbeck.evaluation.row_tests import mcnemar, row_tests, score_difference
+from limbeck.reporting.records import McNemarFacts
+from limbeck.reporting.tables.class_scores import row_test_words
 from limbeck.tasks import TASKS, as_kind
 
 
@@ -73,7 +76,11 @@ def test_a_model_against_itself_shows_nothing():
     task, right = TASKS["sst2"], np.array([0, 1] * 20)
     rows = predicted(1, right, 0.8)
     found = row_tests(task, rows, rows)
-    assert (found.difference.low, found.difference.high, found.mcnemar.p) == (0.0, 0.0, 1.0)
+    assert (found.difference.difference, found.mcnemar.p) == (0.0, 1.0)
+    # Forty rows without one that differs still leave room for a difference, alike on both sides.
+    assert (
+        found.difference.high == pytest.approx(-found.difference.low) and found.difference.high > 5
+    )
 
 
 def test_what_each_task_type_can_be_tested_by():
@@ -91,3 +98,46 @@ def test_other_rows_are_refused():
     rows = {"label": [0, 1], "prediction": [0, 1]}
     with pytest.raises(ValueError, match="same rows"):
         row_tests(TASKS["sst2"], rows, rows | {"label": [1, 0]})
+
+
+@pytest.mark.parametrize(("first", "second", "rows"), [(5, 1, 20), (0, 3, 12), (9, 4, 60)])
+def test_the_score_interval_holds_what_the_likelihood_does_not_reject(first, second, rows):
+    """Tango's interval, with the share of one side's rows found by climbing the likelihood itself."""
+    found = score_difference(McNemarFacts(only_first=first, only_second=second, p=1), rows)
+
+    def standardized(gap: float) -> float:
+        def unlikely(q: float) -> float:
+            p = q + gap
+            return -(
+                first * np.log(p) + second * np.log(q) + (rows - first - second) * np.log(1 - p - q)
+            )
+
+        q = minimize_scalar(
+            unlikely, bounds=(max(0, -gap) + 1e-9, (1 - gap) / 2 - 1e-9), method="bounded",
+            options={"xatol": 1e-10},
+        ).x  # fmt: skip
+        return (first - second - rows * gap) / np.sqrt(rows * (2 * q + gap - gap**2))
+
+    assert standardized(found.low / 100) == pytest.approx(1.96, abs=0.02)
+    assert standardized(found.high / 100) == pytest.approx(-1.96, abs=0.02)
+
+
+def test_intervals_of_few_rows_cover_the_truth():
+    """Twenty rows, 1,500 pairs of models of accuracies 85 and 80: a bootstrap covers some 80 %."""
+    rng, covered = np.random.default_rng(5), 0
+    for _ in range(1500):
+        # By row: only the first is right with .12, only the second with .07.
+        first, second, _ = rng.multinomial(20, [0.12, 0.07, 0.81])
+        found = score_difference(McNemarFacts(only_first=first, only_second=second, p=1), 20)
+        covered += found.low <= 5 <= found.high
+    assert 0.92 < covered / 1500 < 0.995
+
+
+def test_few_rows_are_said():
+    task, right = TASKS["sst2"], np.array([0, 1] * 20)
+    few = row_tests(task, predicted(1, right, 0.9), predicted(2, right, 0.7))
+    assert few.difference.method == "score"
+    assert "Tango's score interval over 40 rows" in row_test_words(few, "a", "b")[0]
+    others = row_tests(TASKS["mrpc"], predicted(1, right, 0.9), predicted(2, right, 0.7))
+    assert others.difference.method == "bootstrap"
+    assert "over so few rows it is too narrow" in row_test_words(others, "a", "b")[0]

@@ -60,10 +60,14 @@ def test_a_teacher_that_knows_and_one_that_does_not():
     assert check_teacher_score(SST2, score, labels) == []
     found = check_teacher_score(SST2, TeacherScore(50.0, "recorded in r"), labels)
     assert "50.0 (recorded in r) is no better than always predicting" in found[0].message
-    # Forty rows: three standard errors of a coin are 150 / sqrt(40) = 23.7 points.
-    found = check_teacher_score(SST2, TeacherScore(73.0, ""), labels)
-    assert "hardly better" in found[0].message and found[0].severity == "warning"
-    assert check_teacher_score(SST2, TeacherScore(74.0, ""), labels) == []
+    # Of forty tosses of a coin 27 or more are heads with p = .019, 28 or more with p = .008.
+    found = check_teacher_score(SST2, TeacherScore(67.5, ""), labels)
+    assert "not significantly better" in found[0].message and found[0].severity == "warning"
+    assert check_teacher_score(SST2, TeacherScore(70.0, ""), labels) == []
+    # Of twelve 11 or more: 13 / 4096; of six all of them: 1 / 64.
+    assert check_teacher_score(SST2, TeacherScore(100 * 11 / 12, ""), labels[:12]) == []
+    few = check_teacher_score(SST2, TeacherScore(100.0, ""), labels[:6])
+    assert "6 rows of dev are too few" in few[0].message and few[0].severity == "note"
     # A hundred rows of a correlation: 30 points.
     stsb, numbers = get_task("stsb"), np.linspace(0, 5, 100)
     assert errors_of(check_teacher_score(stsb, TeacherScore(-2.0, ""), numbers))

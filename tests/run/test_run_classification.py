@@ -141,7 +141,7 @@ def test_two_runs_are_compared_by_what_they_kept(made):
     gap = [Record.load(run).scores["dev"]["primary"] for run in made]
     assert found.tests.difference.difference == pytest.approx(gap[0] - gap[1])
     shown = invoke("compare", *made)
-    assert "paired bootstrap over" in shown and "McNemar's exact test" in shown
+    assert "Tango's score interval over" in shown and "McNemar's exact test" in shown
     assert json.loads(invoke("compare", *made, "--json"))["row_tests"]["rows"] == len(right[0])
 
 

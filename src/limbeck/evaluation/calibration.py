@@ -15,6 +15,7 @@ from scipy.special import log_softmax
 from limbeck.evaluation.prediction_shapes import class_outputs
 from limbeck.reporting.records import ReliabilityPoint
 
+_MOST_NUMBERS = 4_000_000
 BINS = 15
 """Bins of confidence, as Guo et al. (2017) have them."""
 
@@ -107,6 +108,26 @@ def reliability(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> 
         low, high = float(edges[number]), float(edges[number + 1])
         found.append(Bin(low, high, size, *map(float, means)))
     return tuple(found)
+
+
+def unbiased_error(confidence: np.ndarray, bins: int = BINS, seed: int = 0) -> float:
+    """The expected calibration error, 0 to 1, that a perfectly calibrated model has on average by chance.
+
+    It predicts with these probabilities (n,), and each prediction is right with its own: few rows leave accuracy and
+    confidence apart in every bin. The mean of up to 200 samples.
+    """
+    rng = np.random.default_rng(seed)
+    samples = max(20, min(200, _MOST_NUMBERS // len(confidence)))
+    return float(
+        np.mean(
+            [
+                calibration_error(
+                    reliability(confidence, rng.random(len(confidence)) < confidence, bins)
+                )
+                for _ in range(samples)
+            ]
+        )
+    )
 
 
 def calibration_error(bins: Sequence[Bin]) -> float:

@@ -11,7 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.metrics import multilabel_confusion_matrix, precision_recall_fscore_support
 
-from limbeck.evaluation.calibration import calibration_error, reliability, reliability_facts
+from limbeck.evaluation.calibration import (
+    calibration_error,
+    reliability,
+    reliability_facts,
+    unbiased_error,
+)
 from limbeck.reporting.records import AnswerCounts, ClassFacts, CoverageFacts, ModelScores
 
 COVERAGES = (0.5, 0.8)
@@ -75,6 +80,7 @@ def add_calibration(scores: ModelScores, confidence: np.ndarray, right: np.ndarr
     """How far answers' probabilities (m,) can be trusted; `right` (m,) says which are right."""
     points = reliability(confidence, right.astype(np.float64))
     scores.calibration_error = 100 * calibration_error(points)
+    scores.calibration_error_of_chance = 100 * unbiased_error(confidence)
     scores.reliability = reliability_facts(points)
 
 

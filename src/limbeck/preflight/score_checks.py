@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from scipy.optimize import linear_sum_assignment
+from scipy.stats import binomtest
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request
@@ -28,6 +29,8 @@ from limbeck.teachers.teacher import Teacher
 
 _SAMPLE = 512
 _BATCH = 32
+# Of an accuracy that would come from always making one prediction.
+_CHANCE = 0.01
 
 
 @dataclass(frozen=True)
@@ -239,18 +242,26 @@ def check_teacher_score(
 
     `rows`: themselves, where what one prediction is worth follows from more than their labels.
 
-    A score above by less than chance explains (three standard errors of an accuracy of one half, or
-    of a correlation of zero) is a warning: an untrained regression head rarely scores exactly 0.
+    A score above by less than chance explains (an accuracy by the binomial distribution, others by three standard
+    errors of a share of one half or of a correlation of zero) is a warning: an untrained regression head rarely
+    scores exactly 0.
     """
     baseline, answer = (
         constant_baseline(task, labels) if rows is None else task.kind.baseline_of_rows(task, rows)
     )
     of_numbers = (task.regression and task.kind.group_column is None) or task.kind.embeds
-    noise = 100 * 3 * (1.0 if of_numbers else 0.5) / np.sqrt(len(labels))
-    if score.value > baseline + noise:
-        return []
     better = score.value > baseline
-    if better and baseline + noise >= 100:
+    if task.primary == "accuracy" and not of_numbers:
+        share = min(baseline / 100, 1.0)
+        hits = round(score.value / 100 * len(labels))
+        chance = binomtest(hits, len(labels), share, alternative="greater").pvalue
+        told, most = chance < _CHANCE, share ** len(labels) >= _CHANCE
+    else:
+        noise = 100 * 3 * (1.0 if of_numbers else 0.5) / np.sqrt(len(labels))
+        told, most = score.value > baseline + noise, baseline + noise >= 100
+    if better and told:
+        return []
+    if better and most:
         return [
             Problem(
                 f"{side}: {len(labels)} rows of dev are too few to tell its score of {score.value:.1f} from "
@@ -259,7 +270,7 @@ def check_teacher_score(
                 "note",
             )
         ]
-    verdict = "hardly better" if better else "no better"
+    verdict = "not significantly better" if better else "no better"
     return [
         Problem(
             f"{side}: its dev score {score.value:.1f} ({score.origin}) is {verdict} than always "

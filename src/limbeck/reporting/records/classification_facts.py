@@ -5,6 +5,8 @@ Part of `limbeck.reporting.records`. Scores are percentages (0 to 100), probabil
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from limbeck.reporting.records.record_part import RecordPart
@@ -78,6 +80,8 @@ class ModelScores(RecordPart):
     calibration_error: float | None = None
     """Expected calibration error, 0 to 100 (Naeini et al. 2015; Guo et al. 2017, Eq. 3), over the bins of
     `reliability`. None where no probabilities are known."""
+    calibration_error_of_chance: float | None = None
+    """What a perfectly calibrated model with the same probabilities has on average on as many rows, 0 to 100."""
     reliability: list[ReliabilityPoint] = Field(default_factory=list)
     coverage: list[CoverageFacts] = Field(default_factory=list)
 
@@ -123,7 +127,7 @@ class ClassificationScores(RecordPart):
 
 
 class DifferenceFacts(RecordPart):
-    """The difference of a primary score, one model less the other, with a paired bootstrap over rows or queries."""
+    """The difference of a primary score, one model less the other, with a 95 % interval over rows or queries."""
 
     difference: float
     """Points."""
@@ -133,6 +137,8 @@ class DifferenceFacts(RecordPart):
     """Confidence of the interval, 0 to 1."""
     samples: int = 0
     seed: int = 0
+    method: Literal["bootstrap", "score"] = "bootstrap"
+    """score: Tango's interval of a difference of two accuracies, for few rows."""
 
 
 class McNemarFacts(RecordPart):

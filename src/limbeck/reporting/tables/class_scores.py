@@ -20,6 +20,8 @@ Cells = list[list[str]]
 """Headings, then rows."""
 
 SIGNIFICANT = 0.05
+FEW = 100
+"""Below so many rows a bootstrap's interval is too narrow: of 50 it covers some 90 % where it says 95."""
 # Of classes; a terminal's or a page's matrix of more cannot be read.
 MOST_SHOWN = 12
 
@@ -34,6 +36,10 @@ def whole_cells(found: ClassificationScores) -> Cells:
         ("rows with all classes right" if several else "accuracy", [m.accuracy for m in models]),
         ("macro F1", [model.macro_f1 for model in models]),
         ("expected calibration error", [model.calibration_error for model in models]),
+        (
+            "the same by chance, of a perfectly calibrated model",
+            [model.calibration_error_of_chance for model in models],
+        ),
     ]
     for at, covered in enumerate(found.student.coverage):
         what = "all classes right" if several else "accuracy"
@@ -166,10 +172,16 @@ def row_test_words(tests: RowTests, first: str, second: str) -> list[str]:
     said = []
     if tests.difference is not None:
         found = tests.difference
+        how = (
+            f"Tango's score interval over {tests.rows:,} {tests.unit}"
+            if found.method == "score"
+            else f"paired bootstrap over {tests.rows:,} {tests.unit}, {found.samples:,} samples"
+        )
+        if found.method == "bootstrap" and tests.rows < FEW:
+            how += f"; over so few {tests.unit} it is too narrow, and covers the truth less often than it says"
         said.append(
             f"{first} less {second}: {_signed(found.difference, 2)} points of the primary score, "
-            f"{100 * found.level:.0f} % interval {_signed(found.low, 2)} to {_signed(found.high, 2)} (paired bootstrap "
-            f"over {tests.rows:,} {tests.unit}, {found.samples:,} samples)"
+            f"{100 * found.level:.0f} % interval {_signed(found.low, 2)} to {_signed(found.high, 2)} ({how})"
         )
     if tests.mcnemar is not None:
         exact = tests.mcnemar

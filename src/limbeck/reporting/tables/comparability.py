@@ -5,7 +5,7 @@ Part of `limbeck.reporting.tables`. Nothing here changes a number; it makes visi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from limbeck.model_names import short_name
@@ -80,7 +80,86 @@ _SHARED: dict[str, Callable[[Record], Any]] = {
     "teacher": _teacher,
     "student's start": _start,
     "longest input": lambda record: record.recipe.get("max_length"),
+    "batch size": lambda record: _batch(record.recipe),
 }
+# The same of settings that are said as the recipe has them.
+_SETTINGS = {
+    "learning rate": "lr",
+    "course of the rate": "lr_schedule",
+    "warm-up": "warmup",
+    "optimizer": "optimizer",
+    "weight decay": "weight_decay",
+    "gradient norm": "max_grad_norm",
+    "precision": "precision",
+    "patience": "patience",
+    "epoch chosen by": "select_by",
+    "share of labeled examples": "labelled_share",
+    "weight of unlabeled examples": "unlabelled_weight",
+    "confidence needed": "min_confidence",
+    "thresholds": "thresholds",
+    "sample of training rows": "train_rows_seed",
+}
+_SHARED |= {
+    said: lambda record, key=key: _plain(record.recipe.get(key)) for said, key in _SETTINGS.items()
+}
+# What decides nothing about a student, or is said by a run's column, row and seed.
+_NOT_COMPARED = frozenset(
+    {
+        "method", "family", "summary", "paper", "formula", "seed", "data", "task", "plugins", "floor",
+        "report_to", "tensorboard", "workers", "cache", "cache_limit", "log_steps", "checkpoint_steps",
+        "keep_texts", "keep_first_stage", "skip_unused_embeddings", "compile", "attention",
+        "dev", "test", "first_stage.data",
+    }
+)  # fmt: skip
+# Another machine has these elsewhere.
+_FOLDERS = frozenset(
+    {"teacher", "teachers", "outputs", "unlabelled", "student.init", "first_stage.teacher"}
+)
+
+
+def _batch(recipe: Mapping[str, Any]) -> Any:
+    size = recipe.get("batch_size")
+    return None if size is None else size * (recipe.get("accumulation") or 1)
+
+
+def _plain(value: Any) -> Any:
+    return f"{value:g}" if isinstance(value, float) else str(value) if value is not None else None
+
+
+def dotted(recipe: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Keys of a recipe at every depth with their values, as `--by` takes them."""
+    for key, value in recipe.items():
+        yield f"{above}{key}", value
+        if isinstance(value, Mapping):
+            yield from dotted(value, f"{above}{key}.")
+
+
+def _named_alike(value: Any) -> Any:
+    if isinstance(value, list):
+        return [short_name(str(one)) for one in value]
+    return value if value is None else short_name(str(value))
+
+
+def other_settings(runs: Sequence[Record]) -> list[str]:
+    """Keys in which finished runs of one row, one task and data and one seed differ, so that they are no repetitions.
+
+    A key that one of the records does not have, as of an earlier version, tells nothing.
+    """
+    places: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for run in runs:
+        if run.status == "finished":
+            plain = {
+                key: _named_alike(value) if key in _FOLDERS else value
+                for key, value in dotted(run.recipe)
+                if not isinstance(value, Mapping) and key not in _NOT_COMPARED
+            }
+            places.setdefault((place_of(run), run.seed), []).append(plain)
+    differ: dict[str, None] = {}
+    for settings in places.values():
+        for key in set[str].intersection(*({*one} for one in settings)):
+            if any(one[key] != settings[0][key] for one in settings):
+                differ[key] = None
+    return sorted(differ)
 
 
 def comparability_notes(runs: Sequence[Record]) -> list[str]:

@@ -5,7 +5,7 @@ Part of `limbeck.reporting.tables`; `tests_against` adds the paired comparisons,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +16,10 @@ from limbeck.reporting.tables.against import Scores, check_correction, compare_r
 from limbeck.reporting.tables.bench_latency import with_bench
 from limbeck.reporting.tables.comparability import (
     comparability_notes,
+    dotted,
     failure_notes,
     latency_notes,
+    other_settings,
     repeat_notes,
     teacher_notes,
 )
@@ -108,7 +110,8 @@ def build_table(
     follows = any(knows(run.task) for run in records)
     notes = [profile_note(profile) if follows else "", _seed_note(rows), *test_notes, *left_out]
     notes += comparability_notes(students) + teacher_notes(students)
-    notes += repeat_notes(students, lambda run: (run.method, _layers(run), _variant(run, by)))
+    rows_of = {id(run): index for index, group in enumerate(groups) for run in group.runs}
+    notes += repeat_notes(students, lambda run: rows_of[id(run)])
     notes += [_FLOOR_NOTE] if any(row.role == "floor" for row in rows) else []
     notes += latency_notes(students, bench) if "latency" in facts else []
     notes += failure_notes(students)
@@ -126,8 +129,9 @@ def build_table(
 
 def _groups(students: Sequence[Record], by: Sequence[str], profile: str) -> list[_RowGroup]:
     groups: dict[Any, _RowGroup] = {}
+    split = _split_further(students, by)
     for run in students:
-        variant = _variant(run, by)
+        variant = _variant(run, (*by, *split[run.method, _layers(run), _variant(run, by)]))
         layers = _layers(run)
         label = " ".join([run.method, *variant])
         key = (run.method, layers, variant)
@@ -136,6 +140,14 @@ def _groups(students: Sequence[Record], by: Sequence[str], profile: str) -> list
     for group in groups.values():
         group.scores = _scores_by_seed(group.runs, profile)
     return sorted(groups.values(), key=_row_order)
+
+
+def _split_further(students: Sequence[Record], by: Sequence[str]) -> dict[Any, list[str]]:
+    """By row the settings in which runs of one seed differ: a mean over them would be of no method."""
+    rows: dict[Any, list[Record]] = {}
+    for run in students:
+        rows.setdefault((run.method, _layers(run), _variant(run, by)), []).append(run)
+    return {row: other_settings(runs) for row, runs in rows.items()}
 
 
 def _row_order(group: _RowGroup) -> tuple:
@@ -168,18 +180,10 @@ def _layers(run: Record) -> int | None:
 
 def check_by(records: Sequence[Record], by: Sequence[str]) -> None:
     """Raises LimbeckError, all of them together, for settings that no record's recipe has."""
-    known = sorted({key for record in records for key in _dotted(record.recipe)})
+    known = sorted({key for record in records for key, _ in dotted(record.recipe)})
     wrong = [unknown("setting to split rows by", path, known) for path in by if path not in known]
     if wrong:
         raise LimbeckError(wrong)
-
-
-def _dotted(recipe: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Keys of a recipe at every depth, as `--by` takes them."""
-    for key, value in recipe.items():
-        yield f"{above}{key}"
-        if isinstance(value, Mapping):
-            yield from _dotted(value, f"{above}{key}.")
 
 
 def _variant(run: Record, by: Iterable[str]) -> tuple[str, ...]:
