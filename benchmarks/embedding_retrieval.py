@@ -8,7 +8,7 @@ trained on but where MRPC has one in its training file too.
     python benchmarks/embedding_retrieval.py [--markdown]                 # prints what is kept
 
 A difference is mean nDCG@10 of a method's students less that of the embedding MSE's at the same depth, over the seeds
-that both have; its interval is a paired bootstrap over the queries, and p as in `embeddings_table.py`.
+that both have; its interval and p are as in `embeddings_table.py`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from embeddings import BASELINE, METHODS
-from embeddings_table import Compared, mean_text, p_text, place_of
-from limbeck.evaluation.compare import holm
+from embeddings_table import mean_text, p_text, place_of, text_of
+from limbeck.evaluation.compare import Comparison, holm, seeds_and_rows
 from limbeck.reporting.records import write_whole
 from limbeck.reporting.records.collection import read_raw
 from limbeck.run.checkpoint_scores import score_checkpoint
@@ -38,7 +38,6 @@ HEADINGS = (
     "layers", "learns by", "nDCG@10", "MRR@10", "seeds", "% of the teacher's", "against embedding MSE (95 %)",
     "p (Holm)",
 )  # fmt: skip
-_RESAMPLES = 10_000
 
 
 def make_folder(data: Path, folder: Path) -> None:
@@ -108,9 +107,11 @@ def rows(kept: dict[str, Any]) -> list[tuple[str, ...]]:
         for key in order
         if key[1] != BASELINE and found[key].keys() & found.get((key[0], BASELINE), {}).keys()
     }
-    corrected: dict[tuple[int, str], float] = {}
-    for layers in {key[0] for key in tested}:
-        corrected |= holm({key: one.p for key, one in tested.items() if key[0] == layers})
+    twins = {key: same for key in tested for same in tested if found[same] == found[key]}
+    corrected = holm(
+        {key: one.p for key, one in tested.items() if one.p is not None and twins[key] == key}
+    )
+    corrected |= {key: corrected[twins[key]] for key in tested if twins[key] in corrected}
     teacher = kept[TEACHER]["scores"]
     top = (
         "6",
@@ -128,20 +129,24 @@ def rows(kept: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def _compared(own: dict[int, Any], others: dict[int, Any]) -> Compared:
-    """The difference in points of nDCG@10, its interval, and p."""
+def _compared(own: dict[int, Any], others: dict[int, Any]) -> Comparison:
+    """The difference in points of nDCG@10, its interval, and p: seeds and queries both vary."""
     seeds = sorted(own.keys() & others.keys())
-    sides = [np.mean([side[seed]["by_query"] for seed in seeds], axis=0) for side in (own, others)]
-    each = 100 * (sides[0] - sides[1])
-    drawn = np.random.default_rng(0).integers(len(each), size=(_RESAMPLES, len(each)))
-    return Compared.of(float(each.mean()), each[drawn].mean(1))
+    gaps = np.array(
+        [
+            100 * (np.array(own[seed]["by_query"]) - np.array(others[seed]["by_query"]))
+            for seed in seeds
+        ]
+    )
+    by_query = gaps.mean(axis=0)
+    return seeds_and_rows(gaps.mean(axis=1), (by_query.sum() - by_query) / (len(by_query) - 1))
 
 
 def _row(
     key: tuple[int, str],
     runs: dict[int, Any],
     teacher: dict[str, float],
-    result: Compared | None,
+    result: Comparison | None,
     p: float | None,
 ) -> tuple[str, ...]:
     scores = [one["scores"]["ndcg@10"] for one in runs.values()]
@@ -152,7 +157,7 @@ def _row(
         f"{mean(one['scores']['mrr@10'] for one in runs.values()):.2f}",
         str(len(scores)),
         f"{100 * mean(scores) / teacher['ndcg@10']:.1f}",
-        "–" if result is None else result.text,
+        text_of(result),
         p_text(p),
     )
 

@@ -4,9 +4,9 @@
 
 `--test` reads what `embedding_test.py` kept of STS-B's test pairs; without it those of its dev file are compared. A
 difference is a student's Spearman correlation minus that of the student of embedding MSE at the same depth, on the
-same sentences and passes, mean over the seeds that both have. Its interval (95 %) is a paired bootstrap over the
-pairs: every student is scored on the same drawn pairs. p is twice the smaller share of draws on one
-side of 0, corrected by Holm over the students of one depth.
+same sentences and passes, mean over the seeds that both have. Interval (95 %) and p are those of
+`limbeck.evaluation.compare.seeds_and_rows`: seeds and pairs both vary. p is corrected by Holm over all tests of the
+table. A method that computes what another one does (both forms of RAIL-KD at two layers) is tested once.
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 
 from embedding_test import PEOPLE, STUDY, TEACHER
 from embeddings import BASELINE, COSINES, METHODS, SIMILARITIES
-from limbeck.evaluation.compare import holm, summary
+from limbeck.evaluation.compare import Comparison, holm, seeds_and_rows, summary
 from limbeck.reporting.records.collection import read_raw
 from study import records_of
 
 _NAME = re.compile(r"(?P<layers>\d+)l-(?P<sentences>\d+)x(?P<passes>\d+)-.+-s(?P<seed>\d+)")
-_RESAMPLES = 10_000
-_AT_ONCE = 500
 HEADINGS = (
     "layers", "sentences × passes", "learns by", "Spearman", "seeds", "% of the teacher's",
     "against embedding MSE (95 %)", "p (Holm)",
@@ -55,28 +53,6 @@ Runs = Mapping[int, Scored]
 """By seed."""
 
 
-@dataclass(frozen=True)
-class Compared:
-    """A difference to the baseline in points of Spearman's correlation, its interval, and its p."""
-
-    difference: float
-    low: float
-    high: float
-    p: float
-
-    @classmethod
-    def of(cls, difference: float, draws: np.ndarray) -> Compared:
-        """What bootstrap draws of the difference come to."""
-        low, high = np.percentile(draws, [2.5, 97.5])
-        p = 2 * min((draws <= 0).mean(), (draws >= 0).mean())
-        return cls(difference, float(low), float(high), float(min(1.0, max(p, 1 / len(draws)))))
-
-    @property
-    def text(self) -> str:
-        """The difference and its interval, as a table has them."""
-        return f"{self.difference:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
-
-
 def mean_text(scores: Sequence[float]) -> str:
     """Mean ± deviation, as a table has them."""
     average, deviation = summary(scores)
@@ -88,58 +64,68 @@ def p_text(p: float | None) -> str:
     return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-class Draws:
-    """Draws of scored pairs with replacement, and Spearman's correlation of any cosines in each of them."""
+class Pairs:
+    """The scored pairs, and Spearman's correlation of any cosines with each of the pairs left out once."""
 
     def __init__(self, similarities: Sequence[float]) -> None:
-        size = len(similarities)
-        random = np.random.default_rng(0)
-        drawn = random.integers(size, size=(_RESAMPLES, size))
-        self._parts = []
-        for part in np.split(drawn, _RESAMPLES // _AT_ONCE):
-            counts = np.stack([np.bincount(one, minlength=size) for one in part])
-            self._parts.append((counts, centred_ranks(np.asarray(similarities), counts)))
+        self._people = similarities
         self._known: dict[str, np.ndarray] = {}
 
-    def spearman(self, name: str, cosines: Sequence[float]) -> np.ndarray:
-        """Times 100, by draw (draws); `name` is whose cosines these are, so that they are ranked once."""
+    def without(self, name: str, cosines: Sequence[float]) -> np.ndarray:
+        """Times 100, by the pair that is left out (n,); `name` is whose cosines these are, kept for the next time."""
         if name not in self._known:
-            found = []
-            for counts, others in self._parts:
-                own = centred_ranks(np.asarray(cosines), counts)
-                lengths = np.sqrt((counts * own**2).sum(-1) * (counts * others**2).sum(-1))
-                found.append(100 * (counts * own * others).sum(-1) / lengths)
-            self._known[name] = np.concatenate(found)
+            self._known[name] = 100 * spearman_without(
+                np.asarray(cosines), np.asarray(self._people)
+            )
         return self._known[name]
 
 
-def centred_ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The mean rank of each value (draws, n) among all that were drawn, less the mean of all ranks.
+def spearman_without(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Spearman's correlation of two lists (n,) with each of their pairs left out, (n,).
 
-    Args:
-        values: (n).
-        counts: (draws, n) how often each was drawn.
+    Without pair k the rank of every larger number is 1 less, and of an equal one ½.
     """
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    equal = np.add.reduceat(counts[:, order], starts, axis=1)
-    middle = equal.cumsum(1) - (equal - 1) / 2
-    ranks = np.empty(counts.shape)
-    ranks[:, order] = np.repeat(middle, np.diff([*starts, len(values)]), axis=1)
-    return ranks - (counts[0].sum() + 1) / 2
+
+    def ranks(values: np.ndarray) -> np.ndarray:
+        smaller = (values[None] < values[:, None]) + 0.5 * (values[None] == values[:, None])
+        found = rankdata(values)[:, None] - smaller  # pair, pair left out
+        found -= (found.sum(0) - found.diagonal()) / (len(values) - 1)
+        np.fill_diagonal(found, 0)
+        return found
+
+    one, other = ranks(first), ranks(second)
+    return (one * other).sum(0) / np.sqrt((one**2).sum(0) * (other**2).sum(0))
 
 
-def compared(runs: Runs, baseline: Runs, draws: Draws) -> Compared | None:
-    """A method's runs beside the baseline's of the same seeds; None without any."""
+def compared(runs: Runs, baseline: Runs, pairs: Pairs) -> Comparison | None:
+    """A method's runs beside the baseline's of the same seeds: seeds and pairs both vary.
+
+    None without any seed of both; of a single seed there is a difference alone.
+    """
     seeds = sorted(runs.keys() & baseline.keys())
     if not seeds:
         return None
-    drawn, found = (
-        np.mean([np.asarray(of(runs[seed]) - of(baseline[seed])) for seed in seeds], axis=0)
-        for of in (lambda one: draws.spearman(one.name, one.cosines), lambda one: one.spearman)
+    gaps = [runs[seed].spearman - baseline[seed].spearman for seed in seeds]
+    if len(seeds) == 1:
+        return Comparison(gaps[0], None, 1)
+    without = np.mean(
+        [
+            pairs.without(runs[seed].name, runs[seed].cosines)
+            - pairs.without(baseline[seed].name, baseline[seed].cosines)
+            for seed in seeds
+        ],
+        axis=0,
     )
-    return Compared.of(float(found), drawn)
+    return seeds_and_rows(gaps, without)
+
+
+def text_of(found: Comparison | None) -> str:
+    """A difference and its interval, as a table has them."""
+    if found is None:
+        return "–"
+    if found.low is None:
+        return f"{found.difference:+.2f}"
+    return f"{found.difference:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
 
 
 def place_of(name: str) -> tuple[Place, int] | None:
@@ -195,21 +181,30 @@ def _of_test() -> tuple[dict[str, Scored], Sequence[float]]:
 def rows(test: bool) -> list[tuple[str, ...]]:
     """The table's cells, line by line, of the dev pairs or of the test pairs."""
     runs, similarities = read_runs(test)
-    draws = Draws(similarities)
+    pairs = Pairs(similarities)
     tested = {
         key: result
         for key in runs
         if key[1] != BASELINE
-        and (result := compared(runs[key], runs.get((key[0], BASELINE), {}), draws)) is not None
+        and (result := compared(runs[key], runs.get((key[0], BASELINE), {}), pairs)) is not None
     }
-    corrected: dict[tuple[Place, str], float] = {}
-    for place in {place for place, _ in tested}:
-        corrected |= holm({key: one.p for key, one in tested.items() if key[0] == place})
+    twins = {key: same for key in tested for same in tested if _same(runs[same], runs[key])}
+    corrected = holm(
+        {key: one.p for key, one in tested.items() if one.p is not None and twins[key] == key}
+    )
+    corrected |= {key: corrected[twins[key]] for key in tested if twins[key] in corrected}
     return [_row(key, own, tested.get(key), corrected.get(key)) for key, own in runs.items()]
 
 
+def _same(one: Runs, other: Runs) -> bool:
+    """Whether two methods' students are the same, score by score."""
+    return {seed: (run.spearman, tuple(run.cosines)) for seed, run in one.items()} == {
+        seed: (run.spearman, tuple(run.cosines)) for seed, run in other.items()
+    }
+
+
 def _row(
-    key: tuple[Place, str], runs: Runs, result: Compared | None, p: float | None
+    key: tuple[Place, str], runs: Runs, result: Comparison | None, p: float | None
 ) -> tuple[str, ...]:
     (layers, sentences, passes), method = key
     scores = [one.spearman for one in runs.values()]
@@ -221,7 +216,7 @@ def _row(
         mean_text(scores),
         str(len(scores)),
         f"{mean(shares):.1f}",
-        "–" if result is None else result.text,
+        text_of(result),
         p_text(p),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from limbeck.errors import LimbeckError
@@ -294,6 +295,36 @@ def test_paired_test_by_hand_with_holm():
     assert row_of(table, "rail-kd-l").average.comparison is not None
     assert row_of(table, "rail-kd-l").average.comparison.p == pytest.approx(4 / 64)
     assert row_of(table, "finetune").average.comparison is None
+
+
+def test_differences_stand_with_their_intervals_and_what_a_column_could_reach():
+    table = build_table(a_study(), baseline="finetune")
+    kd = cell_of(table, "kd", "RTE").comparison
+    # Differences 1, 2, 3: 2 ± 4.3027 · 1 / √3; at 90 %: 2 + 2.92 / √3.
+    assert (kd.low, kd.high) == pytest.approx((2 - 2.48414, 2 + 2.48414), abs=1e-4)
+    assert kd.margin == pytest.approx(2 + 1.68586, abs=1e-4)
+    notes = " ".join(table.notes)
+    assert "RTE +2.0 (−0.5 to +4.5), p 0.15" in notes
+    # Six pairs: 2 / 64 at best; of the five tests one, in another column, is smaller.
+    assert "average: the smallest p that it could reach is 0.12 (Holm-corrected), so that" in notes
+    by_column = " ".join(build_table(a_study(), baseline="finetune", correction="column").notes)
+    assert "the smallest p that it could reach is 0.062" in by_column
+
+
+def test_pooled_variance_finds_what_few_seeds_alone_cannot():
+    """Seven methods of one spread and one that is ten points below: three seeds of one pair could not tell."""
+    rng = np.random.default_rng(2)
+    runs = [
+        a_run(f"m{number}", seed, 80 + rng.normal(0, 1.0) - 10 * (number == 6), task=task)
+        for number in range(7) for seed in (1, 2, 3) for task in ("rte", "sst2", "cola")
+    ]  # fmt: skip
+    own = row_of(build_table(runs, baseline="m0"), "m6").average
+    pooled = build_table(runs, baseline="m0", variance="pooled")
+    assert own.marker == "" and row_of(pooled, "m6").average.marker == "▼"
+    assert [row.label for row in pooled.rows if row.average.marker] == ["m6"]
+    assert "pooled over all methods of the same layers" in " ".join(pooled.notes)
+    with pytest.raises(LimbeckError, match="unknown variance 'pool'"):
+        build_table(runs, baseline="m0", variance="pool")
 
 
 def test_below_the_baseline_is_marked_below():

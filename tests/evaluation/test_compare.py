@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from limbeck.evaluation.compare import (
     holm,
+    over_rows,
     paired,
     paired_permutation_test,
     paired_t_test,
+    pooled_t_test,
+    seeds_and_rows,
+    smallest_p,
     summary,
 )
 
@@ -100,3 +106,65 @@ def test_summary_uses_the_sample_deviation():
     assert summary([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]) == (5.0, pytest.approx(2.13809, 1e-5))
     assert summary([3.0]) == (3.0, None)
     assert summary([]) == (None, None)
+
+
+# --- intervals, pooled variance, seeds and rows ---------------------------------------------------
+
+
+def test_the_interval_and_the_margin_of_a_paired_test_are_scipys():
+    differences = np.array([0.4, 1.1, -0.2, 0.9, 0.6])
+    found = paired_t_test(differences, np.zeros(5))
+    alone = stats.ttest_1samp(differences, 0.0)
+    low, high = alone.confidence_interval(0.95)
+    assert (found.p, found.low, found.high) == pytest.approx((alone.pvalue, low, high))
+    wide = alone.confidence_interval(0.90)
+    assert found.margin == pytest.approx(max(abs(wide.low), abs(wide.high)))
+    # Equal within it: both one-sided tests are at 5 % there.
+    above = stats.ttest_1samp(differences, -found.margin, alternative="greater").pvalue
+    below = stats.ttest_1samp(differences, found.margin, alternative="less").pvalue
+    assert max(above, below) == pytest.approx(0.05)
+
+
+def test_pooled_variance_by_hand():
+    # Three methods by two seeds. Means 1, 3, 2 and by seed 5/3, 7/3; residuals of ±1/6, ±1/6, ±1/3:
+    # squares 2/36 + 2/36 + 2/9 = 1/3 over 2 degrees of freedom; variance 2 · 1/6 / 2 = 1/6.
+    scores = {"a": {1: 0.5, 2: 1.5}, "b": {1: 2.5, 2: 3.5}, "c": {1: 2.0, 2: 2.0}}
+    found = pooled_t_test(scores, "b", "a")
+    assert found.difference == pytest.approx(2.0)
+    assert found.p == pytest.approx(2 * stats.t.sf(2.0 / (1 / 6) ** 0.5, 2))
+    assert found.high - found.difference == pytest.approx((1 / 6) ** 0.5 * 4.302653, rel=1e-6)
+    # Of two methods it is the paired t-test itself.
+    two = {name: scores[name] for name in ("b", "c")}
+    alone = paired_t_test([2.5, 3.5], [2.0, 2.0])
+    assert pooled_t_test(two, "b", "c")[1:] == pytest.approx(alone[1:])
+    assert pooled_t_test({"a": {1: 0.5}, "b": {1: 1.0}}, "a", "b") is None
+
+
+def test_smallest_p_is_that_of_pairs_that_all_point_one_way():
+    for pairs in (3, 6, 9):
+        steady = paired_permutation_test(
+            [1.0 + number / 10 for number in range(pairs)], [0.0] * pairs
+        )
+        assert smallest_p(pairs) == pytest.approx(steady.p)
+    # Nine pairs and 48 rows: no row of such a column can bear a mark, whatever the data.
+    assert 48 * smallest_p(9) == pytest.approx(0.1875)
+
+
+def test_rows_left_out_one_by_one_give_the_variance_of_a_mean():
+    values = np.random.default_rng(1).normal(size=40)
+    without = np.array([np.delete(values, row).mean() for row in range(40)])
+    assert over_rows(without).variance == pytest.approx(values.var(ddof=1) / 40)
+
+
+def test_seeds_and_rows_together_hold_their_level():
+    """No difference at all: rows and seeds both vary. Seeds alone, or rows alone, find one far too often."""
+    rng, found = np.random.default_rng(7), {"both": 0, "seeds": 0}
+    for _ in range(1500):
+        rows, seeds = rng.normal(0, 1.0, 60), rng.normal(0, 0.15, 4)
+        gaps = rows[None] + seeds[:, None] + rng.normal(0, 0.3, (4, 60))
+        means, by_row = gaps.mean(axis=1), gaps.mean(axis=0)
+        without = (by_row.sum() - by_row) / 59
+        found["both"] += seeds_and_rows(means, without).p < 0.05
+        found["seeds"] += paired_t_test(means, np.zeros(4)).p < 0.05
+    assert found["both"] / 1500 < 0.075
+    assert found["seeds"] / 1500 > 0.15

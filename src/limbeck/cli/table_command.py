@@ -29,6 +29,13 @@ def table(
         str,
         typer.Option(help="Which tests Holm's correction takes together: table, or column."),
     ] = "table",
+    variance: Annotated[
+        str,
+        typer.Option(
+            help="Spread over seeds by which differences are judged: own (of the two methods) or pooled (over all "
+            "methods of the same depth, for few seeds)."
+        ),
+    ] = "own",
     form: Annotated[
         str | None,
         typer.Option(
@@ -65,6 +72,7 @@ def table(
         profile=profile,
         baseline=baseline,
         correction=correction,
+        variance=variance,
         facts=columns or DEFAULT_FACTS,
         by=by or (),
         title=title,

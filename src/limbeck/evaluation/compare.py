@@ -26,6 +26,18 @@ class Comparison(NamedTuple):
     p: float | None
     """Two-sided p-value; None where no test is possible."""
     pairs: int
+    low: float | None = None
+    """The 95 % interval of this difference alone; None where there is no spread."""
+    high: float | None = None
+    margin: float | None = None
+    """Within how many points the two are equal by two one-sided tests at 5 %: the larger end of the 90 % interval."""
+
+
+class Spread(NamedTuple):
+    """A variance of a mean, with the degrees of freedom that it was estimated by."""
+
+    variance: float
+    freedom: float
 
 
 def summary(values: Sequence[float]) -> tuple[float | None, float | None]:
@@ -60,14 +72,95 @@ def paired_t_test(method: Sequence[float], baseline: Sequence[float]) -> Compari
         return Comparison(0.0, 1.0, pairs)
     if _constant(differences, method, baseline):
         return Comparison(mean, None, pairs)
-    # One-sample on the differences is what the paired test is.
-    return Comparison(mean, float(stats.ttest_1samp(differences, 0.0).pvalue), pairs)
+    return by_t(mean, [over_seeds(differences)], pairs)
+
+
+def by_t(difference: float, spreads: Sequence[Spread], pairs: int) -> Comparison:
+    """A difference whose variance is the sum of independent ones, by Student's t (Welch and Satterthwaite)."""
+    total = sum(one.variance for one in spreads)
+    if total <= 0:
+        return Comparison(difference, None, pairs)
+    freedom = total**2 / sum(one.variance**2 / one.freedom for one in spreads)
+    error = float(np.sqrt(total))
+    p = 2 * float(stats.t.sf(abs(difference) / error, freedom))
+    half, less = (error * float(stats.t.ppf(level, freedom)) for level in (0.975, 0.95))
+    return Comparison(
+        difference, p, pairs, difference - half, difference + half, abs(difference) + less
+    )
+
+
+def over_seeds(differences: Sequence[float] | np.ndarray) -> Spread:
+    """The variance of a mean over seeds, by the spread of the seeds."""
+    return Spread(float(np.var(differences, ddof=1)) / len(differences), len(differences) - 1)
+
+
+def seeds_and_rows(differences: Sequence[float] | np.ndarray, without: np.ndarray) -> Comparison:
+    """A paired test that counts chance in the seeds and in the rows: what another seed, on other rows, would give.
+
+    The variance of the mean difference is that over seeds plus that over rows, by the jackknife: each row, pair or
+    query is left out once (Efron and Stein 1981). Nothing is sampled, so that no seed of a bootstrap decides. What
+    seeds and rows do together counts twice, which makes the test a little careful.
+
+    Args:
+        differences: by seed, method less baseline on all rows (S,), at least two.
+        without: the mean difference over seeds with each row left out (n,).
+    """
+    values = np.asarray(differences, dtype=float)
+    return by_t(float(values.mean()), [over_seeds(values), over_rows(without)], len(values))
+
+
+def over_rows(without: np.ndarray) -> Spread:
+    """The variance of a statistic over rows, by its values with each of them left out (n,)."""
+    rows = len(without)
+    return Spread(float(np.var(without)) * (rows - 1), rows - 1)
+
+
+def pooled_t_test(
+    scores: Mapping[Key, Mapping[int, float]], method: Key, baseline: Key
+) -> Comparison | None:
+    """Method less baseline over the seeds that all have, by a variance that is pooled over all methods.
+
+    A two-way analysis of variance (methods by seeds) without interaction: with few seeds, several methods tell far more
+    about the spread than two. It takes for granted that they all spread alike. None with fewer than two seeds, or two
+    methods without a spread.
+    """
+    found = pooled_spread(scores, method, baseline)
+    if found is None:
+        return None
+    difference, spread = found
+    return by_t(difference, [spread], len(set[int].intersection(*map(set, scores.values()))))
+
+
+def pooled_spread(
+    scores: Mapping[Key, Mapping[int, float]], method: Key, baseline: Key
+) -> tuple[float, Spread] | None:
+    """The difference of `pooled_t_test` and its variance."""
+    seeds = sorted(set[int].intersection(*({*one} for one in scores.values()))) if scores else []
+    if len(seeds) < 2 or len(scores) < 2:
+        return None
+    table = np.array([[one[seed] for seed in seeds] for one in scores.values()])
+    left = table - table.mean(0) - table.mean(1, keepdims=True) + table.mean()
+    freedom = (len(table) - 1) * (len(seeds) - 1)
+    names = list(scores)
+    means = table.mean(1)
+    difference = float(means[names.index(method)] - means[names.index(baseline)])
+    variance = 2 * float((left**2).sum()) / freedom / len(seeds)
+    # Subtracting leaves rounding errors, which are no spread.
+    tiny = (1e-9 * max(np.abs(table).max(), 1.0)) ** 2
+    return difference, Spread(variance if variance > tiny else 0.0, freedom)
+
+
+def smallest_p(pairs: int) -> float:
+    """The smallest p that a sign-flip test of so many pairs can reach: of the two signs that are most extreme."""
+    return min(1.0, 2.0 ** (1 - pairs))
 
 
 def paired_permutation_test(
     method: Sequence[float], baseline: Sequence[float], seed: int = 0
 ) -> Comparison | None:
     """Sign-flip permutation test of the mean difference; for the average over tasks and seeds.
+
+    The interval is Student's.
 
     Assumes only that without a difference either run of a pair could have been the other's, so
     tasks may differ in scale. Exact up to 14 pairs, beyond that by random flips sampled with `seed`.
@@ -87,7 +180,7 @@ def paired_permutation_test(
         n_resamples=_FLIPS,
         rng=np.random.default_rng(seed),
     )
-    return Comparison(mean, float(result.pvalue), pairs)
+    return by_t(mean, [over_seeds(differences)], pairs)._replace(p=float(result.pvalue))
 
 
 def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:

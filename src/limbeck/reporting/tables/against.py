@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from limbeck.errors import LimbeckError, unknown
 from limbeck.evaluation.compare import (
     Comparison,
+    Spread,
+    by_t,
     holm,
     paired,
     paired_permutation_test,
     paired_t_test,
+    pooled_spread,
+    pooled_t_test,
+    smallest_p,
 )
 from limbeck.reporting.tables.mark_notes import RowId, mark_notes, row_label
 from limbeck.reporting.tables.model import TableColumn, Tested
@@ -26,6 +33,16 @@ AVERAGE = "average"
 
 CORRECTIONS = ("table", "column")
 """Which tests Holm's correction takes together: all of a table, or those of one column."""
+
+
+VARIANCES = ("own", "pooled")
+"""By which spread over seeds a difference is judged: that of its own pairs, or of all rows of the same depth."""
+
+
+def check_variance(variance: str) -> None:
+    """Raises LimbeckError for a variance that does not exist."""
+    if variance not in VARIANCES:
+        raise LimbeckError(unknown("variance", variance, list(VARIANCES)))
 
 
 def check_correction(correction: str) -> None:
@@ -40,6 +57,7 @@ def compare_rows(
     baseline: str | None,
     columns: Sequence[TableColumn],
     correction: str = "table",
+    variance: str = "own",
 ) -> tuple[dict[tuple[int, str], Tested], list[str]]:
     """(row, column key or "average") → test with Holm-corrected p; and the notes on them."""
     if baseline is None:
@@ -53,10 +71,13 @@ def compare_rows(
         if other is None:
             lonely.append(row_label(row))
             continue
-        for key, result in _tests(scores[index], scores[other], columns).items():
+        pool = None
+        if variance == "pooled":
+            pool = {i: scores[i] for i, one in rows.items() if one[1] == row[1]}
+        for key, result in _tests(index, other, scores, columns, pool).items():
             found[index, key] = result
     found = _corrected(found, correction)
-    return found, mark_notes(found, rows, baseline, columns, lonely, correction)
+    return found, mark_notes(found, rows, baseline, columns, lonely, correction, variance)
 
 
 def _corrected(
@@ -68,7 +89,19 @@ def _corrected(
             family = key if correction == "column" else correction
             families.setdefault(family, {})[index, key] = test.p
     p_values = {cell: p for family in families.values() for cell, p in holm(family).items()}
-    return {cell: test._replace(p=p_values.get(cell)) for cell, test in found.items()}
+
+    def smallest(cell: tuple[int, str], bound: float | None) -> float | None:
+        if bound is None or found[cell].p is None:
+            return None
+        family = families[cell[1] if correction == "column" else correction]
+        # Tests of other columns that are smaller come before it, and leave fewer to correct for.
+        before = sum(p < bound for (_, key), p in family.items() if key != cell[1])
+        return min(1.0, bound * (len(family) - before))
+
+    return {
+        cell: test._replace(p=p_values.get(cell), smallest=smallest(cell, test.smallest))
+        for cell, test in found.items()
+    }
 
 
 def _baseline_of(row: RowId, rows: Mapping[int, RowId], baseline: str) -> int | None:
@@ -80,21 +113,70 @@ def _baseline_of(row: RowId, rows: Mapping[int, RowId], baseline: str) -> int | 
     return next(iter(same_size)) if len(same_size) == 1 else None
 
 
-def _tests(method: Scores, baseline: Scores, columns: Sequence[TableColumn]) -> dict[str, Tested]:
+def _tests(
+    row: int,
+    other: int,
+    scores: Mapping[int, Scores],
+    columns: Sequence[TableColumn],
+    pool: Mapping[int, Scores] | None,
+) -> dict[str, Tested]:
+    """Of one row against another; `pool`: the rows by which the variance is pooled."""
+    method, baseline = scores[row], scores[other]
     results: dict[str, Tested] = {}
     for column in columns:
         mine, theirs = method.get(column.key, {}), baseline.get(column.key, {})
         compared = paired_t_test(*paired(mine, theirs))
+        if pool is not None and compared is not None:
+            known = {at: one[column.key] for at, one in pool.items() if one.get(column.key)}
+            compared = pooled_t_test(known, row, other) or compared
         if compared is not None:
             shown = _mean(mine) - _mean(theirs)
-            results[column.key] = Tested(*compared, shown, max(len(mine), len(theirs)))
+            results[column.key] = _tested(compared, shown, max(len(mine), len(theirs)))
     averaged = [column for column in columns if column.in_average]
     if len(averaged) > 1 and all(column.key in results for column in averaged):
-        compared = _average_test(method, baseline, averaged)
         total = sum(column.weight for column in averaged)
         shown = sum(column.weight * results[column.key].shown for column in averaged) / total
-        results[AVERAGE] = Tested(*compared, shown, compared.pairs)
+        compared = None if pool is None else _pooled_average(pool, row, other, averaged)
+        bound = None
+        if compared is None:
+            compared = _average_test(method, baseline, averaged)
+            bound = smallest_p(compared.pairs)
+        results[AVERAGE] = _tested(compared, shown, compared.pairs)._replace(smallest=bound)
     return results
+
+
+def _tested(compared: Comparison, shown: float, runs: int) -> Tested:
+    return Tested(
+        compared.difference, compared.p, compared.pairs, shown, runs,
+        compared.low, compared.high, compared.margin,
+    )  # fmt: skip
+
+
+def _pooled_average(
+    pool: Mapping[int, Scores], row: int, other: int, columns: Sequence[TableColumn]
+) -> Comparison | None:
+    """The average by the pooled variance of each task, whose columns are taken together; None where one has none."""
+    total = sum(column.weight for column in columns)
+    places: dict[str, list[TableColumn]] = {}
+    for column in columns:
+        places.setdefault(column.place, []).append(column)
+    parts = []
+    for own in places.values():
+        summed = {
+            at: {
+                seed: sum(column.weight * one[column.key][seed] for column in own) / total
+                for seed in set[int].intersection(*({*one.get(column.key, {})} for column in own))
+            }
+            for at, one in pool.items()
+        }
+        known = {at: seeds for at, seeds in summed.items() if seeds}
+        part = pooled_spread(known, row, other) if {row, other} <= known.keys() else None
+        if part is None:
+            return None
+        parts.append(part)
+    difference = sum(difference for difference, _ in parts)
+    pairs = sum(len(pool[row][own[0].key]) for own in places.values())
+    return by_t(difference, [spread for _, spread in parts], pairs)
 
 
 def _average_test(method: Scores, baseline: Scores, columns: Sequence[TableColumn]) -> Comparison:
@@ -115,7 +197,15 @@ def _average_test(method: Scores, baseline: Scores, columns: Sequence[TableColum
     # The test's statistic is the mean of the parts; the difference of the averages is their sum.
     flips = paired_permutation_test(values, [0.0] * len(values))
     assert flips is not None  # there is a pair in every column
-    return flips._replace(difference=sum(values))
+    # The interval is that of the tasks' own spreads over seeds; tasks differ in size, which is no chance.
+    places = sorted({place for place, _ in parts})
+    spreads = []
+    for place in places:
+        own = [part for (at, _), part in sorted(parts.items()) if at == place]
+        if len(own) < 2:
+            return Comparison(sum(values), flips.p, flips.pairs)
+        spreads.append(Spread(len(own) * float(np.var(own, ddof=1)), len(own) - 1))
+    return by_t(sum(values), spreads, flips.pairs)._replace(p=flips.p)
 
 
 def _mean(by_seed: Mapping[int, float]) -> float:

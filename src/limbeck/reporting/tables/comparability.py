@@ -99,9 +99,13 @@ _SETTINGS = {
     "thresholds": "thresholds",
     "sample of training rows": "train_rows_seed",
 }
-_SHARED |= {
-    said: lambda record, key=key: _plain(record.recipe.get(key)) for said, key in _SETTINGS.items()
-}
+
+
+def _reader(key: str) -> Callable[[Record], Any]:
+    return lambda record: _plain(record.recipe.get(key))
+
+
+_SHARED |= {said: _reader(key) for said, key in _SETTINGS.items()}
 # What decides nothing about a student, or is said by a run's column, row and seed.
 _NOT_COMPARED = frozenset(
     {

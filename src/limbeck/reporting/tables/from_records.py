@@ -12,7 +12,12 @@ from typing import Any
 from limbeck.errors import LimbeckError, unknown
 from limbeck.evaluation.compare import summary
 from limbeck.reporting.records import Record
-from limbeck.reporting.tables.against import Scores, check_correction, compare_rows
+from limbeck.reporting.tables.against import (
+    Scores,
+    check_correction,
+    check_variance,
+    compare_rows,
+)
 from limbeck.reporting.tables.bench_latency import with_bench
 from limbeck.reporting.tables.comparability import (
     comparability_notes,
@@ -70,6 +75,7 @@ def build_table(
     profile: str = "glue",
     baseline: str | None = None,
     correction: str = "table",
+    variance: str = "own",
     facts: Sequence[str] = DEFAULT_FACTS,
     by: Sequence[str] = (),
     out_of_domain: OutOfDomain = "beside",
@@ -80,12 +86,14 @@ def build_table(
     A row is a method at one student depth and, with `by` (dotted recipe keys such as "lr"), at one
     value of each. With `baseline` (a method) every other row is tested against the baseline's row
     of the same depth (and the same `by` values where it has them), and `correction` says which
-    p-values are Holm-corrected together: all of the "table", or those of each "column". Raises
+    p-values are Holm-corrected together: all of the "table", or those of each "column". `variance`
+    says whose spread over seeds counts: a comparison's "own", or that "pooled" over all rows of its depth. Raises
     LimbeckError for an unknown profile, baseline, correction or fact column, or where there is
     nothing to show.
     """
     check_profile(profile)
     check_correction(correction)
+    check_variance(variance)
     check_facts(facts)
     if not records:
         raise LimbeckError("there are no records to make a table of", "name one or more runs")
@@ -102,6 +110,7 @@ def build_table(
         baseline,
         columns,
         correction,
+        variance,
     )
     rows = _teacher_rows(teachers, columns) + _floor_rows(students, columns, profile)
     for index, group in enumerate(groups):

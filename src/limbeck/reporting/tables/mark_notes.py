@@ -22,16 +22,27 @@ def mark_notes(
     columns: Sequence[TableColumn],
     lonely: Sequence[str],
     correction: str,
+    variance: str = "own",
 ) -> list[str]:
     """The notes on the tests in `found`; `lonely` rows had no baseline to be tested against."""
     notes: list[str] = []
     if found:
         many = sum(column.in_average for column in columns) > 1
+        pooled = variance == "pooled"
         average = (
-            "; the average by a paired sign-flip permutation test over (task, seed) pairs, every "
-            "task weighing what it weighs in the average, and for these tasks alone"
+            (
+                "; the average likewise, for these tasks alone"
+                if pooled
+                else "; the average by a paired sign-flip permutation test over (task, seed) pairs, every "
+                "task weighing what it weighs in the average, and for these tasks alone"
+            )
             if many
             else ""
+        )
+        each = (
+            "by t-tests with the spread over seeds pooled over all methods of the same layers"
+            if pooled
+            else "by a paired t-test over shared seeds"
         )
         together = (
             f"over the {sum(test.p is not None for test in found.values())} tests of this table"
@@ -39,10 +50,13 @@ def mark_notes(
             else "over the rows of a column"
         )
         notes.append(
-            f"▲ above, ▼ below {baseline} with the same layers, p < {SIGNIFICANT:g}: each task by "
-            f"a paired t-test over shared seeds ({_seeds_paired(found, columns)}){average}; "
-            f"two-sided, Holm-corrected {together}. No mark: no difference shown."
+            f"▲ above, ▼ below {baseline} with the same layers, p < {SIGNIFICANT:g}: each task {each} "
+            f"({_seeds_paired(found, columns)}){average}; "
+            f"two-sided, Holm-corrected {together}. The dev rows are held fixed. No mark: no difference shown, "
+            "which is not that there is none."
         )
+        notes += _beyond_reach(found, columns)
+        notes += _differences(found, rows, columns, baseline)
     notes += [
         f"{said}: {'; '.join(where)}."
         for said, where in (
@@ -58,6 +72,58 @@ def mark_notes(
     if lonely:
         notes.append(f"No {baseline} run of the same layers to compare with: {', '.join(lonely)}.")
     return notes
+
+
+def _beyond_reach(found: Found, columns: Sequence[TableColumn]) -> list[str]:
+    """Columns in which the smallest p that the test can reach is no mark, whatever the scores are."""
+    said = []
+    for key, title in _titles(columns):
+        bounds = [
+            t.smallest for (_, at), t in found.items() if at == key and t.smallest is not None
+        ]
+        if not bounds:
+            continue
+        reached = (
+            f"{title}: the smallest p that it could reach is {min(bounds):.2g} (Holm-corrected)"
+        )
+        if min(bounds) >= SIGNIFICANT:
+            reached += (
+                ", so that no row can bear a mark whatever its scores: take more seeds, --variance pooled, or "
+                "--correction column"
+            )
+        said.append(f"{reached}.")
+    return said
+
+
+def _differences(
+    found: Found, rows: Mapping[int, RowId], columns: Sequence[TableColumn], baseline: str
+) -> list[str]:
+    """By row each difference with its interval and p."""
+    said = []
+    for index, row in rows.items():
+        parts = []
+        for key, title in _titles(columns):
+            test = found.get((index, key))
+            if test is None:
+                continue
+            part = f"{title} {_signed(test.difference)}"
+            if test.low is not None and test.high is not None:
+                part += f" ({_signed(test.low)} to {_signed(test.high)})"
+            parts.append(part if test.p is None else f"{part}, p {_p(test.p)}")
+        if parts:
+            said.append(f"{row_label(row)}: {'; '.join(parts)}")
+    if not said:
+        return []
+    lead = f"Less {baseline}, each with its own 95 % interval and the corrected p. "
+    return [f"{lead}{'. '.join(said)}."]
+
+
+def _p(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.1f}".replace("-", "−")
 
 
 def row_label(row: RowId) -> str:

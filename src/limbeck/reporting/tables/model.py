@@ -46,6 +46,13 @@ class Tested(NamedTuple):
     """Row minus baseline of the numbers that are printed, which may be of more runs."""
     runs: int
     """How many runs are printed, on the side that has more."""
+    low: float | None = None
+    """The 95 % interval of the difference, of this comparison alone; None where there is no spread."""
+    high: float | None = None
+    margin: float | None = None
+    """Within how many points the two are equal by two one-sided tests at 5 %."""
+    smallest: float | None = None
+    """The smallest p that the test could have reached, Holm-corrected; None where there is no bound."""
 
     @property
     def contradicts(self) -> bool:

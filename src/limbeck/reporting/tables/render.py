@@ -108,7 +108,7 @@ def comma_separated(table: ResultsTable) -> str:
     """
     titles = [(column.title, column.key) for column in table.columns]
     parts = ["mean", "sd", "n", "failed", "unfinished"]
-    parts += ["difference", "pairs", "p"] if table.baseline else []
+    parts += ["difference", "low", "high", "pairs", "p"] if table.baseline else []
     parts += ["printed"] if table.has_printed else []
     facts = [name for name in table.facts if name != "layers"]
     header = ["method", "role", "layers"]
@@ -145,6 +145,8 @@ def _numbers(cell: TableCell) -> dict[str, Any]:
         "failed": cell.failed,
         "unfinished": cell.unfinished,
         "difference": compared.difference if compared else None,
+        "low": compared.low if compared else None,
+        "high": compared.high if compared else None,
         "pairs": compared.pairs if compared else None,
         "p": compared.p if compared else None,
         "printed": cell.printed,
