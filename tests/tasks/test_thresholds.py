@@ -38,6 +38,11 @@ def test_equal_probabilities_are_taken_together():
     likely, right = np.array([0.5, 0.5, 0.5, 0.2]), np.array([1, 0, 0, 1])
     found = best_threshold(likely, right)
     assert found == pytest.approx(0.1)  # 2·2/(4 + 2) is more than 2·1/(3 + 2)
+    # Rounding sets none of them apart: between .5 and .49999999 another runtime decides otherwise.
+    likely[1:3] -= 1e-8
+    assert best_threshold(likely, right) == pytest.approx(0.1)
+    one = np.array([0.7, 0.7 - 1e-8, 0.2])
+    assert best_threshold(one, np.array([1, 0, 0])) == pytest.approx(0.45, abs=1e-6)
 
 
 def test_one_for_all_or_one_for_each():

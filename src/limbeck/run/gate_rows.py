@@ -37,8 +37,8 @@ from limbeck.tasks import Processor, Results, Task, join, kind_of_config
 _HUB = "hub"
 # What a recipe says of which rows there are and how they are read.
 _ROWS = {
-    "task", "kind", "data", "dev", "text_columns", "label_column", "classes", "labels",
-    "label_separator", "max_rows", "max_length",
+    "task", "kind", "data", "dev", "test", "dev_share", "test_share", "group_column", "text_columns",
+    "label_column", "classes", "labels", "label_separator", "max_rows", "max_length",
 }  # fmt: skip
 
 

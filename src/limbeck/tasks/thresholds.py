@@ -16,6 +16,9 @@ USUAL = 0.5
 THRESHOLDS = "label_thresholds"
 """Where a shipped model's configuration holds them, in the order of its classes."""
 
+# A float32 model's probabilities of one text in two batches differ by less.
+_ROUNDING = 1e-6
+
 ThresholdRule = Literal["one", "by_class"]
 """Tuned: one for all classes, by micro F1, or one for each, by its own F1."""
 Thresholds = ThresholdRule | float | tuple[float, ...]
@@ -65,8 +68,8 @@ def best_threshold(probabilities: np.ndarray, right: np.ndarray) -> float:
     wanted = hits[-1] if len(hits) else 0
     if not wanted:
         return USUAL
-    # What has one probability is taken together.
-    ends = np.flatnonzero(np.append(np.diff(ranked) != 0, True))
+    # What has one probability but for rounding is taken together: no threshold stands between.
+    ends = np.flatnonzero(np.append(np.diff(ranked) < -_ROUNDING, True))
     scores = 2 * hits[ends] / (ends + 1 + wanted)
     below = np.append(ranked[ends[:-1] + 1], 0.0)
     between = (ranked[ends] + below) / 2
