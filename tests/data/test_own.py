@@ -202,6 +202,12 @@ def test_columns_that_are_not_there(tmp_path):
         ("d.csv", "q,y\na,1\nb,0\n", "too few"),
         ("d.jsonl", '{"q": "a", "y": 1}\n{"q": \n', "line 2: not JSON"),
         ("d.jsonl", '[{"q": "a"}]\n', "line 1: expected a JSON object, found list"),
+        (
+            "d.jsonl",
+            '{"data": [{"q": "a", "y": 1}]}\n',
+            "rows are a list inside of one object, 'data'",
+        ),
+        ("d.jsonl", '{\n"data": [\n', r"line 1: not JSON.*\n.*jq -c"),
         ("d.jsonl", '{"q": "a", "y": null}\n{"q": "a"}\n', "all of 2 rows have no label in y"),
         ("d.jsonl", '{"q": "a", "y": 1}\n{"q": "b", "y": "x"}\n', "mixes int and str"),
         ("d.jsonl", '{"q": "a", "y": [1]}\n', "row 1: y holds list"),

@@ -82,6 +82,7 @@ def _one_file_of_several_labels(place: Path) -> dict:
     (place / "reviews.csv").write_text(rows)
     return {"data": place / "reviews.csv", "kind": "multi-label", "text_columns": ["review"],
             "label_column": "tags", "label_separator": "/", "student.layers": 1,
+            "dev_share": 0.2, "test_share": 0.3,
             "student.init": place / "start"}  # fmt: skip
 
 

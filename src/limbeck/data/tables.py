@@ -216,6 +216,9 @@ def _json_lines(path: Path, max_rows: int) -> dict[str, ArrowColumn]:
     return columns
 
 
+_LIST = "; of a file that is one list of rows: jq -c '.[]' FILE > rows.jsonl (of {\"data\": […]}: '.data[]')"
+
+
 def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
     """A line of JSON lines. Raises LimbeckError with its number for what is no object."""
     try:
@@ -223,12 +226,19 @@ def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
     except ValueError as error:
         reason = json_reason(error).removeprefix("line 1: ")
         raise LimbeckError(
-            f"{path}, line {number}: not JSON: {reason}", "write one object per line"
+            f"{path}, line {number}: not JSON: {reason}",
+            "write one object per line" + (_LIST if number == 1 else ""),
         ) from error
     if not isinstance(row, dict):
         raise LimbeckError(
             f"{path}, line {number}: expected a JSON object, found {type(row).__name__}",
-            'write one object per line: {"text": "…", "label": 1}',
+            'write one object per line: {"text": "…", "label": 1}' + (_LIST if number == 1 else ""),
+        )
+    only = next(iter(row.values())) if number == len(row) == 1 else None
+    if isinstance(only, list) and only and all(isinstance(one, dict) for one in only):
+        raise LimbeckError(
+            f"{path}, line {number}: its rows are a list inside of one object, {next(iter(row))!r}",
+            "write one object per line" + _LIST,
         )
     # Only JSON's escapes can make what UTF-8 cannot hold.
     if "\\u" in line and not encodable(repr(row) + "".join(_texts(row))):
