@@ -214,7 +214,7 @@ def test_columns_that_are_not_there(tmp_path):
         ("d.jsonl", '{"q": "a", "y": 1.5}\n{"q": "b", "y": Infinity}\n', "row 2: y is inf"),
         ("d.jsonl", '{"q": "a", "y": 1}\n{"q": 7, "y": 0}\n' * 2, "row 2: q is 7, expected text"),
         ("d.parquet", b"PAR1 is not enough", "cannot read"),
-        ("d.txt", "q,y\n", "unknown file type '.txt'"),
+        ("d.txt", "q,y\n", "no text column 'q'"),
     ],
 )
 def test_files_that_do_not_fit(tmp_path, name, content, message):

@@ -11,7 +11,11 @@ from limbeck.data import load_task
 from limbeck.errors import LimbeckError
 from limbeck.lab import pocket
 from limbeck.lab.pocket import source
+from limbeck.predicting.tag_reader import _entities
+from limbeck.run.given_rows import read_rows
 from limbeck.tasks import MASKED, SPANS, TASKS, TOKENS
+from limbeck.tasks.task import Task
+from limbeck.tasks.tokens import _scores, entity_tags, metrics_for_tags, said_of_tags
 
 CONLL = "-DOCSTART- -X- O O\n\nann NNP B-NP B-PER\nsaw VBD B-VP O\nrome NNP B-NP B-LOC\n\nthe DT B-NP O\n"
 
@@ -193,3 +197,112 @@ def test_pocket_answers_are_unique_in_their_context():
             form, patient = question.split(" ", 1)
             found = [deed[0] for deed in deeds if deed[1:] == (form, patient)]
         assert found == [asked.answer]
+
+
+def tagged(rows=({"tokens": ["ann", "in", "rome"], "tags": [2, 0, 3]},) * 20):
+    names = ClassLabel(names=["O", "I-PER", "B-PER", "B-LOC", "B-MISC"])
+    return Dataset.from_list(
+        list(rows), features=Features({"tokens": List(Value("string")), "tags": List(names)})
+    )
+
+
+def test_tags_that_the_datasets_library_wrote_keep_names_order_and_unused_classes(tmp_path):
+    rows = tagged()
+    rows.to_parquet(tmp_path / "ner.parquet")
+    (tmp_path / "given").mkdir()
+    read_rows(rows, {"kind": "tokens", "task": "ner"}).write(tmp_path / "given")
+    for path in (tmp_path / "ner.parquet", tmp_path / "given"):
+        task, splits = load_task("own", path, kind="tokens")
+        assert task.labels == ("O", "I-PER", "B-PER", "B-LOC", "B-MISC")
+        assert splits["train"]["tags"][0] == [2, 0, 3]
+    strange = rows.cast_column("tags", rows.features["tags"]).to_list()
+    strange[3]["tags"] = [2, 0, -1]
+    tagged(rows=strange).to_parquet(tmp_path / "ner.parquet")
+    with pytest.raises(LimbeckError, match=r"row 4: tags holds -1, and the file names 5 classes"):
+        load_task("own", tmp_path / "ner.parquet", kind="tokens")
+
+
+def test_several_labels_that_the_datasets_library_wrote_keep_names_and_order(tmp_path):
+    features = Features({"text": Value("string"), "label": List(ClassLabel(names=["z", "a", "m"]))})
+    rows = [{"text": f"film {n}", "label": [[0], [0, 1], []][n % 3]} for n in range(30)]
+    Dataset.from_list(rows, features=features).to_parquet(tmp_path / "rows.parquet")
+    task, splits = load_task(
+        None, tmp_path / "rows.parquet", kind="multi-label", text_columns=["text"],
+        label_column="label", for_training=False,
+    )  # fmt: skip
+    assert task.labels == ("z", "a", "m")
+    assert splits["dev"]["label"][:3] == [[1, 0, 0], [1, 1, 0], [0, 0, 0]]
+
+
+WITH_COMMENTS = {
+    "CoNLL-U's comments": "# sent_id = 1\n# text = Ann saw\nAnn B-PER\nsaw O\n\n# newdoc\n# O\n#go O\n",
+    "tabs": "# id a\tdomain=en\n#newpar\nAnn\tB-PER\nsaw\tO\n\n#\tO\n#go\tO\n",
+    "four columns": "-DOCSTART- -X- -X- O\n\nAnn NNP I-NP B-PER\nsaw VBD I-VP O\n\n"
+    "# id 1 2\n# # I-NP O\n#go NN I-NP O\n",
+    "documents": "#begin document (wb/x); part 000\nAnn B-PER\nsaw O\n\n# O\n#go O\n#end document\n",
+}
+
+
+@pytest.mark.parametrize("name", WITH_COMMENTS)
+def test_comments_are_no_words_and_hash_signs_are(tmp_path, name):
+    path = tmp_path / "ner.conll"
+    path.write_text(WITH_COMMENTS[name])
+    task, splits = load_task(None, path, kind="tokens", for_training=False)
+    assert splits["dev"]["tokens"][:] == [["Ann", "saw"], ["#", "#go"]]
+    assert task.labels == ("O", "B-PER") and task.primary == "f1"
+
+
+def test_a_column_that_counts_words_is_no_column_of_words(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("# text = Ann saw\n1\tAnn\tO\n2\tsaw\tO\n\n1\tRome\tB-LOC\n")
+    with pytest.raises(LimbeckError, match="the first column numbers the words"):
+        load_task(None, path, kind="tokens")
+
+
+SCHEMES = {
+    "IOB": ("O", "B-PER", "I-PER", "B-LOC"),
+    "BILOU": ("O", "B-PER", "L-PER", "U-LOC", "I-PER"),
+    "IOBES": ("O", "B-PER", "E-PER", "S-LOC", "I-PER"),
+    "small letters": ("o", "b-per", "i-per", "b-loc"),
+    "underscores": ("O", "B_PER", "I_PER", "B_LOC"),
+}
+ENTITIES = [("PER", 0, 1), ("LOC", 3, 3)]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme_of_tags_is_scored_by_whole_entities(scheme):
+    """Two entities: the first is found whole, the second missed; then the first is found in half."""
+    tags = SCHEMES[scheme]
+    task = Task(
+        "t", "t", ("tokens",), tags, *metrics_for_tags(tags), label_column="tags", kind=TOKENS
+    )
+    end = 2
+    right = [[1, end, 0, 3]]
+    assert _scores(task, right, right)["f1"] == 100
+    assert _scores(task, [[1, end, 0, 0]], right)["f1"] == pytest.approx(200 / 3)  # 1 of 1, 1 of 2
+    # Half of the first, and the second: 1 of 2 and 1 of 2.
+    assert _scores(task, [[1, 0, 0, 3]], right)["f1"] == 50
+    hits, both = TOKENS.row_parts(task, "f1", [[1, 0, 0, 3]], right)
+    assert (hits.tolist(), both.tolist()) == ([2], [4])
+
+
+def test_bare_marks_are_entities_of_one_type():
+    assert entity_tags(("B", "I", "O")) == ("B-entity", "I-entity", "O")
+    assert entity_tags(("b", "i", "o")) == ("B-entity", "I-entity", "O")
+    for tags in (
+        ("NN", "B", "O"),
+        ("S", "E", "O"),
+        ("B", "I-PER", "O"),
+        ("b-per", "i-per"),
+        ("U-X", "L-X"),
+    ):
+        assert entity_tags(tags) is None
+        assert "words are scored (accuracy)" in said_of_tags(tags).message
+    assert "whole entities are scored" in said_of_tags(("O", "U-PER")).message
+
+
+@pytest.mark.parametrize("scheme", [name for name in SCHEMES if name != "IOB"])
+def test_entities_in_text_are_those_of_the_scheme(scheme):
+    spelled = entity_tags(SCHEMES[scheme])
+    found = _entities([spelled[tag] for tag in (1, 2, 0, 3)], grouped=True)
+    assert [(label.upper(), words[0], words[-1]) for label, words in found] == ENTITIES

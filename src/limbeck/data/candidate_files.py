@@ -113,7 +113,7 @@ def _passages(line: dict[str, Any], where: str) -> tuple[list[str], Sequence[flo
 
 def negative_columns(names: Sequence[str]) -> list[str]:
     """Those of some names that hold what is not relevant, in the order of their numbers."""
-    found = [(name, re.fullmatch(rf"{NEGATIVE}_?([0-9]*)", name)) for name in names]
+    found = [(name, re.fullmatch(rf"{NEGATIVE}_?([0-9]{{0,9}})", name)) for name in names]
     numbered = [(int(match[1] or 0), name) for name, match in found if match is not None]
     return [name for _, name in sorted(numbered)]
 

@@ -48,8 +48,7 @@ class ArrowColumn:
         self._pack()
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
-        text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
-        self._add(values.cast(_TEXT) if text else values)
+        self._add(values.cast(_TEXT) if _holds_text(values.type) else values)
 
     def _pack(self) -> None:
         if self._waiting:
@@ -129,10 +128,17 @@ class ArrowColumn:
                 if not all(value is None or isinstance(value, str) for value in piece):
                     return None
                 piece = pa.array(piece, _TEXT)
+            elif pa.types.is_null(piece.type):
+                piece = piece.cast(_TEXT)
             elif piece.type != _TEXT:
                 return None
             pieces.append(piece)
         return pa.chunked_array(pieces, _TEXT)
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    of_text = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
+    return any(is_it(kind) for is_it in of_text)
 
 
 def _is_text(piece: pa.Array | list[Any]) -> bool:

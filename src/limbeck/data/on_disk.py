@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from limbeck.data.endings import known_endings
 from limbeck.data.glue_folder import (
     contents,
     expected_files,
@@ -21,7 +22,6 @@ from limbeck.data.own import has_own_files, is_own, read_own
 from limbeck.data.own_kinds import read_own_kind
 from limbeck.data.own_several_labels import read_several_labels
 from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
-from limbeck.data.tables import SUFFIXES
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.tasks.task import TASKS, Task, as_kind
 
@@ -179,7 +179,7 @@ def folder_without_task(path: Path) -> Problem:
         )
     return Problem(
         f"data: the folder {path} has no train file; it holds {', '.join(contents(path))}",
-        f"name a file, or a folder with train and one of {', '.join(SUFFIXES)}, and dev and test if there are any",
+        f"name a file, or a folder with train and one of {known_endings()}, and dev and test if there are any",
     )
 
 

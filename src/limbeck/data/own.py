@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 from datasets import DatasetDict
 
+from limbeck.data.endings import FORMS, ending_of, known_endings, stem_of
 from limbeck.data.glue_folder import contents, task_of_folder, tasks_inside
 from limbeck.data.own_labels import LabelColumn, Labelling, read_labels
 from limbeck.data.splits import AS_USUAL, Division, check_splits, make_split, with_held_out
-from limbeck.data.tables import MAX_ROWS, SUFFIXES, FileTable, read_table
+from limbeck.data.tables import MAX_ROWS, FileTable, read_table
 from limbeck.data.usual_columns import usual_label, usual_texts
 from limbeck.data.written_labels import check_written_labels, without_gaps
 from limbeck.errors import LimbeckError, Problem
@@ -57,7 +58,7 @@ def read_own(
     and "sentence2". Raises LimbeckError for missing columns or labels, for labels that do not fit together, and for
     text that is not text.
     """
-    files = split_files(path, SUFFIXES) if path.is_dir() else one_file(path, named)
+    files = split_files(path) if path.is_dir() else one_file(path, named)
     tables = {split: read_table(file, max_rows) for split, file in files.items()}
     texts, label = named_columns(tables, known, text_columns, label_column)
     assert label is not None
@@ -68,7 +69,7 @@ def read_own(
     _need_labels(tables, labels, label)
     if known is None:
         found = read_labels(tables, labels, label, labelling)
-        task = _new_task(name or path.resolve().stem, len(texts), found)
+        task = _new_task(name or stem_of(path.resolve()), len(texts), found)
         labels = found.values
     else:
         task = known
@@ -113,7 +114,7 @@ def written_labels(table: FileTable, column: str, split: str) -> list | None:
     """The label column as it is written; None of a split without labels."""
     if column not in table.columns:
         return None
-    values = table.columns[column].shared()
+    values = table.named(column)
     # A test file may keep the column and leave it blank, or filled with the Hub's sign for secret labels.
     if split == "test" and any(all(value in secret for value in values) for secret in _SECRET):
         return None
@@ -122,7 +123,7 @@ def written_labels(table: FileTable, column: str, split: str) -> list | None:
 
 def has_own_files(folder: Path) -> bool:
     """Whether the folder holds a train file of a type that is read here."""
-    return any((folder / f"train{suffix}").is_file() for suffix in SUFFIXES)
+    return any(True for _ in _files_of(folder, _STEMS["train"], ()))
 
 
 def one_file(path: Path, named: Mapping[str, Path]) -> dict[str, Path]:
@@ -147,17 +148,15 @@ def groups_of(table: FileTable, column: str | None) -> np.ndarray | None:
     return np.array(found, dtype=np.int64)
 
 
-def split_files(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:
-    """The file of each split in a folder; raises LimbeckError without one for train."""
+def split_files(folder: Path, more: Sequence[str] = ()) -> dict[str, Path]:
+    """The file of each split in a folder; `more` are endings beside the usual ones.
+
+    Raises:
+        LimbeckError: there is none for train, or there are several for one split.
+    """
     files: dict[str, Path] = {}
-    choices = tuple(dict.fromkeys(suffixes))
     for split, stems in _STEMS.items():
-        found = [
-            folder / f"{stem}{suffix}"
-            for stem in stems
-            for suffix in choices
-            if (folder / f"{stem}{suffix}").is_file()
-        ]
+        found = list(_files_of(folder, stems, more))
         if len(found) > 1:
             raise LimbeckError(
                 f"{folder} has several {split} files: {', '.join(file.name for file in found)}",
@@ -168,10 +167,17 @@ def split_files(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:
     if "train" not in files:
         raise LimbeckError(
             f"{folder} has no train file; it holds {', '.join(contents(folder))}",
-            f"expected train with one of {', '.join(choices)}, and dev (or validation) and test "
+            f"expected train with one of {known_endings(*more)}, and dev (or validation) and test "
             f"if there are any",
         )
     return files
+
+
+def _files_of(folder: Path, stems: Sequence[str], more: Sequence[str]) -> Iterator[Path]:
+    """The files of rows in a folder with one of some names, by name."""
+    for path in sorted(folder.iterdir()):
+        if stem_of(path) in stems and ending_of(path) in (*FORMS, *more) and path.is_file():
+            yield path
 
 
 def named_columns(

@@ -17,22 +17,20 @@ import numpy as np
 from datasets import DatasetDict
 
 from limbeck.data.conll import read_conll
+from limbeck.data.endings import CONLL, ending_of, form_of, stem_of
 from limbeck.data.own import groups_of, one_file, split_files
 from limbeck.data.own_labels import Labelling, class_order
 from limbeck.data.splits import AS_USUAL, Division, check_splits, make_split, with_held_out
 from limbeck.data.squad_json import is_squad, read_squad
-from limbeck.data.tables import MAX_ROWS, SUFFIXES, read_table
+from limbeck.data.tables import MAX_ROWS, read_table, stored_classes
 from limbeck.errors import LimbeckError, Problem
-from limbeck.plain import regular
 from limbeck.tasks import MASKED, SPANS, TOKENS, TaskType
 from limbeck.tasks.task import Task
-from limbeck.tasks.tokens import metrics_for_tags
+from limbeck.tasks.tokens import metrics_for_tags, said_of_tags
 
 Columns = dict[str, list[Any]]
 
 _ANY = Labelling()
-_LINES = (".txt",)
-_CONLL = (".conll", ".bio", ".iob", ".iob2", ".tsv", ".txt")
 
 
 class Wanted(NamedTuple):
@@ -47,7 +45,7 @@ class _Reader(NamedTuple):
     """How a kind's files are read, and which columns a table of it has unless others are named."""
 
     wanted: Wanted
-    suffixes: tuple[str, ...]
+    endings: tuple[str, ...]
     read: Callable[[Path, Wanted], Columns]
 
 
@@ -68,9 +66,9 @@ def read_own_kind(
 ) -> tuple[Task, DatasetDict]:
     """The task and splits of a file, or of a folder with a train file.
 
-    The columns come out under the kind's own names. Tags are numbered as `labelling` has them, else with "O" first
-    and the rest in alphabetical order; a `known` task keeps its own. Raises LimbeckError for missing columns,
-    and for tags, answers or text that are none.
+    The columns come out under the kind's own names. Tags are numbered as `labelling` has them, else as a Parquet
+    file of the datasets library names them, else with "O" first and the rest in alphabetical order; a `known` task
+    keeps its own. Raises LimbeckError for missing columns, and for tags, answers or text that are none.
     """
     if kind.name not in _READERS:
         raise LimbeckError(
@@ -79,11 +77,10 @@ def read_own_kind(
         )
     reader = _READERS[kind.name]
     wanted = _wanted(reader.wanted, text_columns, label_column)._replace(max_rows=max_rows)
-    suffixes = (*SUFFIXES, *reader.suffixes)
-    files = split_files(path, suffixes) if path.is_dir() else one_file(path, named)
+    files = split_files(path, reader.endings) if path.is_dir() else one_file(path, named)
     read = {split: reader.read(file, wanted) for split, file in files.items()}
     task = known or _new_task(
-        name or path.resolve().stem, kind, reader.wanted, read["train"], labelling
+        name or stem_of(path.resolve()), kind, reader.wanted, _tags(files, read, wanted), labelling
     )
     splits = DatasetDict()
     for split, columns in read.items():
@@ -127,7 +124,8 @@ def _groups(path: Path, column: str | None, max_rows: int) -> np.ndarray | None:
     """As `groups_of`, of a table; raises LimbeckError for a file that has no columns beside those of its kind."""
     if column is None:
         return None
-    if path.suffix.lower() not in SUFFIXES or (path.suffix.lower() == ".json" and is_squad(path)):
+    no_table = form_of(path) in (None, "text")
+    if no_table or (ending_of(path) == ".json" and is_squad(path)):
         raise LimbeckError(
             f"group_column: {path} has no column {column!r}",
             "give a table with that column (CSV, JSON lines, Parquet), or files for train, dev and test",
@@ -136,7 +134,7 @@ def _groups(path: Path, column: str | None, max_rows: int) -> np.ndarray | None:
 
 
 def _new_task(
-    name: str, kind: TaskType, usual: Wanted, train: Columns, labelling: Labelling
+    name: str, kind: TaskType, usual: Wanted, found: Sequence[str], labelling: Labelling
 ) -> Task:
     label = usual.label or usual.texts[0]
     if kind is not TOKENS and (labelling.classes or labelling.holds):
@@ -148,11 +146,20 @@ def _new_task(
         return replace(task, metrics=("exact_match", "f1"), primary="f1")
     if kind is MASKED:
         return replace(task, metrics=("accuracy", "perplexity"))
-    found = {tag for tags in next(reversed(train.values())) for tag in tags}
-    usual_order = (*(["O"] if "O" in found else []), *sorted(found - {"O"}))
-    tags = class_order(usual_order, labelling, "the column of tags")
+    tags = class_order(found, labelling, "the column of tags")
     metrics, primary = metrics_for_tags(tags)
-    return replace(task, labels=tags, metrics=metrics, primary=primary)
+    return replace(task, labels=tags, metrics=metrics, primary=primary, said=said_of_tags(tags))
+
+
+def _tags(files: dict[str, Path], read: dict[str, Columns], wanted: Wanted) -> Sequence[str]:
+    """The tags of the training rows, in the order of their ids."""
+    if wanted.label is None:
+        return ()
+    if stored := stored_classes(files["train"], wanted.label):
+        return stored
+    written = read["train"][wanted.label]
+    found = {tag for tags in written for tag in tags} if isinstance(written[0], list) else set()
+    return sorted(found, key=lambda tag: (tag.upper() != "O", tag))
 
 
 def _labels(task: Task, columns: Columns, wanted: Wanted, path: Path) -> list[Any] | None:
@@ -177,7 +184,7 @@ def _labels(task: Task, columns: Columns, wanted: Wanted, path: Path) -> list[An
 
 def _read_tokens(path: Path, wanted: Wanted) -> Columns:
     assert wanted.label is not None
-    if path.suffix.lower() in _CONLL:
+    if ending_of(path) in CONLL or form_of(path) in ("tsv", "text"):
         words, tags = read_conll(path)
         return {wanted.texts[0]: words, wanted.label: tags}
     columns = _table(path, wanted)
@@ -198,7 +205,7 @@ def _read_tokens(path: Path, wanted: Wanted) -> Columns:
 
 def _read_spans(path: Path, wanted: Wanted) -> Columns:
     assert wanted.label is not None
-    if path.suffix.lower() == ".json" and is_squad(path):
+    if ending_of(path) == ".json" and is_squad(path):
         return dict(zip((*wanted.texts, wanted.label), read_squad(path), strict=True))
     columns = _table(path, wanted)
     for row, (question, context, answers) in enumerate(zip(*columns.values(), strict=True), 1):
@@ -219,22 +226,15 @@ def _read_spans(path: Path, wanted: Wanted) -> Columns:
 
 
 def _read_masked(path: Path, wanted: Wanted) -> Columns:
-    if path.suffix.lower() not in _LINES:
-        columns = _table(path, wanted)
-        wrong = [
-            r for r, text in enumerate(columns[wanted.texts[0]], 1) if not isinstance(text, str)
-        ]
-        if wrong:
-            raise LimbeckError(f"{path}, row {wrong[0]}: no text", "fill the gap")
-        return columns
-    try:
-        lines = [line.strip() for line in regular(path).read_text("utf-8-sig").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise LimbeckError(f"cannot read {path}: {error}", "save the file as UTF-8") from error
-    texts = [line for line in lines if line]
-    if not texts:
-        raise LimbeckError(f"{path} holds no text", "write one text per line")
-    return {wanted.texts[0]: texts}
+    if form_of(path) == "text":  # its one column is meant, whatever those of tables are called
+        return dict.fromkeys(
+            wanted.texts, next(iter(map(list, read_table(path, wanted.max_rows).columns.values())))
+        )
+    columns = _table(path, wanted)
+    wrong = [r for r, text in enumerate(columns[wanted.texts[0]], 1) if not isinstance(text, str)]
+    if wrong:
+        raise LimbeckError(f"{path}, row {wrong[0]}: no text", "fill the gap")
+    return columns
 
 
 def _table(path: Path, wanted: Wanted) -> Columns:
@@ -246,11 +246,11 @@ def _table(path: Path, wanted: Wanted) -> Columns:
             f"{path} has no column {', '.join(map(repr, missing))}",
             f"name --text-columns and --label-column; there are: {', '.join(table.columns)}",
         )
-    return {name: list(table.columns[name]) for name in names}
+    return {name: table.named(name) for name in names}
 
 
 _READERS = {
-    TOKENS.name: _Reader(Wanted(("tokens",), "tags"), _CONLL, _read_tokens),
+    TOKENS.name: _Reader(Wanted(("tokens",), "tags"), CONLL, _read_tokens),
     SPANS.name: _Reader(Wanted(("question", "context"), "answers"), (), _read_spans),
-    MASKED.name: _Reader(Wanted(("text",), None), _LINES, _read_masked),
+    MASKED.name: _Reader(Wanted(("text",), None), (), _read_masked),
 }

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as parquet
 from datasets import DatasetDict
 
 from limbeck.data.beir_candidates import read_beir_pairs
@@ -30,12 +29,13 @@ from limbeck.data.candidate_files import (
     holds_candidates,
     pairs_of,
 )
+from limbeck.data.endings import form_of, opened_text, parquet_file, stem_of
 from limbeck.data.on_disk import OnDisk
 from limbeck.data.own import one_file, split_files
 from limbeck.data.own_tuples import tuple_columns
 from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.splits import Division, SplitRows, check_splits, hold_out, make_split, take
-from limbeck.data.tables import SUFFIXES, FileTable, pairs_in, read_table
+from limbeck.data.tables import FileTable, pairs_in, read_table
 from limbeck.errors import LimbeckError, Problem
 from limbeck.tasks import PAIR_SCORE
 from limbeck.tasks.pair_score import METRICS_OF_RANKS
@@ -80,7 +80,7 @@ class OwnPairs(OnDisk):
         named = {} if scored is not None else request.files
         if is_beir(path):
             return _loaded(request, _of_folder(path, request.max_rows))
-        files = split_files(path, SUFFIXES) if path.is_dir() else one_file(path, named)
+        files = split_files(path) if path.is_dir() else one_file(path, named)
         splits = {split: _read(file, request, split=split) for split, file in files.items()}
         if scored is not None:
             splits |= _dev_of_folder(scored, request.max_rows)
@@ -110,7 +110,7 @@ def _dev_of_folder(folder: Path, max_rows: int) -> dict[str, Pairs]:
 
 
 def _loaded(request: DataRequest, splits: dict[str, Pairs]) -> Loaded:
-    name = request.name or request.path.resolve().stem
+    name = request.name or stem_of(request.path.resolve())
     task = Task(name, name, _USUAL, (), METRICS_OF_RANKS, METRICS_OF_RANKS[0], kind=PAIR_SCORE)
     found = DatasetDict()
     for split, pairs in splits.items():
@@ -183,17 +183,18 @@ def _has_lists(path: Path) -> bool:
     """Whether a file, or the train file of a folder, holds lists of candidates; quick, and without an error."""
     if path.is_dir():
         try:
-            path = split_files(path, SUFFIXES)["train"]
+            path = split_files(path)["train"]
         except LimbeckError:
             return False
     if not path.is_file():  # to open a pipe may wait for ever
         return False
     try:
-        if path.suffix.lower() == ".parquet":
-            return holds_candidates(parquet.read_schema(path).names)
-        if path.suffix.lower() not in (".jsonl", ".json"):
+        if form_of(path) == "parquet":
+            with parquet_file(path) as whole:
+                return holds_candidates(whole.schema_arrow.names)
+        if form_of(path) != "jsonl":
             return False
-        with path.open(encoding="utf-8-sig") as file:
+        with opened_text(path) as file:
             first = json.loads(next((line for line in file if line.strip()), "0"))
         return isinstance(first, dict) and holds_candidates([*first])
     except (OSError, ValueError, RecursionError):

@@ -17,23 +17,22 @@ from typing import Any, NamedTuple
 from datasets import Dataset, DatasetDict, Value
 
 from limbeck.data.beir_files import is_beir
+from limbeck.data.endings import form_of, opened_text, stem_of
 from limbeck.data.on_disk import OnDisk
 from limbeck.data.own import one_file, split_files
 from limbeck.data.own_tuples import NAMING, USUAL, Texts, Tuples, texts_of, tuples_of
 from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.retrieval_rows import retrieval_splits, retrieval_task, retrieval_tuples
 from limbeck.data.splits import check_splits, make_split
-from limbeck.data.tables import SUFFIXES, FileTable, read_table
+from limbeck.data.tables import FileTable, read_table
 from limbeck.embedding.text_prompts import QUERY
 from limbeck.errors import LimbeckError
-from limbeck.plain import regular
 from limbeck.tasks import EMBEDDING
 from limbeck.tasks.task import Task
 from limbeck.tasks.tuple_texts import FIRST
 
 TEXTS = ("sentence1", "sentence2")
 SCORE = "score"
-_LINES = (".txt", ".text")
 # As the usual sets call them; the first that is whole counts.
 _USUAL_TEXTS = (
     TEXTS,
@@ -79,7 +78,7 @@ class Sentences(OnDisk):
             )
         read = _read_files(request, searched)
         width = max([len(found.texts) for found in read.values()] + [len(TEXTS)])
-        task = _task(request.name or path.resolve().stem, width)
+        task = _task(request.name or stem_of(path.resolve()), width)
         if searched is not None:
             task = retrieval_task(task)
         splits = DatasetDict({split: _split(task, found) for split, found in read.items()})
@@ -123,8 +122,7 @@ def _read_files(request: DataRequest, searched: Path | None) -> dict[str, Texted
             return {}
         return {"train": _asked(retrieval_tuples(path, request.max_rows))}
     named = {} if searched is not None else request.files
-    suffixes = (*SUFFIXES, *_LINES)
-    files = split_files(path, suffixes) if path.is_dir() else one_file(path, named)
+    files = split_files(path) if path.is_dir() else one_file(path, named)
     if not request.for_training and [*files] == ["train"]:
         files = {"dev": path}
     return {split: _read(file, split, request) for split, file in files.items()}
@@ -132,7 +130,7 @@ def _read_files(request: DataRequest, searched: Path | None) -> dict[str, Texted
 
 def _read(path: Path, split: str, request: DataRequest) -> Texted:
     """A file's rows; of plain text whose first line names its columns those of a tab-separated table."""
-    plain = path.suffix.lower() in _LINES
+    plain = form_of(path) == "text"
     headed = plain and _has_heading(path, request.text_columns)
     if plain and not headed:
         if split != "train":
@@ -141,8 +139,8 @@ def _read(path: Path, split: str, request: DataRequest) -> Texted:
                 "give a table with the columns sentence1, sentence2 and score; plain text is one where its first line "
                 "names them, with tabs between",
             )
-        sentences = _lines(path, request.max_rows)
-        return Texted([sentences], [math.nan] * len(sentences))
+        (sentences,) = read_table(path, request.max_rows).columns.values()
+        return Texted([list(sentences)], [math.nan] * len(sentences))
     table = read_table(path, request.max_rows, as_pairs=False, as_tsv=headed)
     if split != "train":
         names = _text_columns(table, request.text_columns, pairs=True)
@@ -159,9 +157,9 @@ def _read(path: Path, split: str, request: DataRequest) -> Texted:
 def _has_heading(path: Path, named: Sequence[str]) -> bool:
     """Whether the first line of plain text names columns, tabs between them, as SICK's files are released."""
     try:
-        with regular(path).open(encoding="utf-8-sig") as file:
+        with opened_text(path) as file:
             names = file.readline().rstrip("\r\n").split("\t")
-    except UnicodeDecodeError:  # said where the lines are read
+    except (UnicodeDecodeError, OSError):  # said where the lines are read
         return False
     usual = (tuple(named),) if named else _USUAL_TEXTS
     return len(names) > 1 and any({*texts} <= {*names} for texts in usual)
@@ -176,23 +174,6 @@ def _named(table: FileTable, named: Sequence[str]) -> Sequence[str]:
             f"{NAMING}; columns that are there: {', '.join(table.columns)}",
         )
     return named
-
-
-def _lines(path: Path, max_rows: int) -> list[str]:
-    """The texts of a file with a text a line; blank lines are none."""
-    try:
-        lines = [line.strip() for line in regular(path).read_text("utf-8-sig").splitlines()]
-    except UnicodeDecodeError as error:
-        raise LimbeckError(f"{path} is not UTF-8: {error.reason}", "save it as UTF-8") from error
-    texts = [line for line in lines if line]
-    if not texts:
-        raise LimbeckError(f"{path} holds no text", "write one text per line")
-    if len(texts) > max_rows:
-        raise LimbeckError(
-            f"{path} holds more than {max_rows} rows, and no more are read unasked",
-            f"set max_rows={len(texts)} to read them all, or name a file of fewer",
-        )
-    return texts
 
 
 def _text_columns(table: FileTable, named: Sequence[str], *, pairs: bool) -> tuple[str, ...]:

@@ -6,12 +6,14 @@ train, dev (or validation) and test files.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
 from datasets import DatasetDict
 
+from limbeck.data.endings import stem_of
 from limbeck.data.own import (
     groups_of,
     missing_column,
@@ -30,7 +32,7 @@ from limbeck.data.several_label_cells import (
     some,
 )
 from limbeck.data.splits import AS_USUAL, Division, check_splits, make_split, with_held_out
-from limbeck.data.tables import MAX_ROWS, SUFFIXES, FileTable, read_table
+from limbeck.data.tables import MAX_ROWS, FileTable, read_table
 from limbeck.errors import LimbeckError, Problem
 from limbeck.students import generic_labels
 from limbeck.tasks import TaskType
@@ -62,7 +64,7 @@ def read_several_labels(
     """
     if labelling.holds == "numbers":
         raise LimbeckError(f"labels: numbers, and kind {kind.name} has classes", "leave it out")
-    files = split_files(path, SUFFIXES) if path.is_dir() else one_file(path, named)
+    files = split_files(path) if path.is_dir() else one_file(path, named)
     tables = {split: read_table(file, max_rows) for split, file in files.items()}
     columns = _columns_of_classes(tables["train"], labelling) if label_column is None else ()
     texts, label = named_columns(tables, None, text_columns, label_column, need_label=not columns)
@@ -70,11 +72,11 @@ def read_several_labels(
         sets = {split: columns_as_sets(table, columns, split) for split, table in tables.items()}
     else:
         sets = _of_column(tables, label, labelling)
-    names = _classes(sets, label, labelling) if label is not None else columns
+    names = columns if label is None else _classes(sets, label, labelling, tables["train"])
     _check(sets, names, tables)
     task = Task(
-        name or path.resolve().stem,
-        name or path.resolve().stem,
+        name or stem_of(path.resolve()),
+        name or stem_of(path.resolve()),
         ("sentence",) if len(texts) == 1 else ("sentence1", "sentence2"),
         names,
         METRICS_OF_SEVERAL,
@@ -129,11 +131,18 @@ def _of_column(
     }
 
 
-def _classes(sets: dict[str, Sets | None], label: str, labelling: Labelling) -> tuple[str, ...]:
-    """All classes in id order: of training rows without any label the dev split says which there are."""
+def _classes(
+    sets: dict[str, Sets | None], label: str, labelling: Labelling, train: FileTable
+) -> tuple[str, ...]:
+    """All classes in id order: of training rows without any label the dev split says which there are.
+
+    A Parquet file of the datasets library names them itself.
+    """
+    if stored := train.class_names.get(label):
+        return class_order(stored, labelling, f"label column {label!r}")
     first = next((rows for rows in sets.values() if rows and any(rows)), [])
     found = {name for row in first for name in row or ()}
-    whole = all(name.isdecimal() for name in found)
+    whole = all(re.fullmatch("[0-9]{1,18}", name) for name in found)
     ordered = sorted(found, key=lambda name: int(name) if whole else name)
     return class_order(ordered, labelling, f"label column {label!r}")
 

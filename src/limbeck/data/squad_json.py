@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from limbeck.data.endings import opened_text
 from limbeck.errors import LimbeckError
-from limbeck.plain import loads, regular
+from limbeck.plain import loads
 
 
 def is_squad(path: Path) -> bool:
     """Whether the file is one JSON object with the key `data`, not an object per line."""
     try:
-        content = loads(regular(path).read_text("utf-8-sig"))
+        with opened_text(path) as file:
+            content = loads(file.read())
     except (OSError, ValueError):
         return False
     return isinstance(content, dict) and isinstance(content.get("data"), list)
@@ -37,7 +39,9 @@ def read_squad(path: Path) -> tuple[list[str], list[str], list[dict[str, list[An
     questions, contexts, answers = [], [], []
     unanswered, place = 0, "the file"
     try:
-        for article in loads(path.read_text("utf-8-sig"))["data"]:
+        with opened_text(path) as file:
+            articles = loads(file.read())["data"]
+        for article in articles:
             place = f"the article behind question {len(questions)}"
             for paragraph in article["paragraphs"]:
                 place = f"the paragraph behind question {len(questions)}"

@@ -1,4 +1,4 @@
-"""Reading one file of a user's own: CSV, TSV, JSON lines or Parquet, as plain columns.
+"""Reading one file of a user's own: CSV, TSV, JSON lines, Parquet or plain text, as plain columns.
 
 Below `own`. Strict, and without guessing types: a csv reader that guesses turns the text "null"
 into nothing.
@@ -22,12 +22,20 @@ from datasets import ClassLabel, Features
 
 from limbeck.data.candidate_files import holds_candidates, pairs_of
 from limbeck.data.column import PIECE, ArrowColumn
+from limbeck.data.endings import (
+    ARCHIVES,
+    TEXT_COLUMN,
+    compression_of,
+    form_of,
+    known_endings,
+    lines_of,
+    opened_text,
+    parquet_file,
+)
 from limbeck.data.well_formed import batches, well_quoted
-from limbeck.errors import LimbeckError, unknown
-from limbeck.plain import encodable, json_reason, loads, regular
+from limbeck.errors import LimbeckError
+from limbeck.plain import encodable, json_reason, loads
 from limbeck.settings import MAX_ROWS
-
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 
 # One field of CSV; longer ones are an open quote rather than text.
 _LONGEST_FIELD = 2**28
@@ -38,8 +46,8 @@ _BATCH, _BATCH_BYTES = 8192, 1 << 25
 class FileTable:
     """A file's columns, each with a value per row.
 
-    `typed` is false for CSV and TSV, where every value is text. `class_names` are the names that a
-    Parquet file written by the datasets library carries for a column of class ids.
+    `typed` is false for CSV, TSV and plain text, where every value is text. `class_names` are the names that a
+    Parquet file written by the datasets library carries for a column of class ids, or of lists of them.
     """
 
     path: Path
@@ -50,40 +58,52 @@ class FileTable:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
+    def named(self, column: str) -> list[Any]:
+        """Return a column's values, with the names that the file has for ids in lists.
+
+        Raises:
+            LimbeckError: an id that has no name.
+        """
+        names, values = self.class_names.get(column), self.columns[column].shared()
+        if names is None or not any(isinstance(value, list) for value in values):
+            return values
+        for row, ids in enumerate(values, start=1):
+            strange = [one for one in ids or () if one is None or not 0 <= one < len(names)]
+            if strange:
+                raise LimbeckError(
+                    f"{self.path}, row {row}: {column} holds {strange[0]}, and the file names {len(names)} classes",
+                    f"write ids from 0 to {len(names) - 1}, or remove the row",
+                )
+        return [ids and [names[one] for one in ids] for ids in values]
+
 
 def read_table(
     path: Path, max_rows: int = MAX_ROWS, *, as_pairs: bool = True, as_tsv: bool = False
 ) -> FileTable:
-    """Read a file by its suffix, or whatever that is as TSV.
+    """Read a file by its ending (`endings`), or whatever that is as TSV.
 
     CSV has a header line and the usual double quotes. TSV has a header line and no quoting, as
-    GLUE's files. JSON lines have an object per line. Of a query with lists of candidates (`candidate_files`)
+    GLUE's files. JSON lines have an object per line. Plain text has a text per line, in a column `text`; blank
+    lines are no rows. Of a query with lists of candidates (`candidate_files`)
     every pair is a row, unless `as_pairs` is false. Raises
     LimbeckError naming the file, and the line where there is one, for anything that does not fit,
     and for more than `max_rows` rows: a Parquet file of a few kilobytes may hold millions.
     """
-    suffix = ".tsv" if as_tsv else path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise LimbeckError(unknown("file type", suffix or path.name, SUFFIXES))
-    try:
-        if suffix == ".parquet":
-            table = _parquet(regular(path), max_rows)
-        elif suffix in (".csv", ".tsv"):
-            columns = _separated(regular(path), suffix == ".tsv", max_rows)
-            table = FileTable(path, columns, typed=False, class_names={})
+    form = "tsv" if as_tsv else form_of(path)
+    if form is None:
+        raise unknown_ending(path)
+    with readable(path):
+        if form == "parquet":
+            table = _parquet(path, max_rows)
+        elif form == "jsonl":
+            table = FileTable(path, _json_lines(path, max_rows), typed=True, class_names={})
         else:
-            table = FileTable(
-                path, _json_lines(regular(path), max_rows), typed=True, class_names={}
+            columns = (
+                _lines(path, max_rows)
+                if form == "text"
+                else _separated(path, form == "tsv", max_rows)
             )
-    except UnicodeDecodeError as error:
-        raise LimbeckError(f"{path} is not UTF-8: {error.reason}", "save it as UTF-8") from error
-    except pa.ArrowException as error:
-        reason = str(error).splitlines()[0]
-        raise LimbeckError(f"cannot read {path}: {reason}", "write the file again") from error
-    except OSError as error:
-        raise LimbeckError(
-            f"cannot read {path}: {error.strerror or error}", "check the file's permissions"
-        ) from error
+            table = FileTable(path, columns, typed=False, class_names={})
     for name, column in table.columns.items():
         if column.text is not None and pc.any(pc.match_substring(column.text, "\0")).as_py():
             raise LimbeckError(
@@ -91,8 +111,53 @@ def read_table(
                 "the file is damaged: write it again",
             )
     if not len(table):
+        if form == "text":
+            raise LimbeckError(f"{path} holds no text", "write one text per line")
         raise LimbeckError(f"{path} holds no rows", "check that the right file is named")
     return pairs_in(table) if as_pairs else table
+
+
+def unknown_ending(path: Path, *more: str) -> LimbeckError:
+    """Return the error of a file whose ending says nothing, with all that are known; `more` belong to them."""
+    fix = f"known endings: {known_endings(*more)}"
+    ending = path.suffix.lower()
+    if ending in ARCHIVES:
+        fix = f"decompress it; {fix}"
+    return LimbeckError(f"{path}: unknown file type {ending or path.name!r}", fix)
+
+
+@contextmanager
+def readable(path: str | Path) -> Iterator[None]:
+    """Turn what cannot be read into a LimbeckError that names the file; long fields of CSV are read."""
+    try:
+        with long_fields():
+            yield
+    except UnicodeDecodeError as error:
+        raise LimbeckError(f"{path} is not UTF-8: {error.reason}", "save it as UTF-8") from error
+    except pa.ArrowException as error:
+        reason = str(error).splitlines()[0]
+        raise LimbeckError(f"cannot read {path}: {reason}", "write the file again") from error
+    except OSError as error:
+        if error.errno is None and (kind := compression_of(Path(path))) is not None:
+            raise LimbeckError(
+                f"cannot read {path}: what {kind} compressed is damaged or ends too early ({error})",
+                "copy or write the file again",
+            ) from error
+        raise LimbeckError(
+            f"cannot read {path}: {error.strerror or error}",
+            "check that it is a file and that you may read it",
+        ) from error
+
+
+def _lines(path: Path, max_rows: int) -> dict[str, ArrowColumn]:
+    """The texts of a file with one a line."""
+    column = ArrowColumn()
+    for line in lines_of(path):
+        if line.strip():
+            column.append(line)
+        if len(column) > max_rows:
+            raise _too_many(path, f"more than {max_rows}", max_rows)
+    return {TEXT_COLUMN: column}
 
 
 def pairs_in(table: FileTable) -> FileTable:
@@ -121,7 +186,7 @@ def unique_names(path: Path, names: Iterable[str]) -> list[str]:
 
 def _separated(path: Path, tabs: bool, max_rows: int) -> dict[str, ArrowColumn]:
     """Columns of text, by the fast reader where it cannot differ from the strict one."""
-    with path.open(encoding="utf-8-sig", newline="") as file, long_fields():
+    with opened_text(path, newline="") as file:
         reader = strict_reader(file, tabs)
         try:
             header = unique_names(path, next(reader, []))
@@ -199,7 +264,7 @@ def long_fields() -> Iterator[None]:
 def _json_lines(path: Path, max_rows: int) -> dict[str, ArrowColumn]:
     columns: dict[str, ArrowColumn] = {}
     rows = 0
-    with path.open(encoding="utf-8-sig") as file:
+    with opened_text(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
@@ -265,7 +330,7 @@ def _texts(value: Any) -> Iterator[str]:
 def _parquet(path: Path, max_rows: int) -> FileTable:
     """Batch by batch: what has been read lies in files that are mapped, and a batch at a time in memory."""
     before = pa.total_allocated_bytes()
-    with parquet.ParquetFile(path, memory_map=True) as file:
+    with parquet_file(path) as file:
         rows = file.metadata.num_rows
         if rows > max_rows:
             raise _too_many(path, str(rows), max_rows, rows)
@@ -281,8 +346,22 @@ def _parquet(path: Path, max_rows: int) -> FileTable:
                     "fewer rows or shorter text",
                 )
             for name in names:
-                columns[name].extend_arrow(batch.column(name))
+                column = batch.column(name)
+                check_text(path, name, column)
+                columns[name].extend_arrow(column)
     return FileTable(path, columns, typed=True, class_names=_class_names(schema))
+
+
+def check_text(path: Path, name: str, values: pa.Array | pa.ChunkedArray) -> None:
+    """Raise LimbeckError for text that is not UTF-8: Parquet's writers need not look at it."""
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        reason = str(error).splitlines()[0].removeprefix("Invalid: ")
+        raise LimbeckError(
+            f"{path}: column {name!r} is damaged or not UTF-8: {reason}",
+            "write the file again, its text as UTF-8",
+        ) from error
 
 
 def _rows_at_once(metadata: parquet.FileMetaData) -> int:
@@ -292,16 +371,25 @@ def _rows_at_once(metadata: parquet.FileMetaData) -> int:
     return min(_BATCH, max(_BATCH_BYTES * metadata.num_rows // max(size, 1), 1))
 
 
+def stored_classes(path: Path, column: str) -> tuple[str, ...]:
+    """Return the names that a Parquet file has for a column's classes, all of them in their order; () without any."""
+    if form_of(path) != "parquet":
+        return ()
+    with readable(path), parquet_file(path) as file:
+        return tuple(_class_names(file.schema_arrow).get(column, ()))
+
+
 def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
-    """What the datasets library calls the ids of a column of classes."""
+    """What the datasets library calls the ids of a column of classes, or of lists of them."""
     try:
         features = Features.from_arrow_schema(schema)
     # The schema may hold types that the datasets library does not know; then it has no names.
     except (ValueError, TypeError, KeyError):
         return {}
+    each = {column: getattr(feature, "feature", feature) for column, feature in features.items()}
     return {
         column: list(feature.names)
-        for column, feature in features.items()
+        for column, feature in each.items()
         if isinstance(feature, ClassLabel)
     }
 

@@ -15,21 +15,19 @@ import pyarrow as pa
 
 from limbeck.data.beir_files import is_beir
 from limbeck.data.candidate_files import PASSAGE, QUERY
+from limbeck.data.endings import TEXT_COLUMN, form_of, known_endings
 from limbeck.data.loading import load_task
 from limbeck.data.row_ids import row_ids
-from limbeck.data.tables import MAX_ROWS, SUFFIXES, read_table
-from limbeck.data.unlabelled_files import LINES, is_meant, matching, read_unlabelled
+from limbeck.data.tables import MAX_ROWS, read_table
+from limbeck.data.unlabelled_files import is_meant, matching, read_unlabelled
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
 from limbeck.given import is_reference, place_of
 from limbeck.tasks.task import TASKS, Task
 
 _PIECE = 65_536
-_FILES = (*SUFFIXES, *LINES)
 _ONE, _TWO = ("sentence",), ("sentence1", "sentence2")
 _PAIR = (QUERY, PASSAGE)
-# Of plain text, whose column has no name.
-_UNNAMED = ("text",)
 
 
 @dataclass(frozen=True)
@@ -108,9 +106,9 @@ def read_text_rows(
     if path.is_file():
         files = [path]
     elif _is_of_files(path, known, text_columns):
-        files = sorted(file for file in path.iterdir() if file.suffix.lower() in _FILES)
+        files = sorted(file for file in path.iterdir() if form_of(file) is not None)
         if not files:
-            raise LimbeckError(f"{path} holds no file of rows", f"expected {', '.join(_FILES)}")
+            raise LimbeckError(f"{path} holds no file of rows", f"expected {known_endings()}")
     elif matches := matching(str(source)):
         files = matches
     else:
@@ -132,7 +130,7 @@ def stands_for(
     known = TASKS.get(task) if task is not None else None
     if _is_of_files(at_home(source), known, text_columns):
         inside = file.resolve().parent == at_home(source).resolve()
-        return inside and file.suffix.lower() in _FILES
+        return inside and form_of(file) is not None
     return is_meant(str(source), file)
 
 
@@ -192,7 +190,7 @@ def _of_file(
         )
     (found,) = read_unlabelled([str(file)], task, text_columns=names, max_rows=max_rows)
     columns = zip(task.text_columns, map(_strings, found.columns), strict=True)
-    called = names or (_UNNAMED if known is None else known.text_columns)
+    called = names or ((TEXT_COLUMN,) if known is None else known.text_columns)
     return TextRows(dict(columns), (str(file),), tuple(called), found.blank)
 
 
@@ -207,7 +205,7 @@ def _own_task(columns: int) -> Task:
 
 def _unnamed_columns(file: Path, max_rows: int) -> list[str] | None:
     """The one column of a table, or a query and its passage; None of plain text, which has no columns."""
-    if file.suffix.lower() in LINES:
+    if form_of(file) == "text":
         return None
     columns = [*read_table(file, max_rows).columns]
     if {*_PAIR} <= {*columns}:  # as training finds them, lists of candidates among them

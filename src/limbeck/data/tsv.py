@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from limbeck.data.endings import opened
 from limbeck.data.layouts import ReleasedLayout
 from limbeck.errors import LimbeckError
-from limbeck.plain import regular
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Number and text of each line, without byte-order mark, line end and blank last lines."""
     try:
         # Binary, so that only "\n" ends a line and a bad byte is found on its own line.
-        with regular(path).open("rb") as file:
+        with opened(path) as file:
             blank = None
             for number, raw in enumerate(file, start=1):
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")

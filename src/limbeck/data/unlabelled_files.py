@@ -10,25 +10,23 @@ import glob
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from limbeck.data.column import PIECE, ArrowColumn, taken
+from limbeck.data.column import taken
+from limbeck.data.endings import ending_of, form_of, opened_text
 from limbeck.data.layouts import LAYOUTS
 from limbeck.data.own import IMDB_COLUMNS
 from limbeck.data.own_pairs import with_pairs
-from limbeck.data.tables import MAX_ROWS, SUFFIXES, read_table
+from limbeck.data.tables import MAX_ROWS, read_table, readable
 from limbeck.data.tsv import read_tsv
-from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home, no_such_file
 from limbeck.given import is_reference, place_of
-from limbeck.plain import regular
 from limbeck.tasks.task import Task
 
-LINES = (".txt", ".text")
 _PATTERN = frozenset("*?[")
 
 
@@ -122,12 +120,10 @@ def _fits(pattern: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 def _read(path: Path, task: Task, text_columns: Sequence[str] | None, max_rows: int) -> TextFile:
-    suffix = path.suffix.lower()
-    if suffix in LINES:
-        columns: tuple[pa.ChunkedArray, ...] = (_lines(path, task, max_rows),)
-    elif suffix not in SUFFIXES:
-        raise LimbeckError(unknown("file type", suffix or path.name, (*SUFFIXES, *LINES)))
-    elif suffix == ".tsv" and not text_columns and _is_release(path, task):
+    columns: tuple[pa.ChunkedArray, ...]
+    if form_of(path) == "text":
+        columns = (_lines(path, task, max_rows),)
+    elif ending_of(path) == ".tsv" and not text_columns and _is_release(path, task):
         # An unlabelled row too many is better than a label that is no one's business here.
         layout = replace(LAYOUTS[task.name], label="", no_label=None)
         rows = read_tsv(path, layout)
@@ -145,7 +141,7 @@ def _is_release(path: Path, task: Task) -> bool:
     layout = LAYOUTS.get(task.name)
     if layout is None:
         return False
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
+    with readable(path), opened_text(path) as file:
         header = [name.strip() for name in file.readline().split("\t")]
     if all(name in header for name in layout.text):
         return layout.broken_lines
@@ -153,36 +149,13 @@ def _is_release(path: Path, task: Task) -> bool:
 
 
 def _lines(path: Path, task: Task, max_rows: int) -> pa.ChunkedArray:
-    """A text a line; blank lines are no rows."""
+    """A text a line, whatever the task calls its column."""
     if len(task.text_columns) > 1:
         raise LimbeckError(
             f"unlabelled: {path} is plain text, and task {task.name!r} reads pairs",
             f"give a table with the columns {' and '.join(task.text_columns)}",
         )
-    column = ArrowColumn()
-    try:
-        with regular(path).open(encoding="utf-8-sig") as file:
-            texts = (line.strip() for line in file)
-            kept = (text for text in texts if text)
-            while piece := list(islice(kept, PIECE)):
-                if any("\0" in text for text in piece):
-                    raise LimbeckError(
-                        f"{path} holds zero characters", "the file is damaged: write it again"
-                    )
-                column.extend(piece)
-                if len(column) > max_rows:
-                    raise LimbeckError(
-                        f"{path} holds more than {max_rows} rows, and no more are read unasked",
-                        "raise max_rows to read them all, or name a file of fewer",
-                    )
-    except UnicodeDecodeError as error:
-        raise LimbeckError(f"{path} is not UTF-8: {error.reason}", "save it as UTF-8") from error
-    except OSError as error:
-        raise LimbeckError(
-            f"cannot read {path}: {error.strerror or error}", "check the file's permissions"
-        ) from error
-    if not len(column):
-        raise LimbeckError(f"{path} holds no text", "write one text per line")
+    (column,) = read_table(path, max_rows).columns.values()
     assert column.text is not None  # lines are text
     return column.text
 

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
+from limbeck.data.endings import compression_of, opened
+
 _BLOCK = 1 << 23
 _QUOTE, _COMMA, _FEED, _RETURN = b'",\n\r'
 
@@ -27,31 +29,31 @@ def well_quoted(path: Path) -> bool:
     outside of quotes: what a lone one ends is read in two ways, and of a quoted line break that two blocks
     share Arrow loses half.
     """
-    opened = False
+    quoted = False
     before = _FEED
-    with path.open("rb") as file:
+    with opened(path) as file:
         piece = file.read(_BLOCK).removeprefix(b"\xef\xbb\xbf")
         while piece:
             after = file.read(_BLOCK)
             found = np.frombuffer(piece, np.uint8)
             # One byte of either neighbour: what stands before and behind each.
             padded = np.concatenate([[before], found, [after[0] if after else _FEED]])
-            if not _fits(found, padded, opened):
+            if not _fits(found, padded, quoted):
                 return False
-            opened ^= bool(np.count_nonzero(found == _QUOTE) % 2)
+            quoted ^= bool(np.count_nonzero(found == _QUOTE) % 2)
             before, piece = int(found[-1]), after
-    return not opened
+    return not quoted
 
 
-def _fits(found: np.ndarray, padded: np.ndarray, opened: bool) -> bool:
+def _fits(found: np.ndarray, padded: np.ndarray, quoted: bool) -> bool:
     quotes = np.flatnonzero(found == _QUOTE)
-    opening, closing = quotes[int(opened) :: 2], quotes[int(not opened) :: 2]
+    opening, closing = quotes[int(quoted) :: 2], quotes[int(not quoted) :: 2]
     starts = np.isin(padded[opening], (_QUOTE, _COMMA, _FEED, _RETURN))
     ends = np.isin(padded[closing + 2], (_QUOTE, _COMMA, _FEED, _RETURN))
     if not (starts.all() and ends.all()):
         return False
     returns = np.flatnonzero(found == _RETURN)
-    outside = (np.searchsorted(quotes, returns) + opened) % 2 == 0
+    outside = (np.searchsorted(quotes, returns) + quoted) % 2 == 0
     return bool(outside.all() and (padded[returns + 2] == _FEED).all())
 
 
@@ -62,7 +64,7 @@ def batches(path: Path, header: list[str], tabs: bool) -> Iterator[pa.RecordBatc
         pa.ArrowException: what the strict reader has better words for, or might read all the same.
     """
     reader = csv.open_csv(
-        path,
+        path if compression_of(path) is None else opened(path),
         read_options=csv.ReadOptions(use_threads=False, block_size=_BLOCK),
         parse_options=csv.ParseOptions(
             delimiter="\t" if tabs else ",",

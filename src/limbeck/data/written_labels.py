@@ -56,6 +56,7 @@ def check_written_labels(
     # A million rows of two classes need a look at two texts.
     if counts.total() < len(values) or any(map(_is_gap, counts)):
         _check_values(values, column, path, gaps=gaps)
+    _check_size(counts, column, path)
     _check_words_among_numbers(counts, values, column, path)
     check_spellings(counts, column, path)
     _warn_of_gap_words(counts, column, path)
@@ -79,6 +80,16 @@ def _check_values(values: Sequence[Any], column: str, path: Path, *, gaps: bool)
         raise LimbeckError(
             f"{path}, row {large[0]}: {column} is a number beyond 64 bits", "write a smaller number"
         )
+
+
+def _check_size(counts: Counter[str], column: str, path: Path) -> None:
+    """Raise LimbeckError for a number in text that no float holds; Python refuses to read 5,000 digits."""
+    for text in counts:
+        if _NUMBER.fullmatch(text) and math.isinf(float(text)):
+            raise LimbeckError(
+                f"{path}: {column} holds a number of {len(text)} characters, beyond any float: {text[:20]}…",
+                "write a smaller number, or a name of a class",
+            )
 
 
 def _is_gap(value: Any) -> bool:

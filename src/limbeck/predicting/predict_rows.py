@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from limbeck.data.endings import form_of
 from limbeck.data.streams import RowStream, named_files
-from limbeck.data.streams.row_files import format_of
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
 from limbeck.lines import messages
@@ -87,7 +87,7 @@ def _stream(data: Any, kind: str | None) -> RowStream:
 def _check_texts(data: Any) -> None:
     """Raise LimbeckError for a list of files' names, which would be predicted as texts."""
     first = data[0] if isinstance(data, list | tuple) and data else None
-    if not isinstance(first, str) or "\n" in first or format_of(Path(first)) is None:
+    if not isinstance(first, str) or "\n" in first or form_of(Path(first)) is None:
         return
     # os.path, as a long text is an error to pathlib.
     if all(isinstance(one, str) and os.path.isfile(one) for one in data):  # noqa: PTH113

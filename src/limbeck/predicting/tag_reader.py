@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -25,10 +24,9 @@ from limbeck.predicting.row_reader import (
 )
 from limbeck.tasks.spans import without_space
 from limbeck.tasks.task_like import Rows
+from limbeck.tasks.tokens import OUTSIDE, entity_tags
 
 _WORDS, _PLACES = "words", "places"
-_OUTSIDE = "O"
-_MARKED = re.compile(r"([BIES])-(.+)")
 
 
 class TagReader(RowReader):
@@ -133,8 +131,9 @@ class TagReader(RowReader):
 
     def _of_text(self, logits: np.ndarray, spans: list, text: str) -> dict[str, list[Any]]:
         probabilities = softmax(logits, axis=-1) if len(logits) else logits
-        tags = [self.facts.classes[int(one.argmax())] for one in logits]
-        entities = _entities(tags, grouped=all(_is_marked(tag) for tag in self.facts.classes))
+        spelled = entity_tags(self.facts.classes)
+        tags = [(spelled or self.facts.classes)[int(one.argmax())] for one in logits]
+        entities = _entities(tags, grouped=spelled is not None)
         found: list[dict[str, Any]] = []
         scores: list[float] = []
         for label, words in entities:
@@ -163,18 +162,13 @@ class TagReader(RowReader):
         return dict(types[name] for name in self.outputs if name in asked)
 
 
-def _is_marked(tag: str) -> bool:
-    return tag == _OUTSIDE or _MARKED.fullmatch(tag) is not None
-
-
 def _entities(tags: Sequence[str], *, grouped: bool) -> list[tuple[str, list[int]]]:
     """Type and words of each entity; where tags mark none, every word by itself."""
     found: list[tuple[str, list[int]]] = []
     before = None
     for word, tag in enumerate(tags):
-        marked = _MARKED.fullmatch(tag)
-        mark, label = (marked[1], marked[2]) if grouped and marked else ("B", tag)
-        if grouped and tag == _OUTSIDE:
+        mark, label = tag.split("-", 1) if grouped and tag != OUTSIDE else ("B", tag)
+        if grouped and tag == OUTSIDE:
             before = None
             continue
         if grouped and label == before and mark in "IE":

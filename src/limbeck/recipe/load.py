@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from limbeck import catalog
+from limbeck.data.endings import form_of
 from limbeck.data.own import is_own
-from limbeck.data.tables import SUFFIXES
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import at_home
 from limbeck.given import PREFIX
@@ -191,7 +191,7 @@ def as_divided_then(raw: dict[str, Any]) -> dict[str, Any]:
     if "test_share" in raw or raw.get("dev") is not None or not isinstance(data, str):
         return raw
     path = Path(data)
-    is_file = path.suffix.lower() in SUFFIXES or data.startswith(PREFIX)
+    is_file = form_of(path) is not None or data.startswith(PREFIX)
     of_words = data in ("hub", "pocket", "digits") or data.startswith("hub:")
     own = is_file or any(raw.get(key) for key in named)
     return {**raw, "test_share": 0.0} if own and not of_words else raw

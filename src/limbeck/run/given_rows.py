@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from datasets import ClassLabel, Dataset, Image, List, Value
+from datasets import ClassLabel, Dataset, Image, Value
 from datasets.table import InMemoryTable
 from pyarrow import parquet
 
@@ -156,10 +156,6 @@ def _as_files_hold(rows: Dataset, split: str) -> Dataset:
             rows = rows.remove_columns(name)  # as the Hub marks a test split without labels
         elif split == "train" and _marks_no_label(name, feature):
             rows = _with_gaps(rows, name)
-        elif isinstance(feature, List) and isinstance(feature.feature, ClassLabel):
-            names = feature.feature.names
-            tags = [[names[tag] for tag in row] for row in rows[name]]
-            rows = rows.remove_columns(name).add_column(name, tags)
     return rows
 
 
@@ -240,9 +236,8 @@ def _fingerprint(splits: Mapping[str, Dataset]) -> str:
     """12 hexadecimal digits of all that the rows hold, names of splits, columns and classes included."""
     digest = hashlib.blake2b(digest_size=6)
     for split, rows in sorted(splits.items()):
-        classes = {
-            n: kind.names for n, kind in rows.features.items() if isinstance(kind, ClassLabel)
-        }
+        each = {name: getattr(kind, "feature", kind) for name, kind in rows.features.items()}
+        classes = {name: kind.names for name, kind in each.items() if isinstance(kind, ClassLabel)}
         digest.update(json.dumps([split, len(rows), classes], sort_keys=True).encode())
         read = rows.with_format("arrow")
         for start in range(0, len(rows), _ROWS):

@@ -8,7 +8,6 @@ from typing import Any
 
 from limbeck.data.own import is_own, split_files
 from limbeck.data.streams import RowStream
-from limbeck.data.tables import SUFFIXES
 from limbeck.data.usual_columns import usual_label, usual_texts
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
@@ -38,7 +37,7 @@ def with_columns(recipe: Recipe) -> Recipe:
 def _found(path: Path) -> tuple[list[str], str] | None:
     """Text columns and label column of usual names, by a file's first rows; None where it is not clear."""
     try:
-        file = split_files(path, SUFFIXES)["train"] if path.is_dir() else path
+        file = split_files(path)["train"] if path.is_dir() else path
         stream = RowStream([file])
         rows = stream.take(_FIRST_ROWS)
         stream.close()

@@ -13,8 +13,8 @@ import numpy as np
 
 from limbeck.data.candidate_files import PASSAGE, QUERY
 from limbeck.data.embeddings_file import EMBEDDING, read_embeddings_file
+from limbeck.data.endings import form_of
 from limbeck.data.outputs_file import FileOutputs, read_outputs_file
-from limbeck.data.tables import SUFFIXES
 from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home, checksum
 from limbeck.model_names import short_names
@@ -86,7 +86,7 @@ def embeddings_of(place: str, recipe: Recipe) -> GivenOutputs | None:
         LimbeckError: they cannot be read.
     """
     path = at_home(place)
-    if path.suffix.lower() not in SUFFIXES or not path.is_file():
+    if form_of(path) in (None, "text") or not path.is_file():
         return None
     found = read_embeddings_file(path, recipe.text_columns or (), recipe.max_rows)
     if found is None:
@@ -106,7 +106,7 @@ def open_outputs(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
     Raises:
         LimbeckError: they cannot be read, or are of other classes or another type of task.
     """
-    if Path(place).suffix.lower() in SUFFIXES and at_home(place).is_file():
+    if form_of(Path(place)) is not None and at_home(place).is_file():
         return _of_file(place, task, recipe)
     return outputs_of_store(place, task, recipe)
 

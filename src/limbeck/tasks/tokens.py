@@ -25,6 +25,7 @@ from transformers import (
 )
 
 from limbeck.activations.compat import TOKEN_CLASSIFIERS
+from limbeck.errors import Problem
 from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.batch_columns import CUT
@@ -39,16 +40,65 @@ _ENTITY_SCORES = {
     "precision": entities.precision_score,
     "recall": entities.recall_score,
 }
-_ENTITY_TAG = re.compile(r"O|[BIES]-.+")
+_USUAL_TAG = re.compile(r"O|[BIES]-.+")
+_MARK = re.compile(r"([BILUES])(?:[-_](.+))?", re.IGNORECASE)
+# Last and Unit of BILOU are End and Single of IOBES.
+_SAME_MARK = {"L": "E", "U": "S"}
+ONE_TYPE = "entity"
+"""Type of all entities where tags name none: B, I, O."""
+OUTSIDE = "O"
 _WORDS = "words"
 """The column that holds, for each labelled piece in order, which word it begins."""
 
 
 def metrics_for_tags(tags: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Metrics and primary score: entity F1 where tags mark entities (B-, I-, O), else accuracy."""
-    if all(_ENTITY_TAG.fullmatch(tag) for tag in tags):
+    """Metrics and primary score: entity F1 where tags mark entities (`entity_tags`), else accuracy."""
+    if entity_tags(tags) is not None:
         return ("f1", "precision", "recall", "accuracy"), "f1"
     return ("accuracy",), "accuracy"
+
+
+def entity_tags(tags: Sequence[str]) -> tuple[str, ...] | None:
+    """Spell tags that mark entities as IOBES does (B-, I-, E-, S-, O); None where they mark none.
+
+    Beside IOB and IOBES: BILOU, small letters, an underscore for the hyphen, and B, I, O without a type. Where tags are
+    spelled in one of these ways an "O" is among them: other tags (parts of speech) may look like a few of them.
+    """
+    if all(_USUAL_TAG.fullmatch(tag) for tag in tags):
+        return tuple(tags)
+    outside = [tag for tag in tags if tag.upper() == OUTSIDE]
+    found = [_MARK.fullmatch(tag) for tag in tags if tag not in outside]
+    marks = [one for one in found if one is not None]
+    typed = {one[2] is not None for one in marks}
+    if not outside or len(marks) < len(found) or len(typed) != 1:
+        return None
+    if typed == {False} and not {one[1].upper() for one in marks} & {"B", "I"}:
+        return None
+    return tuple(OUTSIDE if tag in outside else _as_iobes(tag) for tag in tags)
+
+
+def _as_iobes(tag: str) -> str:
+    found = _MARK.fullmatch(tag)
+    assert found is not None
+    mark = found[1].upper()
+    return f"{_SAME_MARK.get(mark, mark)}-{found[2] or ONE_TYPE}"
+
+
+def said_of_tags(tags: Sequence[str]) -> Problem:
+    """Say before a run how a user's own tags are scored."""
+    entities_of = entity_tags(tags)
+    if entities_of is not None:
+        types = sorted({tag.partition("-")[2] for tag in entities_of} - {""})
+        return Problem(
+            f"tags mark entities of {len(types)} types ({', '.join(types[:8])}): whole entities are scored (F1)",
+            "",
+            "note",
+        )
+    return Problem(
+        f"tags: {len(tags)} tags that mark no entities ({', '.join(tags[:8])}): words are scored (accuracy)",
+        "entities are marked by B-TYPE, I-TYPE and O (also BILOU, IOBES, or B, I and O alone), in every tag",
+        "note",
+    )
 
 
 @task_type("tokens")
@@ -148,7 +198,8 @@ class Tokens(LabelledPositions):
         A word beyond the length limit counts as predicted "O" (the first tag, where the task has
         no "O").
         """
-        outside = task.labels.index("O") if "O" in task.labels else 0
+        spelled = entity_tags(task.labels) or task.labels
+        outside = spelled.index(OUTSIDE) if OUTSIDE in spelled else 0
         right = [list(tags) for tags in rows[task.label_column]]
         given = [[outside] * len(tags) for tags in right]
         for row, (words, found) in enumerate(zip(encoded[_WORDS], outputs, strict=True)):
@@ -169,9 +220,10 @@ class Tokens(LabelledPositions):
             return np.array(alike), np.array([len(tags) for tags in right])
         if metric != "f1":
             return None
+        names = entity_tags(task.labels) or task.labels
         top, bottom = [], []
         for pair in zip(given, right, strict=True):
-            ours, theirs = ({*get_entities([task.labels[tag] for tag in tags])} for tags in pair)
+            ours, theirs = ({*get_entities([names[tag] for tag in tags])} for tags in pair)
             top.append(2 * len(ours & theirs))
             bottom.append(len(ours) + len(theirs))
         return np.array(top), np.array(bottom)
@@ -202,7 +254,8 @@ def _scores(task: TaskLike, given: list[list[int]], right: list[list[int]]) -> d
     pairs = [pair for rows in zip(given, right, strict=True) for pair in zip(*rows, strict=True)]
     scores = {"accuracy": 100 * sum(a == b for a, b in pairs) / max(len(pairs), 1)}
     if task.primary != "accuracy":
-        names = [[[task.labels[tag] for tag in row] for row in side] for side in (right, given)]
+        spelled = entity_tags(task.labels) or task.labels
+        names = [[[spelled[tag] for tag in row] for row in side] for side in (right, given)]
         for metric, score in _ENTITY_SCORES.items():
             scores[metric] = 100 * float(score(*names, zero_division=0))
     return scores | {"primary": scores[task.primary]}

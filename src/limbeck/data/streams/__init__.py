@@ -5,7 +5,8 @@ means the same here as where it is trained on; only blank lines of plain text ar
 output.
 """
 
-from limbeck.data.streams.row_files import IMAGE_COLUMN, TEXT_COLUMN, named_files
+from limbeck.data.endings import TEXT_COLUMN
+from limbeck.data.streams.row_files import IMAGE_COLUMN, named_files
 from limbeck.data.streams.row_stream import RowStream
 from limbeck.data.streams.taken_rows import TakenRows
 

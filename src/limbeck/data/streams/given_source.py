@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from limbeck.data.streams.row_files import TEXT_COLUMN
+from limbeck.data.endings import TEXT_COLUMN
 from limbeck.data.streams.row_source import RowSource
 from limbeck.data.streams.taken_rows import TakenRows, WrittenRows
 from limbeck.errors import LimbeckError

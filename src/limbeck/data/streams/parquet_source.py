@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as parquet
 
-from limbeck.data.streams.row_source import RowSource, readable
+from limbeck.data.endings import parquet_file
+from limbeck.data.streams.row_source import RowSource
 from limbeck.data.streams.taken_rows import ArrowRows, TakenRows
-from limbeck.data.tables import unique_names
+from limbeck.data.tables import check_text, readable, unique_names
 
 
 class ParquetSource(RowSource):
@@ -19,7 +19,7 @@ class ParquetSource(RowSource):
     def __init__(self, path: Path) -> None:
         self.name = str(path)
         with readable(self.name):
-            self._file = parquet.ParquetFile(path, memory_map=True)
+            self._file = parquet_file(path)
         names = self._file.schema_arrow.names
         self.columns = tuple(unique_names(path, names))
         self.size = max(path.stat().st_size, 1)
@@ -43,6 +43,8 @@ class ParquetSource(RowSource):
                 parts.append(pa.Table.from_batches([batch]))
                 rows += len(batch)
         whole = pa.concat_tables(parts)
+        for name in self.columns:
+            check_text(Path(self.name), name, whole.column(name))
         taken, self._left = whole.slice(0, count), whole.slice(count)
         self._read += len(taken)
         assert self.size is not None

@@ -5,29 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from limbeck.data.endings import form_of, known_endings
 from limbeck.data.unlabelled_files import matching
 from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home, no_such_file
 
 FORMATS = ("csv", "tsv", "jsonl", "text", "parquet")
 STANDARD_INPUT = "-"
-TEXT_COLUMN = "text"
-"""What the column of plain text is called."""
 IMAGE_COLUMN = "image"
 """The column of files that are images."""
-ENDINGS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".txt": "text",
-    ".text": "text",
-}
-GZIP = ".gz"
-"""Stands behind the endings of text that gzip compressed."""
-_OTHERS = (".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz")
 _IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
 
 
@@ -47,14 +33,14 @@ def named_files(sources: Sequence[str | Path]) -> list[Path | str]:
             found.append(source)
         elif path.is_dir():
             inside = sorted(
-                one for one in path.iterdir() if one.is_file() and (format_of(one) or is_image(one))
+                one for one in path.iterdir() if one.is_file() and (form_of(one) or is_image(one))
             )
             found += inside
             if not inside:
                 problems.append(
                     Problem(
                         f"{source} is a folder without files of rows or images",
-                        f"files that are read end in {', '.join([*ENDINGS, *sorted(_IMAGES)])}",
+                        f"files that are read end in {known_endings()}; or in {', '.join(sorted(_IMAGES))}",
                     )
                 )
         elif path.exists():
@@ -76,17 +62,6 @@ def named_files(sources: Sequence[str | Path]) -> list[Path | str]:
     if problems:
         raise LimbeckError(problems)
     return found
-
-
-def format_of(path: Path) -> str | None:
-    """The form of a file by its ending; None of an unknown one."""
-    form = ENDINGS.get(Path(path.name.lower().removesuffix(GZIP)).suffix)
-    return None if form == "parquet" and is_compressed(path) else form
-
-
-def is_compressed(path: Path) -> bool:
-    """Whether a file's ending is that of a compressed file or an archive."""
-    return path.suffix.lower() in (GZIP, *_OTHERS)
 
 
 def is_image(path: Path) -> bool:

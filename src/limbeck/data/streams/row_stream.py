@@ -8,20 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from limbeck.data.endings import form_of
 from limbeck.data.streams.given_source import GivenSource
 from limbeck.data.streams.parquet_source import ParquetSource
-from limbeck.data.streams.row_files import (
-    ENDINGS,
-    FORMATS,
-    IMAGE_COLUMN,
-    STANDARD_INPUT,
-    format_of,
-    is_compressed,
-    is_image,
-)
-from limbeck.data.streams.row_source import RowSource, readable
+from limbeck.data.streams.row_files import FORMATS, IMAGE_COLUMN, STANDARD_INPUT, is_image
+from limbeck.data.streams.row_source import RowSource
 from limbeck.data.streams.taken_rows import TakenRows
 from limbeck.data.streams.written_source import CountedFile, WrittenSource
+from limbeck.data.tables import readable, unknown_ending
 from limbeck.errors import LimbeckError, Problem, unknown
 
 
@@ -145,14 +139,10 @@ def _opened(file: Path | str, kind: str | None) -> RowSource:
     if file == STANDARD_INPUT:
         return _standard_input(kind)
     path = Path(file)
-    kind = kind or format_of(path)
+    kind = kind or form_of(path)
     if kind is None:
-        fix = f"known endings: {', '.join(ENDINGS)}; or say --format {'|'.join(FORMATS)}"
-        if is_compressed(path):
-            fix = (
-                "decompress it; CSV, TSV, JSON lines and text are also read behind .gz, rows.csv.gz"
-            )
-        raise LimbeckError(f"{path}: unknown file type {path.suffix!r}", fix)
+        problem = unknown_ending(path).problems[0]
+        raise LimbeckError(problem.message, f"{problem.fix}; or say --format {'|'.join(FORMATS)}")
     if kind == "parquet":
         return ParquetSource(path)
     with readable(str(path)):

@@ -6,17 +6,16 @@ Part of `limbeck.data.streams`.
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
-from limbeck.data.streams.row_files import GZIP, TEXT_COLUMN
-from limbeck.data.streams.row_source import RowSource, readable
+from limbeck.data.endings import TEXT_COLUMN, decompressed
+from limbeck.data.streams.row_source import RowSource
 from limbeck.data.streams.taken_rows import TakenRows, WrittenRows
-from limbeck.data.tables import json_row, strict_reader, unique_names, whole_rows
+from limbeck.data.tables import json_row, readable, strict_reader, unique_names, whole_rows
 from limbeck.errors import LimbeckError
 
 # Lines of JSON whose columns are known before any work.
@@ -36,7 +35,7 @@ class CountedFile(io.FileIO):
 
 
 class WrittenSource(RowSource):
-    """CSV, TSV, JSON lines or plain text, from a file, also one that gzip compressed, or a pipe."""
+    """CSV, TSV, JSON lines or plain text, from a file, also a compressed one, or a pipe."""
 
     def __init__(self, name: str, kind: str, stream: BinaryIO, size: int | None) -> None:
         self.name = name
@@ -44,7 +43,7 @@ class WrittenSource(RowSource):
         self.once = size is None
         self._counted = stream if isinstance(stream, CountedFile) else None
         self._text = io.TextIOWrapper(
-            stream if self._counted is None else _buffered(self._counted),
+            stream if self._counted is None else _buffered(self._counted, name),
             encoding="utf-8-sig",
             newline="" if kind in ("csv", "tsv") else "\n",
         )
@@ -86,12 +85,9 @@ class WrittenSource(RowSource):
             self._text.detach()
 
 
-def _buffered(file: CountedFile) -> BinaryIO:
+def _buffered(file: CountedFile, name: str) -> BinaryIO:
     """What was written, before it was compressed."""
-    buffered = io.BufferedReader(file)
-    if not str(file.name).lower().endswith(GZIP):
-        return buffered
-    return cast(BinaryIO, gzip.GzipFile(fileobj=buffered))
+    return decompressed(io.BufferedReader(file), Path(name))
 
 
 def _separated(
@@ -129,7 +125,7 @@ def _lines(name: str, text: io.TextIOWrapper) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(text, start=1):
         if "\0" in line:
             raise _zero_characters(name, number)
-        yield {TEXT_COLUMN: line.rstrip("\r\n")}
+        yield {TEXT_COLUMN: line.removesuffix("\n").removesuffix("\r")}
 
 
 def _zero_characters(name: str, line: int) -> LimbeckError:
