@@ -15,7 +15,9 @@ import tiny_runs as tiny
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
+from limbeck.reporting.tables import build_table
 from limbeck.run import distill, evaluate
+from limbeck.run.compare_runs import compare_runs
 from limbeck.run.final_rows import FinalRows
 from limbeck.run.gate_rows import gate_rows
 from limbeck.run.prepare import prepare
@@ -158,3 +160,25 @@ def test_a_folder_of_before_is_refused_by_name(recipe, rows, tmp_path):
     copy = shutil.copytree(old.path, tmp_path / "copy")
     with pytest.raises(LimbeckError, match=r"another recipe \(they differ in test_share\)"):
         distill(recipe("finetune", data=str(rows), max_steps=1), out=copy, report=False)
+
+
+def test_tables_and_comparisons_are_made_of_test_rows(run, finished):
+    record = run.record
+    (column,) = build_table([record], split="test").columns
+    made = build_table([record], split="test")
+    cells = {row.role: row.cells[column.key].mean for row in made.rows}
+    assert cells["student"] == record.scores["test"]["primary"]
+    assert cells["teacher"] == record.teacher.scores["test"]["primary"]
+    assert any("which chose nothing" in note for note in made.notes)
+    plain = build_table([record])
+    assert [one.title for one in plain.columns] == ["reviews", "reviews test"]
+    assert any("the best epoch's score on the rows that selected it" in n for n in plain.notes)
+    found = compare_runs(run.path, run.path, "test")
+    assert (found.split, found.tests.rows, found.tests.difference.difference) == ("test", 12, 0)
+    assert found.scores[0] == record.scores["test"]
+    with pytest.raises(
+        LimbeckError, match=r"(?s)was not scored on such rows.*--test FILE or --test-share"
+    ):
+        compare_runs(run.path, finished.path, "test")
+    with pytest.raises(LimbeckError, match="split test: 1 of 2 runs have no scores there"):
+        build_table([record, finished.record], split="test")

@@ -52,6 +52,12 @@ def table(
         list[str] | None,
         typer.Option(help="Recipe settings whose values get rows of their own, for example: lr."),
     ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="The split to compare by, for example test, whose rows chose nothing; default: dev."
+        ),
+    ] = None,
     title: Annotated[str, typer.Option(help="A title for the table.")] = "",
 ) -> None:
     """Compare runs: mean ± standard deviation over seeds, methods by tasks."""
@@ -76,6 +82,7 @@ def table(
         facts=columns or DEFAULT_FACTS,
         by=by or (),
         title=title,
+        split=split,
     )
     form = form or (BY_SUFFIX.get(out.suffix, "terminal") if out else "terminal")
     if out is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.errors import LimbeckError, Problem
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Numbers, Record, RowTests, finite
@@ -58,7 +58,7 @@ def compare_runs(first: str | Path, second: str | Path, split: str | None = None
     Args:
         first: a finished run's folder.
         second: another's.
-        split: one that both were scored on when they were trained; by default the task's dev split.
+        split: one that both were scored on when they were trained, as test; by default the task's dev split.
 
     Raises:
         LimbeckError: runs that are not finished or of different tasks, rows that are not proven to be the same, or
@@ -72,8 +72,7 @@ def compare_runs(first: str | Path, second: str | Path, split: str | None = None
         for folder, record in zip(folders, records, strict=True)
     ]
     chosen = split or tasks[0].dev_splits[0]
-    if chosen not in records[0].examples.fingerprints:
-        raise LimbeckError(unknown("split", chosen, [*records[0].examples.fingerprints]))
+    _refuse_unscored(folders, records, chosen)
     _refuse_other_rows(folders, records, tasks, chosen)
     sides = [_predictions(folder, chosen) for folder in folders]
     return RunComparison(
@@ -98,6 +97,25 @@ def _refuse_unfinished(folders: Sequence[RunFolder], records: Sequence[Record]) 
         for folder, record in zip(folders, records, strict=True)
         if record.status != "finished"
     ]
+    if problems:
+        raise LimbeckError(problems)
+
+
+def _refuse_unscored(folders: Sequence[RunFolder], records: Sequence[Record], split: str) -> None:
+    """Runs that kept no predictions of a split, each with what helps."""
+    problems = []
+    for folder, record in zip(folders, records, strict=True):
+        if split in record.examples.fingerprints:
+            continue
+        there = ", ".join(record.examples.fingerprints) or "none"
+        problems.append(
+            Problem(
+                f"split {split}: run {folder.path} was not scored on such rows when it was trained (splits: {there})",
+                "train it again with test rows (--test FILE or --test-share 0.1)"
+                if split == "test"
+                else f"choose one of its splits with --split: {there}",
+            )
+        )
     if problems:
         raise LimbeckError(problems)
 
@@ -137,6 +155,7 @@ def _predictions(folder: RunFolder, split: str) -> Mapping[str, Sequence[Any]]:
     if found is None:
         raise LimbeckError(
             f"{folder.path} holds no whole predictions of {split}",
-            "train it again; a run keeps predictions of its own dev splits",
+            "train it again; a run keeps predictions of its own dev and test splits, and not of rows that were scored "
+            "later",
         )
     return found

@@ -41,8 +41,10 @@ from limbeck.reporting.tables.run_scores import (
     columns_of,
     floor_values,
     knows,
+    on_split,
     place_of,
     profile_note,
+    split_note,
     task_title,
     values_of,
 )
@@ -80,6 +82,7 @@ def build_table(
     by: Sequence[str] = (),
     out_of_domain: OutOfDomain = "beside",
     title: str = "",
+    split: str | None = None,
 ) -> ResultsTable:
     """Methods by tasks: mean and sample standard deviation over seeds, averages, facts, notes.
 
@@ -87,7 +90,8 @@ def build_table(
     value of each. With `baseline` (a method) every other row is tested against the baseline's row
     of the same depth (and the same `by` values where it has them), and `correction` says which
     p-values are Holm-corrected together: all of the "table", or those of each "column". `variance`
-    says whose spread over seeds counts: a comparison's "own", or that "pooled" over all rows of its depth. Raises
+    says whose spread over seeds counts: a comparison's "own", or that "pooled" over all rows of its depth. `split`
+    takes another split's scores in place of those of dev, as of test. Raises
     LimbeckError for an unknown profile, baseline, correction or fact column, or where there is
     nothing to show.
     """
@@ -97,7 +101,8 @@ def build_table(
     check_facts(facts)
     if not records:
         raise LimbeckError("there are no records to make a table of", "name one or more runs")
-    records, bench = with_bench(records)
+    said = split_note(records, split)
+    records, bench = with_bench(records if split is None else on_split(records, split))
     teachers, students = split_teachers(records, profile)
     groups = _groups(students, by, profile)
     methods = sorted({group.method for group in groups})
@@ -117,7 +122,8 @@ def build_table(
         compared = {key: c for (row, key), c in comparisons.items() if row == index}
         rows.append(_student_row(group, columns, compared, teachers, profile, baseline))
     follows = any(knows(run.task) for run in records)
-    notes = [profile_note(profile) if follows else "", _seed_note(rows), *test_notes, *left_out]
+    notes = [profile_note(profile) if follows else "", said, _seed_note(rows), *test_notes]
+    notes += left_out
     notes += comparability_notes(students) + teacher_notes(students)
     rows_of = {id(run): index for index, group in enumerate(groups) for run in group.runs}
     notes += repeat_notes(students, lambda run: rows_of[id(run)])

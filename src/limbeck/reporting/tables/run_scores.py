@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from limbeck.errors import LimbeckError, unknown
 from limbeck.reporting.records import Numbers, Record
@@ -50,6 +51,58 @@ def several_sources(records: Sequence[Record]) -> bool:
     return len({_data_name(record) for record in records}) > 1
 
 
+def on_split(records: Sequence[Record], split: str) -> list[Record]:
+    """The runs with the scores of one split where those of dev stand, of teacher and floor too; no other splits.
+
+    Failed and unfinished runs stay as they are.
+
+    Raises:
+        LimbeckError: a finished run that was not scored on it.
+    """
+    without = [one for one in records if one.status == "finished" and split not in one.scores]
+    if without:
+        raise LimbeckError(
+            f"split {split}: {len(without)} of {len(records)} runs have no scores there, the first of them "
+            f"{without[0].path or without[0].method}",
+            f"score them: limbeck evaluate RUN --split {split}; or leave them out",
+        )
+    return [_on_split(record, split) if split in record.scores else record for record in records]
+
+
+def _on_split(record: Record, split: str) -> Record:
+    rows = record.examples.fingerprints.get(split)
+    changes: dict[str, Any] = {
+        "scores": {"dev": record.scores[split]},
+        "examples": record.examples.model_copy(
+            update={
+                "dev": record.examples.test if split == "test" else record.examples.dev,
+                "fingerprints": {} if rows is None else {"dev": rows},
+            }
+        ),
+    }
+    for side in ("teacher", "floor"):
+        facts = getattr(record, side)
+        if facts is not None:
+            known = {"dev": facts.scores[split]} if split in facts.scores else {}
+            changes[side] = facts.model_copy(update={"scores": known})
+    moved = record.model_copy(update=changes)
+    moved._path = record.path
+    return moved
+
+
+def split_note(records: Sequence[Record], split: str | None) -> str:
+    """What the rows of the scores did: chose, or nothing. Empty where no run has test rows."""
+    if split is not None:
+        chose = ", which chose nothing" if split == "test" else ""
+        return f"Scores are of the {split} rows{chose}."
+    if not any("test" in record.scores for record in records):
+        return ""
+    return (
+        "A task's own column is of its dev rows: the best epoch's score on the rows that selected it. The column "
+        "'test' is of rows that chose nothing; --split test makes the whole table of them."
+    )
+
+
 def columns_of(
     records: Sequence[Record], profile: str, out_of_domain: OutOfDomain
 ) -> list[TableColumn]:
@@ -67,7 +120,8 @@ def columns_of(
             found.setdefault((False, number, key), TableColumn(key, title + source, place, weight))
         for split in () if out_of_domain == "left out" else _extra_splits(record.scores):
             key = f"{place}|{split}"
-            title = f"{task_title(record.task)} → {task_title(split)}{source}"
+            arrow = " " if split == "test" else " → "
+            title = f"{task_title(record.task)}{arrow}{task_title(split)}{source}"
             found.setdefault((True, number, key), TableColumn(key, title, place, int(alone)))
     # Stable: the columns of one task stay in their profile's order.
     return [found[key] for key in sorted(found, key=lambda key: (key[0], key[1], found[key].place))]
