@@ -108,3 +108,91 @@ def test_cifars_kd_is_the_cited_one(name, rows):
         hard, soft = one.objectives["hard"], one.objectives["soft"]
         assert (len(one.objectives), hard.weight, soft.weight) == (2, 0.1, 0.9)
         assert (hard.compare, soft.temperature, soft.scale_by_t2) == ("hard_label", 4, True)
+
+
+TEAMS = {
+    "T13-T14": {"MT-BERT": 86.9, "uniform": 86.9, "TAKD": 86.8, "SKD": 87.1},
+    "T07-T14": {"MT-BERT": 86.6, "uniform": 86.8, "TAKD": 85.9, "SKD": 87.4},
+    "T04-T14": {"MT-BERT": 86.9, "uniform": 86.7, "TAKD": 84.4, "SKD": 87.6},
+    "T01-T14": {"MT-BERT": 86.7, "uniform": 86.7, "TAKD": 81.4, "SKD": 87.1},
+}
+"""SKDBERT, Table 5: columns but T10-T14, and four of its six rows."""
+
+
+def test_skdberts_table_of_teams_is_whole():
+    five, others = plan("skdbert-table-5"), plan("skdbert-table-5-teams")
+    assert len(five.study.methods) + len(others.study.methods) == 30
+    printed = others.study.printed.numbers()
+    for team, scores in TEAMS.items():
+        for how, score in scores.items():
+            row = f"{team} {how}" if how in ("TAKD", "SKD") else f"{team} WKD ({how})"
+            assert printed[row] == {"average": score}
+            members = others.study.methods[row].teachers
+            first = int(team[1:3])
+            assert members == [f"T{number:02}" for number in range(first, 15)]
+    for name, team in (("skdbert-table-5", ""), ("skdbert-table-5-teams", "T04-T14 ")):
+        (own, *_) = recipes(name, f"{team}WKD (MT-BERT)", task="stsb")
+        assert (own.epochs, own.weight_decay, own.adam_epsilon) == (10, 1e-4, 1e-6)
+
+
+def test_skdberts_students_have_each_of_fourteen_teachers():
+    """Table 14: its first and last numbers, and two in the middle."""
+    shown = {
+        6: ("skdbert-table-14", 84.61, 83.46, 90.24),
+        4: ("skdbert-table-14-4", 81.73, 76.73, 85.94),
+    }
+    for layers, (name, first, last, sixth) in shown.items():
+        printed = plan(name).study.printed.numbers()
+        assert list(printed) == ["none", *(f"by T{number:02}" for number in range(1, 15))]
+        assert (printed["by T01"]["MRPC"], printed["by T14"]["MNLI-m"]) == (first, last)
+        assert printed["by T06"]["QNLI"] == sixth
+        assert {one.student.init[-7:-5] for one in recipes(name, "none")} == {f"{layers}L"}
+
+
+def test_skdberts_capacity_is_drawn_beside_the_strongest_teacher():
+    """Figure 3: T_MAX of each team alone, also for the student of six layers."""
+    for name, prefix in (("skdbert-table-4", " uniform"), ("skdbert-figure-5", "")):
+        study = plan(name).study
+        drawn = study.figures["figure-3"].methods or list(study.methods)
+        teams = [f"{team}{prefix}" for team in ("T04-T06", "T07-T09", "T10-T12", "T12-T14")]
+        assert drawn == [*teams, "by T06", "by T09", "by T12", "by T14"]
+
+
+def test_mt_berts_batches_reach_64():
+    """App. A: {16, 32, 64}; rows of one teacher are Table 14's, {16, 32}."""
+    batches: dict[str, set[int]] = {}
+    for group in plan("skdbert-table-1").groups:
+        batches.setdefault(group.label, set()).update(cell["batch_size"] for cell, _ in group.grid)
+    assert batches.pop("by all (MT-BERT)") == {16, 32, 64}
+    assert set(map(tuple, map(sorted, batches.values()))) == {(16, 32)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "skdbert-table-1",
+            "skdbert-table-2",
+            "skdbert-table-3",
+            "skdbert-table-4",
+            "skdbert-table-5",
+        ),
+        *("skdbert-table-5-teams", "skdbert-table-14", "skdbert-table-14-4"),
+        *("skdbert-figure-3", "skdbert-figure-4", "skdbert-figure-5"),
+    ],
+)
+def test_skdberts_teachers_are_the_best_of_four_rates(name):
+    """Table 11: 6e-6 to 9e-6 for the large ones on MRPC and RTE, 2e-5 to 5e-5 otherwise; 10 epochs on small tasks."""
+    found = plan(name)
+    for task in found.study.tasks:
+        for run in found.teachers_of(task):
+            large = run.label in ("T13", "T14") and task in ("mrpc", "rte")
+            scale = 1e-6 if large else 1e-5
+            first = 6 if large else 2
+            tried = [one.settings["lr"] for one in run.tries]
+            assert tried == pytest.approx([(first + step) * scale for step in range(4)])
+            own = run.recipe_with(())
+            assert (own.epochs, own.batch_size) == (
+                10 if task in ("mrpc", "rte", "stsb") else 3,
+                32,
+            )

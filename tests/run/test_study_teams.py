@@ -7,7 +7,9 @@ from tiny_studies import plan_of
 
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
-from limbeck.study import SharedRuns, carry_out, estimate, write_study
+from limbeck.study import SharedRuns, carry_out, estimate, study_table, write_study
+from limbeck.study.study_output import gather_results
+from limbeck.training import DistillationTrainer
 
 TEAM = {"team": {"two": {"student.layers": 2}, "all": None}, "settings": {"lr": 0.0001}}
 METHODS = """
@@ -115,3 +117,80 @@ def test_what_a_teacher_says_of_images_is_not_remembered(data, kind, tmp_path) -
     }
     recipe = Recipe.load("kd", teacher="gone", **given, **{"student.init": "resnet-8"})
     assert SharedRuns(tmp_path)._teacher(recipe) is None
+
+
+# ---- teachers that are chosen ----
+
+
+def test_a_teacher_is_the_one_best_on_dev_of_a_grid(place, tmp_path) -> None:
+    study = {"teachers.grid": {"lr": [0.0001, 0.01, 0.02]}}
+    plan, runs = plan_of(place, tmp_path, **study), SharedRuns(tmp_path / "runs")
+    (chosen,) = plan.teachers.values()
+    assert [run.settings["lr"] for run in chosen.tries] == [0.0001, 0.01, 0.02]
+    # Three teachers, two rows with two seeds; who is chosen is trained once.
+    assert plan.count == 3 + 4
+    assert estimate(plan, runs).runs == 7
+    assert carry_out(plan, runs) == []
+    scores = [runs.held(run.name).primary_score("dev") for run in chosen.tries]
+    made = runs.held(chosen.name)
+    best = chosen.tries[scores.index(max(scores))]
+    assert made.recipe == runs.held(best.name).recipe
+    assert made.primary_score("dev") == max(scores)
+    weights = "student/model.safetensors"
+    assert (runs.path / chosen.name / weights).read_bytes() == (
+        runs.path / best.name / weights
+    ).read_bytes()
+    (taught,) = [group for group in plan.groups if group.label == "kd"]
+    for run in taught.grid[0][1]:
+        assert runs.held(run.name).recipe["teacher"] == str(runs.path / chosen.name)
+    page = write_study(plan, runs, tmp_path / "out")[1].read_text(encoding="utf-8")
+    assert "teacher teacher on reviews" in page and "lr=0.02: " in page
+    results = gather_results(plan, runs)
+    assert (results.tried, results.open) == (7, 0)
+    assert estimate(plan, runs).held == 7
+    # Run again: nothing is made, nor chosen anew.
+    before = (runs.path / chosen.name / "record.json").stat().st_mtime_ns
+    assert carry_out(plan, runs) == []
+    assert (runs.path / chosen.name / "record.json").stat().st_mtime_ns == before
+
+
+def test_a_member_may_have_a_grid_of_its_own_on_a_task(place, tmp_path) -> None:
+    team = {"small": {"student.layers": 1}, "large": {}}
+    study = {
+        "teachers.team": team,
+        "teachers.grid": {"lr": [0.01, 0.02]},
+        "teachers.grids": {"large": {"reviews": {"lr": [0.001, 0.002, 0.003]}}},
+    }
+    methods = "plain: {method: finetune}, all: {method: wkd-uniform}"
+    plan = plan_of(place, tmp_path, methods=methods, **study)
+    tried = {run.label: [one.settings["lr"] for one in run.tries] for run in plan.teachers.values()}
+    assert tried == {"small": [0.01, 0.02], "large": [0.001, 0.002, 0.003]}
+    with pytest.raises(LimbeckError, match=r"teacher in teachers\.grids.*'huge'"):
+        plan_of(place, tmp_path, **{"teachers.grids": {"huge": {"reviews": {"lr": [0.1]}}}})
+    with pytest.raises(LimbeckError, match=r"teachers\.grid: seed has its own place"):
+        plan_of(place, tmp_path, **{"teachers.grid": {"seed": [1, 2]}})
+
+
+def test_a_teacher_of_which_a_try_failed_is_chosen_among_the_others(
+    place, tmp_path, monkeypatch
+) -> None:
+    plan = plan_of(place, tmp_path, **{"teachers.grid": {"lr": [0.0001, 0.0002]}})
+    runs, (chosen,) = SharedRuns(tmp_path / "runs"), plan.teachers.values()
+    train, broken = DistillationTrainer.start_or_continue, {chosen.tries[0].name}
+
+    def fail(trainer, checkpoint):
+        if any(name in trainer.args.output_dir for name in broken):
+            raise RuntimeError("out of memory")
+        return train(trainer, checkpoint)
+
+    monkeypatch.setattr(DistillationTrainer, "start_or_continue", fail)
+    (failed,) = carry_out(plan, runs)
+    assert failed.name == chosen.tries[0].name
+    assert runs.held(chosen.name).recipe == runs.held(chosen.tries[1].name).recipe
+    # None of them has a score: whoever learns from it is named.
+    broken |= {one.name for one in chosen.tries}
+    nothing = SharedRuns(tmp_path / "nothing")
+    said = [problem.message for outcome in carry_out(plan, nothing) for problem in outcome.problems]
+    assert any("none of the 2 runs that were tried has a dev score" in one for one in said)
+    table = study_table(plan, gather_results(plan, nothing))
+    assert any("its teacher failed" in note for note in table.notes)

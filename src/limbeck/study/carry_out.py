@@ -155,7 +155,8 @@ class _Course:
             self.failed[run.name] = outcome
             self._say(f"{_said(run)}: failed: {outcome.problems[0].message}")
             return
-        self.seconds[kind_of(run)] = took
+        if not run.tries:  # a choice takes no time
+            self.seconds[kind_of(run)] = took
         record = self.held(run.name)
         score = None if record is None else record.primary_score("dev")
         number = "no score" if score is None else f"{score:.1f}"
@@ -166,7 +167,7 @@ class _Course:
         return min(self.total, sum(self.held(name) is not None for name in self._names()))
 
     def _names(self) -> set[str]:
-        names = {run.name for run in self.plan.teachers.values()}
+        names = {run.name for run in self.plan.trained_teachers}
         for group in self.plan.groups:
             choice = self.plan.choice(group, self.held, self.ended)
             choosing = self.plan.choosing if group.chooses else None
@@ -180,7 +181,7 @@ class _Course:
             return ""
         usual = sum(self.seconds.values()) / len(self.seconds)
         left = 0.0
-        for run in self.plan.teachers.values():
+        for run in self.plan.trained_teachers:
             left += 0.0 if self.ended(run.name) else self.seconds.get(kind_of(run), usual)
         for group in self.plan.groups:
             wanted = group.wanted(self.plan.choosing)
@@ -195,5 +196,6 @@ class _Course:
 
 def _said(run: StudyRun) -> str:
     settings = run.settings
-    parts = [f"{settings['task']} {run.label}", run.cell, f"seed {settings['seed']}"]
+    cell = f"the best of {len(run.tries)} on dev" if run.tries else run.cell
+    parts = [f"{settings['task']} {run.label}", cell, f"seed {settings['seed']}"]
     return ", ".join(part for part in parts if part)

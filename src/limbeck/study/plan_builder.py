@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from limbeck.errors import LimbeckError, Problem
+from limbeck.files import file_name
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import read_raw
 from limbeck.study.beyond_domain import tasks_beyond
 from limbeck.study.dev_search import DevSearch, SearchStorage, needs_optuna
 from limbeck.study.shared_runs import StudyRun, name_of, taught_by
 from limbeck.study.student_settings import OF_TEACHERS, shared_settings, student_settings
-from limbeck.study.study_fields import METHOD, MODEL, MethodSpec, Study
+from limbeck.study.study_fields import METHOD, MODEL, Grid, MethodSpec, Study
 from limbeck.study.study_groups import Cell, Group, cells_of
 
 TEACHER_LABEL = "teacher"
@@ -28,6 +30,7 @@ class PlanBuilder:
         self.wrong: dict[Problem, list[str]] = {}
         self.asked: set[str] = set()
         self.made: dict[str, StudyRun] = {}
+        self.tried: dict[str, Group] = {}
         self.team = [] if study.teachers is None else list(study.teachers.team)
         self.beyond = tasks_beyond(study)
 
@@ -71,11 +74,40 @@ class PlanBuilder:
                 if k.startswith(OF_TEACHERS)
             }
             for member, own in (spec.team or {TEACHER_LABEL: None}).items():
-                place = f"{member} of {task}"
                 said = {**settings, **(own or {})}
-                for run in self._runs("finetune", said, [said["seed"]], None, member, place):
+                grid = spec.grids.get(member, {}).get(task, spec.grid)
+                run = self._teacher(member, task, said, grid)
+                if run is not None:
                     made[f"{task} {member}" if spec.team else task] = run
         return made
+
+    def _teacher(
+        self, member: str, task: str, said: Mapping[str, Any], grid: Grid
+    ) -> StudyRun | None:
+        """The run that makes a teacher, or the choice among those of a grid; None where a recipe is wrong."""
+        tried = []
+        for cell in cells_of(grid):
+            words = " ".join(f"{key}={value}" for key, value in cell.items())
+            place, seeds = f"{member} of {task}", [said["seed"]]
+            runs = self._runs("finetune", {**said, **cell}, seeds, None, member, place, words)
+            tried.append((cell, tuple(runs)))
+        runs = [run for _, own in tried for run in own]
+        if len(tried) < 2 or len(runs) < len(tried):  # what is wrong is noted
+            return runs[0] if runs else None
+        names = tuple(run.name for run in runs)
+        digest = hashlib.blake2b(" ".join(names).encode(), digest_size=5).hexdigest()
+        chosen = StudyRun(
+            name=file_name(f"{task}-finetune-best-s{said['seed']}-{digest}"),
+            method="finetune",
+            settings=said,
+            label=member,
+            needs=names,
+            role="teacher",
+            beyond=runs[0].beyond,
+            tries=tuple(runs),
+        )
+        self.tried[chosen.name] = Group(f"teacher {member}", task, {}, tuple(tried))
+        return chosen
 
     def _needs(self, spec: MethodSpec, method: str, task: str) -> _Teachers:
         """What a method learns from, of what is made for the task."""

@@ -6,6 +6,7 @@ import gc
 import hashlib
 import json
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -59,6 +60,7 @@ class StudyRun:
         needs: the names of the runs that make its teachers; none if there are none, or they are at hand.
         team: whether it learns from several teachers, be there only one.
         lead: which of `needs` is the recipe's `teacher` beside its `teachers`; None for none.
+        tries: of a teacher that is chosen, the runs of which it is the one best on dev; `needs` names them.
         role: what the run is for, `teacher` or `student`.
         cell: of a grid, the settings that it tries, in words.
         beyond: the task out of its domain that its model is scored on as well; "" for none.
@@ -74,6 +76,7 @@ class StudyRun:
     cell: str = ""
     beyond: str = ""
     lead: int | None = None
+    tries: tuple[StudyRun, ...] = ()
 
     def recipe(self, runs: Path) -> Recipe:
         """The recipe, its teachers in `runs` named. Raises LimbeckError as `Recipe.load`."""
@@ -81,15 +84,18 @@ class StudyRun:
 
     def recipe_with(self, teachers: Sequence[str]) -> Recipe:
         """The recipe with teachers that lie elsewhere. Raises LimbeckError as `Recipe.load`."""
+        if self.tries:  # they are alike in rows, models and length
+            return self.tries[0].recipe_with(())
         taught = taught_by(teachers, self.team, self.lead)
         recipe = Recipe.load(self.method, **{**taught, **self.settings})
         # Papers' students have their model's first layers, where a method says no others.
         student = recipe.student.model_copy(update={"pick": recipe.student.pick or "first"})
         return recipe.model_copy(update={"student": student})
 
-    def may_begin(self, held: Held) -> bool:
-        """Whether its teachers are there."""
-        return all(held(name) is not None for name in self.needs)
+    def may_begin(self, held: Held, ended: Callable[[str], bool] | None = None) -> bool:
+        """Whether its teachers are there; a choice is made once all that are tried have ended."""
+        there = ended if self.tries and ended is not None else lambda name: held(name) is not None
+        return all(there(name) for name in self.needs)
 
     def lost(self, held: Held, ended: Callable[[str], bool]) -> list[str]:
         """Its teachers that have failed: it cannot be made."""
@@ -223,6 +229,9 @@ class SharedRuns:
             lock.release()
 
     def _make(self, run: StudyRun, *, show: bool) -> None:
+        if run.tries:
+            self._choose(run)
+            return
         recipe = run.recipe(self.path)
         alone = recipe.needs_teacher and recipe.teacher and not run.team
         live = self._teacher(recipe) if alone else None
@@ -233,6 +242,30 @@ class SharedRuns:
         if run.beyond:
             evaluate(folder, run.beyond)
             self._unscored(run.name).unlink()
+
+    def _choose(self, run: StudyRun) -> None:
+        """Give the run best on dev, of equals the first, the place of the chosen one; files are shared, not copied.
+
+        Raises:
+            LimbeckError: none of those that were tried has a score.
+        """
+        scores = {
+            one.name: score
+            for one in run.tries
+            if (record := self.held(one.name)) is not None
+            and (score := record.primary_score("dev")) is not None
+        }
+        if not scores:
+            raise LimbeckError(
+                f"{run.label}: none of the {len(run.tries)} runs that were tried has a dev score",
+                "see above why they failed",
+            )
+        part, place = self.path / f".{run.name}.part", self.path / run.name
+        for stale in (part, place):
+            shutil.rmtree(stale, ignore_errors=True)
+        best = max(scores, key=lambda name: scores[name])
+        shutil.copytree(self.path / best, part, copy_function=_shared)
+        part.rename(place)
 
     def _teacher(self, recipe: Recipe) -> Teacher | None:
         """One teacher a process, which remembers what it said of rows that the next runs have too."""
@@ -270,6 +303,14 @@ class SharedRuns:
 
     def _failure(self, name: str) -> Path:
         return self.path / f"{name}.failed.json"
+
+
+def _shared(source: str, target: str) -> None:
+    """A second name of a file, or a copy where the file system has none."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _seen_anew(recipe: Recipe) -> bool:

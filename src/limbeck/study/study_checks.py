@@ -96,8 +96,23 @@ def _team_problems(study: Study, labels: list[str]) -> list[Problem]:
         for one in team
         if one in (TEACHER, *labels)
     ]
-    if team and study.teachers is not None and study.teachers.at is not None:
-        found.append(Problem("teachers: at and team are both given", "leave one of them out"))
+    spec = study.teachers
+    if spec is not None and spec.at is not None:
+        found += [
+            Problem(f"teachers: at and {key} are both given", "leave one of them out")
+            for key in ("team", "grid", "grids")
+            if getattr(spec, key)
+        ]
+    members = team or [TEACHER]
+    for member, tasks in ({} if spec is None else spec.grids).items():
+        if member not in members:
+            found.append(unknown("teacher in teachers.grids:", member, members))
+        # Tasks of the file may be left out when it is run.
+        found += [
+            unknown(f"task in teachers.grids.{member}:", task, study.tasks)
+            for task in tasks
+            if task not in study.tasks and task not in TASKS
+        ]
     cut = [one for one in team if "student.layers" in _settings_of(study, one)]
     if cut and study.students.get("student.init") == "pretrained":
         found.append(
@@ -125,6 +140,7 @@ def _tried_problems(study: Study, labels: list[str]) -> list[Problem]:
     for place, grid in (
         ("select.grid", study.select.grid),
         ("select.search", {} if search is None else search.space),
+        *_teacher_grids(study),
         *((f"methods.{one}.grid", study.method_of(one).grid or {}) for one in labels),
         ("axes", study.axes),
     ):
@@ -171,6 +187,19 @@ def _tried_problems(study: Study, labels: list[str]) -> list[Problem]:
                 )
             )
     return found
+
+
+def _teacher_grids(study: Study) -> list[tuple[str, Grid]]:
+    """What is tried for teachers, by where it stands."""
+    spec = study.teachers
+    if spec is None:
+        return []
+    own = [
+        (f"teachers.grids.{member}.{task}", grid)
+        for member, tasks in spec.grids.items()
+        for task, grid in tasks.items()
+    ]
+    return [("teachers.grid", spec.grid), *own]
 
 
 def _rest_problems(place: str, grid: Grid) -> list[Problem]:

@@ -139,7 +139,7 @@ def observed(plan: StudyPlan, runs: SharedRuns) -> dict[KindOfRun, float]:
 
 def all_runs(plan: StudyPlan) -> list[StudyRun]:
     """Every run that the plan may ask for, each once."""
-    found = {run.name: run for run in plan.teachers.values()}
+    found = {run.name: run for run in plan.trained_teachers}
     for group in plan.groups:
         found |= {run.name: run for _, runs in group.tried for run in runs}
     return list(found.values())
@@ -158,7 +158,7 @@ def _left(
 ) -> tuple[float, int]:
     """Seconds of what no record holds, and how many runs records hold of what the study is made of."""
     total, held = 0.0, 0
-    for run in plan.teachers.values():
+    for run in plan.trained_teachers:
         is_there = held_or_none(runs, run.name) is not None
         held += is_there
         total += 0.0 if is_there else seconds[kind_of(run)]
@@ -261,7 +261,8 @@ def _disk(plan: StudyPlan, runs: SharedRuns, costs: Mapping[str, StepCost], jobs
     teachers = sum(
         costs[run.name].parameters * _FP32
         for run in plan.teachers.values()
-        if held_or_none(runs, run.name) is None
+        for one in run.tries or (run,)
+        if held_or_none(runs, one.name) is None
     )
     largest = max((cost.parameters for cost in costs.values()), default=0) * _FP32
     kept = (

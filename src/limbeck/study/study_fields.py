@@ -64,6 +64,14 @@ class TeacherSpec(Settings):
         default_factory=dict,
         description="several teachers of each task: a member's name → recipe keys of its run alone",
     )
+    grid: Grid = Field(
+        default_factory=dict,
+        description="recipe key → values tried for each teacher; the one best on dev teaches",
+    )
+    grids: dict[str, dict[str, Grid]] = Field(
+        default_factory=dict,
+        description="member of the team (or `teacher`) → task → what is tried there in place of `grid`",
+    )
 
 
 class SearchSpec(Settings):

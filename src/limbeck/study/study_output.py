@@ -24,7 +24,7 @@ from limbeck.study.shared_runs import Held, SharedRuns, StudyRun, nested, portab
 from limbeck.study.study_estimate import held_or_none
 from limbeck.study.study_fields import Study
 from limbeck.study.study_figures import MadeRun, StudyFigure, study_figures
-from limbeck.study.study_groups import Choice
+from limbeck.study.study_groups import Choice, Group
 from limbeck.study.study_plan import StudyPlan
 
 RECORDS = "records.jsonl.gz"
@@ -72,8 +72,10 @@ def gather_results(plan: StudyPlan, runs: SharedRuns) -> StudyResults:
     made: list[MadeRun] = []
     choices, missing = [], 0
     called = {run.name: run.label for run in plan.teachers.values()}
+    missing += sum(not ended(run.name) for run in plan.trained_teachers)
     for run in plan.teachers.values():
-        missing += not ended(run.name)
+        if run.tries and (choice := _chosen_teacher(plan.tried[run.name], run, held)):
+            choices.append(choice)
         _add(run, run.label, runs, records, raw, held)
     lost = {run.name for run in plan.waiting(held, ended)}
     for group in plan.groups:
@@ -99,9 +101,21 @@ def gather_results(plan: StudyPlan, runs: SharedRuns) -> StudyResults:
                     point = RunPoint(group.label, group.task, group.condition, known_run, called)
                     made.append(MadeRun(point, runs.path / run.name))
     _give_sizes(records)
-    tried = [record for record in known.values() if record is not None]
+    copies = {run.name for run in plan.teachers.values() if run.tries}
+    tried = [one for name, one in known.items() if one is not None and name not in copies]
     seconds = sum(record.cost.total_seconds or 0.0 for record in tried)
     return StudyResults(records, raw, tuple(choices), missing, len(tried), seconds, tuple(made))
+
+
+def _chosen_teacher(group: Group, chosen: StudyRun, held: Held) -> Choice | None:
+    """Which run of those that were tried a teacher is; None as long as it is not chosen."""
+    made = held(chosen.name)
+    if made is None:
+        return None
+    cells = [(cell, held(run.name)) for cell, (run,) in group.grid]
+    scores = tuple((cell, record and record.primary_score("dev")) for cell, record in cells)
+    best = next(cell for cell, one in cells if one is not None and one.recipe == made.recipe)
+    return Choice(group, best, (chosen,), scores)
 
 
 def _kept(choice: Choice, study: Study, held: Callable[[str], Record | None]) -> list[StudyRun]:

@@ -6,7 +6,7 @@ Everything follows from records, so that a study that was killed goes on where i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -27,6 +27,8 @@ class StudyPlan:
     teachers: Mapping[str, StudyRun]
     """By task, or by task and member of its team, `sst2 T10`."""
     groups: tuple[Group, ...]
+    tried: Mapping[str, Group] = field(default_factory=dict)
+    """By the name of a teacher that is chosen, what is tried for it."""
 
     @classmethod
     def of(cls, study: Study, folder: Path | None = None) -> StudyPlan:
@@ -44,11 +46,16 @@ class StudyPlan:
         problems = recipe_problems(study, groups)
         if problems:
             raise LimbeckError(problems)
-        return cls(study, teachers, groups)
+        return cls(study, teachers, groups, builder.tried)
 
     def teachers_of(self, task: str) -> list[StudyRun]:
         """The runs that make a task's teachers."""
         return [run for run in self.teachers.values() if run.settings["task"] == task]
+
+    @property
+    def trained_teachers(self) -> list[StudyRun]:
+        """The runs that are trained for the teachers: of a choice all that are tried for it."""
+        return [one for run in self.teachers.values() for one in run.tries or (run,)]
 
     @cached_property
     def choosing(self) -> int:
@@ -58,7 +65,7 @@ class StudyPlan:
     @property
     def count(self) -> int:
         """How many runs the study is made of, teachers included."""
-        found = {run.name for run in self.teachers.values()}
+        found = {run.name for run in self.trained_teachers}
         extra = 0
         for group in self.groups:
             known = set()
@@ -129,10 +136,10 @@ class StudyPlan:
         found: dict[str, tuple[int, int, StudyRun]] = {}
 
         def want(run: StudyRun, rank: int, seed: int) -> None:
-            if run.may_begin(held) and not ended(run.name):
+            if run.may_begin(held, ended) and not ended(run.name):
                 found.setdefault(run.name, (rank, seed, run))
 
-        for run in self.teachers.values():
+        for run in (*self.trained_teachers, *self.teachers.values()):
             want(run, 0, 0)
         for group in self.groups:
             choice = self.choice(group, held, ended)
