@@ -196,3 +196,42 @@ def test_skdberts_teachers_are_the_best_of_four_rates(name):
                 10 if task in ("mrpc", "rte", "stsb") else 3,
                 32,
             )
+
+
+def test_cr_ilds_supplementary_tasks_are_all_eight_and_the_line():
+    """Figure 5: each of GLUE's eight as the first stage of four targets, the target itself among them."""
+    found = plan("cr-ild-figure-5")
+    eight = {"cola", "mrpc", "rte", "stsb", "mnli", "qnli", "qqp", "sst2"}
+    for task in ("cola", "mrpc", "rte", "stsb"):
+        for label in ("L-ILD", "U-ILD"):
+            own = [one.first_stage.task for one in recipes("cr-ild-figure-5", label, task=task)]
+            assert len(own) == 8 and set(own) == eight
+        names = {g.sample.name for g in found.groups if g.label == "KD" and g.task == task}
+        assert len(names) == 1  # one row, whatever the supplementary task is
+    for one in recipes("cr-ild-figure-5", "KD"):
+        assert [term.compare for term in one.objectives.values()] == ["soft_cross_entropy"]
+        assert (one.first_stage, one.epochs, one.lr, one.batch_size) == (None, 4, 2e-5, 16)
+
+
+def test_cr_ilds_losses_are_of_fine_tuning():
+    """Figure 6: "using the cross-entropy loss", RTE after RTE, MRPC, STS-B and QNLI, over 20 trials."""
+    study = plan("cr-ild-figure-6").study
+    assert (study.tasks, len(study.seeds)) == (["rte"], 20)
+    found = recipes("cr-ild-figure-6", "L-ILD, then labels")
+    assert [one.first_stage.task for one in found] == ["rte", "mrpc", "stsb", "qnli"]
+    for one in found:
+        assert [term.compare for term in one.objectives.values()] == ["hard_label"]
+    assert {one.y for one in study.figures.values()} == {"hard", "dev.loss"}
+
+
+def test_cr_ilds_probes_are_of_its_tasks_and_of_train():
+    """Figures 4, 10 and 11: MRPC and RTE; CoLA too; RTE on train, RTE, MRPC and STS-B on dev."""
+    figures = plan("cr-ild-figure-4").study.figures
+    tasks = {name: set(one.tasks or ()) for name, one in figures.items()}
+    assert tasks == {
+        "figure-4": {"mrpc", "rte"},
+        "figure-10": {"cola", "mrpc", "rte"},
+        "figure-11": {"rte", "mrpc", "stsb"},
+        "figure-11a": {"rte"},
+    }
+    assert figures["figure-11a"].split == "train" and figures["figure-11"].split != "train"

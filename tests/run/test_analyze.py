@@ -56,6 +56,17 @@ def test_probing_is_scikit_learn_on_hugging_face_states(finished) -> None:
     assert found.scores[1:] == pytest.approx(probes_of(finished.path, "student")[1:])
 
 
+def test_probes_are_scored_on_the_rows_they_were_fitted_on_where_that_is_asked(finished) -> None:
+    """CR-ILD, Figure 11 a."""
+    found = measure("probing", [finished.path], split="train", models=["student"])["student"]
+    assert found.fitted and found.scored_rows == found.train_rows
+    texts, labels = texts_of(finished.path, "train")
+    states = states_of(finished.path / "student", texts)[0][-1][:, 0]
+    scaled = StandardScaler().fit_transform(states)
+    probe = LogisticRegression(max_iter=2000).fit(scaled, labels)
+    assert found.scores[-1] == pytest.approx(100 * probe.score(scaled, labels))
+
+
 def probes_of(run, model: str) -> list[float]:
     """Scores of scikit-learn's probes of a run's rows on the states of one of its model folders."""
     (train, y), (dev, right) = (texts_of(run, split) for split in ("train", "dev"))

@@ -99,7 +99,7 @@ def test_the_table_is_that_of_the_records(made) -> None:
     assert mine == {(row.role, row.label): (row.cells, row.average) for row in alone.rows}
     with (folder / "tiny" / "table.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
-    assert [row["method"] for row in rows] == ["teacher", "plain", "kd"]
+    assert [row["method"] for row in rows] == ["teacher", "words alone", "plain", "kd"]
     text = page.read_text(encoding="utf-8")
     assert "Tiny" in text
     assert "5 finished runs" in text

@@ -5,6 +5,7 @@ Part of `limbeck.analysis`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -63,9 +64,8 @@ class ProbingSettings(Settings):
 
 
 def _probing(run: AnalysedRun, settings: ProbingSettings, watch: Watch) -> dict[str, ProbedLayers]:
-    if run.split == "train":
-        raise LimbeckError("probing: probes are fitted on train", "score them on another split")
-    train, scored = run.rows("train", settings.train_rows), run.rows(count=settings.rows)
+    train, fitted = run.rows("train", settings.train_rows), run.split == "train"
+    scored = train if fitted else run.rows(count=settings.rows)
     labels = _labels(run, train), _labels(run, scored)
     if len(np.unique(labels[0])) < 2:
         raise LimbeckError(
@@ -83,17 +83,18 @@ def _probing(run: AnalysedRun, settings: ProbingSettings, watch: Watch) -> dict[
                     side.model, layers, run.batches(side, rows, watch), settings.pool
                 )
             ]
-            for rows in (train, scored)
+            for rows in ((train,) if fitted else (train, scored))
         ]
-        found[side.name] = probe_layers(
+        probed = probe_layers(
             states[0],
             labels[0],
-            states[1],
+            states[-1],
             labels[1],
             numbers=run.has_numbers,
             strength=settings.strength,
             progressed=watch(f"probes of the {side.name}'s layers"),
         )
+        found[side.name] = replace(probed, fitted=fitted)
     return found
 
 

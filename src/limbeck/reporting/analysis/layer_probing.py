@@ -39,13 +39,15 @@ class ProbedLayers:
 
     Attributes:
         layers: their numbers, 0 for the embedding output.
-        scores: on the rows that the probes have not seen, accuracy (0 to 100) or, of numbers, 100 × Spearman's ρ.
+        scores: accuracy (0 to 100) or, of numbers, 100 × Spearman's ρ, on rows that the probes have not seen, unless
+            `fitted` says otherwise.
         train_rows: how many a probe was fitted on.
         scored_rows: how many it was scored on.
         baseline: accuracy of always predicting the most frequent class of the fitted rows, 0 to 100; of numbers 0,
             what a constant comes to.
         unconverged: layers whose probe had not converged after as many iterations as it was given.
         measure: what scores are, `ACCURACY` or `SPEARMAN`.
+        fitted: whether scores are of the very rows that the probes were fitted on.
     """
 
     layers: tuple[int, ...]
@@ -55,6 +57,7 @@ class ProbedLayers:
     baseline: float
     unconverged: tuple[int, ...] = ()
     measure: str = ACCURACY
+    fitted: bool = False
 
 
 def probe_layers(

@@ -82,7 +82,9 @@ def probing_panels(found: Mapping[str, ProbedLayers]) -> list[Panel]:
     ]
     first = next(iter(found.values()))
     panel = line_panel(
-        "Linear probes",
+        "Linear probes, scored on the rows they were fitted on"
+        if first.fitted
+        else "Linear probes",
         series,
         x_label="layer (0: embedding output)",
         y_label=first.measure if first.measure == ACCURACY else f"100 × {first.measure}",

@@ -127,7 +127,7 @@ for _name, _view in {
         ProbedLayers,
         "Linear probes",
         "Accuracy of a logistic regression (of numbers the rank correlation of a ridge regression) on each layer's "
-        "frozen states, fitted on training rows and scored on others.",
+        "frozen states, fitted on training rows and scored on others; of the split train on the same rows.",
         draw.probing_panels,
     ),
     "noise": AnalysisView(
