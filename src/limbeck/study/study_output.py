@@ -112,8 +112,8 @@ def _chosen_teacher(group: Group, chosen: StudyRun, held: Held) -> Choice | None
     made = held(chosen.name)
     if made is None:
         return None
-    cells = [(cell, held(run.name)) for cell, (run,) in group.grid]
-    scores = tuple((cell, record and record.primary_score("dev")) for cell, record in cells)
+    cells = [(cell, held(runs[0].name)) for cell, runs in group.grid]
+    scores = tuple((cell, None if one is None else one.primary_score("dev")) for cell, one in cells)
     best = next(cell for cell, one in cells if one is not None and one.recipe == made.recipe)
     return Choice(group, best, (chosen,), scores)
 
