@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -22,10 +23,12 @@ from limbeck.reporting.cards.card_metadata import HUB_METRICS, metadata
 from limbeck.reporting.cards.model_card import MARKER
 from limbeck.reporting.cards.origins import hub_name, public_name, without_paths
 from limbeck.reporting.cards.student_facts import PIPELINES, StudentFacts
+from limbeck.reporting.cards.usage import usage
 from limbeck.reporting.records import Record
 from limbeck.run import distill
 from limbeck.run.run_report import refresh
 from limbeck.tasks import TASKS
+from limbeck.tasks.text import TEXT
 from limbeck.training import DistillationTrainer
 from synthetic_records import a_run, a_teacher
 
@@ -126,6 +129,13 @@ def test_its_lines_load_the_model_and_run_from_its_folder(made, capsys, monkeypa
     exec(code, {})
     label, probability = capsys.readouterr().out.split()
     assert label in ("negative", "positive") and 0.5 <= float(probability) <= 1
+
+
+def test_a_text_to_text_student_is_asked_by_the_prompt_of_its_training():
+    config = {"text_prompt": "own first: {0} second: {1}"}
+    student = SimpleNamespace(kind=TEXT, config=config, texts=2, labels=[], max_length=24)
+    said = usage(student, "name", local=False)
+    assert 'tokenizer("own first: The first text. second: The second text.", truncation' in said
 
 
 def test_rows_that_chose_nothing_are_told_from_other_domains(run):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from limbeck.reporting.cards.student_facts import StudentFacts
+from limbeck.tasks.text import PROMPT
 
 _TEXT = """\
 import torch
@@ -49,7 +50,7 @@ with torch.no_grad():
     print(tokenizer.decode(model(**batch).logits[0, masked].argmax(-1)))
 """
 _TO_TEXT = """\
-print(tokenizer.decode(model.generate(**batch, max_new_tokens=8)[0], skip_special_tokens=True))
+print(tokenizer.decode(model.generate(**batch, max_new_tokens=32)[0], skip_special_tokens=True))
 """
 _EMBEDDINGS = """\
 from sentence_transformers import SentenceTransformer
@@ -109,12 +110,21 @@ def usage(student: StudentFacts, name: str, *, local: bool) -> str | None:
         "tokens": ('["Ada", "lives", "in", "London"], is_split_into_words=True', _TOKENS),
         "spans": ('"A question?", "The context that answers it."', _SPANS),
         "masked": ('f"One {tokenizer.mask_token} is missing."', _MASKED),
-        "text": (_texts(student), _TO_TEXT),
+        "text": (_prompted(student), _TO_TEXT),
     }.get(kind.name, ("", ""))
     if not rest:
         return None
     head = _TEXT.format(auto=auto, name=name, given=given, length=student.max_length)
     return head + rest
+
+
+def _prompted(student: StudentFacts) -> str:
+    """A row as a text-to-text student was trained to read it."""
+    prompt = student.config.get(PROMPT)
+    if prompt is None:
+        return _texts(student)
+    texts = ["A text."] if student.texts == 1 else ["The first text.", "The second text."]
+    return json.dumps(prompt.format(*texts), ensure_ascii=False)
 
 
 def _texts(student: StudentFacts) -> str:
