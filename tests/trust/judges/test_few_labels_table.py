@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from scipy import stats
 
 ALONE = {1: 70.0, 2: 72.0, 3: 74.0}
 TEACHER = {1: 80.0, 2: 84.0, 3: 82.0}
@@ -29,6 +31,16 @@ def test_shares_of_the_gap_by_hand(table):
     assert behind.gap is None and behind.p is not None
 
 
+def test_a_shares_interval_holds_what_a_t_test_does_not_reject(table):
+    gained, gap = np.array([4.0, 6.5, 5.0, 7.0]), np.array([7.0, 8.0, 6.5, 9.5])
+    share, low, high = table.fieller(gained, gap)
+    assert share == pytest.approx(100 * 22.5 / 31)
+    for end in (low, high):
+        assert stats.ttest_1samp(gained - end / 100 * gap, 0).pvalue == pytest.approx(0.05)
+    # A gap that may be none has no share that is out of the question.
+    assert table.fieller(gained, np.array([-3.0, 4.0, 2.0, -1.0]))[1:] == (-np.inf, np.inf)
+
+
 def test_tests_of_one_number_of_labels_are_one_family(table):
     """A student's p-value does not depend on how many other numbers of labels were run."""
     better = {1: 77.0, 2: 81.0, 3: 80.0}
@@ -36,7 +48,7 @@ def test_tests_of_one_number_of_labels_are_one_family(table):
     more = [line(table, "unlabelled", better, labels) for labels in (200, 5000)]
     assert table.cells(one) == table.cells([*one, *more])[:2]
     # Alone in its family it keeps its own p-value; beside another it counts twice.
-    single, double = (float(rows[0][-1]) for rows in (table.cells(one[:1]), table.cells(one)))
+    single, double = (float(rows[0][7]) for rows in (table.cells(one[:1]), table.cells(one)))
     assert double == pytest.approx(2 * single, abs=0.0015)
 
 
