@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from datasets import Dataset
 from rich.console import Console
 from rich.table import Table
 from torch.utils.data import DataLoader
@@ -256,7 +257,7 @@ def _of(record: Record) -> dict[str, Any]:
         "steps": round(steps),
         "settings": {key: recipe[key] for key in ("epochs", "lr", "lr_schedule", "warmup")},
         "constant": constant,
-        "seconds": record.cost.seconds if record.cost is not None else None,
+        "seconds": record.cost.total_seconds,
     }
 
 
@@ -304,11 +305,19 @@ def _head(prepared: Prepared) -> dict[str, Any]:
     return {"num_labels": config.num_labels, "problem_type": config.problem_type}
 
 
+def _rows_of(prepared: Prepared) -> Dataset:
+    rows = prepared.train.encoded
+    assert isinstance(rows, Dataset)  # so few are encoded at once
+    return rows.remove_columns("index")
+
+
 def _trainer(
     prepared: Prepared, student: PreTrainedModel, steps: int | None, args: argparse.Namespace
 ) -> int:
     """`transformers.Trainer` on the labels: its defaults, or its rate and schedule for so many steps of 32."""
-    given = {} if steps is None else {"max_steps": steps, "per_device_train_batch_size": BATCH}
+    given: dict[str, Any] = (
+        {} if steps is None else {"max_steps": steps, "per_device_train_batch_size": BATCH}
+    )
     settings = TrainingArguments(
         str(args.work / "trainer"),
         save_strategy="no",
@@ -322,7 +331,7 @@ def _trainer(
         student,
         settings,
         DataCollatorWithPadding(prepared.tokenizer),
-        prepared.train.encoded.remove_columns("index"),
+        _rows_of(prepared),
     )
     trainer.train()
     return trainer.state.global_step
@@ -342,7 +351,7 @@ def _textbrewer(
         | {"weight": 1}
         for of in (0, layers - 1)
     ]
-    rows = prepared.train.encoded.remove_columns("index")
+    rows = _rows_of(prepared)
     generator = torch.Generator().manual_seed(prepared.recipe.seed)
     loader = DataLoader(
         rows,
