@@ -6,6 +6,7 @@ here into checked recipes.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from limbeck.errors import LimbeckError, unknown
+from limbeck.errors import LimbeckError, Problem
 from limbeck.plain import read_yaml
 
 FAMILIES = {
@@ -74,7 +75,31 @@ def find(method: str) -> CatalogEntry:
     for entry in available():
         if entry.method == method:
             return entry
-    raise LimbeckError(unknown("method", method, names()))
+    raise LimbeckError(no_such_method(method))
+
+
+RECOMMENDED = {
+    "kd": "labels and the teacher's outputs, the usual first choice",
+    "logit-mse": "the teacher's outputs alone, with --unlabelled text",
+    "rail-kd-l": "its layers as well",
+    "finetune": "the labels alone, to compare with",
+    "embedding-mse": "embedding models",
+    "listwise-kl": "rerankers",
+}
+"""Where a newcomer starts, and what for."""
+
+
+def recommended() -> str:
+    """Say which methods to start with, and how to see all."""
+    few = ", ".join(f"{name} ({what})" for name, what in RECOMMENDED.items())
+    return f"{few}; `limbeck methods` lists all {len(names())}"
+
+
+def no_such_method(method: str, *others: str) -> Problem:
+    """Say that no method has that name, with nearly the same names and where to start; `others`: a plugin's."""
+    near = difflib.get_close_matches(method, [*names(), *others], n=3)
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    return Problem(f"unknown method {method!r}", f"{hint}start with {recommended()}")
 
 
 def read(method: str) -> dict[str, Any]:

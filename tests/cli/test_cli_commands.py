@@ -141,7 +141,7 @@ def test_distill_takes_a_methods_name_in_place_of_a_file(calls: list) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("", "nothing to distil by"),
+        ("", "method: none is given"),
         ("kd alp-kd", "kd, alp-kd"),
         ("kd --method alp-kd", "'kd' and the method 'alp-kd' disagree"),
         ("--method kd method=alp-kd", "--method kd and method=alp-kd disagree"),

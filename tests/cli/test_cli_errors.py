@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from limbeck.catalog import names
 from limbeck.cli.app import app
 from limbeck.cli.quiet import SETTINGS
 
@@ -79,6 +80,17 @@ def test_columns_are_asked_for_by_the_files_own(tmp_path: Path, out: Path) -> No
     )
     assert "columns of reviews.csv: id, review, stars" in ended.stderr
     assert "unknown task" not in ended.stderr
+
+
+def test_without_a_method_a_few_to_start_with_are_named() -> None:
+    """Not all of them."""
+    for line in (
+        ["distill", "--data", "x.csv"],
+        ["distill", "--method", "rail", "--data", "x.csv"],
+    ):
+        said = refuse(*line).stderr
+        assert "start with kd (" in said and "`limbeck methods` lists all" in said
+        assert sum(f" {name} " in said or f" {name}," in said for name in names()) < 9
 
 
 def test_a_folder_without_rows_is_named(tmp_path: Path, out: Path) -> None:

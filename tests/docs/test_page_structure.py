@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from itertools import pairwise
 
@@ -66,3 +67,15 @@ def test_the_readme_lists_every_page_as_the_site_does() -> None:
     shown = re.findall(r"([\w./-]+\.md)$", navigation, re.MULTILINE)
     listed = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Documentation")[2]
     assert ["index.md", *re.findall(r"\]\(docs/([\w./-]+\.md)\)", listed)] == shown
+
+
+def test_every_recipe_key_stands_on_its_page() -> None:
+    place = ROOT / "scripts" / "recipe_page.py"
+    spec = importlib.util.spec_from_file_location("recipe_page", place)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = module.PAGE.read_text("utf-8")
+    assert page == module.page(), "run: python scripts/recipe_page.py"
+    for key in ("text_columns", "label_column", "dev", "student", "first_stage", "lr_schedule"):
+        assert f"| `{key}` |" in page

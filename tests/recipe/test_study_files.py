@@ -168,6 +168,42 @@ def test_the_scale_has_to_be_one_of_the_studys() -> None:
         load_study("rail-kd-table-9")
 
 
+def test_own_rows_are_named_at_the_top(tmp_path) -> None:
+    """Where `data` stands, as in a recipe; they are settings of all runs, teachers' included."""
+    rows = "".join(f"a film,the plot,{n % 2}\n" for n in range(40))
+    (tmp_path / "tickets.csv").write_text("subject,body,queue\n" + rows)
+    (tmp_path / "mine.yaml").write_text(
+        f"""
+title: t
+data: {tmp_path}/tickets.csv
+text_columns: [subject, body]
+label_column: queue
+train_rows: 30
+model: bert-2-128-2:random
+seeds: [1]
+methods: {{labels alone: {{method: finetune}}, kd: }}
+settings: {{train_rows: 20}}
+students: {{student.layers: 1}}
+""",
+        encoding="utf-8",
+    )
+    study = load_study(tmp_path / "mine.yaml", label_column="other")
+    assert study.tasks == ["tickets"]
+    named = {"text_columns": ["subject", "body"], "label_column": "other", "train_rows": 20}
+    assert study.settings == named
+    plan = StudyPlan.of(load_study(tmp_path / "mine.yaml"))
+    runs = [
+        *plan.teachers.values(),
+        *(run for g in plan.groups for _, tried in g.tried for run in tried),
+    ]
+    assert {run.settings["label_column"] for run in runs} == {"queue"}
+    (tmp_path / "mine.yaml").write_text(
+        "title: t\ndata: pocket\ntext_column: [a]\nmethods: {kd: }\n"
+    )
+    with pytest.raises(LimbeckError, match="did you mean 'text_columns'"):
+        load_study(tmp_path / "mine.yaml")
+
+
 def test_names_of_a_file_and_of_its_scales_are_written_out(tmp_path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(

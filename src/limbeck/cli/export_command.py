@@ -10,10 +10,13 @@ from typing import Annotated
 
 import typer
 
+from limbeck.cli.console import say, say_command
 from limbeck.cli.conversion_options import ConversionOptions
-from limbeck.cli.export_summary import say, show_export
+from limbeck.cli.export_summary import show_export
+from limbeck.cli.next_step import after_export
 from limbeck.cli.option_groups import takes_groups, typed
 from limbeck.cli.scored_options import Plugins, ScoredRows
+from limbeck.files import at_home
 from limbeck.plugins import load_plugins
 
 
@@ -57,5 +60,7 @@ def export(
         **typed(conversion),
     )
     show_export(result.manifest)
-    say(f"written to {result.path}")
     say((result.path / "predict.py").read_text(encoding="utf-8").rstrip())
+    say(f"Files:   {result.path} (model, tokenizer and the predict.py above)", hang=9)
+    if (command := after_export(result.path, at_home(model))) is not None:
+        say_command("Next:    ", command)

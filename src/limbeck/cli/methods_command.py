@@ -16,10 +16,10 @@ from rich.syntax import ANSI_DARK, ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 
-from limbeck.catalog import FAMILIES, CatalogEntry, available, find, names
+from limbeck.catalog import FAMILIES, CatalogEntry, available, find, names, no_such_method
 from limbeck.cli.console import output
 from limbeck.cli.paper_settings_view import show_stated
-from limbeck.errors import LimbeckError, unknown
+from limbeck.errors import LimbeckError
 from limbeck.plugins import load_plugins
 from limbeck.registry import Registered, load_packages, registered_since, registrations
 
@@ -51,7 +51,7 @@ def methods(
             show_registered(found[0], output())
             return
         if own:
-            raise LimbeckError(unknown("method", name, [*names(), *(one.name for one in own)]))
+            raise LimbeckError(no_such_method(name, *(one.name for one in own)))
     show_method(find(name), output())
 
 

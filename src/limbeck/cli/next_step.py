@@ -49,6 +49,23 @@ def next_step(record: Record, path: Path) -> str | None:
     return _distilled(record, str(path))
 
 
+def after_export(export: Path, run: Path) -> str | None:
+    """Predict the rows that a run was made from, by what was exported of it; None where no file holds them."""
+    from limbeck.data.own import is_own
+    from limbeck.files import at_home
+    from limbeck.reporting.records import RECORD_NAME, Record
+    from limbeck.reporting.records.one_answer import one_answer
+
+    if not (run / RECORD_NAME).is_file():
+        return None
+    record = Record.load(run)
+    data = at_home(record.data)
+    if not data.is_file() or not is_own(data) or one_answer(record) is not None:
+        return None
+    words = ["limbeck", "predict", str(export), record.data, "--to", f"{data.stem}-predictions.csv"]
+    return shlex.join(words)
+
+
 def after_labelling(store: OutputStore, teachers: Sequence[str], data: str | None) -> str:
     """What to do with a store of outputs.
 

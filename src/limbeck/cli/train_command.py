@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from limbeck.catalog import RECOMMENDED, recommended
 from limbeck.cli.grid_command import run_grid
 from limbeck.cli.help import setting
 from limbeck.cli.option_groups import takes_groups, typed
@@ -81,7 +82,10 @@ def distill(
         ),
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="The method; 'limbeck methods' lists them.")
+        str | None,
+        typer.Option(
+            help=f"The method. Start with {', '.join(RECOMMENDED)}; 'limbeck methods' lists all with what they are for."
+        ),
     ] = None,
     teaching: TeacherOptions,
     place: RunPlace,
@@ -121,8 +125,8 @@ def choose_recipe(names: Sequence[str], settings: dict[str, Any]) -> str:
     chosen = names[0] if names else method
     if chosen is None:
         raise LimbeckError(
-            "there is nothing to distil by",
-            "name a method (--method kd; 'limbeck methods' lists them) or a recipe file",
+            "method: none is given",
+            f"add --method NAME or a recipe file; start with {recommended()}",
         )
     return str(chosen)
 

@@ -26,7 +26,7 @@ from limbeck.data.usual_columns import usual_label, usual_texts
 from limbeck.data.written_labels import check_written_labels, without_gaps
 from limbeck.errors import LimbeckError, Problem
 from limbeck.tasks.no_labels import marked
-from limbeck.tasks.task import Task
+from limbeck.tasks.task import TASKS, Task
 
 _STEMS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
 _ANY = Labelling()
@@ -251,6 +251,12 @@ def missing_column(table: FileTable, kind: str, names: list[str]) -> Problem:
         (f"did you mean {near}? " if near else "")
         + f"columns that are there: {', '.join(table.columns)}",
     )
+
+
+def own_name(path: Path) -> str:
+    """What a user's own data are called where nobody names them: as their file or folder is."""
+    name = path.resolve().stem if path.is_file() else path.resolve().name
+    return f"own-{name}" if name in TASKS else name
 
 
 def may_be_own(path: Path) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from limbeck import catalog
 from limbeck.data.endings import form_of
-from limbeck.data.own import is_own
+from limbeck.data.own import is_own, own_name
 from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.files import at_home
 from limbeck.given import PREFIX
@@ -30,7 +30,6 @@ from limbeck.recipe.known_settings import (
     with_toy_start,
     without_papers_rates,
 )
-from limbeck.tasks import TASKS
 
 
 def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, Any]:
@@ -145,8 +144,7 @@ def _name_own_task(raw: dict[str, Any]) -> None:
     path = at_home(data)
     own = any(raw.get(key) for key in ("text_columns", "label_column", "kind"))
     if is_own(path) or (own and path.is_dir()):
-        name = path.resolve().stem if path.is_file() else path.resolve().name
-        raw["task"] = f"own-{name}" if name in TASKS else name
+        raw["task"] = own_name(path)
 
 
 def _laid_over(base: dict[str, Any], own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,31 @@ AS_PUBLISHED = "paper"
 SCALES = (AS_PUBLISHED, "small", "pocket")
 """As published; a small encoder at hand on real rows; generated rows, in minutes."""
 
+ROW_KEYS = (
+    *("test", "dev_share", "test_share", "group_column"),
+    *(
+        "dev",
+        "text_columns",
+        "label_column",
+        "kind",
+        "classes",
+        "labels",
+        "label_separator",
+        "thresholds",
+    ),
+    *(
+        "unlabelled",
+        "unlabelled_duplicates",
+        "candidates",
+        "images",
+        "embedding",
+        "max_rows",
+        "max_length",
+    ),
+    *("train_rows", "train_rows_seed", "stratified"),
+)
+"""Recipe keys that may stand at the top of a study, beside `data`: which rows there are and how they are read."""
+
 Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
 """Recipe key → the values that are tried; `[rest]` of one weight: what the others leave of 1."""
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from limbeck.data.own import is_own, own_name
 from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.files import at_home
 from limbeck.plain import check_plain, read_text, read_yaml
 from limbeck.recipe.load import merge
 from limbeck.recipe.wanted_values import wanted
@@ -19,6 +21,7 @@ from limbeck.study.shipped_studies import shipped_names, shipped_study
 from limbeck.study.study_checks import study_problems
 from limbeck.study.study_fields import (
     AS_PUBLISHED,
+    ROW_KEYS,
     MethodSpec,
     PrintedSpec,
     SearchSpec,
@@ -63,11 +66,27 @@ def load_study(path_or_name: str | Path, *, scale: str | None = None, **given: A
     for key, value in given.items():
         part, _, rest = key.partition(".")
         raw = merge(raw, {part: {rest: value} if rest else value})
+    raw = _own_rows(raw)
     study = _checked(expand_names(raw))
     study._given = given
     if AS_PUBLISHED in scales:
-        study._published = _unchecked(merge(base, dict(scales[AS_PUBLISHED])))
+        study._published = _unchecked(_own_rows(merge(base, dict(scales[AS_PUBLISHED]))))
     return study
+
+
+def _own_rows(raw: dict[str, Any]) -> dict[str, Any]:
+    """The file with its keys about rows among the settings of all runs, its task called as its own data are."""
+    settings = raw.get("settings", {})
+    if not isinstance(settings, dict):
+        return raw  # whose mistake is told by the check
+    rows = {key: raw[key] for key in ROW_KEYS if key in raw}
+    raw = {key: value for key, value in raw.items() if key not in rows}
+    if rows:
+        raw["settings"] = rows | settings
+    data = raw.get("data")
+    if "tasks" not in raw and isinstance(data, str) and is_own(at_home(data)):
+        raw["tasks"] = [own_name(at_home(data))]
+    return raw
 
 
 def _without_tasks(raw: dict[str, Any], wanted: Any) -> dict[str, Any]:
@@ -120,7 +139,7 @@ def _said(error: Any) -> Problem:
     place = ".".join(map(str, error["loc"]))
     home = _home(error["loc"][:-1])
     if error["type"] == "extra_forbidden":
-        known = [*home.model_fields, *([NAMES, "scales"] if home is Study else [])]
+        known = [*home.model_fields, *([NAMES, "scales", *ROW_KEYS] if home is Study else [])]
         return unknown(f"key of a study {place}:", error["loc"][-1], known)
     if error["type"] == "missing":
         return Problem(f"{place}: is missing", f"write it into the study: {error['loc'][-1]}: …")
