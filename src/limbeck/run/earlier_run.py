@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -119,8 +121,8 @@ class EarlierRun:
             record = Record.load(self.folder.path)
         except LimbeckError:
             return None
-        left_out = dict.fromkeys(record.execution.training)
-        return None if _difference(record.recipe | left_out, self.recipe) else record
+        chosen = record.execution.training
+        return None if _difference(record.recipe, self.recipe, chosen) else record
 
     def _record_is_damaged(self) -> bool:
         try:
@@ -158,13 +160,26 @@ class EarlierRun:
             there = read_yaml(read_text(self.folder.recipe), str(self.folder.recipe))
         except (LimbeckError, OSError):
             there = None
-        return _difference(there, self.recipe)
+        try:
+            chosen = Record.load(self.folder.path).execution.training
+        except LimbeckError:
+            chosen = {}
+        return _difference(there, self.recipe, chosen)
 
 
-def _difference(there: Any, recipe: Recipe) -> list[str]:
-    """The keys in which a recipe differs from one that was written down."""
+def _difference(
+    there: Any, recipe: Recipe, chosen: Mapping[str, float] = MappingProxyType({})
+) -> list[str]:
+    """The keys in which a recipe differs from one that was written down.
+
+    `chosen`: what the run chose for keys that its recipe left out. To leave such a key out and to give it this very
+    value is the same: a record's own recipe has the value.
+    """
     wanted = recipe.model_dump(mode="json")
     there = _as_of_now(there) if isinstance(there, dict) else {}
+    for key, value in chosen.items():
+        for one in (there, wanted):
+            one[key] = value if one.get(key) is None else one[key]
     return [key for key in wanted if key not in there or there[key] != wanted[key]]
 
 
