@@ -22,6 +22,7 @@ from limbeck.predicting.row_reader import (
     ReadRows,
     RowReader,
 )
+from limbeck.tasks.long_texts import encode_cut
 from limbeck.tasks.spans import without_space
 from limbeck.tasks.task_like import Rows
 from limbeck.tasks.tokens import OUTSIDE, entity_tags
@@ -67,12 +68,11 @@ class TagReader(RowReader):
     def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
         """Token ids, and by example which token begins which word, where."""
         (rows,) = texts
-        encoded = model.processor(
+        encoded = encode_cut(
+            model.processor,
             rows,
-            is_split_into_words=self.of_words,
-            truncation=True,
             max_length=model.max_length,
-            padding=False,
+            is_split_into_words=self.of_words,
         )
         columns: Rows = dict(encoded)
         columns["index"] = list(range(len(rows)))

@@ -22,6 +22,7 @@ from limbeck.predicting.row_reader import (
     RowReader,
 )
 from limbeck.tasks import TaskType
+from limbeck.tasks.long_texts import encode_cut
 from limbeck.tasks.task_like import Rows
 from limbeck.tasks.text import answer_limit
 
@@ -41,9 +42,7 @@ class TextReader(RowReader):
             texts = [[self.facts.prompt.format(*row) for row in zip(*texts, strict=True)]]
         elif self.facts.task_name is not None:
             return super().encode(model, texts)
-        encoded = model.processor(
-            *texts, truncation=True, max_length=model.max_length, padding=False
-        )
+        encoded = encode_cut(model.processor, *texts, max_length=model.max_length)
         cut = sum(bool(one.overflowing) for one in encoded.encodings)
         return {**encoded, "index": list(range(len(texts[0])))}, cut
 

@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.errors import Problem
 from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.tasks import Task
+from limbeck.tasks.long_texts import tokens_of
 from limbeck.tasks.no_labels import no_unlabelled
 
 # Rows that are tokenised again to find the longest example, once it is known that some are cut.
@@ -182,7 +183,7 @@ def longest_of(task: Task, dataset: Dataset, tokenizer: PreTrainedTokenizerBase)
     columns = task.kind.texts(task, dataset[:])
     characters = np.array([sum(len(text) for text in row) for row in zip(*columns, strict=True)])
     order = np.argsort(-characters, kind="stable")[:_LENGTH_SAMPLE]
-    texts = [[column[row] for row in order] for column in columns]
-    # verbose=False: the tokenizer would warn that these exceed what the model takes.
-    encoded = tokenizer(*texts, truncation=False, padding=False, verbose=False)
-    return max(len(ids) for ids in encoded["input_ids"])
+    special = tokenizer.num_special_tokens_to_add(pair=len(columns) == 2)
+    return special + max(
+        sum(tokens_of(tokenizer, column[row]) for column in columns) for row in order
+    )

@@ -18,6 +18,7 @@ from limbeck.tasks import Task
 REPEATED = 0.05
 # Of tokens that a tokenizer does not know; those trained for a language leave almost none.
 _UNKNOWN = 0.2
+_CHARACTERS = 2000  # of a text are looked at
 _SAMPLE = 512
 _PIECE = 10_000
 
@@ -51,7 +52,7 @@ def check_unknown_tokens(
     """A tokenizer that reads much of the text as its unknown token: that of another language or script."""
     if tokenizer.unk_token_id is None:
         return []
-    columns = task.kind.texts(task, train[:_SAMPLE])
+    columns = [[t[:_CHARACTERS] for t in c] for c in task.kind.texts(task, train[:_SAMPLE])]
     ids = tokenizer(*columns, add_special_tokens=False, verbose=False)["input_ids"]
     tokens = sum(map(len, ids))
     unknown = sum(row.count(tokenizer.unk_token_id) for row in ids)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from transformers import PretrainedConfig
 
 from limbeck.tasks.batch_columns import CUT, ROW
+from limbeck.tasks.long_texts import encode_cut
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.pair_score import PairScore
@@ -29,9 +30,7 @@ class CrossEncodedTuples(PairScore):
         found = texts_of_rows(task, rows)
         queries = [rows[task.text_columns[0]][one.place] for one in found]
         passages = [one.text if one.number else "" for one in found]
-        encoded = tokenizer(
-            queries, passages, truncation=True, max_length=max_length, padding=False
-        )
+        encoded = encode_cut(tokenizer, queries, passages, max_length=max_length)
         columns: Rows = {**encoded, CUT: truncated(encoded)}
         columns[ROW] = [rows["index"][one.place] for one in found]
         return columns

@@ -24,6 +24,7 @@ from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.labelled import LabelledPositions
+from limbeck.tasks.long_texts import encode_cut
 from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.row_checks import need_labels, need_rows
 from limbeck.tasks.task_like import Batch, Labels, Results, Rows, TaskLike
@@ -57,9 +58,7 @@ class Masked(LabelledPositions):
         self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
     ) -> Rows:
         """The whole text; tokens are masked batch by batch."""
-        encoded = tokenizer(
-            *self.texts(task, rows), truncation=True, max_length=max_length, padding=False
-        )
+        encoded = encode_cut(tokenizer, *self.texts(task, rows), max_length=max_length)
         return {**encoded, "index": rows["index"], CUT: truncated(encoded)}
 
     def draw(

@@ -10,6 +10,7 @@ from transformers import AutoModelForSequenceClassification
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.classes import Classes
+from limbeck.tasks.long_texts import encode_cut
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.task_like import Rows, TaskLike
@@ -39,7 +40,7 @@ def encode_texts(
     task: TaskLike, texts: list[list[str]], tokenizer: Processor, max_length: int, rows: Rows
 ) -> Rows:
     """One text or two of each row, cut token by token from the longer; labels as they are."""
-    encoded = tokenizer(*texts, truncation=True, max_length=max_length, padding=False)
+    encoded = encode_cut(tokenizer, *texts, max_length=max_length)
     columns: Rows = dict(encoded)
     columns["index"] = rows["index"]
     columns[CUT] = truncated(encoded)

@@ -35,6 +35,7 @@ from limbeck.tasks.batch_columns import CUT, EXAMPLE_WEIGHTS, ROW
 from limbeck.tasks.candidate_reading import EMBEDDED, GRADE, QUERY_ID, UNGRADED
 from limbeck.tasks.cross_encoded import CROSS_ENCODED, is_cross_encoder
 from limbeck.tasks.hard_rule import PLAIN, HardRule
+from limbeck.tasks.long_texts import encode_cut
 from limbeck.tasks.metrics import CORRELATIONS, METRICS
 from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.pair_score import PAIR_SCORE
@@ -191,9 +192,7 @@ class Embedding(TaskType):
     ) -> Rows:
         """An example for each sentence; `row` names the split's row it is of, the others what it is there."""
         found = texts_of_rows(task, rows)
-        encoded = tokenizer(
-            self._prompted(found), truncation=True, max_length=max_length, padding=False
-        )
+        encoded = encode_cut(tokenizer, self._prompted(found), max_length=max_length)
         columns: Rows = {**encoded, CUT: truncated(encoded)}
         columns[ROW] = [rows["index"][one.place] for one in found]
         return columns | _tuples(task, rows, found)

@@ -30,6 +30,7 @@ from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.classes import constant_class
 from limbeck.tasks.labelled import LabelledPositions
+from limbeck.tasks.long_texts import encode_cut
 from limbeck.tasks.metrics import matthews, mean_of
 from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.scores_of_samples import SampledScore
@@ -86,9 +87,7 @@ class Text(LabelledPositions):
         self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
     ) -> Rows:
         """The prompt as input, the label word as `labels`."""
-        encoded = tokenizer(
-            *self.texts(task, rows), truncation=True, max_length=max_length, padding=False
-        )
+        encoded = encode_cut(tokenizer, *self.texts(task, rows), max_length=max_length)
         columns: Rows = {**encoded, "index": rows["index"], CUT: truncated(encoded)}
         if task.label_column in rows:
             words = [label_word(task, label) for label in rows[task.label_column]]

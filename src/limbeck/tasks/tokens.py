@@ -31,6 +31,7 @@ from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.classes import balanced_over
 from limbeck.tasks.labelled import LabelledPositions
+from limbeck.tasks.long_texts import encode_cut
 from limbeck.tasks.output_arrays import pad_column, truncated
 from limbeck.tasks.row_checks import need_labels, need_rows
 from limbeck.tasks.task_like import Batch, Labelled, Labels, Results, Rows, TaskLike
@@ -139,12 +140,11 @@ class Tokens(LabelledPositions):
         self, task: TaskLike, tokenizer: PreTrainedTokenizerBase, max_length: int, rows: Rows
     ) -> Rows:
         """Words come as lists; the first piece of each word carries its tag."""
-        encoded = tokenizer(
-            [list(words) for words in rows[task.text_columns[0]]],
-            is_split_into_words=True,
-            truncation=True,
+        encoded = encode_cut(
+            tokenizer,
+            rows[task.text_columns[0]],
             max_length=max_length,
-            padding=False,
+            is_split_into_words=True,
         )
         columns: Rows = dict(encoded)
         columns["index"] = rows["index"]
