@@ -93,7 +93,8 @@ def read_json(
             f"{where} is not valid JSON ({json_reason(error)})",
             "the file was cut or edited: write it again",
         ) from None
-    return check_plain(value, where)
+    # JSON has no anchors: it holds no more values than characters.
+    return check_plain(value, where, most=len(text))
 
 
 def loads(text: str | bytes, *, constant: Callable[[str], Any] | None = None) -> Any:
@@ -113,14 +114,14 @@ def json_reason(error: ValueError) -> str:
     return str(error).split(";")[0]
 
 
-def check_plain(value: Any, where: str) -> Any:
+def check_plain(value: Any, where: str, most: int = MOST_VALUES) -> Any:
     """The same value in plain types: NumPy's scalars as numbers, tuples as lists, paths as text.
 
     Raises LimbeckError for numbers that are not finite or beyond 64 bits, for text that cannot be
-    written as UTF-8, for nesting deeper than `DEEPEST`, more than `MOST_VALUES` values (anchors
+    written as UTF-8, for nesting deeper than `DEEPEST`, more than `most` values (YAML's anchors
     make many out of few), and for values of another type, each with its place: `recipe: a.b`.
     """
-    return _Plain(where).of(value, ())
+    return _Plain(where, most).of(value, ())
 
 
 def encodable(text: str) -> bool:
@@ -131,15 +132,15 @@ def encodable(text: str) -> bool:
 class _Plain:
     """One walk over a value; counts as it goes."""
 
-    def __init__(self, where: str) -> None:
-        self.where = where
+    def __init__(self, where: str, most: int) -> None:
+        self.where, self.most = where, most
         self.values = 0
 
     def of(self, value: Any, place: tuple[str, ...]) -> Any:
         self.values += 1
-        if self.values > MOST_VALUES:
+        if self.values > self.most:
             raise LimbeckError(
-                f"{self.where}: more than {MOST_VALUES} values",
+                f"{self.where}: more than {self.most} values",
                 "check that the right file is named",
             )
         if len(place) > DEEPEST:

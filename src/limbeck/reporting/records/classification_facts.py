@@ -5,9 +5,9 @@ Part of `limbeck.reporting.records`. Scores are percentages (0 to 100), probabil
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_serializer, field_validator
 
 from limbeck.reporting.records.record_part import RecordPart
 
@@ -113,12 +113,27 @@ class ClassificationScores(RecordPart):
     student: ModelScores
     teacher: ModelScores | None = None
     classes: list[ClassFacts] = Field(default_factory=list)
-    """Those that have rows."""
+    """Those that have rows; a file holds them in columns, as a run may have ten thousand."""
     agreement: float | None = None
     """Rows that both predict alike, 0 to 100, right or wrong."""
     disagreements: list[Disagreement] = Field(default_factory=list)
     """Those with the largest distance first; without probabilities those of which the student is surest,
     and without any in the order of the rows."""
+
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _of_columns(cls, found: Any) -> Any:
+        """Columns as rows; records of earlier versions have rows."""
+        if not isinstance(found, dict):
+            return found
+        columns = [column if isinstance(column, list) else [column] for column in found.values()]
+        return [dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    @field_serializer("classes")
+    def _in_columns(self, classes: list[ClassFacts]) -> dict[str, list[Any]]:
+        rows = [one.model_dump(exclude_none=True) for one in classes]
+        names = dict.fromkeys(name for row in rows for name in row)
+        return {name: [row.get(name) for row in rows] for name in names}
 
     def without_texts(self) -> ClassificationScores:
         """The same, with no text of any row."""
