@@ -22,16 +22,16 @@ from limbeck.exporting.export_outcome import manifest_of, refused
 from limbeck.exporting.gate import TorchReference, torch_reference
 from limbeck.exporting.showing_export import ExportProgress
 from limbeck.exporting.text_to_text_graphs import generation_of
-from limbeck.exporting.workshop import Workshop
+from limbeck.exporting.workshop import Workshop, library_versions
 from limbeck.files import at_home
 from limbeck.preflight import refuse_unfit
-from limbeck.reporting.records import RECORD_NAME
+from limbeck.reporting.records import RECORD_NAME, versions
 from limbeck.run.checkpoint_scores import longest_of
 from limbeck.run.class_checks import class_names, resolve_class_order
 from limbeck.run.gate_rows import GateRows, gate_rows
 from limbeck.run.run_report import refresh
 from limbeck.runtimes import ExportManifest, need_extra, weights_of
-from limbeck.runtimes.export_manifest import Generation
+from limbeck.runtimes.export_manifest import Generation, exports_of, read_export
 from limbeck.students import load_model, read_processor, resolve_checkpoint
 from limbeck.tasks import task_type_of
 
@@ -125,7 +125,8 @@ def _shipped(
     generation = _generation(model, rows, settings)
     with ExportProgress(shown=show) as progress, folder_in_work(place) as part:
         reference = _reference(model, rows, settings, progress)
-        workshop = Workshop(model, rows, reference, settings, part, progress, generation)
+        graphs = _written_graphs(source, weights, settings)
+        workshop = Workshop(model, rows, reference, settings, part, progress, generation, graphs)
         tried = try_all(workshop)
         if not tried[-1].passed:
             raise refused(source, rows, settings, tried)
@@ -150,6 +151,27 @@ def _generation(
             "choose format onnx, onnx-int8 or openvino",
         )
     return generation_of(model, rows.task, rows.processor)
+
+
+def _written_graphs(
+    source: str, weights: Mapping[str, str], settings: ExportSettings
+) -> tuple[Path, ...]:
+    """The float graphs of the same student that a run has been exported as; they take a minute to write.
+
+    Nothing where other weights, operators or versions of the libraries made them.
+    """
+    fused = settings.fused and settings.format.startswith("onnx")
+    now = versions() | library_versions()
+    for folder in exports_of(at_home(source)) if weights and _is_run(source) else ():
+        try:
+            found = read_export(folder)
+        except LimbeckError:
+            continue
+        made = found.format == "onnx" and found.weights == weights and found.versions == now
+        if made and (found.conversion.precision, found.conversion.fused) == ("fp32", fused):
+            names = (found.file, found.decoder)
+            return tuple(folder / name for name in names if name is not None)
+    return ()
 
 
 def _is_run(model: str | Path) -> bool:

@@ -11,7 +11,7 @@ from limbeck.embedding import modules_of
 from limbeck.embedding.text_prompts import BARE
 from limbeck.errors import LimbeckError
 from limbeck.exporting.conversions import ExportSettings
-from limbeck.exporting.workshop import Workshop
+from limbeck.exporting.workshop import Workshop, library_versions
 from limbeck.reporting.records import versions
 from limbeck.reporting.records.machine import processor_name
 from limbeck.run.gate_rows import GateRows
@@ -95,7 +95,7 @@ def manifest_of(
         tried=tried,
         bytes=shipped.bytes,
         torch_bytes=4 * sum(sizes.values()),
-        versions=versions() | workshop.versions,
+        versions=versions() | library_versions(),
         machine=processor_name(),
     )
 

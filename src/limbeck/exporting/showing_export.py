@@ -1,4 +1,4 @@
-"""What an export does at the moment: a bar with the time left on a terminal, else nothing."""
+"""What an export does at the moment: a bar with the time left on a terminal, else a line for each phase."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class ExportProgress:
     def phase(self, name: str, total: int | None) -> Callable[[int], None]:
         """Begin another phase of so many steps (None: nobody knows); returns what moves the bar."""
         if self.bar is None:
+            self.console.print(name)
             return lambda done: None
         bar = self.bar
         if self.task is not None:

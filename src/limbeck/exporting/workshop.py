@@ -25,6 +25,7 @@ from limbeck.runtimes import GraphSession, TextToTextSession, open_files
 from limbeck.runtimes.export_manifest import Conversion, Generation
 
 _TRACED_ROWS = 2
+_CONVERTING = "writing the graph (torch.export; about a minute, whatever the model's size)"
 _LIBRARIES = ("onnx", "onnxscript", "onnxruntime", "openvino", "executorch")
 _ENDINGS = {"openvino": ".xml", "executorch": ".pte"}
 
@@ -35,6 +36,7 @@ class Workshop:
     Attributes:
         shipped: the model's files, where they are shipped from: one, or an encoder's and a decoder's.
         generation: of text to text, where answers begin and end.
+        graphs: the float graphs of the same weights in another export, to be copied and not written again.
         inputs, outputs: names of what the model reads and returns.
     """
 
@@ -47,11 +49,12 @@ class Workshop:
         part: Path,
         progress: ExportProgress,
         generation: Generation | None = None,
+        graphs: Sequence[Path] = (),
     ) -> None:
         self.model, self.rows, self.reference = model, rows, reference
         self.converted = model
         self.settings, self.part, self.progress = settings, part, progress
-        self.generation = generation
+        self.generation, self.graphs = generation, graphs
         self.work = part / "work"
         self.work.mkdir()
         self.runtime = settings.format if settings.format in _ENDINGS else "onnxruntime"
@@ -60,17 +63,6 @@ class Workshop:
         self.shipped = [part / f"{name}{ending}" for name in self._names]
         self.inputs: tuple[str, ...] = ()
         self.outputs: tuple[str, ...] = ("logits",)
-
-    @property
-    def versions(self) -> dict[str, str | None]:
-        """Of the libraries that made and ran the file."""
-        found: dict[str, str | None] = {}
-        for name in _LIBRARIES:
-            try:
-                found[name] = metadata.version(name)
-            except metadata.PackageNotFoundError:
-                continue
-        return found
 
     def recover(self, how: Conversion) -> None:
         """Go on with a copy of the model that has been prepared for a conversion.
@@ -93,8 +85,13 @@ class Workshop:
         """The graphs in float, which every conversion starts from."""
         form = "float" if self.converted is self.model else "recovered"
         paths = [self.work / f"{name}-{form}.onnx" for name in self._names]
-        if not all(path.exists() for path in paths):
-            self.progress.phase("converting", None)
+        if all(path.exists() for path in paths):
+            return paths
+        if self.converted is self.model and self.graphs:
+            for graph, path in zip(self.graphs, paths, strict=True):
+                _copy(graph, path)
+        else:
+            self.progress.phase(_CONVERTING, None)
             fused = self.settings.fused and self.runtime == "onnxruntime"
             if self.generation is None:
                 batch = model_inputs(self.model, self._few())
@@ -165,7 +162,7 @@ class Workshop:
                 _copy(source, target)
 
     def _write_executorch(self) -> None:
-        self.progress.phase("converting", None)
+        self.progress.phase(_CONVERTING, None)
         batch = model_inputs(self.model, self._few())
         self.inputs = tuple(batch)
         self.outputs = returned_logits(self.model, batch)
@@ -181,6 +178,17 @@ class Workshop:
     def clear(self) -> None:
         """Remove what is not shipped."""
         shutil.rmtree(self.work)
+
+
+def library_versions() -> dict[str, str | None]:
+    """Of the libraries that make and run exported files."""
+    found: dict[str, str | None] = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 def _copy(source: Path, target: Path) -> None:
