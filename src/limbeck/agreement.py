@@ -7,8 +7,9 @@ each other for ever.
 
 from __future__ import annotations
 
+import math
 import os
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object, reduce
@@ -17,6 +18,37 @@ from torch import Tensor
 from limbeck.transfer import accelerator
 
 T = TypeVar("T")
+
+
+class ShareOfStep(NamedTuple):
+    """What one process does of an optimisation step.
+
+    Attributes:
+        batch_size: examples of a forward pass.
+        accumulation: forward passes.
+        sharing: processes among which one forward pass of the recipe is divided.
+    """
+
+    batch_size: int
+    accumulation: int
+    sharing: int
+
+
+def processes() -> int:
+    """How many processes make the run, as torchrun and accelerate tell each of them."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def share_of_step(batch_size: int, accumulation: int) -> ShareOfStep | None:
+    """One process's part of a step, which holds as many examples whatever the number of processes.
+
+    Forward passes are dealt out first, as what a term compares lies in one of them. None where no even part is whole.
+    """
+    passes = math.gcd(accumulation, processes())
+    sharing = processes() // passes
+    if batch_size % sharing:
+        return None
+    return ShareOfStep(batch_size // sharing, accumulation // passes, sharing)
 
 
 def agreed(own: T) -> T:
@@ -57,7 +89,7 @@ def wait_for_all() -> None:
 
 
 def _alone() -> bool:
-    return int(os.environ.get("WORLD_SIZE", "1")) == 1
+    return processes() == 1
 
 
 def _processes() -> PartialState:

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 
 def count_of(number: int, noun: str) -> str:
-    """`1 task`, `2 tasks`: the number and a noun whose plural ends in s."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    """`1 task`, `2 tasks`, `2 processes`: the number and a noun whose plural ends in s."""
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"

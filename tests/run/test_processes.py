@@ -23,20 +23,22 @@ WORKER = """
 import sys
 from pathlib import Path
 from test_processes import run
-run(Path(sys.argv[1]), sys.argv[2], batch=4)
+run(Path(sys.argv[1]), sys.argv[2], "both")
 import torch
 torch.distributed.destroy_process_group()
 """
 METHODS = {
-    # Whole batches in either number of processes.
-    "kd": {"cache": "always", "train_rows": 48},
+    # The last step of an epoch holds three examples: one process has them all.
+    "kd": {"cache": "always", "train_rows": 51},
+    # Passes are dealt out whole; the last step holds nine examples.
+    "kd-soft": {"train_rows": 49, "accumulation": 4, "batch_size": 5},
     "skd-adaptive": {"team.holdout": 6, "team.block": 2},
 }
 
 
-def run(place: Path, method: str, batch: int) -> None:
+def run(place: Path, method: str, name: str) -> None:
     teachers = [str(place / name) for name in ("four", "six")]
-    who = {"teacher": teachers[0]} if method == "kd" else {"teachers": teachers}
+    who = {"teachers": teachers} if method.startswith("skd") else {"teacher": teachers[0]}
     settings = {
         "task": "reviews",
         "data": str(place / "reviews.csv"),
@@ -44,7 +46,7 @@ def run(place: Path, method: str, batch: int) -> None:
         "label_column": "verdict",
         "student.init": str(place / "start"),
         "epochs": 2,
-        "batch_size": batch,
+        "batch_size": 8,
         "max_length": 24,
         "lr": 1e-3,
         "max_grad_norm": 1e9,
@@ -53,7 +55,7 @@ def run(place: Path, method: str, batch: int) -> None:
         "seed": 3,
     }
     recipe = Recipe.load(method, **(settings | who | METHODS[method]))
-    distill(recipe, place / f"{method}-{batch}", report=False)
+    distill(recipe, place / f"{method}-{name}", report=False)
 
 
 @pytest.mark.slow
@@ -79,14 +81,20 @@ def test_two_processes_make_what_one_makes(tmp_path, method, monkeypatch):
         for rank in range(2)
     ]
     assert [worker.wait(timeout=600) for worker in workers] == [0, 0]
-    run(tmp_path, method, batch=8)
-    both, alone = (tmp_path / f"{method}-{batch}" for batch in (4, 8))
+    run(tmp_path, method, "alone")
+    both, alone = (tmp_path / f"{method}-{name}" for name in ("both", "alone"))
     records = [json.loads((folder / "record.json").read_text()) for folder in (both, alone)]
     assert [record["status"] for record in records] == ["finished"] * 2
     # The second finds what the first one stored.
-    ran = [record["execution"] | {"stored": []} for record in records]
+    ran = [record["execution"] | {"stored": [], "processes": []} for record in records]
     assert ran[0] == ran[1]
+    assert [record["execution"]["processes"] for record in records] == [[2], [1]]
+    assert records[0]["recipe"] == records[1]["recipe"]
+    for ours, theirs in zip(records[0]["stages"], records[1]["stages"], strict=True):
+        assert ours["steps"] == theirs["steps"]
     for ours, theirs in zip(records[0]["epochs"], records[1]["epochs"], strict=True):
         assert ours["sampled"] == theirs["sampled"]
+        assert ours["train"] == pytest.approx(theirs["train"], rel=1e-4)
+        assert ours["dev"] == pytest.approx(theirs["dev"], rel=1e-4)
     weights = [load_file(folder / "student" / "model.safetensors") for folder in (both, alone)]
     assert_trained_alike(*weights, travelled=travelled(Record.load(alone)))

@@ -38,6 +38,8 @@ def last_lines(record: Record, path: Path) -> list[tuple[str, str]]:
     lines += [("Size", size) for size in _size(record, path)]
     lines += [("Speed", speed) for speed in _speed(record)]
     lines += [("Rows", f"{rows}, in training")] if rows is not None else []
+    if processes := record.execution.processes_said:
+        lines += [("Ran in", f"{processes} processes")]
     lines += [("Files", _files(record, path))]
     return lines + [("Warning", constant) for constant in _constant(record)]
 

@@ -137,6 +137,9 @@ def run_recipe(name: str, settings: Mapping[str, Any], out: Path | None, overwri
 
     recipe = Recipe.load(name, **settings)
 
+    from limbeck.agreement import is_first
     from limbeck.run import distill as run
 
-    show_result(run(recipe, out=out, overwrite=overwrite, show=True))
+    result = run(recipe, out=out, overwrite=overwrite, show=True)
+    if is_first():
+        show_result(result)

@@ -9,7 +9,7 @@ from limbeck.preflight.condition_checks import check_conditions
 from limbeck.preflight.data_checks import check_columns, check_ids, check_truncation, check_values
 from limbeck.preflight.influence import check_influence, check_start, check_weights
 from limbeck.preflight.input_checks import INPUT_CHECKS
-from limbeck.preflight.machine_checks import check_workers
+from limbeck.preflight.machine_checks import check_share, check_workers
 from limbeck.preflight.model_checks import (
     check_labels,
     check_padding,
@@ -54,6 +54,7 @@ __all__ = [
     "check_padding",
     "check_positions",
     "check_request",
+    "check_share",
     "check_start",
     "check_teacher_score",
     "check_tokenizers",

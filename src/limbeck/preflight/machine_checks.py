@@ -7,10 +7,25 @@ from __future__ import annotations
 
 import os
 
+from limbeck.agreement import processes, share_of_step
 from limbeck.cores import cores
 from limbeck.errors import Problem
 
 _MOST_A_CORE = 4
+
+
+def check_share(batch_size: int, accumulation: int) -> list[Problem]:
+    """Whether the processes of a launched run can share an optimisation step evenly."""
+    if share_of_step(batch_size, accumulation) is not None:
+        return []
+    count = processes()
+    passes = f" times {accumulation} forward passes" if accumulation > 1 else ""
+    return [
+        Problem(
+            f"batch_size {batch_size}: {count} processes cannot share a step of {batch_size} examples{passes} evenly",
+            f"set batch_size={-(-batch_size // count) * count}, or start another number of processes",
+        )
+    ]
 
 
 def check_workers(workers: int) -> list[Problem]:
@@ -20,15 +35,15 @@ def check_workers(workers: int) -> list[Problem]:
     """
     there = cores()
     # As torchrun counts the processes of one machine.
-    processes = max(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), 1)
-    wanted = workers * processes
+    beside = max(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), 1)
+    wanted = workers * beside
     if there is None or wanted <= there:
         return []
-    times = f" in each of {processes} processes" if processes > 1 else ""
+    times = f" in each of {beside} processes" if beside > 1 else ""
     return [
         Problem(
             f"workers: {workers}{times}, and this machine has {there} core{'s' * (there != 1)}",
-            f"workers={there // processes}; 0 loads batches in the run's own process",
+            f"workers={there // beside}; 0 loads batches in the run's own process",
             "error" if wanted > _MOST_A_CORE * there else "warning",
         )
     ]

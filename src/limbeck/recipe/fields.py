@@ -278,9 +278,12 @@ class RecipeFields(Settings):
         description="peak learning rate; if left out 5e-5, and 1e-4 for a student of two thirds of its teacher's "
         "layers or fewer",
     )
-    batch_size: Batch = Field(32, description="examples in a forward pass")
+    batch_size: Batch = Field(
+        32, description="examples in a forward pass, which several processes share"
+    )
     accumulation: Batch = Field(
-        1, description="forward passes whose gradients make one optimisation step"
+        1,
+        description="forward passes whose gradients make one optimisation step, by all processes together",
     )
     weight_decay: float = Field(
         0.0,

@@ -44,6 +44,7 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> Prepared:
     problems += _conditions(prepared) + _inherited_labels(recipe, numbers=prepared.task.regression)
     problems += _unlabelled(prepared) + query_problems(prepared) + _no_final_rows(prepared)
     problems += preflight.check_workers(recipe.workers)
+    problems += preflight.check_share(last.recipe.batch_size, last.recipe.accumulation)
     sides = {}
     asked: dict[str, preflight.TeacherOutputs] = {}
     if learns_from_its_teacher(recipe):
@@ -125,6 +126,7 @@ def _inspect_stage(inputs: StageInputs, prepared: Prepared) -> list[Problem]:
     """What is wrong with a stage before the last: its terms, its teacher, its rows."""
     stage, rows = inputs.stage, inputs.rows
     problems = _own_teacher(inputs, prepared) + _own_inputs(inputs, prepared)
+    problems += preflight.check_share(stage.recipe.batch_size, stage.recipe.accumulation)
     problems += left_out_problems(inputs.without_outputs, len(rows.raw))
     if not stage.same_rows and rows.truncated:
         problems.append(

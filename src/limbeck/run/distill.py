@@ -75,6 +75,7 @@ def distill(
     with at_hand(given.writers):
         if not isinstance(recipe, Recipe):
             recipe = Recipe.load(recipe, **given.settings)
+        show = show and is_first()  # one process of several talks
         plan = plan_run(recipe, out, live_teacher, overwrite=overwrite, show=show, report=report)
         return _carry_out(plan)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from limbeck.activations import stack_names
-from limbeck.agreement import agreed, is_first
+from limbeck.agreement import agreed, is_first, processes
 from limbeck.errors import LimbeckError
 from limbeck.execution import resolve_attention, resolve_precision
 from limbeck.lines import messages, print_line
@@ -18,6 +19,8 @@ from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.unchanged import digests, plugins_read, refuse_changed
 from limbeck.students import read_config
+
+logger = logging.getLogger(__name__)
 
 
 def resolve(
@@ -59,6 +62,7 @@ def resolve(
     resolved = prepared.following(recipe.model_copy(update={"precision": precision, **training}))
     update: dict[str, Any] = {"precision": precision, "training": training, "attention": attention}
     update |= {"read": read, "files": files}
+    update["processes"] = _processes(prepared, folder, before.processes)
     return replace(resolved, execution=before.model_copy(update=update))
 
 
@@ -111,6 +115,34 @@ def _depths(prepared: Prepared) -> tuple[int | None, int | None]:
             configs.append(read_config(source))
     own, *others = (getattr(config, "num_hidden_layers", None) for config in configs)
     return own, max((depth for depth in (own, *others) if depth is not None), default=None)
+
+
+def _processes(prepared: Prepared, folder: RunFolder, before: tuple[int, ...]) -> tuple[int, ...]:
+    """The numbers of processes that have made the run, this start's the last.
+
+    Raises:
+        LimbeckError: another number goes on with a run whose batches depend on it.
+    """
+    now = processes()
+    if not before or before[-1] == now:
+        return before or (now,)
+    if not folder.begun:  # nothing is trained yet
+        return (*before[:-1], now)
+    said = f"out: {folder.path} was begun by {count_of(before[-1], 'process')}"
+    recipes = [inputs.recipe for inputs in prepared.stages]
+    if prepared.task.kind.group_column is not None or any(one.labelled_share for one in recipes):
+        raise LimbeckError(
+            f"{said}, and its batches would hold other examples in {now}",
+            f"start it with {before[-1]} again; or pass --overwrite to begin again with {now}",
+        )
+    if is_first():
+        logger.warning(
+            "%s and goes on with %d: its steps hold the same examples, but random numbers (dropout) differ, "
+            "so that the student is not the same to the last digit",
+            said,
+            now,
+        )
+    return (*before, now)
 
 
 def _before(folder: RunFolder) -> Execution:

@@ -8,6 +8,7 @@ from typing import Any
 
 from transformers.integrations import TensorBoardCallback
 
+from limbeck.agreement import share_of_step
 from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.tasks import LOWER_IS_BETTER
@@ -24,6 +25,8 @@ def training_arguments(
     With `select` every epoch is scored and the best one kept; without, the last weights are. `name`: what
     experiment trackers call the run.
     """
+    share = share_of_step(recipe.batch_size, recipe.accumulation)
+    assert share is not None  # pre-flight has refused it
     # Specs are taken in Python; the fields' types are what a command line can give.
     method: dict[str, Any] = {
         "objectives": dict(recipe.objectives),
@@ -46,9 +49,9 @@ def training_arguments(
         skip_unused_embeddings=recipe.skip_unused_embeddings,
         num_train_epochs=recipe.epochs,
         max_steps=recipe.max_steps or -1,
-        per_device_train_batch_size=recipe.batch_size,
+        per_device_train_batch_size=share.batch_size,
         per_device_eval_batch_size=max(recipe.batch_size, 64),
-        gradient_accumulation_steps=recipe.accumulation,
+        gradient_accumulation_steps=share.accumulation,
         learning_rate=recipe.lr,
         weight_decay=recipe.weight_decay,
         adam_epsilon=recipe.epsilon,

@@ -23,7 +23,14 @@ from limbeck.errors import LimbeckError
 from limbeck.tasks import TaskType
 from limbeck.tasks.no_labels import labelled_rows
 from limbeck.training.sending import SendsBatches
-from limbeck.training.step_weights import BatchCounts, BatchWeights, StepCounts
+from limbeck.training.step_weights import (
+    BatchCounts,
+    BatchWeights,
+    RepeatedExamples,
+    StepCounts,
+    examples_in,
+    first_examples,
+)
 
 GROUPED, SEQUENTIAL, REBALANCED = "group_by_length", "sequential", "batch_rebalance"
 """Values of `args.train_sampling_strategy`; the others are a random order."""
@@ -160,6 +167,7 @@ class FeedsExamples(SendsBatches):
     ) -> Any:
         """As the Trainer's; the examples of the step are counted, on the host where they lie there."""
         samples = super().get_batch_samples(epoch_iterator, num_batches, device)
+        self._drop_repeated(samples[0])
         own = [self.counts_of(batch) for batch in samples[0]]
         parts, total = len(own), BatchCounts.together(own)
         if self.args.world_size > 1 and self.args.average_tokens_across_devices:
@@ -168,6 +176,34 @@ class FeedsExamples(SendsBatches):
             parts, total = parts * self.args.world_size, BatchCounts(*everywhere)
         self._in_step = StepCounts(parts, total)
         return samples
+
+    def _drop_repeated(self, batches: list[Any]) -> None:
+        """Leave out what fills up an epoch's last batches in several processes: examples from its beginning.
+
+        So that a step holds the same examples whatever the number of processes. A process of which nothing is left
+        keeps one that counts for nothing, as every process takes part in every step.
+        """
+        if self._order is None or not batches or self.args.dataloader_drop_last:
+            return
+        own = self._not_repeated(batches[-1], len(self._order), self._train_batch_size)
+        if own < examples_in(batches[-1]):
+            kept = first_examples(batches[-1], max(own, 1))
+            batches[-1] = kept if own else RepeatedExamples(kept)
+
+    def _not_repeated(self, batch: Any, total: int, size: int) -> int:
+        """How many examples of the loader's current batch are no repetition of its first ones.
+
+        The loader deals `total` examples out to the processes, `size` to each in turn, and fills up the last round.
+        """
+        count = examples_in(batch)
+        over = total % (size * self.args.world_size)
+        if (
+            self.args.world_size <= 1
+            or not over
+            or not self.accelerator.gradient_state.end_of_dataloader
+        ):
+            return count
+        return min(max(over - self.args.process_index * size, 0), count)
 
     def counts_of(self, batch: Any) -> BatchCounts:
         """How many examples a batch of this task type holds, and how many of them have a label."""

@@ -30,6 +30,8 @@ class BatchCounts(NamedTuple):
     @classmethod
     def of(cls, batch: Any, label_column: str) -> BatchCounts:
         """Those of a batch; where it has no such column, all examples are taken as labelled."""
+        if isinstance(on_host(batch), RepeatedExamples):
+            return cls(0, 0)
         examples, labels = examples_in(batch), on_host(batch).get(label_column)
         if not isinstance(labels, Tensor):
             return cls(examples, examples)
@@ -48,6 +50,10 @@ class BatchCounts(NamedTuple):
     def on(self, device: torch.device) -> Tensor:
         """Both on a device, float32 (1, 2), without waiting for it."""
         return torch.stack([torch.ones((), device=device) * count for count in self])[None]
+
+
+class RepeatedExamples(dict[str, Any]):
+    """A batch of examples that another batch of the epoch holds already: it counts for nothing."""
 
 
 class BatchWeights(NamedTuple):
@@ -91,6 +97,17 @@ class StepCounts:
 
 def _at_least_one(count: Count) -> Count:
     return count.clamp(min=1) if isinstance(count, Tensor) else max(count, 1)
+
+
+def first_examples(batch: Any, count: int) -> dict[str, Any]:
+    """So many of a batch's examples."""
+    size = examples_in(batch)
+    return {
+        name: value[:count]
+        if isinstance(value, Tensor) and value.dim() and len(value) == size
+        else value
+        for name, value in batch.items()
+    }
 
 
 def examples_in(batch: Any) -> int:

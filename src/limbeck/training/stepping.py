@@ -26,7 +26,8 @@ from limbeck.training.counting import Counts
 from limbeck.training.feeding import FeedsExamples, padded
 from limbeck.training.head import train_head_alone
 from limbeck.training.progress import LabelledTerms
-from limbeck.training.step_weights import examples_in
+from limbeck.training.step_weights import RepeatedExamples, examples_in, first_examples
+from limbeck.transfer import on_host
 
 
 class TakesSteps(Counts, FeedsExamples):
@@ -75,6 +76,19 @@ class TakesSteps(Counts, FeedsExamples):
             found.metrics.pop(f"{kwargs.get('metric_key_prefix', 'eval')}_loss", None)
         return found
 
+    def prediction_step(
+        self, model: nn.Module, inputs: Any, prediction_loss_only: bool, *args: Any, **kwargs: Any
+    ) -> Any:
+        """As the Trainer's; the loss is that of the process's own rows, without those that fill up its last batch."""
+        loss, *found = super().prediction_step(model, inputs, prediction_loss_only, *args, **kwargs)
+        rows = getattr(self.callback_handler.eval_dataloader, "dataset", None)
+        if loss is not None and has_length(rows):
+            own = self._not_repeated(inputs, len(rows), self.args.eval_batch_size)
+            if 0 < own < examples_in(inputs):
+                few = first_examples(inputs, own)
+                loss, *_ = super().prediction_step(model, few, True, *args, **kwargs)
+        return (loss, *found)
+
     # ---- the step ----
 
     def compute_loss(
@@ -99,7 +113,8 @@ class TakesSteps(Counts, FeedsExamples):
         step = StepInputs.of(inputs, self.transform, step_state, self.args.device)
         outputs = model(step, step_state=step_state, teacher=self._asked(step_state))
         loss = self._weighed(outputs, inputs, step_state)
-        self.progress.add_examples(examples_in(inputs), self.args.device)
+        seen = 0 if isinstance(on_host(inputs), RepeatedExamples) else examples_in(inputs)
+        self.progress.add_examples(seen, self.args.device)
         return (loss, outputs) if return_outputs else loss
 
     def _weighed(

@@ -195,6 +195,7 @@ def training_table(student: StudentFacts) -> Cells:
         ("best epoch", best),
         ("optimisation steps", f"{steps:,}" if steps else ""),
         ("batch size", _said(recipe.get("batch_size"))),
+        ("processes", record.execution.processes_said),
         ("learning rate", _said(recipe.get("lr"))),
         ("longest input", f"{student.max_length} tokens" if student.kind.reads.in_columns else ""),
         ("seed", str(record.seed)),

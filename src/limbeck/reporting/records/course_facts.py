@@ -136,9 +136,16 @@ class Execution(RecordPart):
     """Number of a stage → where its teacher's outputs came from."""
     live_because: dict[str, str] = Field(default_factory=dict)
     """Number of a stage → under `cache: auto`, why its teacher's outputs cannot be stored."""
+    processes: tuple[int, ...] = ()
+    """How many processes made the run; several numbers where others went on with it; none of earlier versions."""
     read: dict[str, str] = Field(default_factory=dict)
     """Rows and models → digest of what they were; a run goes on with no others."""
     files: dict[str, str] = Field(default_factory=dict)
     """Setting and place → checksum of the files there when the run began; none of earlier versions."""
     stored: list[str] = Field(default_factory=list)
     """Keys of the stored outputs that were made for this run, by any of its starts."""
+
+    @property
+    def processes_said(self) -> str:
+        """`2`, or `2, then 1` of a run that another number went on with; nothing where one process made it."""
+        return "" if set(self.processes) <= {1} else ", then ".join(map(str, self.processes))
