@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from limbeck.errors import LimbeckError
-from limbeck.tasks.thresholds import best_threshold, decided, thresholds_of
+from limbeck.tasks.thresholds import best_threshold, cross_decided, decided, thresholds_of
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -63,3 +63,36 @@ def test_of_a_configuration():
         given.label_thresholds = wrong
         with pytest.raises(LimbeckError, match="label_thresholds"):
             thresholds_of(given)
+
+
+def test_a_row_is_scored_by_thresholds_that_it_did_not_tune():
+    random = np.random.default_rng(0)
+    likely = random.random((60, 3))
+    labels = (random.random((60, 3)) < [0.5, 0.3, 0.1]).astype(float)
+    own = cross_decided("by_class", likely, labels)
+    for row in range(60):
+        changed = labels.copy()
+        changed[row] = (
+            1 - changed[row]
+        )  # parts may change too, where its rarest class does: of all rows its own alone
+        alone = cross_decided("by_class", likely, labels, parts=60)
+        other = cross_decided("by_class", likely, changed, parts=60)
+        assert np.array_equal(alone[row], other[row])
+    assert own.shape == (60, 3) and len(np.unique(own, axis=0)) <= 5
+    assert np.array_equal(cross_decided(0.4, likely, labels), np.full((60, 3), 0.4))
+
+
+def test_noise_scores_as_noise_where_thresholds_are_cross_fitted():
+    # Probabilities say nothing: what tuned thresholds gain on their own rows is gone on others.
+    random = np.random.default_rng(1)
+    tuned, crossed = [], []
+    for _ in range(20):
+        likely = random.random((80, 5))
+        labels = (random.random((80, 5)) < 0.1).astype(float)
+        for scores, at in (
+            (tuned, decided("by_class", likely, labels)),
+            (crossed, cross_decided("by_class", likely, labels)),
+        ):
+            scores.append(f1_score(labels, likely >= at, average="macro", zero_division=0))
+    fresh = f1_score(labels, np.ones_like(labels), average="macro", zero_division=0)
+    assert np.mean(tuned) > np.mean(crossed) + 0.05 and np.mean(crossed) < fresh + 0.05

@@ -38,7 +38,7 @@ from limbeck.tasks.task_like import (
     Rows,
     TaskLike,
 )
-from limbeck.tasks.thresholds import decided
+from limbeck.tasks.thresholds import cross_decided, decided
 
 METRICS_OF_SEVERAL = ("micro_f1", "macro_f1", "average_precision", "subset_accuracy")
 NO_CLASS = "(no class)"
@@ -150,6 +150,8 @@ class MultiLabel(TaskType):
     ) -> Results:
         """Scores and predictions of logits (n, C) of rows with labels of 0 and 1 (n, C).
 
+        Where thresholds are tuned on these rows, each part of them is scored with those that the other parts give.
+
         Raises:
             LimbeckError: no rows, outputs that are not finite, or of another number of classes.
         """
@@ -158,7 +160,8 @@ class MultiLabel(TaskType):
         check_outputs(task, outputs, labels.shape)
         probabilities = self.probabilities(outputs)
         thresholds = decided(task.thresholds, probabilities, labels)
-        given = (probabilities >= thresholds).astype(np.int64)
+        by_row = cross_decided(task.thresholds, probabilities, labels)
+        given = (probabilities >= by_row).astype(np.int64)
         scores = several_scores(labels, given, probabilities)
         kept: dict[str, list[Any]] = {
             "index": list(index),

@@ -36,6 +36,29 @@ def decided(given: Thresholds, probabilities: np.ndarray, labels: np.ndarray) ->
     return np.broadcast_to(np.asarray(given, dtype=np.float64), (count,)).copy()
 
 
+def cross_decided(
+    given: Thresholds, probabilities: np.ndarray, labels: np.ndarray, parts: int = 5
+) -> np.ndarray:
+    """By row the thresholds (n, C) for a score on the rows that tune them: each part's are tuned on the other parts.
+
+    Given thresholds hold for all rows. The parts hold each class as evenly as its rows allow: rows are dealt out in
+    the order of their rarest class.
+    """
+    rows = len(labels)
+    if not isinstance(given, str) or rows < 2:
+        return np.broadcast_to(decided(given, probabilities, labels), probabilities.shape)
+    has = labels == 1
+    rarest = np.where(has, has.sum(axis=0), rows + 1).argmin(axis=1)
+    order = np.argsort(np.where(has.any(axis=1), rarest, labels.shape[1]), kind="stable")
+    part = np.empty(rows, dtype=np.int64)
+    part[order] = np.arange(rows) % min(parts, rows)
+    found = np.empty(probabilities.shape)
+    for one in range(min(parts, rows)):
+        others = part != one
+        found[~others] = decided(given, probabilities[others], labels[others])
+    return found
+
+
 def thresholds_of(config: Any) -> tuple[float, ...] | None:
     """What a model's configuration says, in the order of its classes; None where it says nothing.
 
