@@ -16,9 +16,8 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from limbeck.latency import Measurement
 from shipping import read_record
-from shipping_table import FORMS, NAMES, first_condition, model_name, tasks_of
+from shipping_table import FORMS, NAMES, Found, lengths_of, model_name, of_length, tasks_of
 
 OUT = Path(__file__).parents[1] / "docs" / "assets" / "shipping.svg"
 _MARKERS = dict(zip(FORMS, ("o", "s", "D"), strict=True))
@@ -29,11 +28,11 @@ _AREA = 1.2
 
 def picture(record: dict[str, Any]) -> Figure:
     """A panel for each task of the record."""
-    tasks = tasks_of(record)
+    tasks, length = tasks_of(record), lengths_of(record)[0]
     figure = Figure(figsize=(3.2 * len(tasks), 3.6), layout="constrained")
     panels: Sequence[Axes] = figure.subplots(1, len(tasks), squeeze=False)[0]
     for axes, task in zip(panels, tasks, strict=True):
-        _panel(axes, task, first_condition(record[task]))
+        _panel(axes, task, of_length(record[task], length), length)
     panels[0].set_ylabel("dev score")
     lines, names = panels[0].get_legend_handles_labels()
     for form, marker in _MARKERS.items():
@@ -43,7 +42,7 @@ def picture(record: dict[str, Any]) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, task: str, found: dict[tuple[str, str], Measurement]) -> None:
+def _panel(axes: Axes, task: str, found: Found, length: int) -> None:
     for model in dict.fromkeys(name for name, _ in found):
         mine = [(form, found[model, form]) for form in FORMS if (model, form) in found]
         times = [one.cpu_p50 or 0.0 for _, one in mine]
@@ -63,7 +62,7 @@ def _panel(axes: Axes, task: str, found: dict[tuple[str, str], Measurement]) -> 
                 marker=_MARKERS[form],
                 alpha=0.7,
             )
-    axes.set(xscale="log", xlabel="CPU ms a row", title=NAMES[task])
+    axes.set(xscale="log", xlabel=f"CPU ms, {length} tokens", title=NAMES[task])
     axes.set_xticks(_TICKS, [str(tick) for tick in _TICKS])
     axes.set_xlim(_TICKS[0], _TICKS[-1])
     axes.minorticks_off()
