@@ -30,7 +30,7 @@ A method's recipe sets some of them: `limbeck methods NAME` shows which. From Py
 
 def page() -> str:
     """The whole page."""
-    groups = [("", Recipe), *_groups(Recipe, "")]
+    groups: list[tuple[str, type[BaseModel]]] = [("", Recipe), *_groups(Recipe, "")]
     parts = [_INTRODUCTION]
     for place, group in groups:
         title = f"`{place}`{_use(group)}" if place else "Top level"

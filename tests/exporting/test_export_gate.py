@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -18,10 +20,12 @@ import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.errors import LimbeckError
 from limbeck.exporting import ExportSettings, export, export_model
+from limbeck.exporting.attempts import _try
 from limbeck.exporting.onnx_graph import OUTPUTS, write_graph
 from limbeck.run import evaluate
 from limbeck.run.gate_rows import gate_rows
 from limbeck.runtimes import OnnxPredictor, open_session, read_export
+from limbeck.runtimes.export_manifest import Conversion
 
 
 def of(places, **settings) -> dict:
@@ -239,3 +243,16 @@ def test_openvinos_own_files_are_scored_by_openvino(places, tmp_path):
     np.testing.assert_allclose(found, expected, atol=0.02)  # its default may be bf16
     with pytest.raises(LimbeckError, match="ONNX Runtime does not read"):
         OnnxPredictor.load(result.path, runtime="onnxruntime")
+
+
+def test_a_full_disk_ends_the_export_and_no_other_conversion_is_tried():
+    """A conversion that does not work is no reason not to try the next one; a full disk is."""
+
+    class Full:
+        settings = SimpleNamespace(format="onnx", max_drop=0.5)
+
+        def write(self, how):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        _try(Full(), Conversion(name="fp32"))

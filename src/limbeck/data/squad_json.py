@@ -36,7 +36,9 @@ def read_squad(path: Path) -> tuple[list[str], list[str], list[dict[str, list[An
     Raises LimbeckError for another layout inside, and for questions without an answer (SQuAD 2.0):
     they have no score in SQuAD 1.1.
     """
-    questions, contexts, answers = [], [], []
+    questions: list[str] = []
+    contexts: list[str] = []
+    answers: list[dict[str, list[Any]]] = []
     unanswered, place = 0, "the file"
     try:
         with opened_text(path) as file:

@@ -243,7 +243,7 @@ def write_modules(
     _write(folder / MODULES, listed)
     length = {} if modules.max_tokens is None else {"max_seq_length": modules.max_tokens}
     _write(folder / TRANSFORMER, {**length, "do_lower_case": modules.lower_case})
-    settings = {
+    settings: dict[str, Any] = {
         "prompts": dict(modules.prompts),
         "default_prompt_name": modules.default_prompt,
         "similarity_fn_name": modules.similarity,

@@ -11,6 +11,7 @@ from limbeck.exporting.gate import measure
 from limbeck.exporting.int8 import weight_bytes
 from limbeck.exporting.sensitive_nodes import amounts, number_of_groups, ranked
 from limbeck.exporting.workshop import Workshop
+from limbeck.files import is_full
 from limbeck.runtimes.export_manifest import Attempt, Conversion
 
 _SEARCH_ROWS, _SEARCH_BATCH = 32, 8
@@ -59,6 +60,8 @@ def _try(workshop: Workshop, how: Conversion) -> Attempt:
     # ONNX Runtime's, OpenVINO's and ExecuTorch's converters have no common class of errors; one
     # conversion that does not work is no reason not to try the next.
     except Exception as error:
+        if is_full(error):  # nor would the next one have room
+            raise
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         return Attempt(conversion=how, error=first, seconds=time.perf_counter() - began)
     workshop.inputs, workshop.outputs = session.inputs, session.outputs
