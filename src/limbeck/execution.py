@@ -55,7 +55,7 @@ def _has_bf16() -> bool:
 
 def warn_of_emulated_bf16(precision: str) -> None:
     """Warn, once a process, where bf16 is asked of a processor without such instructions, with the measured cost."""
-    if precision == "bf16" and not torch.accelerator.is_available() and not _has_bf16():
+    if precision == "bf16" and accelerator() is None and not _has_bf16():
         _warn_once()
 
 

@@ -57,6 +57,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
         examples=Examples(),
         outputs=[],
         classes=[],
+        floor=None,
+        execution=SimpleNamespace(processes_said=""),
     )
     result = SimpleNamespace(path=Path("runs/it"), record=record)
     recipe.Recipe = SimpleNamespace(load=noting("load", "the recipe"))

@@ -26,7 +26,7 @@ def test_pocket_is_asked_for_the_task_and_its_seed(monkeypatch):
 
 @pytest.mark.parametrize("source", ["pokcet", "/nowhere/at/all", "hup"])
 def test_an_unknown_source_lists_the_choices(source):
-    with pytest.raises(LimbeckError, match=rf"'{source}'(.|\n)*hub, hub:DIR, pocket"):
+    with pytest.raises(LimbeckError, match=rf"{source}(.|\n)*hub, hub:DIR, pocket"):
         load_task("rte", source)
 
 

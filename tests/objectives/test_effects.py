@@ -57,6 +57,7 @@ OTHER: dict[str, Any] = {
     "teacher_layers": {"1..L": "2..L", "1..L-1": "2..L"},
     "within": "all",
     "overlap": False,
+    "uneven": "round",
     "combine": "sum",
     "read": "mean",
     "weigh": "entmax",
@@ -317,7 +318,7 @@ def teaching(recipe: Recipe) -> Any:
             tokenizer=None,
             student=None,
             named=tuple(named),
-            dev={},
+            dev={"dev": EMPTY},
             fingerprints=DEV_ROWS,
             stages=(stage.taught_by(form_team(recipe, named)),),
         )

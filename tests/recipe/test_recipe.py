@@ -192,7 +192,7 @@ def test_a_replaced_map_reads_back_as_the_same_recipe(tmp_path):
 
 def test_unknown_names_are_answered_with_the_nearest():
     (method,) = problems_of("rail-kd")
-    assert "unknown method 'rail-kd'" in method and "did you mean 'rail-kd-l'?" in method
+    assert "unknown method 'rail-kd'" in method and "did you mean 'rail-kd-l'" in method
     (task,) = problems_of("kd", task="mrcp")
     assert "unknown task 'mrcp'" in task and "did you mean 'mrpc'?" in task
     (key,) = problems_of("kd", epoch=3)

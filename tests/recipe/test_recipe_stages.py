@@ -52,7 +52,7 @@ def test_what_a_first_stage_leaves_out_is_as_at_the_top():
     first, last = load(**top).stages()
     for key, value in (top | own).items():
         assert getattr(first.recipe, key) == value, key
-    for key, value in (top | {"epochs": 3.0, "lr": 2e-5}).items():
+    for key, value in (top | {"epochs": None, "lr": 2e-5}).items():
         assert getattr(last.recipe, key) == value, key
     assert list(first.recipe.objectives) == ["hidden"]
     assert list(last.recipe.objectives) == ["soft"]
@@ -121,10 +121,12 @@ def test_overrides_stay_as_they_are():
 
 def test_null_gives_a_key_its_default_back(tmp_path):
     own = tmp_path / "own.yaml"
-    own.write_text("method: kd\ntrain_rows: 10\nepochs: 9\npatience: null\n", encoding="utf-8")
+    own.write_text(
+        "method: kd\ntrain_rows: 10\nepochs: 9\nmax_length: 64\npatience: null\n", encoding="utf-8"
+    )
     assert (Recipe.load(own).train_rows, Recipe.load(own).patience) == (10, None)
-    recipe = Recipe.load(own, train_rows=None, epochs=None)
-    assert (recipe.train_rows, recipe.epochs) == (None, 3.0)
+    recipe = Recipe.load(own, train_rows=None, epochs=None, max_length=None)
+    assert (recipe.train_rows, recipe.epochs, recipe.max_length) == (None, None, 128)
     # On pocket data the default is what is known to work there.
     pocket = {"task": "sst2", "data": "pocket"}
     assert Recipe.load("kd", lr=None, **pocket).lr == Recipe.load("kd", **pocket).lr
@@ -136,7 +138,7 @@ def test_null_gives_a_key_its_default_back(tmp_path):
 def test_joint_merges_the_terms_under_the_top_levels_settings():
     (stage,) = load(joint=True).stages()
     assert list(stage.recipe.objectives) == ["hidden", "soft"]
-    assert (stage.recipe.epochs, stage.recipe.lr) == (3.0, 2e-5)
+    assert (stage.recipe.epochs, stage.recipe.lr) == (None, 2e-5)
     assert stage.recipe.first_stage is None
     assert stage.last
 

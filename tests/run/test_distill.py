@@ -147,8 +147,10 @@ def test_what_is_left_out_is_chosen_said_kept_and_not_chosen_again(
     assert "epochs: null" in written and "epochs 20, lr 0.0001" in written
     monkeypatch.setattr(DistillationTrainer, "__init__", None)  # nothing is trained again
     assert distill(open_, tmp_path).record.seed == record.seed
+    # To state what was chosen asks for the same run.
+    assert distill(recipe("kd", epochs=20, lr=None, **own), tmp_path).record.seed == record.seed
     with pytest.raises(LimbeckError, match="differ in epochs"):
-        distill(recipe("kd", epochs=20, lr=None, **own), tmp_path)
+        distill(recipe("kd", epochs=19, lr=None, **own), tmp_path)
 
 
 def test_regression(tmp_path, recipe):

@@ -175,7 +175,7 @@ def test_a_teacher_of_other_rows_is_told(recipe, tmp_path, capsys):
 def test_a_run_of_a_version_with_fewer_keys_goes_on(recipe, tmp_path):
     """What it wrote lacks keys that have their defaults; with another value it is another run."""
     folder = RunFolder(tmp_path / "run")
-    folder.begin(recipe())
+    folder.begin(recipe(), {})
     Record(kind="distill", method="m", task="t", data="d", seed=1).save(folder.path)
     old = yaml.safe_load(folder.recipe.read_text(encoding="utf-8"))
     for key in ("first_stage", "joint", "label_noise", "stratified"):

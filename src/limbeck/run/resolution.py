@@ -13,6 +13,7 @@ from limbeck.errors import LimbeckError
 from limbeck.execution import resolve_attention, resolve_precision
 from limbeck.lines import messages, print_line
 from limbeck.number_words import count_of
+from limbeck.objectives import ModelShape
 from limbeck.recipe.quick import USUAL, training_for
 from limbeck.reporting.records import Execution, Record
 from limbeck.run.prepared import Prepared
@@ -108,12 +109,14 @@ def _examples(prepared: Prepared) -> int:
 def _depths(prepared: Prepared) -> tuple[int | None, int | None]:
     """Layers of the student, and of the deepest model among its teachers and what it was cut from."""
     recipe, spec = prepared.recipe, prepared.recipe.student
-    configs = [prepared.student.config, *(one.teacher.model.config for one in prepared.named)]
+    configs = [prepared.student.config]
     source = recipe.lead if spec.from_teacher else spec.init
     if spec.layers is not None and source is not None:
         with suppress(LimbeckError):  # a shape's name, or a model that is known by its outputs
             configs.append(read_config(source))
     own, *others = (getattr(config, "num_hidden_layers", None) for config in configs)
+    # Stored outputs with layers tell how many their teacher had.
+    others += [ModelShape.of(one.teacher.model).layers or None for one in prepared.named]
     return own, max((depth for depth in (own, *others) if depth is not None), default=None)
 
 

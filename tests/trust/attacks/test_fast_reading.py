@@ -132,8 +132,10 @@ def test_no_object_is_made_for_a_field_of_text(tmp_path, monkeypatch):
         monkeypatch.setattr(tables, name, None)
     monkeypatch.setattr("datasets.features.features.ClassLabel.encode_example", None)
     task, splits = load_task(None, path, text_columns=["q"], label_column="y")
-    assert task.labels == ("a", "b") and len(splits["train"]) == 450 and len(splits["dev"]) == 50
-    joined = [*splits["train"], *splits["dev"]]
+    assert task.labels == ("a", "b") and [
+        len(splits[name]) for name in ("train", "dev", "test")
+    ] == [400, 50, 50]
+    joined = [*splits["train"], *splits["dev"], *splits["test"]]
     assert {row["sentence"]: row["label"] for row in joined} == {
         f"text {i}": i % 2 for i in range(500)
     }

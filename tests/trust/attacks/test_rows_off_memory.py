@@ -64,11 +64,13 @@ def test_the_rows_are_those_of_the_file(tmp_path, small, suffix):
     text = sum(len(row["text"]) for row in rows())
     assert held < text / 2
     wanted = [(row["text"], row["label"]) for row in rows()]
-    train, dev = (
-        [(row["sentence"], "ab"[row["label"]]) for row in splits[name]] for name in ("train", "dev")
+    train, dev, test = (
+        [(row["sentence"], "ab"[row["label"]]) for row in splits[name]]
+        for name in ("train", "dev", "test")
     )
-    assert sorted(train + dev) == sorted(wanted) and len(dev) == ROWS / 10
-    for split in (train, dev):  # each in the order of the file
+    assert sorted(train + dev + test) == sorted(wanted)
+    assert len(dev) == len(test) == ROWS / 10
+    for split in (train, dev, test):  # each in the order of the file
         rest = iter(wanted)
         assert all(any(row == other for other in rest) for row in split)
     assert list(small.iterdir()) == []

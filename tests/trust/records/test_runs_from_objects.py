@@ -180,7 +180,8 @@ def test_rows_that_are_wrong_are_named_as_what_was_given(tmp_path):
     with pytest.raises(
         LimbeckError, match=r"^rows@\w+ \(given from Python\), row 40: text is None"
     ):
-        limbeck.distill("finetune", data=frame, out=tmp_path / "run")
+        start = {"student.init": "bert-2-16-2:random"}
+        limbeck.distill("finetune", data=frame, out=tmp_path / "run", **start)
 
 
 def test_rows_that_are_gone_are_asked_for_as_a_file(finished):
