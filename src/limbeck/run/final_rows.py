@@ -19,9 +19,14 @@ class ChosenRun(Protocol):
     """A run in which nothing is left to choose (`limbeck.run.train.Trained`)."""
 
     @property
-    def spent(self) -> tuple[Any, ...]: ...  # noqa: D102
+    def spent(self) -> tuple[Any, ...]:
+        """The cost of each stage that was trained."""
+        ...
+
     @property
-    def trainer(self) -> Any: ...  # noqa: D102
+    def trainer(self) -> Any:
+        """The last stage's trainer, with its best epoch loaded."""
+        ...
 
 
 @dataclass(frozen=True)
