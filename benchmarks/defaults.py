@@ -126,16 +126,13 @@ class Rows:
 
 def _glue(task: str, data: str) -> tuple[list[list[Any]], list[list[Any]]]:
     known, splits = load_task(task, data)
+    named = {number: f"class {name}" for number, name in enumerate(known.labels)}
 
     def rows(split: str) -> list[list[Any]]:
         columns = [splits[split][name] for name in (*known.text_columns, known.label_column)]
-        return [list(row) for row in zip(*columns, strict=True)]
+        return [[*texts, named.get(label, label)] for *texts, label in zip(*columns, strict=True)]
 
-    named = {number: f"class {name}" for number, name in enumerate(known.labels)}
-    return tuple(  # type: ignore[return-value]
-        [[*row[:-1], named.get(row[-1], row[-1])] for row in rows(split)]
-        for split in ("train", "dev")
-    )
+    return rows("train"), rows("dev")
 
 
 def _texts(task: str, args: argparse.Namespace) -> tuple[list[list[Any]], list[list[Any]]]:
