@@ -14,6 +14,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from datasets import Dataset
 from typer.testing import CliRunner
 
 import tiny_runs as tiny
@@ -21,11 +22,13 @@ from limbeck.cli.app import app
 from limbeck.errors import LimbeckError
 from limbeck.exporting import ExportSettings, export, export_model
 from limbeck.exporting.attempts import _try
+from limbeck.exporting.gate import cross_fitted
 from limbeck.exporting.onnx_graph import OUTPUTS, write_graph
 from limbeck.run import evaluate
-from limbeck.run.gate_rows import gate_rows
+from limbeck.run.gate_rows import GateRows, gate_rows
 from limbeck.runtimes import OnnxPredictor, open_session, read_export
 from limbeck.runtimes.export_manifest import Conversion
+from limbeck.tasks import TASK_TYPES
 
 
 def of(places, **settings) -> dict:
@@ -67,6 +70,8 @@ def test_the_layers_that_int8_hurts_stay_in_float(outlier, places, tmp_path):
     ]
     assert len(floats) == 1
     assert result.manifest.measured.drop <= 0.5
+    assert result.manifest.unchosen is not None
+    assert "rows that did not choose the file" in (result.path / "README.md").read_text()
     assert any(node.op_type == "MatMulInteger" for node in graph.node)
 
 
@@ -113,6 +118,38 @@ def test_what_was_measured_is_what_another_session_computes(places, tmp_path):
     measured = result.manifest.measured
     assert measured.scores["accuracy"] == 100 * right / len(rows.encoded)
     assert measured.logits.largest_difference == pytest.approx(max(differences), abs=1e-5)
+
+
+def test_each_half_is_scored_by_the_file_that_the_other_half_would_have_shipped(places):
+    """Worked by hand: the first file is right on one half alone, the second on all rows but one of that half."""
+    rows = gate_rows(places["sentence"][0], **of(places))
+    right = np.eye(2)[rows.encoded["labels"]]
+    one, other = rows.halves()
+    assert sorted([*one, *other]) == [*range(len(right))]
+    first, second = right.copy(), right.copy()
+    first[other] = 1 - right[other]
+    second[one[0]] = 1 - right[one[0]]
+    reference = SimpleNamespace(compact_outputs=right)
+    # One half refuses the second file and would ship the first, which is wrong on all of the other half; that
+    # half refuses the first and would ship the second, which is wrong on one row of the one half.
+    found = cross_fitted(rows, reference, [first, second], 0.5)
+    assert found["accuracy"] == pytest.approx(100 * (len(one) - 1) / len(right))
+    alone = cross_fitted(rows, reference, [second], 0.5)
+    assert alone["accuracy"] == pytest.approx(100 * (len(right) - 1) / len(right))
+
+
+def test_candidates_of_one_query_stay_in_one_half():
+    queries = ["a", "b", "a", "c", "b", "a"]
+    table = Dataset.from_dict(
+        {"query": queries, "passage": [*"uvwxyz"], "label": [1, 0, 0, 1, 1, 0]}
+    )
+    task = SimpleNamespace(kind=TASK_TYPES.get("pair-score"), text_columns=("query", "passage"))
+    rows = GateRows(task, "own", "dev", table, table, None, None, 8)
+    halves = rows.halves()
+    assert halves is not None
+    held = [{queries[place] for place in half} for half in halves]
+    assert held[0] and held[1] and not held[0] & held[1]
+    assert sorted(np.concatenate(halves).tolist()) == [*range(6)]
 
 
 def test_a_stopped_export_leaves_nothing_and_what_was_there(

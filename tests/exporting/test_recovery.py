@@ -214,9 +214,10 @@ def test_a_recovered_text_to_text_model_is_shipped_as_both_graphs(outlying, tmp_
     measured = []
 
     def refuse_twice(session, rows, reference, step):
-        found = measure(session, rows, reference, step)
+        found, outputs = measure(session, rows, reference, step)
         measured.append(found)
-        return found.model_copy(update={"drop": 99.0}) if len(measured) < 3 else found
+        refused = found.model_copy(update={"drop": 99.0}) if len(measured) < 3 else found
+        return refused, outputs
 
     monkeypatch.setattr(attempts, "measure", refuse_twice)
     asked = {"format": "onnx-int8", "scheme": "dynamic", "recover_steps": 40, "recover_lr": 1e-3}

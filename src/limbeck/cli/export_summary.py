@@ -47,6 +47,8 @@ def _lines(manifest: ExportManifest) -> list[str]:
     losing = [(name, *both) for name, both in recall[:_SHOWN] if both[1] < both[0]]
     found = [f"recall of {name}: {before:.1f} → {after:.1f}" for name, before, after in losing]
     found += _constant(manifest)
+    if manifest.unchosen is not None:
+        found.append(f"score on rows that did not choose the file: {manifest.unchosen:.2f}")
     logits = manifest.measured.logits
     if logits is not None:
         found.append(

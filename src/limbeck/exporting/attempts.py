@@ -66,7 +66,8 @@ def _try(workshop: Workshop, how: Conversion) -> Attempt:
         return Attempt(conversion=how, error=first, seconds=time.perf_counter() - began)
     workshop.inputs, workshop.outputs = session.inputs, session.outputs
     step = workshop.progress.phase(how.name, len(workshop.rows.encoded))
-    measured = measure(session, workshop.rows, workshop.reference, step)
+    measured, outputs = measure(session, workshop.rows, workshop.reference, step)
+    workshop.measured.append(outputs)
     return Attempt(
         conversion=how,
         measured=measured,

@@ -11,6 +11,7 @@ from limbeck.embedding import modules_of
 from limbeck.embedding.text_prompts import BARE
 from limbeck.errors import LimbeckError
 from limbeck.exporting.conversions import ExportSettings
+from limbeck.exporting.gate import cross_fitted
 from limbeck.exporting.workshop import Workshop, library_versions
 from limbeck.reporting.records import versions
 from limbeck.reporting.records.machine import processor_name
@@ -91,6 +92,7 @@ def manifest_of(
             batch_size=settings.batch_size,
         ),
         measured=shipped.measured,
+        cross_fitted=cross_fitted(rows, workshop.reference, workshop.measured, settings.max_drop),
         max_drop=settings.max_drop,
         tried=tried,
         bytes=shipped.bytes,

@@ -37,6 +37,12 @@ def readme(manifest: ExportManifest, processor: Any) -> str:
             f"Both make the same prediction in {100 * measured.agreement:.2f} % of cases.",
             "",
         ]
+    if manifest.unchosen is not None:
+        lines += [
+            f"{len(manifest.tried)} conversions were tried on these rows. On rows that did not choose the file "
+            f"the score is {manifest.unchosen:.2f}: each half is scored by the file that the other half chose.",
+            "",
+        ]
     if measured.logits is not None:
         lines += [
             f"Logits differ by {measured.logits.largest_difference:.2g} at most, by "

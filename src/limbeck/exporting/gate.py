@@ -78,8 +78,11 @@ def measure(
     rows: GateRows,
     reference: TorchReference,
     step: Step = _no_step,
-) -> GateMeasure:
-    """Score an exported model on the gate's rows and compare it with the torch model."""
+) -> tuple[GateMeasure, np.ndarray]:
+    """Score an exported model on the gate's rows and compare it with the torch model.
+
+    Also returned: what its task type keeps of each row, as the reference has it.
+    """
     outputs, alike, differences = [], [], []
     for number, batch in enumerate(rows.batches(reference.batch_size)):
         logits = session.logits(batch)
@@ -92,7 +95,7 @@ def measure(
             differences.append(np.abs(logits - reference.logits[number])[real])
         step(len(logits))
     results = rows.results(outputs)
-    return GateMeasure(
+    found = GateMeasure(
         scores=dict(results.scores),
         torch_scores=dict(reference.results.scores),
         drop=float(reference.results.scores["primary"] - results.scores["primary"]),
@@ -100,6 +103,35 @@ def measure(
         recall=_recall(rows.task, reference.results, results),
         logits=_parity(differences, reference),
     )
+    return found, join(outputs)
+
+
+def cross_fitted(
+    rows: GateRows, reference: TorchReference, tried: Sequence[np.ndarray], max_drop: float
+) -> dict[str, float | None] | None:
+    """Scores of what the gate ships, on rows that did not choose it.
+
+    The rows fall into two halves. Of each half stand the outputs of the file that the other half would have
+    shipped: the first that loses at most `max_drop` points there, else the last.
+
+    Args:
+        rows: the gate's.
+        reference: the torch model's outputs on them.
+        tried: outputs of every file that was measured, in that order.
+        max_drop: points of the primary score.
+
+    Returns:
+        None of rows that cannot be halved.
+    """
+    halves = rows.halves()
+    if halves is None:
+        return None
+    joined = tried[-1].copy()
+    for ours, theirs in (halves, halves[::-1]):
+        torchs = rows.primary_of(reference.compact_outputs, theirs)
+        kept = (one for one in tried if torchs - rows.primary_of(one, theirs) <= max_drop)
+        joined[ours] = next(kept, tried[-1])[ours]
+    return dict(rows.results([joined]).scores)
 
 
 def _agreement(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -38,6 +39,7 @@ class Workshop:
         generation: of text to text, where answers begin and end.
         graphs: the float graphs of the same weights in another export, to be copied and not written again.
         inputs, outputs: names of what the model reads and returns.
+        measured: of every file that came out, what its task type keeps of each row.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Workshop:
         ending = _ENDINGS.get(settings.format, ".onnx")
         self._names = (Path(MODEL_FILE).stem,) if generation is None else PARTS
         self.shipped = [part / f"{name}{ending}" for name in self._names]
+        self.measured: list[np.ndarray] = []
         self.inputs: tuple[str, ...] = ()
         self.outputs: tuple[str, ...] = ("logits",)
 

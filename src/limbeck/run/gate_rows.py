@@ -123,6 +123,31 @@ class GateRows:
         kind = self.task.kind
         return kind.results(self.task, join(answers), self.encoded, self.rows, self.processor)
 
+    def halves(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The places of a random half of the rows, and of the others; rows that belong together stay together.
+
+        None where a row is several examples or one can be read only beside all others, as in a search.
+        """
+        kind = self.task.kind
+        if not kind.one_example_a_row or kind.embeds or len(self.rows) != len(self.encoded):
+            return None
+        columns = {name: self.rows[name][:] for name in self.task.text_columns}
+        groups = kind.groups_of(self.task, columns)
+        numbers = (
+            np.arange(len(self.rows))
+            if groups is None
+            else np.unique(groups, return_inverse=True)[1]
+        )
+        second = (np.random.default_rng(0).permutation(numbers.max() + 1) % 2 == 1)[numbers]
+        parts = np.flatnonzero(~second), np.flatnonzero(second)
+        return parts if min(map(len, parts)) else None
+
+    def primary_of(self, outputs: np.ndarray, places: np.ndarray) -> float:
+        """The primary score of some rows, by what was kept of all."""
+        kind, encoded, rows = self.task.kind, self.encoded.select(places), self.rows.select(places)
+        found = kind.results(self.task, outputs[places], encoded, rows, self.processor)
+        return float(found.scores["primary"])
+
 
 def gate_rows(
     model: str,

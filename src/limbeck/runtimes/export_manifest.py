@@ -146,6 +146,9 @@ class ExportManifest(_Record):
     conversion: Conversion
     gate: GateRowsFacts
     measured: GateMeasure
+    cross_fitted: dict[str, float | None] | None = None
+    """Scores, 0 to 100, of what the gate ships on rows that did not choose it: each half of the rows by the file that
+    the other half would have shipped. None of rows that cannot be halved, and of older exports."""
     max_drop: float
     tried: list[Attempt] = Field(default_factory=list)
     bytes: int = 0
@@ -156,6 +159,12 @@ class ExportManifest(_Record):
     machine: str | None = None
     checksums: dict[str, str] = Field(default_factory=dict)
     folder: Path = Field(default=Path(), exclude=True)
+
+    @property
+    def unchosen(self) -> float | None:
+        """The primary score on rows that did not choose the file, where there were several to choose from."""
+        several = sum(one.measured is not None for one in self.tried) > 1
+        return self.cross_fitted["primary"] if several and self.cross_fitted else None
 
     @property
     def path(self) -> Path:

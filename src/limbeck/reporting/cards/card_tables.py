@@ -155,7 +155,9 @@ def _timed(time: Latency) -> list[str]:
 def export_table(student: StudentFacts) -> Cells:
     """What was exported, and how it did at its gate."""
     heading = ["folder", "form", "MB", "score in torch", "exported", "lost", "same predictions"]
-    cells = [[*heading, "gate"]]
+    unchosen = any(one.unchosen is not None for one in student.exports)
+    added = ["on rows that did not choose it"] if unchosen else []
+    cells = [[*heading, *added, "gate"]]
     for one in student.exports:
         before = one.measured.torch_scores.get("primary")
         agreement = one.measured.agreement
@@ -168,6 +170,7 @@ def export_table(student: StudentFacts) -> Cells:
                 _number(one.measured.scores.get("primary")),
                 f"{one.measured.drop:+.2f}",
                 "–" if agreement is None else f"{100 * agreement:.1f} %",
+                *([_number(one.unchosen)] if unchosen else []),
                 f"at most {one.max_drop:g}: passed",
             ]
         )
