@@ -5,8 +5,8 @@
 A share of the gap is that of the means over the seeds: (student − labels alone) / (teacher − labels alone); its
 95 % interval is Fieller's, that of a ratio of two means, which has no ends where the gap itself may be none. Tests are
 paired over seeds against `labels alone`, corrected by Holm over the students of one task and number of labels. Scores
-are the best of so many passes on dev; those of the last pass stand beside them, and so does the difference to the
-teacher with its 95 % interval, best pass less best pass.
+are the best of so many passes on dev; those of the last pass stand beside them, and so do the mean of the classes' F1
+after the best pass and the difference to the teacher with its 95 % interval, best pass less best pass.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class Line:
     alone: BySeed
     teacher: BySeed
     last: BySeed = field(default_factory=dict)
+    macro_f1: BySeed = field(default_factory=dict)
     passes: str = ""
 
     @property
@@ -126,6 +127,7 @@ def read_lines(seeds: int | None = None) -> list[Line]:
         }
         for key, records in found.items()
     }
+    macro = {key: _macro_f1(records) for key, records in found.items()}
     return [
         Line(
             place,
@@ -135,6 +137,7 @@ def read_lines(seeds: int | None = None) -> list[Line]:
             scores.get((place, BASELINE), {}),
             scores.get((place, TEACHER), {}),
             last[place, condition],
+            macro[place, condition],
             "–".join(
                 str(count)
                 for count in sorted({len(one.epochs) for one in found[place, condition].values()})
@@ -142,6 +145,15 @@ def read_lines(seeds: int | None = None) -> list[Line]:
         )
         for place, condition in sorted(found, key=_order)
     ]
+
+
+def _macro_f1(records: Mapping[int, Record]) -> dict[int, float]:
+    """By seed the mean of the classes' F1 on dev, after the best pass."""
+    return {
+        seed: record.classification["dev"].student.macro_f1
+        for seed, record in records.items()
+        if "dev" in record.classification
+    }
 
 
 def _order(key: tuple[Place, str]) -> tuple[int, int, int, int]:
@@ -171,6 +183,7 @@ HEADINGS = (
     "p (Holm)",
     "passes",
     "last pass",
+    "macro F1",
     "less its teacher (95 %)",
 )
 
@@ -211,6 +224,10 @@ def _cells(line: Line, p: float | None) -> tuple[str, ...]:
         chance,
         line.passes,
         f"{mean(line.last.values()):.1f}" if line.last else "–",
+        # Older records have none: a mean of fewer seeds would stand beside one of all.
+        f"{mean(line.macro_f1.values()):.1f}"
+        if line.macro_f1.keys() == line.scores.keys()
+        else "–",
         "–"
         if less is None or less.low is None
         else f"{less.difference:+.1f} ({less.low:+.1f} to {less.high:+.1f})",
@@ -219,7 +236,7 @@ def _cells(line: Line, p: float | None) -> tuple[str, ...]:
 
 def markdown(rows: list[tuple[str, ...]]) -> str:
     """As the docs have it."""
-    marks = (":---", "---:", ":---", *9 * ["---:"])[: len(HEADINGS)]
+    marks = (":---", "---:", ":---", *10 * ["---:"])[: len(HEADINGS)]
     return "\n".join("| " + " | ".join(row) + " |" for row in (HEADINGS, marks, *rows))
 
 

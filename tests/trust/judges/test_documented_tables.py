@@ -143,6 +143,23 @@ def test_the_table_of_few_labels(few_labels):
     assert [row for row in printed if row not in PAGE.splitlines()] == []
 
 
+def test_the_mean_of_the_classes_f1_of_mrpc(few_labels):
+    """The sentence of the page, by the records' own fields and SciPy."""
+    records = read_collection(RECORDS / "few_labels.jsonl.gz")
+    found = {}
+    for name, record in records.items():
+        if name.startswith("mrpc-1000-"):
+            own = record.classification["dev"].student.macro_f1
+            found.setdefault(record.method, {})[record.seed] = own
+    means = {method: round(statistics.mean(of.values()), 1) for method, of in found.items()}
+    alone = found["labels alone"]
+    rows = [name for name in found if name.startswith(("unlabelled", "pseudo"))]
+    assert means["labels alone"] == 50.7 and means["augmented"] == 60.2
+    assert [min(means[name] for name in rows), max(means[name] for name in rows)] == [57.2, 58.5]
+    assert all(0.115 < paired_p(found[name], alone) < 0.155 for name in rows)
+    assert paired_p(found["augmented"], alone) == pytest.approx(0.026, abs=5e-4)
+
+
 def test_what_the_page_says_of_the_first_five_seeds(few_labels):
     table = few_labels.cells(few_labels.read_lines(5))
     student, pseudo = (
