@@ -55,6 +55,37 @@ def test_shipped_studies_are_whole(name, scale) -> None:
         assert set(study.methods) == set(study.printed.rows) - {"teacher", *team}
 
 
+def test_runs_of_rail_kds_studies_are_in_mixed_precision_as_in_its_paper() -> None:
+    """§4.2: "using mixed-precision training"; teachers too."""
+    names = [name for name in shipped() if name.startswith("rail-kd")]
+    assert names
+    for name in names:
+        study = load_study(name, scale="paper")
+        plan = StudyPlan.of(study.model_copy(update={"tasks": study.tasks[:1]}))
+        runs = [run for group in plan.groups for _, tried in group.tried for run in tried]
+        asked = {run.settings["precision"] for run in [*runs, *plan.teachers.values()]}
+        assert asked == {"auto"}, name
+
+
+def test_t_tests_of_internal_kd_have_the_seeds_that_they_need() -> None:
+    """Its Experimental Setup tests every internal method against standard KD: a paired test needs two runs."""
+    for name in ("internal-kd-table-1", "internal-kd-table-2"):
+        for scale in ("paper", "small", "pocket"):
+            study = load_study(name, scale=scale, **GIVEN.get(scale, {}))
+            assert study.table.baseline == "soft (2.0)"
+            assert len(study.seeds) > 1, (name, scale)
+
+
+def test_internal_kds_figure_11_is_the_first_head_of_every_layer() -> None:
+    """Figure 11: "head 0 across all the student … and the … matching teacher layers"; heads count from 1 here."""
+    for scale in ("paper", "small", "pocket"):
+        study = load_study("internal-kd-figure-5", scale=scale, **GIVEN.get(scale, {}))
+        figure = study.figures["figure-11"]
+        assert (figure.draw, figure.of, figure.methods) == ("analysis", "attention-maps", None)
+        # Heads count from 1 here; without pairs every layer stands beside its own of the teacher.
+        assert figure.settings == {"head": 1}
+
+
 def cells_by_hand(grid) -> int:
     """Combinations of a grid; of weights whose rest is another's those that add up to 1 at most."""
     found = 0

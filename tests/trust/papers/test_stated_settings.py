@@ -61,8 +61,9 @@ def test_internal_kd(method, task, metric):
 @pytest.mark.parametrize("method", ["rail-kd-l", "rail-kd-c"])
 @pytest.mark.parametrize("task", GLUE)
 def test_rail_kd(method, task):
-    """§4.2: 40 epochs; rates and batches from a grid; five runs."""
+    """§4.2: 40 epochs; rates and batches from a grid; five runs; mixed precision."""
     recipe = load(method, "paper", task)
+    assert recipe.precision == "auto"
     assert recipe.epochs == 40
     assert recipe.student.init == "distilled"
     stated = stated_of(method)["paper"]
@@ -110,6 +111,9 @@ def test_cr_ild(task, first_rate, batch):
     assert (first.epochs, first.lr, first.batch_size) == (20, first_rate, 32)
     assert (recipe.epochs, recipe.lr, recipe.batch_size) == (4, 2e-5, batch)
     assert (recipe.max_length, recipe.student.pick) == (128, "first")
+    # "We choose the value of 1.0 by the result of our hyperparameter search."
+    assert stated_of("cr-ild")["paper"].settings(task)["first_stage"]["mixup"]["alpha"] == 1
+    assert first.mixup.alpha == 1.0
     ours = load("l-ild", "paper", task)
     assert (ours.first_stage.lr, ours.batch_size) == (5e-5, batch)
 
