@@ -17,10 +17,9 @@ from typing import Any
 
 from limbeck.reporting.records import read_collection, write_collection, write_whole
 from limbeck.reporting.records.collection import read_raw
-from limbeck.reporting.tables import build_table, render
-from limbeck.reporting.tables.printed_numbers import beside_printed, in_order
+from limbeck.reporting.tables import render
 from limbeck.study import load_study
-from limbeck.study.study_output import RECORDS
+from limbeck.study.study_output import RECORDS, paper_table
 
 KEPT = Path(__file__).parent / "records" / "paper_studies"
 _FOLDER_OF_ANALYSES = "analysis"
@@ -82,27 +81,7 @@ class KeptStudy:
 
     def table(self) -> str:
         """The study's own, in markdown."""
-        of, records = self.study.table, list(self.records.values())
-        team = [] if self.study.teachers is None else list(self.study.teachers.team)
-        if team:  # each has a row of its own
-            records = [record.model_copy(update={"teacher": None}) for record in records]
-        made = {record.method for record in records}
-        table = build_table(
-            records,
-            profile=of.profile,
-            baseline=of.baseline if of.baseline in made else None,
-            correction=of.correction,
-            facts=of.columns,
-        )
-        table = in_order(table, [*team, *self.study.methods])
-        if (said := self.study.printed) is not None:
-            table = beside_printed(
-                table,
-                said.numbers(),
-                decimals=said.decimals,
-                source=said.source,
-                average_of=said.average_of,
-            )
+        table = paper_table(self.study, list(self.records.values()))
         return _rows_of(render(table, "markdown"))
 
     def of(self, analysis: str, part: str) -> Iterable[tuple[str, dict[str, Any]]]:

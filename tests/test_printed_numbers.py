@@ -80,3 +80,37 @@ def test_every_form_shows_them(runs, table, tmp_path) -> None:
 def test_rows_have_the_papers_order(table) -> None:
     ordered = in_order(table, ["kd soft", "kd", "finetune"])
     assert [row.label for row in ordered.rows] == ["teacher", "kd soft", "kd", "finetune"]
+
+
+TEST = {"kd": {"RTE": 60.6, "MRPC": 87.7, "average": 79.2}, "finetune": {"MRPC": 87.2}}
+
+
+def test_numbers_of_the_test_files_stand_behind_those_of_dev(runs) -> None:
+    """RAIL-KD prints both; its averages are of columns that are not all here: (60.6 + 87.7) / 2."""
+    table = beside_printed(build_table(runs), PRINTED, decimals=1, source="a paper", test=TEST)
+    kd = next(row for row in render(table, "markdown").splitlines() if row.startswith("| kd |"))
+    assert r"\[90.3 / 87.7\]" in kd and r"\[68.5 / 60.6\]" in kd and r"\[79.4 / 74.2\]" in kd
+    # Where the paper has no number of the test files, dev's stands alone.
+    plain = next(row for row in table.rows if row.label == "finetune")
+    assert {key: cell.printed_test for key, cell in plain.cells.items() if cell.printed_test} == {
+        key: "87.2" for key in plain.cells if "mrpc" in key
+    }
+    rows = {row["method"]: row for row in csv.DictReader(io.StringIO(render(table, "csv")))}
+    assert (rows["kd"]["RTE printed"], rows["kd"]["RTE printed test"]) == ("68.5", "60.6")
+    assert rows["kd"]["average printed test"] == "74.2"
+    assert "Ours are of dev" in table.notes[-1]
+    assert not beside_printed(build_table(runs), PRINTED, decimals=1, source="it").has_printed_test
+
+
+def test_a_papers_speed_up_stands_in_the_measured_column(runs) -> None:
+    said = {"kd": {"RTE": 68.5, "training-speedup": 1.96}, "finetune": {"training-speedup": 1}}
+    found = build_table(runs, baseline="finetune", facts=["kept", "training-speedup"])
+    table = beside_printed(found, said, decimals=1, source="it")
+    shown = {row.label: row.facts["training-speedup"].printed for row in table.rows}
+    assert shown == {"teacher": None, "finetune": "1.00", "kd": "1.96", "kd soft": None}
+    kd = next(row for row in render(table, "markdown").splitlines() if row.startswith("| kd |"))
+    assert kd.endswith(r" \[1.96\] |")
+    rows = {row["method"]: row for row in csv.DictReader(io.StringIO(render(table, "csv")))}
+    assert rows["kd"]["training-speedup printed"] == "1.96"
+    # A speed-up is no column of scores, and an average over none is the paper's own.
+    assert "averages here" not in table.notes[-1]

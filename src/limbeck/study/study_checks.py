@@ -282,18 +282,19 @@ def _printed_problems(study: Study, labels: list[str]) -> list[Problem]:
     count = len(study.printed.columns)
     team = [] if study.teachers is None else list(study.teachers.team)
     rows = [TEACHER, *team, *labels]
-    for row, values in study.printed.rows.items():
+    said = [("rows", study.printed.rows), ("test", study.printed.test)]
+    for place, row, values in ((part, *one) for part, own in said for one in own.items()):
         if row not in rows:
-            found.append(unknown("row in printed.rows:", row, rows))
+            found.append(unknown(f"row in printed.{place}:", row, rows))
         if len(values) != count:
             found.append(
                 Problem(
-                    f"printed.rows.{row}: {len(values)} numbers for {count} columns",
+                    f"printed.{place}.{row}: {len(values)} numbers for {count} columns",
                     f"give one for each of {', '.join(study.printed.columns)}",
                 )
             )
     if study.table.profile in PROFILES:
-        known = _titles(study)
+        known = [*_titles(study), *study.table.columns]
         found += [
             unknown("column in printed.columns:", one, known)
             for one in (*study.printed.columns, *study.printed.average_of)

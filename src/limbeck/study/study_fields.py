@@ -158,7 +158,9 @@ class PrintedSpec(Settings):
 
     source: str = Field(description="where it stands, and of which models")
     decimals: int = Field(1, ge=0, le=3, description="digits after the point")
-    columns: list[str] = Field(description="titles as the table has them, and `average`")
+    columns: list[str] = Field(
+        description="titles as the table has them, `average`, and names in table.columns, as speedup"
+    )
     what: Literal["mean", "deviation"] = Field(
         "mean", description="whether scores are printed, or their standard deviations over seeds"
     )
@@ -169,16 +171,27 @@ class PrintedSpec(Settings):
     rows: dict[str, list[float | int | None]] = Field(
         description="row → numbers, null where the paper has none; `teacher` is the teacher's"
     )
+    test: dict[str, list[float | int | None]] = Field(
+        default_factory=dict,
+        description="likewise, of the benchmark's test files, where the paper prints dev and test",
+    )
 
     def numbers(self) -> dict[str, dict[str, float]]:
         """Row → column → number, without those that the paper has not."""
+        return self._by_column(self.rows)
+
+    def test_numbers(self) -> dict[str, dict[str, float]]:
+        """The same of the test files."""
+        return self._by_column(self.test)
+
+    def _by_column(self, rows: dict[str, list[float | int | None]]) -> dict[str, dict[str, float]]:
         return {
             row: {
                 column: float(value)
                 for column, value in zip(self.columns, values, strict=True)
                 if value is not None
             }
-            for row, values in self.rows.items()
+            for row, values in rows.items()
         }
 
 

@@ -191,12 +191,20 @@ def study_table(plan: StudyPlan, results: StudyResults) -> ResultsTable:
     Raises LimbeckError where nothing has been run yet.
     """
     study = plan.study
+    table = paper_table(study, list(results.records.values()))
+    notes = [f"Differs from the paper: {line}." for line in paper_differences(study)]
+    if otherwise := given_otherwise(study):
+        notes.append(f"Other than in the study's file: {', '.join(otherwise)}.")
+    if study.select.keep == "best":
+        notes.append(f"Of {len(study.seeds)} runs the one best on dev.")
+    if results.open:
+        notes.append(f"Not finished: {results.open} runs of the study are still to be made.")
+    return replace(table, notes=(*table.notes, *notes))
+
+
+def paper_table(study: Study, records: Sequence[Record]) -> ResultsTable:
+    """The table of a study's records, each called as its row, with the paper's numbers beside them."""
     members = [] if study.teachers is None else list(study.teachers.team)
-    labels = [*members, *study.methods]
-    records = list(results.records.values())
-    if members:
-        # Each has a row of its own; which of them a student's record describes is no matter of the table.
-        records = [record.model_copy(update={"teacher": None}) for record in records]
     baseline = study.table.baseline
     if baseline is not None and all(record.method != baseline for record in records):
         baseline = None  # none of its runs is there yet
@@ -209,8 +217,10 @@ def study_table(plan: StudyPlan, results: StudyResults) -> ResultsTable:
         out_of_domain=study.table.out_of_domain,
         by=[key for key in study.axes if key != "student.layers"],
         title=study.title,
+        # Members have rows of their own; which of them a student's record describes is no matter of the table.
+        teachers_own=bool(members),
     )
-    table = in_order(table, labels)
+    table = in_order(table, [*members, *study.methods])
     if study.printed is not None:
         said = study.printed
         table = beside_printed(
@@ -220,15 +230,9 @@ def study_table(plan: StudyPlan, results: StudyResults) -> ResultsTable:
             source=said.source,
             deviations=said.what == "deviation",
             average_of=said.average_of,
+            test=said.test_numbers(),
         )
-    notes = [f"Differs from the paper: {line}." for line in paper_differences(study)]
-    if otherwise := given_otherwise(study):
-        notes.append(f"Other than in the study's file: {', '.join(otherwise)}.")
-    if study.select.keep == "best":
-        notes.append(f"Of {len(study.seeds)} runs the one best on dev.")
-    if results.open:
-        notes.append(f"Not finished: {results.open} runs of the study are still to be made.")
-    return replace(table, notes=(*table.notes, *notes))
+    return table
 
 
 def write_study(

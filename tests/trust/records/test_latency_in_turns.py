@@ -53,6 +53,35 @@ def test_a_run_without_a_teacher_has_no_speed_up():
     assert found["finetune"] is None and found["kd"] == 4.0
 
 
+def test_a_row_of_teachers_of_their_own_keeps_the_speed_that_its_runs_timed():
+    """Of a team, as in SKDBERT's Table 2: no row and no share of the teacher that a run was timed with."""
+    table = build_table(slow_and_fast(), facts=["kept", "speedup"], teachers_own=True)
+    (row,) = table.rows
+    assert row.facts["speedup"].value == pytest.approx(4.0)
+    assert row.facts["kept"].value is None
+
+
+def took(method: str, seed: int, seconds: float | None, task: str = "rte") -> Record:
+    run = a_run(method, seed, 80.0, task=task)
+    run.cost.total_seconds = seconds
+    return run
+
+
+def test_training_is_held_against_the_baselines_on_the_tasks_and_seeds_of_both():
+    """RAIL-KD's Table 4: 300 + 90 seconds beside 150 + 45; the third seed and MNLI have no partner."""
+    runs = [took("codir", 1, 300.0), took("codir", 2, 90.0), took("codir", 3, 9000.0)]
+    runs += [took("rail", 1, 150.0), took("rail", 2, 45.0), took("rail", 1, 7.0, task="mnli")]
+    runs += [took("untimed", 1, None)]
+    facts = ["time", "training-speedup"]
+    found = {row.label: row.facts for row in build_table(runs, baseline="codir", facts=facts).rows}
+    ratios = {
+        label: one["training-speedup"].value for label, one in found.items() if label != "teacher"
+    }
+    assert ratios == {"codir": 1.0, "rail": 2.0, "untimed": None}
+    alone = build_table(runs, facts=facts)
+    assert all(row.facts["training-speedup"].value is None for row in alone.rows)
+
+
 def test_one_student_with_two_latencies_is_not_listed_without_a_word(tmp_path):
     other = a_run("pkd", 1, 81.0)
     other.student.latency_ms = other.student.latency_ms.model_copy(update={"median": 9.74})

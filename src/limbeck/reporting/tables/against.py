@@ -67,7 +67,7 @@ def compare_rows(
     for index, row in rows.items():
         if row[0] == baseline:
             continue
-        other = _baseline_of(row, rows, baseline)
+        other = baseline_of(row, rows, baseline)
         if other is None:
             lonely.append(row_label(row))
             continue
@@ -104,7 +104,8 @@ def _corrected(
     }
 
 
-def _baseline_of(row: RowId, rows: Mapping[int, RowId], baseline: str) -> int | None:
+def baseline_of(row: RowId, rows: Mapping[int, RowId], baseline: str) -> int | None:
+    """The baseline's row that a row is held against: as deep, and if need be of the same settings."""
     same_size = {i: r for i, r in rows.items() if r[0] == baseline and r[1] == row[1]}
     for index, other in same_size.items():
         if other[2] == row[2]:

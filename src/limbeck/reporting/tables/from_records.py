@@ -14,6 +14,7 @@ from limbeck.evaluation.compare import summary
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables.against import (
     Scores,
+    baseline_of,
     check_correction,
     check_variance,
     compare_rows,
@@ -30,6 +31,7 @@ from limbeck.reporting.tables.comparability import (
 )
 from limbeck.reporting.tables.measured_columns import DEFAULT_FACTS, check_facts, facts_of
 from limbeck.reporting.tables.model import (
+    Fact,
     OutOfDomain,
     ResultsTable,
     Row,
@@ -70,6 +72,11 @@ class _RowGroup:
     runs: list[Record] = field(default_factory=list)
     scores: Scores = field(default_factory=dict)
 
+    @property
+    def finished(self) -> list[Record]:
+        """Those of its runs that have ended."""
+        return [run for run in self.runs if run.status == "finished"]
+
 
 def build_table(
     records: Sequence[Record],
@@ -83,6 +90,7 @@ def build_table(
     out_of_domain: OutOfDomain = "beside",
     title: str = "",
     split: str | None = None,
+    teachers_own: bool = False,
 ) -> ResultsTable:
     """Methods by tasks: mean and sample standard deviation over seeds, averages, facts, notes.
 
@@ -91,7 +99,8 @@ def build_table(
     of the same depth (and the same `by` values where it has them), and `correction` says which
     p-values are Holm-corrected together: all of the "table", or those of each "column". `variance`
     says whose spread over seeds counts: a comparison's "own", or that "pooled" over all rows of its depth. `split`
-    takes another split's scores in place of those of dev, as of test. Raises
+    takes another split's scores in place of those of dev, as of test. With `teachers_own` teachers are rows by runs
+    of their own, and the one that a student's record describes is only whom its speed is held against. Raises
     LimbeckError for an unknown profile, baseline, correction or fact column, or where there is
     nothing to show.
     """
@@ -103,14 +112,20 @@ def build_table(
         raise LimbeckError("there are no records to make a table of", "name one or more runs")
     said = split_note(records, split)
     records, bench = with_bench(records if split is None else on_split(records, split))
+    timed = {}
+    if teachers_own:
+        whole = records
+        records = [run.model_copy(update={"teacher": None}) for run in whole]
+        timed = {id(run): own for run, own in zip(records, whole, strict=True)}
     teachers, students = split_teachers(records, profile)
     groups = _groups(students, by, profile)
     methods = sorted({group.method for group in groups})
     if baseline is not None and baseline not in methods:
         raise LimbeckError(unknown("baseline", baseline, methods))
     columns, left_out = _shown_columns(students, groups, teachers, profile, out_of_domain)
+    named = {index: (g.method, g.layers, g.variant) for index, g in enumerate(groups)}
     comparisons, test_notes = compare_rows(
-        {index: (g.method, g.layers, g.variant) for index, g in enumerate(groups)},
+        named,
         {index: group.scores for index, group in enumerate(groups)},
         baseline,
         columns,
@@ -118,9 +133,17 @@ def build_table(
         variance,
     )
     rows = _teacher_rows(teachers, columns) + _floor_rows(students, columns, profile)
+    averaged = [column.key for column in columns if column.in_average]
     for index, group in enumerate(groups):
         compared = {key: c for (row, key), c in comparisons.items() if row == index}
-        rows.append(_student_row(group, columns, compared, teachers, profile, baseline))
+        other = None if baseline is None else baseline_of(named[index], named, baseline)
+        found = facts_of(
+            [run.student for run in group.runs],
+            [timed.get(id(run), run) for run in group.finished],
+            share_kept(group.finished, averaged, teachers, profile),
+            [] if other is None else groups[other].finished,
+        )
+        rows.append(_student_row(group, columns, compared, found, baseline))
     follows = any(knows(run.task) for run in records)
     notes = [profile_note(profile) if follows else "", said, _seed_note(rows), *test_notes]
     notes += left_out
@@ -286,8 +309,7 @@ def _student_row(
     group: _RowGroup,
     columns: Sequence[TableColumn],
     compared: Mapping[str, Any],
-    teachers: Sequence[TeacherRow],
-    profile: str,
+    facts: Mapping[str, Fact],
     baseline: str | None,
 ) -> Row:
     cells = {}
@@ -301,16 +323,13 @@ def _student_row(
             unfinished=sum(run.status == "running" for run in here),
             comparison=compared.get(column.key),
         )
-    finished = [run for run in group.runs if run.status == "finished"]
-    averaged = [column.key for column in columns if column.in_average]
-    kept = share_kept(finished, averaged, teachers, profile)
     return Row(
         label=group.label,
         role="student",
         layers=group.layers,
         cells=cells,
         average=_average(group.scores, columns, compared.get("average")),
-        facts=facts_of([run.student for run in group.runs], finished, kept),
+        facts=facts,
         is_baseline=group.method == baseline,
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from limbeck.errors import LimbeckError, unknown
 from limbeck.reporting.records import ModelFacts, Record
 from limbeck.reporting.tables.model import Fact
+from limbeck.reporting.tables.run_scores import place_of
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class FactColumn:
     text: Callable[[float], str]
     of_model: Callable[[ModelFacts], float | None] | None = None
     of_run: Callable[[Record], float | None] | None = None
+    against: Callable[[Sequence[Record], Sequence[Record]], float | None] | None = None
+    """Of a row's runs and of those of the baseline's row."""
     middle: bool = False
     """Of several runs the median and not the mean: one slow run says nothing about the model."""
 
@@ -58,6 +61,19 @@ def speedup(run: Record) -> float | None:
     return teacher.median / student.median
 
 
+def training_speedup(runs: Sequence[Record], baseline: Sequence[Record]) -> float | None:
+    """How many times as fast as the baseline a row's runs were trained, over the tasks and seeds that both have."""
+    own, other = (
+        {(*place_of(run), run.seed): run.cost.total_seconds for run in some}
+        for some in (runs, baseline)
+    )
+    pairs = [(own[key], other[key]) for key in own.keys() & other.keys()]
+    timed = [(mine, theirs) for mine, theirs in pairs if mine and theirs]
+    if not timed:
+        return None
+    return sum(theirs for _, theirs in timed) / sum(mine for mine, _ in timed)
+
+
 FACTS: dict[str, FactColumn] = {
     "layers": FactColumn("layers", lambda v: f"{v:g}", lambda m: m.layers),
     "parameters": FactColumn("parameters", magnitude, lambda m: m.parameters),
@@ -78,6 +94,9 @@ FACTS: dict[str, FactColumn] = {
         of_run=lambda r: None if r.last is None else r.last.primary,
     ),
     "time": FactColumn("training time", duration, of_run=lambda r: r.cost.total_seconds),
+    "training-speedup": FactColumn(
+        "× baseline's training speed", lambda v: f"{v:.2f}", against=training_speedup
+    ),
 }
 DEFAULT_FACTS = ("layers", "parameters", "kept")
 
@@ -90,15 +109,22 @@ def check_facts(names: Sequence[str]) -> None:
 
 
 def facts_of(
-    models: Sequence[ModelFacts], runs: Sequence[Record], kept: float | None
+    models: Sequence[ModelFacts],
+    runs: Sequence[Record],
+    kept: float | None,
+    baseline: Sequence[Record] = (),
 ) -> dict[str, Fact]:
     """Every fact of one row: the mean over its models (class counts differ a little by task).
 
     Latency is the median of the runs' medians with the median of their spreads. Models of different
-    runs were timed at different times; `speedup` compares what each run timed in turns.
+    runs were timed at different times; `speedup` compares what each run timed in turns. `baseline`: the
+    runs of the baseline's row, where the table has one.
     """
     facts: dict[str, Fact] = {"kept": Fact(kept)}
     for name, column in FACTS.items():
+        if column.against is not None:
+            facts[name] = Fact(column.against(runs, baseline))
+            continue
         if column.of_model is not None:
             found = [column.of_model(model) for model in models]
         elif column.of_run is not None:

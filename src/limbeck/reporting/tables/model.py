@@ -6,7 +6,7 @@ numbers here; only renderers turn them into text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -75,6 +75,8 @@ class TableCell:
     """Against the baseline."""
     printed: str | None = None
     """What a paper's own table says here, with its decimals."""
+    printed_test: str | None = None
+    """What it says of the benchmark's test files."""
 
     @property
     def marker(self) -> Literal["▲", "▼", ""]:
@@ -92,6 +94,8 @@ class Fact:
 
     value: float | None = None
     spread: float | None = None
+    printed: str | None = None
+    """What a paper's own table says here."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +135,16 @@ class ResultsTable:
     @property
     def has_printed(self) -> bool:
         """Whether a paper's numbers stand beside those of the runs."""
-        cells = (cell for row in self.rows for cell in (*row.cells.values(), row.average))
-        return any(cell.printed is not None for cell in cells)
+        return any(cell.printed is not None for cell in self._cells)
+
+    @property
+    def has_printed_test(self) -> bool:
+        """Whether a paper's numbers of the benchmark's test files stand there too."""
+        return any(cell.printed_test is not None for cell in self._cells)
+
+    @property
+    def _cells(self) -> Iterator[TableCell]:
+        return (cell for row in self.rows for cell in (*row.cells.values(), row.average))
 
     @property
     def usual_n(self) -> int:

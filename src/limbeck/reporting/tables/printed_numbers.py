@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from limbeck.reporting.tables.model import ResultsTable, Row, TableCell
+from limbeck.reporting.tables.measured_columns import FACTS
+from limbeck.reporting.tables.model import Fact, ResultsTable, Row, TableCell
 
 TEACHER = "teacher"
 """The row of a paper's teacher."""
@@ -26,17 +27,19 @@ def beside_printed(
     source: str,
     deviations: bool = False,
     average_of: Collection[str] = (),
+    test: Printed | None = None,
 ) -> ResultsTable:
     """The table with what a paper prints in the same cells, and a note on what that is.
 
     With `deviations` the paper's numbers are standard deviations, and each says so by its ±. `average_of`:
-    columns that the paper's average is of and that it does not print.
+    columns that the paper's average is of and that it does not print. `test`: its numbers of the benchmark's test
+    files, which stand behind those of dev. A column may also be one of the table's facts, by its name there.
 
     A paper's average stands only where all of its columns are in the table. Where some are missing
     it is the weighted mean of the printed numbers of those that are there, and the note says so.
     """
     titles = [column.title for column in table.columns]
-    own = {title for row in printed.values() for title in row if title != AVERAGE}
+    own = {title for row in printed.values() for title in row if title != AVERAGE} - {*FACTS}
     known = own | set(average_of)
     whole = known <= set(titles)
     if not known & set(titles):
@@ -44,6 +47,12 @@ def beside_printed(
     form = f"{'± ' if deviations else ''}{{:.{decimals}f}}"
     rows = [_row(row, table, printed, form, whole) for row in table.rows]
     said = f"In square brackets: {source}, as printed."
+    if test:
+        rows = [_row(row, table, test, form, whole, "printed_test") for row in rows]
+        said += (
+            " Behind the stroke: the paper's numbers of GLUE's test files, which only the benchmark scores. "
+            "Ours are of dev: compare them with the first number."
+        )
     if not whole and table.has_average and any(row.average.printed for row in rows):
         left_out = ", ".join(sorted(known - set(titles)))
         said += f" Its averages here are of these columns alone, without {left_out}."
@@ -64,14 +73,21 @@ def in_order(table: ResultsTable, labels: Sequence[str]) -> ResultsTable:
     return replace(table, rows=tuple(sorted(table.rows, key=key)))
 
 
-def _row(row: Row, table: ResultsTable, printed: Printed, form: str, whole: bool) -> Row:
+def _row(
+    row: Row, table: ResultsTable, printed: Printed, form: str, whole: bool, place: str = "printed"
+) -> Row:
+    """The row with a paper's numbers; `place` is the part of a cell that takes them."""
     own = printed.get(TEACHER if row.role == "teacher" else row.label, {})
     cells = {
-        column.key: _with(row.cells[column.key], own.get(column.title), form)
+        column.key: _with(row.cells[column.key], own.get(column.title), form, place)
         for column in table.columns
     }
+    facts = dict(row.facts)
+    for name in {*table.facts} & own.keys():
+        facts[name] = replace(facts.get(name, Fact()), printed=FACTS[name].text(own[name]))
     average = own.get(AVERAGE) if whole else _mean(own, table)
-    return replace(row, cells=cells, average=_with(row.average, average, form))
+    average_cell = _with(row.average, average, form, place)
+    return replace(row, cells=cells, average=average_cell, facts=facts)
 
 
 def _mean(own: Mapping[str, float], table: ResultsTable) -> float | None:
@@ -82,5 +98,5 @@ def _mean(own: Mapping[str, float], table: ResultsTable) -> float | None:
     return sum(column.weight * own[column.title] for column in averaged) / total
 
 
-def _with(cell: TableCell, number: float | None, form: str) -> TableCell:
-    return cell if number is None else replace(cell, printed=form.format(number))
+def _with(cell: TableCell, number: float | None, form: str, place: str) -> TableCell:
+    return cell if number is None else replace(cell, **{place: form.format(number)})

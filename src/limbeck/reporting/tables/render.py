@@ -104,20 +104,24 @@ def comma_separated(table: ResultsTable) -> str:
 
     Each score column gives its mean, sd, n, failed and unfinished runs, and with a baseline also
     the difference to it, the number of pairs and the Holm-corrected p; beside a paper's numbers also
-    `printed`. Empty: not known.
+    `printed`, and `printed test` of the benchmark's test files. Empty: not known.
     """
     titles = [(column.title, column.key) for column in table.columns]
     parts = ["mean", "sd", "n", "failed", "unfinished"]
     parts += ["difference", "low", "high", "pairs", "p"] if table.baseline else []
     parts += ["printed"] if table.has_printed else []
+    parts += ["printed test"] if table.has_printed_test else []
     facts = [name for name in table.facts if name != "layers"]
     header = ["method", "role", "layers"]
     header += [f"{title} {part}" for title, _ in titles for part in parts]
     header += [f"average {part}" for part in parts] if table.has_average else []
+    own = {
+        name: ["value", *(["spread"] if name == "latency" else [])]
+        + ["printed"] * any(row.facts.get(name, Fact()).printed is not None for row in table.rows)
+        for name in facts
+    }
     header += [
-        name
-        for fact in facts
-        for name in ([fact, f"{fact} spread"] if fact == "latency" else [fact])
+        name if part == "value" else f"{name} {part}" for name, had in own.items() for part in had
     ]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -129,9 +133,8 @@ def comma_separated(table: ResultsTable) -> str:
         for cell in cells:
             numbers = _numbers(cell)
             values += [numbers[part] for part in parts]
-        for name in facts:
-            fact = row.facts.get(name, Fact())
-            values += [fact.value, fact.spread] if name == "latency" else [fact.value]
+        for name, had in own.items():
+            values += [getattr(row.facts.get(name, Fact()), part) for part in had]
         writer.writerow(["" if value is None else value for value in values])
     return stream.getvalue()
 
@@ -150,6 +153,7 @@ def _numbers(cell: TableCell) -> dict[str, Any]:
         "pairs": compared.pairs if compared else None,
         "p": compared.p if compared else None,
         "printed": cell.printed,
+        "printed test": cell.printed_test,
     }
 
 

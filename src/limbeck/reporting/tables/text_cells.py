@@ -99,7 +99,10 @@ def score_piece(cell: TableCell, row: Row, usual_n: int) -> Piece:
         remarks.append(f"{cell.failed} failed")
     if cell.unfinished:
         remarks.append(f"{cell.unfinished} unfinished")
-    remark, printed = ", ".join(remarks), cell.printed or ""
+    remark = ", ".join(remarks)
+    printed = cell.printed or ""
+    if cell.printed_test is not None:
+        printed = f"{cell.printed or NOTHING} / {cell.printed_test}"
     if cell.mean is None:
         if cell.failed and not cell.unfinished:
             return Piece("failed", printed=printed)
@@ -110,11 +113,12 @@ def score_piece(cell: TableCell, row: Row, usual_n: int) -> Piece:
 
 def fact_piece(name: str, fact: Fact) -> Piece:
     """A fact cell in its own unit."""
+    printed = fact.printed or ""
     if fact.value is None:
-        return Piece(NOTHING)
+        return Piece(NOTHING, printed=printed)
     if name == "latency":
-        return Piece(*milliseconds(fact.value, fact.spread))
-    return Piece(FACTS[name].text(fact.value))
+        return Piece(*milliseconds(fact.value, fact.spread), printed=printed)
+    return Piece(FACTS[name].text(fact.value), printed=printed)
 
 
 def caption(table: ResultsTable) -> str:
