@@ -14,7 +14,8 @@ on the labels, and TextBrewer's as its README begins; the two others once for as
 long as they train by themselves. Scores are of the last epoch, on the same dev rows. `table` prints them with paired
 tests over the cells.
 
-Resumable: whatever has a record is not measured again. `--plan` prints what would run and how long it would take.
+Seconds are of the processor. Resumable: whatever has a record is not measured again. `--plan` prints what would run and
+how long it would take.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ def cells(args: argparse.Namespace) -> Iterator[Cell]:
 
 
 def seconds(cell: Cell) -> float:
-    """A guess of what a cell costs on one core."""
+    """A guess of what a cell costs on one core, in seconds of the processor."""
     steps = {"trainer-own": 3 * 4, "textbrewer-own": 1}.get(cell.arm)
     per_epoch = cell.rows.count / BATCH
     long = max(300, 3 * per_epoch) if steps is None else steps * per_epoch
@@ -227,9 +228,12 @@ def _teacher(rows: Rows, args: argparse.Namespace, book: Book) -> Path:
     """`limbeck finetune`, nothing set; trained again where its record is kept and its folder is gone."""
     folder, name = args.work / f"{rows.folder.name}-teacher", f"{rows.folder.name}-{TEACHER}"
     recipe = Recipe.load("finetune", **rows.settings, **{"student.init": args.model})
+    began = time.process_time()
     record = distill(recipe, folder, report=False).record
+    spent = {"seconds": time.process_time() - began}
     if not book.has(name):
-        book.keep(name, **_said(rows, TEACHER, "pretrained", record.student.layers), **_of(record))
+        said = _said(rows, TEACHER, "pretrained", record.student.layers)
+        book.keep(name, **said, **_of(record), **spent)
     return folder
 
 
@@ -237,8 +241,10 @@ def _ours(cell: Cell, teacher: Path, args: argparse.Namespace, book: Book) -> No
     init = "teacher" if cell.start == "teacher" else args.model
     settings = {"teacher": str(teacher), "student.layers": cell.layers, "student.init": init}
     recipe = Recipe.load("kd", **cell.rows.settings, **settings)
+    began = time.process_time()
     result = distill(recipe, args.work / cell.name, report=False)
-    book.keep(cell.name, **_said_of(cell), **_of(result.record))
+    spent = {"seconds": time.process_time() - began}
+    book.keep(cell.name, **_said_of(cell), **_of(result.record), **spent)
     shutil.rmtree(result.path)
 
 
@@ -254,7 +260,6 @@ def _of(record: Record) -> dict[str, Any]:
         "steps": round(steps),
         "settings": {key: recipe[key] for key in ("epochs", "lr", "lr_schedule", "warmup")},
         "constant": constant,
-        "seconds": record.cost.total_seconds,
     }
 
 
