@@ -51,7 +51,11 @@ def model_name(record: Record) -> str:
 
 def _score(record: Record, split: str) -> str:
     """Every score of a split; of the one that selects also the epochs it was chosen from, and the share kept."""
+    from limbeck.reporting.records.rows_said import agreement_said
+
     own, theirs = record.scores[split], _teachers_score(record, split)
+    if (agreement := agreement_said(record.examples, split)) is not None:
+        return _agreement(record, split, agreement)
     said = f"{split} {scores_said(own)}"
     if split == "dev":
         said += _chosen_from(record)
@@ -70,6 +74,17 @@ def _score(record: Record, split: str) -> str:
         f"{said} ({100 * kept.level:.0f} % interval {100 * kept.low:.1f} to {100 * kept.high:.1f}, "
         f"bootstrap over {kept.rows:,} dev {kept.unit}{how})"
     )
+
+
+def _agreement(record: Record, split: str, said: str) -> str:
+    """Scores against the teacher's own predictions, which are no labels."""
+    scores = {name.replace("_", " "): value for name, value in record.scores[split].items()}
+    classes = record.classification.get(split)
+    found = f"{split} {scores_said(scores)}"
+    if classes is not None and classes.divergence is not None:
+        found += f", Jensen-Shannon divergence {classes.divergence:.3f} bits"
+    chosen = _chosen_from(record) if split == "dev" else ""
+    return f"{found}: {said}{chosen}"
 
 
 def _chosen_from(record: Record) -> str:

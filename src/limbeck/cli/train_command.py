@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from limbeck.catalog import RECOMMENDED, recommended
+from limbeck.cli.console import say
 from limbeck.cli.grid_command import run_grid
 from limbeck.cli.help import setting
 from limbeck.cli.option_groups import takes_groups, typed
@@ -104,8 +105,10 @@ def distill(
     run_recipe(choose_recipe(names, given), given, place.out, place.overwrite)
 
 
-def choose_recipe(names: Sequence[str], settings: dict[str, Any]) -> str:
+def choose_recipe(names: Sequence[str], settings: dict[str, Any]) -> str | None:
     """Which recipe to load: a file (whose method `settings` may change) or a method's name.
+
+    None where the teacher decides.
 
     Raises:
         LimbeckError: no recipe at all, several of them, or one that disagrees with `--method`.
@@ -123,6 +126,8 @@ def choose_recipe(names: Sequence[str], settings: dict[str, Any]) -> str:
             f"the recipe {names[0]!r} and the method {method!r} disagree", "give one of them"
         )
     chosen = names[0] if names else method
+    if chosen is None and settings.get("teacher") and settings.get("data"):
+        return None
     if chosen is None:
         raise LimbeckError(
             "method: none is given",
@@ -131,7 +136,9 @@ def choose_recipe(names: Sequence[str], settings: dict[str, Any]) -> str:
     return str(chosen)
 
 
-def run_recipe(name: str, settings: Mapping[str, Any], out: Path | None, overwrite: bool) -> None:
+def run_recipe(
+    name: str | None, settings: Mapping[str, Any], out: Path | None, overwrite: bool
+) -> None:
     """Load the recipe with its settings, run it, print how good the result is and where."""
     from limbeck.recipe import Recipe
 
@@ -140,6 +147,8 @@ def run_recipe(name: str, settings: Mapping[str, Any], out: Path | None, overwri
     from limbeck.agreement import is_first
     from limbeck.run import distill as run
 
+    if name is None and is_first():
+        say(f"method: {recipe.method} ({recipe.summary}), as none was named")
     result = run(recipe, out=out, overwrite=overwrite, show=True)
     if is_first():
         show_result(result)

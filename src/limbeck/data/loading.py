@@ -19,7 +19,8 @@ from limbeck.data.splits import AS_USUAL, Division, with_label_column
 from limbeck.data.tables import MAX_ROWS
 from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home, no_such_file
-from limbeck.tasks.task import Task, as_kind
+from limbeck.tasks.metrics import TEACHER_LABEL
+from limbeck.tasks.task import Task, as_kind, judged_by_teacher
 
 _ANY = Labelling()
 # OWNER/NAME, as datasets of the Hub are called.
@@ -100,6 +101,8 @@ def load_task(
             "check the permissions of its files",
         ) from error
     task = as_kind(task, kind)
+    if label_column == TEACHER_LABEL:
+        task = judged_by_teacher(task)
     if for_training and "train" in splits:
         splits["train"] = with_label_column(task, splits["train"])
     return task, splits

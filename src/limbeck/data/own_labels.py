@@ -202,7 +202,6 @@ def _classes(
     whole = all(type(value) is int for value in classes)
     if stored is not None and whole:
         # The file knows the names of its ids.
-        _check_classes(train, column, stored)
         order = class_order(stored, given, f"label column {column!r}")
         return order, {value: order.index(name) for value, name in enumerate(stored)}
     numbered = whole and given.classes and not set(names) <= set(given.classes)

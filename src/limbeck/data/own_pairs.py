@@ -38,6 +38,7 @@ from limbeck.data.splits import Division, SplitRows, check_splits, hold_out, mak
 from limbeck.data.tables import FileTable, pairs_in, read_table
 from limbeck.errors import LimbeckError, Problem
 from limbeck.tasks import PAIR_SCORE
+from limbeck.tasks.metrics import TEACHER_LABEL
 from limbeck.tasks.pair_score import METRICS_OF_RANKS
 from limbeck.tasks.ranking_metrics import by_query
 from limbeck.tasks.task import Task
@@ -220,7 +221,8 @@ def _read(path: Path, request: DataRequest, *, split: str) -> Pairs:
     missing = [name for name in texts if name not in table.columns]
     # Of the usual name a file may have none: its scores teach.
     if label not in table.columns and (request.label_column or SCORE not in table.columns):
-        missing += [] if split == "test" else [label]
+        graded = split == "dev" or (split == "train" and label != TEACHER_LABEL)
+        missing += [label] if graded else []
     if missing:
         problems.append(
             Problem(

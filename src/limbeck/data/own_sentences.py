@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from datasets import Dataset, DatasetDict, Value
+from datasets import Dataset, DatasetDict, List, Value
 
 from limbeck.data.beir_files import is_beir
 from limbeck.data.endings import form_of, opened_text, stem_of
@@ -28,6 +29,7 @@ from limbeck.data.tables import FileTable, read_table
 from limbeck.embedding.text_prompts import QUERY
 from limbeck.errors import LimbeckError
 from limbeck.tasks import EMBEDDING
+from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL
 from limbeck.tasks.task import Task
 from limbeck.tasks.tuple_texts import FIRST
 
@@ -52,6 +54,16 @@ class Texted(NamedTuple):
     texts: Texts
     scores: Sequence[float]
     asks: bool = False
+    taught: Sequence[Sequence[float]] | None = None
+    """A teacher's embedding of each first text."""
+
+    def without(self, held: frozenset[str]) -> Texted:
+        """The rows of which no text is among those that are held out."""
+        kept = [
+            row for row, texts in enumerate(zip(*self.texts, strict=True)) if held.isdisjoint(texts)
+        ]
+        texts = [[column[row] for row in kept] for column in self.texts]
+        return self._replace(texts=texts, scores=[self.scores[row] for row in kept])
 
 
 @data_reader("sentences")
@@ -77,6 +89,11 @@ class Sentences(OnDisk):
                 "put its test queries into the folder, as qrels/test.tsv, or name scored pairs as dev and test",
             )
         read = _read_files(request, searched)
+        if request.label_column == TEACHER_LABEL and "train" in read:
+            held = [
+                text for split in ("dev", "test") if split in read for text in read[split].texts
+            ]
+            read["train"] = read["train"].without(frozenset(chain(*held)))
         width = max([len(found.texts) for found in read.values()] + [len(TEXTS)])
         task = _task(request.name or stem_of(path.resolve()), width)
         if searched is not None:
@@ -106,6 +123,9 @@ def _split(task: Task, found: Texted) -> Dataset:
     blank = [[""] * rows] * (len(task.text_columns) - len(texts))
     columns = dict(zip(task.text_columns, [*texts, *blank], strict=True))
     split = make_split(task, columns, found.scores)
+    if found.taught is not None:
+        feature = List(Value("float32"), length=len(found.taught[0]))
+        split = split.add_column(TEACHER_EMBEDDING, list(found.taught), feature=feature)
     return split.add_column(FIRST, [QUERY] * rows, feature=Value("string")) if found.asks else split
 
 
@@ -145,7 +165,12 @@ def _read(path: Path, split: str, request: DataRequest) -> Texted:
     if split != "train":
         names = _text_columns(table, request.text_columns, pairs=True)
         texts = [texts_of(table, name) for name in names]
-        return Texted(texts, _scores(table, request.label_column))
+        taught = table.columns.get(TEACHER_EMBEDDING)
+        return Texted(
+            texts,
+            _scores(table, request.label_column),
+            taught=None if taught is None else [*taught],
+        )
     named = _named(table, request.text_columns)
     found = tuples_of(table, named) if len(named) != 1 else None
     if found is not None:

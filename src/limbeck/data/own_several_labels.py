@@ -72,7 +72,7 @@ def read_several_labels(
         sets = {split: columns_as_sets(table, columns, split) for split, table in tables.items()}
     else:
         sets = _of_column(tables, label, labelling)
-    names = columns if label is None else _classes(sets, label, labelling, tables["train"])
+    names = columns if label is None else _classes(sets, label, labelling, tables)
     _check(sets, names, tables)
     task = Task(
         name or stem_of(path.resolve()),
@@ -132,13 +132,16 @@ def _of_column(
 
 
 def _classes(
-    sets: dict[str, Sets | None], label: str, labelling: Labelling, train: FileTable
+    sets: dict[str, Sets | None],
+    label: str,
+    labelling: Labelling,
+    tables: Mapping[str, FileTable],
 ) -> tuple[str, ...]:
     """All classes in id order: of training rows without any label the dev split says which there are.
 
     A Parquet file of the datasets library names them itself.
     """
-    if stored := train.class_names.get(label):
+    if stored := next((s for t in tables.values() if (s := t.class_names.get(label))), None):
         return class_order(stored, labelling, f"label column {label!r}")
     first = next((rows for rows in sets.values() if rows and any(rows)), [])
     found = {name for row in first for name in row or ()}

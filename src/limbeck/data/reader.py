@@ -21,7 +21,7 @@ from limbeck.data.splits import Division
 from limbeck.data.tables import MAX_ROWS
 from limbeck.errors import LimbeckError, Problem
 from limbeck.files import at_home, no_such_file
-from limbeck.given import place_of
+from limbeck.given import is_reference, place_of
 from limbeck.registry import Registry
 from limbeck.tasks import SENTENCE, TaskType, get_task_type
 from limbeck.tasks.task import TASKS, Task, get_task
@@ -54,9 +54,12 @@ class DataRequest:
     def path(self) -> Path:
         """The source as a place on disk, which need not exist."""
         try:
-            return at_home(place_of(self.source))
+            path = at_home(place_of(self.source))
         except RuntimeError:  # ~ and the name of no user
             return Path(self.source)
+        # Rows that were given as one split are a single file, as a user would name it.
+        given = [*path.iterdir()] if is_reference(self.source) else []
+        return given[0] if len(given) == 1 else path
 
     def file_of(self, split: str) -> Path | None:
         """The file that is named for dev or test, if one is.

@@ -379,6 +379,14 @@ def stored_classes(path: Path, column: str) -> tuple[str, ...]:
         return tuple(_class_names(file.schema_arrow).get(column, ()))
 
 
+def class_columns(path: Path) -> tuple[str, ...]:
+    """Return the columns for which a Parquet file has names of classes."""
+    if form_of(path) != "parquet":
+        return ()
+    with readable(path), parquet_file(path) as file:
+        return tuple(_class_names(file.schema_arrow))
+
+
 def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
     """What the datasets library calls the ids of a column of classes, or of lists of them."""
     try:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import jensenshannon
 from sklearn.metrics import accuracy_score, confusion_matrix
 
 from limbeck.evaluation.class_counts import (
@@ -29,6 +30,7 @@ from limbeck.evaluation.disagreements import disagreements
 from limbeck.evaluation.several_class_scores import several_class_scores
 from limbeck.reporting.records import ClassificationScores, ModelScores
 from limbeck.tasks import Task
+from limbeck.tasks.metrics import is_agreement
 
 # A matrix of more cannot be read, and fills a record.
 _MOST_CLASSES = 50
@@ -55,11 +57,30 @@ def task_classification(
     labels = class_labels(task, student)
     own = class_predictions(task, student)
     other = None if teacher is None else class_predictions(task, teacher)
-    found = classification_scores(task.labels, labels, own, other)
+    if is_agreement(
+        task.primary
+    ):  # how sure a student is says nothing of how often its teacher agrees
+        found = classification_scores(task.labels, labels, ClassPredictions(own.ids))
+        found.labels = "teacher"
+        found.agreement = found.student.accuracy
+    else:
+        found = classification_scores(task.labels, labels, own, other)
+    if other is not None:
+        found.divergence = _divergence(own, other)
     # Words of a tagger have no row of their own to show.
     if other is not None and task.kind.labels_examples:
         found.disagreements = disagreements(task.labels, labels, own, other, texts=texts)
     return found
+
+
+def _divergence(one: ClassPredictions, other: ClassPredictions) -> float | None:
+    """Mean Jensen-Shannon divergence, in bits."""
+    if one.probabilities is None or other.probabilities is None:
+        return None
+    # SciPy's is a distance: the root of the divergence.
+    return float(
+        np.mean(jensenshannon(one.probabilities, other.probabilities, base=2, axis=1) ** 2)
+    )
 
 
 def classification_scores(

@@ -14,6 +14,7 @@ from scipy import stats
 
 from limbeck.evaluation.class_predictions import Predictions
 from limbeck.tasks import Task
+from limbeck.tasks.metrics import plain_metric
 from limbeck.tasks.scores_of_samples import SampledScore
 
 LEVEL = 0.95
@@ -75,7 +76,7 @@ def primary_of_samples(task: Task, predictions: Predictions) -> SampledPrimary |
     if units is None:
         return None
     names = task.primary.split("+")
-    parts = [task.kind.sampled_score(task, name, units.kept) for name in names]
+    parts = [task.kind.sampled_score(task, plain_metric(name), units.kept) for name in names]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None

@@ -25,6 +25,7 @@ from limbeck.evaluation.resampled_scores import (
 )
 from limbeck.reporting.records import DifferenceFacts, McNemarFacts, RowTests
 from limbeck.tasks import Task
+from limbeck.tasks.metrics import plain_metric
 
 SEED = 0
 SIGNIFICANT = 0.05
@@ -48,7 +49,7 @@ def row_tests(task: Task, first: Predictions, second: Predictions) -> RowTests:
     one, other = (primary_of_samples(task, side) for side in (first, second))
     known = one if one is not None else other
     exact, rows = _of_classes(task, first, second), len(first["label"])
-    if exact is not None and task.primary == "accuracy" and rows < FEW_ROWS:
+    if exact is not None and plain_metric(task.primary) == "accuracy" and rows < FEW_ROWS:
         difference: DifferenceFacts | None = score_difference(exact, rows)
     else:
         difference = None if one is None or other is None else bootstrap_difference(one, other)
@@ -66,7 +67,7 @@ def is_ahead(task: Task, tests: RowTests) -> bool | None:
     Accuracy of examples is decided by McNemar's exact test, every other score by the bootstrap's interval. None where
     there is neither.
     """
-    if tests.mcnemar is not None and task.primary == "accuracy":
+    if tests.mcnemar is not None and plain_metric(task.primary) == "accuracy":
         exact = tests.mcnemar
         return exact.only_first > exact.only_second and exact.p < SIGNIFICANT
     return None if tests.difference is None else tests.difference.low > 0

@@ -25,6 +25,7 @@ from limbeck.plain import read_json
 from limbeck.preflight.several_class_order import order_of_several
 from limbeck.sealing import verified
 from limbeck.tasks import Processor, Task, as_array, join
+from limbeck.tasks.metrics import plain_metric
 from limbeck.teachers.teacher import Teacher
 
 _SAMPLE = 512
@@ -251,7 +252,7 @@ def check_teacher_score(
     )
     of_numbers = (task.regression and task.kind.group_column is None) or task.kind.embeds
     better = score.value > baseline
-    if task.primary == "accuracy" and not of_numbers:
+    if plain_metric(task.primary) == "accuracy" and not of_numbers:
         share = min(baseline / 100, 1.0)
         hits = round(score.value / 100 * len(labels))
         chance = binomtest(hits, len(labels), share, alternative="greater").pvalue

@@ -30,23 +30,25 @@ from limbeck.recipe.known_settings import (
     with_toy_start,
     without_papers_rates,
 )
+from limbeck.recipe.teacher_text import what_teacher_says
 
 
-def read_raw(path_or_name: str | Path, overrides: dict[str, Any]) -> dict[str, Any]:
+def read_raw(path_or_name: str | Path | None, overrides: dict[str, Any]) -> dict[str, Any]:
     """The merged, unchecked recipe: the method's shipped file, under the user's, under overrides.
 
     Args:
-        path_or_name: a YAML file, or the name of a shipped method.
+        path_or_name: a YAML file, or the name of a shipped method; None for the method that the teacher suggests.
         overrides: values by key; dots reach inside (`"student.layers": 3`). None, as null in a
             file, gives a key its default back; `"objectives.soft": None` removes a term.
 
     Raises:
         LimbeckError: no such file or method, or the file is not a YAML mapping.
     """
-    own = _read_file(path_or_name)
+    own = {} if path_or_name is None else _read_file(path_or_name)
     given = {key: check_plain(value, key) for key, value in plain_terms(overrides).items()}
     _refuse_hidden(given)
-    _find_plugins(own, given, path_or_name)
+    _find_plugins(own, given, path_or_name or Path())
+    own |= what_teacher_says({**own, **given})
     base = _base(str(given.pop("method", None) or own.get("method", "")), own, given)
     raw = _laid_over(base, own, given)
     if of_other_size(raw):

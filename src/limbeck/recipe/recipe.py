@@ -30,8 +30,10 @@ class Recipe(OptimisationKeys):
     """A checked recipe. `Recipe.load("rail-kd-l", teacher="runs/t", task="mrpc")`."""
 
     @classmethod
-    def load(cls, path_or_name: str | Path, /, **overrides: Any) -> Recipe:
+    def load(cls, path_or_name: str | Path | None = None, /, **overrides: Any) -> Recipe:
         """Read a YAML file or a shipped method; overrides win, dotted keys reach inside.
+
+        Without either, the method is the usual one for what the teacher does.
 
         Raises:
             LimbeckError: every mistake in it, together.

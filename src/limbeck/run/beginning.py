@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from limbeck.agreement import is_first, wait_for_all
 from limbeck.recipe import Recipe, departures
 from limbeck.reporting.records import Examples, Record, hardware, versions
@@ -9,11 +11,13 @@ from limbeck.run.final_rows import TEST
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.scoring import outputs_facts
+from limbeck.tasks.metrics import TEACHER_LABEL
 
 
 def new_record(recipe: Recipe, prepared: Prepared) -> Record:
     """The record of a run that has everything it needs and has not begun."""
     rows, without = len(prepared.train.encoded), prepared.unlabelled
+    labels: Literal["teacher"] | None = "teacher" if recipe.label_column == TEACHER_LABEL else None
     return Record(
         kind="distill" if recipe.needs_teacher else "finetune",
         method=recipe.method,
@@ -29,9 +33,10 @@ def new_record(recipe: Recipe, prepared: Prepared) -> Record:
         outputs=outputs_facts(prepared),
         examples=Examples(
             train=rows,
-            dev=len(prepared.selecting),
+            dev=len(prepared.selecting) if labels is None else len(prepared.splits["dev"]),
             test=None if prepared.final is None else len(prepared.final),
             truncated=prepared.truncated,
+            labels=labels,
             labelled=rows - without.kept,
             unlabelled=without.kept,
             unlabelled_in_scored_splits=without.scored,

@@ -23,6 +23,7 @@ from limbeck.run.kept_predictions import kept_by_its_run
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_floor import floor_facts
 from limbeck.tasks import Task
+from limbeck.tasks.metrics import is_agreement
 
 ByRow = Mapping[str, Sequence[Any]]
 """Predictions of one split, as a task type keeps them."""
@@ -67,8 +68,11 @@ def beside_teacher(
         classes = task_classification(task, student, teacher, texts)
         if classes is not None:
             found.classification[split] = classes
-        if teacher is not None:
+        # Labels that are the teacher's own predictions leave nothing to test it on.
+        if teacher is not None and not is_agreement(task.primary):
             found.row_tests[split] = row_tests(task, student, teacher)
+    if is_agreement(task.primary):
+        return found
     split = task.dev_splits[0]
     own = scores.get(split, {}).get("primary")
     theirs = teacher_scores.get(split, {}).get("primary")

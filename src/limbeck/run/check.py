@@ -24,6 +24,7 @@ from limbeck.run.teacher_tokenization import input_problems, stage_input_problem
 from limbeck.run.trial_terms import trial_terms
 from limbeck.students import labels_of
 from limbeck.tasks import TASKS
+from limbeck.tasks.metrics import TEACHER_LABEL
 from limbeck.teachers.outputs.stored_teacher import AbsentModel
 
 
@@ -43,6 +44,7 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> Prepared:
     problems += [prepared.task.said] if prepared.task.said is not None else []
     problems += _conditions(prepared) + _inherited_labels(recipe, numbers=prepared.task.regression)
     problems += _unlabelled(prepared) + query_problems(prepared) + _no_final_rows(prepared)
+    problems += _by_teacher(prepared)
     problems += preflight.check_workers(recipe.workers)
     problems += preflight.check_share(last.recipe.batch_size, last.recipe.accumulation)
     sides = {}
@@ -227,6 +229,21 @@ def _unlabelled(prepared: Prepared) -> list[Problem]:
             f"train: {rows.kept} of {total} rows have no label"
             + (f"; left out: {said}" if said else ""),
             "terms that read labels count the others alone; all other terms count every row",
+            "note",
+        )
+    ]
+
+
+def _by_teacher(prepared: Prepared) -> list[Problem]:
+    """A note that scores are agreement with the teacher."""
+    if prepared.recipe.label_column != TEACHER_LABEL:
+        return []
+    final = 0 if prepared.final is None else len(prepared.final)
+    return [
+        Problem(
+            f"labels: {prepared.recipe.data} has none, so scores are agreement with the teacher on held-out texts "
+            f"({len(prepared.dev_rows.rows[prepared.task.dev_splits[0]].raw):,} dev, {final:,} test)",
+            "to score against labels, name rows that have some: --dev FILE",
             "note",
         )
     ]

@@ -37,7 +37,7 @@ from limbeck.training.seconds_by_part import Parts
 
 
 def distill(
-    recipe: Recipe | str | Path,
+    recipe: Recipe | str | Path | None = None,
     out: str | Path | None = None,
     *,
     overwrite: bool = False,
@@ -50,7 +50,7 @@ def distill(
     """Train one student as a recipe says; call it again to continue a run that was stopped.
 
     Args:
-        recipe: a `Recipe`, a shipped method's name or a YAML file.
+        recipe: a `Recipe`, a shipped method's name or a YAML file; None for the usual method of what the teacher does.
         out: the run folder; `default_folder`'s by default, one an experiment.
         overwrite: replace another recipe's run that lies there, or this one's if it has finished,
             once everything is ready to start; one that was stopped is gone on with.

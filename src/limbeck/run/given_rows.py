@@ -206,7 +206,9 @@ def _columns(
         named = [name for name, kind in features.items() if isinstance(kind, ClassLabel)]
         label = usual_label([*features], named)
         found["label_column"] = label
-    if label is None and not ticked:
+    if label is None and recipe.get("teacher"):
+        found.pop("label_column")  # the teacher's predictions are
+    elif label is None and not ticked:
         problems.append(
             Problem(f"data: none of the columns {there} is called label", "label_column='…'")
         )

@@ -39,7 +39,7 @@ class GivenSettings:
 
 
 def settings_of(
-    recipe: Recipe | str | Path, given: Mapping[str, Any], tokenizer: Any
+    recipe: Recipe | str | Path | None, given: Mapping[str, Any], tokenizer: Any
 ) -> GivenSettings:
     """Put a reference in the place of every object among the settings.
 

@@ -2,56 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+import logging
 
-from limbeck.data.own import is_own, split_files
-from limbeck.data.streams import RowStream
+from limbeck.data.first_rows import FirstRows
 from limbeck.data.usual_columns import usual_label, usual_texts
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
-from limbeck.given import place_of
 from limbeck.recipe import Recipe
 from limbeck.tasks import SENTENCE, TASKS
+from limbeck.tasks.metrics import TEACHER_LABEL
 
-_FIRST_ROWS = 100
+logger = logging.getLogger(__name__)
 
 
 def with_columns(recipe: Recipe) -> Recipe:
-    """Name the columns of a user's own classes or numbers, where the recipe names none.
+    """Name the columns of a user's own texts, and of their classes or numbers, where the recipe names none.
 
     The recipe then says what was read, as does every command that repeats it. What is not clear stays open, for the
     reader of the rows to say.
     """
-    own = recipe.task not in TASKS and recipe.kind in (None, SENTENCE.name)
-    path = at_home(place_of(recipe.data))
-    if not own or recipe.text_columns or recipe.label_column or not is_own(path):
+    by_teacher = recipe.label_column == TEACHER_LABEL
+    if recipe.task in TASKS or recipe.text_columns or (recipe.label_column and not by_teacher):
         return recipe
-    found = _found(path)
-    if found is None:
+    if recipe.kind not in (None, SENTENCE.name) and not by_teacher:
         return recipe
-    return recipe.model_copy(update={"text_columns": found[0], "label_column": found[1]})
-
-
-def _found(path: Path) -> tuple[list[str], str] | None:
-    """Text columns and label column of usual names, by a file's first rows; None where it is not clear."""
-    try:
-        file = split_files(path)["train"] if path.is_dir() else path
-        stream = RowStream([file])
-        rows = stream.take(_FIRST_ROWS)
-        stream.close()
-    except (LimbeckError, OSError):  # said where the rows are read
-        return None
-    (columns,) = stream.heads.values()
-    label = usual_label(columns)
-    if rows is None or label is None:
-        return None
-    words = [name for name in columns if name != label and _is_text(rows.values(name))]
+    first = FirstRows.of(recipe.data)
+    if first is None:
+        return recipe
+    label = TEACHER_LABEL if by_teacher else usual_label([*first.columns])
+    if label is None:
+        return recipe
+    words = [name for name in first.words if name != label]
     texts = usual_texts(words)
-    return (texts, label) if texts else None
-
-
-def _is_text(values: Sequence[Any]) -> bool:
-    known = [value for value in values if value is not None]
-    return bool(known) and all(isinstance(value, str) for value in known)
+    if by_teacher:
+        unread = [name for name in first.like_labels if name not in texts]
+        texts = texts or usual_texts([name for name in words if name not in unread])
+        if len(texts) == 1 and unread:
+            logger.warning(
+                "column %r of %s is not read; if it holds labels: --label-column %s",
+                unread[0], recipe.data, unread[0],
+            )  # fmt: skip
+    return (
+        recipe.model_copy(update={"text_columns": texts, "label_column": label})
+        if texts
+        else recipe
+    )

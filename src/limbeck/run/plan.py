@@ -21,6 +21,7 @@ from limbeck.run.protected_paths import refuse_inputs
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.runs_meant import named_one_by_one
 from limbeck.run.student_start import with_start
+from limbeck.run.teacher_labels import with_teacher_labels
 from limbeck.run.unchanged import finished
 from limbeck.teachers.teacher import Teacher
 
@@ -95,4 +96,5 @@ def plan_run(
     recipe = with_columns(with_start(named_one_by_one(recipe)))
     folder = RunFolder(Path(out) if out is not None else default_folder(recipe))
     refuse_inputs(recipe, folder.path)
+    recipe = with_teacher_labels(recipe, folder.path.parent, live_teacher)
     return Plan(recipe, folder, live_teacher, overwrite, show, report, for_another)

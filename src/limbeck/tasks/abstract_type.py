@@ -162,6 +162,10 @@ class TaskType(ScoredOutputs):
         """
         return {}
 
+    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+        """The metrics that compare predictions with a teacher's, the primary one first."""
+        return ("agreement",)
+
     # ---- models ----
 
     def student_config(self, config: PretrainedConfig) -> PretrainedConfig:

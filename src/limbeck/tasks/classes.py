@@ -43,6 +43,10 @@ class Classes(TaskType):
         """The classes, or one unnamed output."""
         return task.labels or ("LABEL_0",)
 
+    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+        """The share of equal classes, or of numbers rank correlation and error."""
+        return ("rank_agreement", "relative_error") if task.regression else ("agreement",)
+
     def label_feature(self, task: TaskLike) -> Any:
         """A class id, or a number."""
         return Value("float32" if task.regression else "int64")

@@ -7,7 +7,7 @@ collapsed to one prediction is a result like any other: its correlation is 0, no
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from scipy import stats
@@ -61,6 +61,13 @@ def _correlation(correlate: Callable, predicted: np.ndarray, labels: np.ndarray)
     return 100.0 * statistic if np.isfinite(statistic) else 0.0
 
 
+def relative_error(predicted: np.ndarray, labels: np.ndarray) -> float:
+    """Root mean squared error in percent of the labels' standard deviation; of equal labels the error is 0 or 100."""
+    error = float(np.sqrt(np.mean((predicted - labels) ** 2)))
+    spread = float(np.std(labels))
+    return 100.0 * error / spread if spread else 100.0 * (error > 0)
+
+
 METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "matthews": matthews,
     "accuracy": accuracy,
@@ -68,11 +75,38 @@ METRICS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "weighted_f1": weighted_f1,
     "pearson": pearson,
     "spearman": spearman,
+    "agreement": accuracy,
+    "rank_agreement": spearman,
+    "relative_error": relative_error,
 }
 
 
 CORRELATIONS = ("pearson", "spearman")
 """Metrics of numbers."""
+
+TEACHER_LABEL = "teacher_label"
+"""The label column whose values are a teacher's own predictions. Scores of it are agreement with the teacher."""
+
+TEACHER_EMBEDDING = "teacher_embedding"
+"""The teacher's embedding of the first text of a scored pair."""
+
+_PLAIN = {"agreement": "accuracy", "rank_agreement": "spearman", "overlap": "f1"}
+
+
+def plain_metric(name: str) -> str:
+    """Return the metric that an agreement with a teacher is computed by; any other metric is its own."""
+    return _PLAIN.get(name, name)
+
+
+def is_agreement(metric: str) -> bool:
+    """Whether a metric compares predictions with a teacher's, not with labels."""
+    return metric in _PLAIN
+
+
+def as_agreement(scores: Mapping[str, float], metrics: Sequence[str]) -> dict[str, float]:
+    """Scores against a teacher's predictions, under the names in `metrics` (the first is primary)."""
+    found = {name: scores[plain_metric(name)] for name in metrics}
+    return found | {"primary": found[metrics[0]]}
 
 
 def top5(predictions: np.ndarray, labels: np.ndarray) -> float:

@@ -22,7 +22,7 @@ from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
 from limbeck.tasks.hard_rule import PLAIN, HardRule
-from limbeck.tasks.metrics import mean_of
+from limbeck.tasks.metrics import as_agreement, is_agreement, mean_of
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.row_checks import check_outputs, need_labels, need_rows
 from limbeck.tasks.scores_of_samples import SampledScore, mean_average_precision, mean_f1
@@ -91,6 +91,10 @@ class MultiLabel(TaskType):
         """The names of a row's classes."""
         names = [name for name, one in zip(task.labels, prediction, strict=True) if one == 1]
         return ", ".join(names) or NO_CLASS
+
+    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+        """The share of equal decisions, one for each class of each row, and micro F1."""
+        return ("agreement", "overlap")
 
     # ---- losses ----
 
@@ -162,7 +166,7 @@ class MultiLabel(TaskType):
         thresholds = decided(task.thresholds, probabilities, labels)
         by_row = cross_decided(task.thresholds, probabilities, labels)
         given = (probabilities >= by_row).astype(np.int64)
-        scores = several_scores(labels, given, probabilities)
+        scores = _scores(task, labels, given, probabilities)
         kept: dict[str, list[Any]] = {
             "index": list(index),
             "prediction": given.tolist(),
@@ -176,8 +180,10 @@ class MultiLabel(TaskType):
     def row_parts(
         self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Micro F1: 2 hits over the classes that were given and those that are right; subset accuracy."""
+        """Micro F1: 2 hits over the classes that were given and those that are right; equal rows and decisions."""
         chosen, correct = np.asarray(given), np.asarray(right)
+        if metric == "accuracy":
+            return (chosen == correct).mean(axis=1), np.ones(len(chosen))
         if metric == "subset_accuracy":
             return (chosen == correct).all(axis=1), np.ones(len(chosen))
         if metric != "micro_f1":
@@ -202,10 +208,21 @@ class MultiLabel(TaskType):
         for count in range(1, len(task.labels) + 1):
             constant = np.zeros_like(values)
             constant[:, commonest[:count]] = 1
-            scores = several_scores(values, constant, constant)
+            scores = _scores(task, values, constant, constant)
             names = ", ".join(task.labels[place] for place in sorted(commonest[:count]))
             best = max(best, (mean_of(task.primary, scores), names), key=lambda entry: entry[0])
         return best
+
+
+def _scores(
+    task: TaskLike, labels: np.ndarray, given: np.ndarray, probabilities: np.ndarray
+) -> dict[str, float]:
+    """The task's metrics; of a teacher's predictions as labels the agreement with them."""
+    scores = several_scores(labels, given, probabilities)
+    if not is_agreement(task.primary):
+        return scores
+    equal = 100 * float((labels == given).mean())
+    return as_agreement({"accuracy": equal, "f1": scores["micro_f1"]}, task.metrics)
 
 
 def several_scores(

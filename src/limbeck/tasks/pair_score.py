@@ -31,7 +31,7 @@ from limbeck.tasks.ranking_metrics import (
     scores_by_query,
 )
 from limbeck.tasks.row_checks import need_labels, need_rows
-from limbeck.tasks.scores_of_samples import SampledUnits
+from limbeck.tasks.scores_of_samples import SampledScore, SampledUnits, ratio_of_sums
 from limbeck.tasks.sentence import Sentence
 from limbeck.tasks.task_like import Batch, Kept, Labels, Results, Rows, TaskLike
 
@@ -74,6 +74,10 @@ class PairScore(Sentence):
         setattr(marked, _MARK, self.name)
         marked.sentence_transformers = dict(_CROSS_ENCODER)
         return marked
+
+    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+        """The rank correlation within each query's candidates."""
+        return ("rank_agreement",)
 
     def claims(self, config: PretrainedConfig) -> bool:
         """A student of this type; of other cross-encoders nobody knows whether they are a regression."""
@@ -162,11 +166,16 @@ class PairScore(Sentence):
         by_unit = {"prediction": [scores[rows] for rows in ranked]}
         return SampledUnits("queries", by_unit | {"label": [grades[rows] for rows in ranked]})
 
+    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+        """The mean over queries, also of a correlation."""
+        parts = self.row_parts(task, metric, kept["prediction"], kept["label"])
+        return None if parts is None else ratio_of_sums(*parts)
+
     def row_parts(
         self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """The metric of each query, whose candidates' scores and grades are given."""
-        if not is_ranking_metric(metric):
+        if metric != "spearman" and not is_ranking_metric(metric):
             return None
         score = ranking_metric(metric)
         found = [score(*sides) for sides in zip(given, right, strict=True)]

@@ -18,6 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from limbeck.errors import LimbeckError, Problem
+from limbeck.tasks.metrics import plain_metric, spearman
 
 Metric = Callable[[np.ndarray, np.ndarray, int, np.ndarray], float]
 """Of one query: grades in the order of falling scores with the ends of equal scores, the depth, all grades."""
@@ -71,6 +72,8 @@ def ranking_metric(name: str) -> Callable[..., float]:
     Raises:
         LimbeckError: there is none of that name.
     """
+    if plain_metric(name) == "spearman":
+        return lambda scores, grades, known=None: spearman(scores, grades) / 100
     found = _NAME.fullmatch(name)
     if found is None or found[1] not in RANKING_METRICS:
         examples = ", ".join(f"{known}@10" for known in RANKING_METRICS)

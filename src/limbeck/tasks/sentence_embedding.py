@@ -36,7 +36,7 @@ from limbeck.tasks.candidate_reading import EMBEDDED, GRADE, QUERY_ID, UNGRADED
 from limbeck.tasks.cross_encoded import CROSS_ENCODED, is_cross_encoder
 from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.long_texts import encode_cut
-from limbeck.tasks.metrics import CORRELATIONS, METRICS
+from limbeck.tasks.metrics import CORRELATIONS, METRICS, TEACHER_EMBEDDING
 from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.pair_score import PAIR_SCORE
 from limbeck.tasks.retrieval import (
@@ -81,7 +81,7 @@ class Embedding(TaskType):
     group_column = QUERY_ID
     candidates = EMBEDDED
     distilled_by = "embedding-mse"
-    split_columns = (JUDGED, GRADES)
+    split_columns = (JUDGED, GRADES, TEACHER_EMBEDDING)
     scoring_columns = (ROW,)
     becomes = {  # noqa: RUF012  (read-only by convention, as all traits are)
         "hard_label": None,
@@ -161,6 +161,10 @@ class Embedding(TaskType):
         )
         set_modules(config, known.prompted(self.prompts))
         return config
+
+    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+        """The rank correlation of the similarities of pairs, and the mean cosine of both models' embeddings."""
+        return ("rank_agreement", COSINE)
 
     def claims(self, config: PretrainedConfig) -> bool:
         """Whether a saved model is an embedding model."""
@@ -242,7 +246,14 @@ class Embedding(TaskType):
             )
         embedded = outputs.reshape(len(rows), 2, -1).astype(np.float64)
         given = WAYS[self.similarity or COSINE].of_pairs(embedded)
-        scores = {name: METRICS[name](given, right) for name in ("spearman", "pearson")}
+        scores = {name: METRICS[name](given, right) for name in task.metrics if name in METRICS}
+        if TEACHER_EMBEDDING in rows.column_names:
+            taught = np.asarray(rows[TEACHER_EMBEDDING][:], dtype=np.float64)
+            if (
+                taught.shape == embedded[:, 0].shape
+            ):  # a student of another width has none to compare
+                both = np.stack([embedded[:, 0], taught], axis=1)
+                scores[COSINE] = 100 * float(WAYS[COSINE].of_pairs(both).mean())
         kept = {"index": rows["index"][:], "prediction": given.tolist(), "label": right.tolist()}
         return Results(scores | {"primary": scores[task.primary]}, kept)
 

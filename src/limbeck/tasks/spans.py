@@ -23,6 +23,7 @@ from limbeck.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.batch_columns import CUT, ROW
 from limbeck.tasks.hard_rule import PLAIN, HardRule
+from limbeck.tasks.metrics import as_agreement, is_agreement
 from limbeck.tasks.output_arrays import pad_column
 from limbeck.tasks.row_checks import need_labels, need_rows
 from limbeck.tasks.soft_rule import SoftRule
@@ -190,7 +191,14 @@ class Spans(TaskType):
             "f1": 100 * sum(token_f1(*pair) for pair in pairs) / len(pairs),
         }
         kept = {"index": rows["index"][:], "prediction": given, "label": right}
+        if is_agreement(task.primary):
+            scores["accuracy"] = scores.pop("exact_match")
+            return Results(as_agreement(scores, task.metrics), kept)
         return Results(scores | {"primary": scores[task.primary]}, kept)
+
+    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+        """The overlap of answers in words (F1), and the share of equal answers."""
+        return ("overlap", "agreement")
 
     def row_parts(
         self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]

@@ -158,6 +158,12 @@ def as_kind(task: Task, kind: str | None) -> Task:
     return replace(task, kind=wanted, **wanted.task_fields(task))
 
 
+def judged_by_teacher(task: Task) -> Task:
+    """The same rows with a teacher's predictions as their labels: scores are the agreement with it."""
+    metrics = task.kind.agreement_metrics(task)
+    return replace(task, metrics=metrics, primary=metrics[0], said=None)
+
+
 _MEAN = "accuracy+f1"
 _ENTAILMENT = ("entailment", "not_entailment")
 

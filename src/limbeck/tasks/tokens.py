@@ -32,6 +32,7 @@ from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.classes import balanced_over
 from limbeck.tasks.labelled import LabelledPositions
 from limbeck.tasks.long_texts import encode_cut
+from limbeck.tasks.metrics import as_agreement, is_agreement, plain_metric
 from limbeck.tasks.output_arrays import pad_column, truncated
 from limbeck.tasks.row_checks import need_labels, need_rows
 from limbeck.tasks.task_like import Batch, Labelled, Labels, Results, Rows, TaskLike
@@ -168,6 +169,11 @@ class Tokens(LabelledPositions):
         """Labels (B, width), −100 where there is none."""
         return padded_labels(rows, tokenizer, width)
 
+    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+        """The overlap of entities, where tags mark some, and the share of equal tags."""
+        entities = task.labels and entity_tags(task.labels) is not None
+        return ("overlap", "agreement") if entities else ("agreement",)
+
     def head_labels(self, task: Labelled) -> tuple[str, ...]:
         """The tags."""
         return task.labels
@@ -253,11 +259,13 @@ def padded_labels(
 def _scores(task: TaskLike, given: list[list[int]], right: list[list[int]]) -> dict[str, float]:
     pairs = [pair for rows in zip(given, right, strict=True) for pair in zip(*rows, strict=True)]
     scores = {"accuracy": 100 * sum(a == b for a, b in pairs) / max(len(pairs), 1)}
-    if task.primary != "accuracy":
+    if plain_metric(task.primary) != "accuracy":
         spelled = entity_tags(task.labels) or task.labels
         names = [[[spelled[tag] for tag in row] for row in side] for side in (right, given)]
         for metric, score in _ENTITY_SCORES.items():
             scores[metric] = 100 * float(score(*names, zero_division=0))
+    if is_agreement(task.primary):
+        return as_agreement(scores, task.metrics)
     return scores | {"primary": scores[task.primary]}
 
 

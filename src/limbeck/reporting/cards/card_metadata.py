@@ -66,8 +66,8 @@ def languages(settings: CardSettings, source: HubSource | None) -> list[str] | N
 def evaluation_results(student: StudentFacts, source: HubSource | None) -> list[EvalResult]:
     """Every metric on the run's own splits, as a share of 1 (the Hub's custom), for `model-index`."""
     record = student.record
-    if student.pipeline is None:
-        return []
+    if student.pipeline is None or record.examples.labels is not None:
+        return []  # agreement with a teacher is no evaluation
     return [
         EvalResult(
             task_type=student.pipeline,

@@ -29,6 +29,8 @@ _WORDS = {
     "macro_f1": "macro F1",
     "average_precision": "average precision",
     "subset_accuracy": "subset accuracy",
+    "cosine": "mean cosine of the embeddings",
+    "relative_error": "root mean squared error, % of the standard deviation",
 }
 
 
@@ -46,6 +48,8 @@ def in_markdown(text: str) -> str:
 
 def teacher_scores(record: Record) -> dict[str, Numbers]:
     """By split; of several teachers those of the one that the student is held against."""
+    if record.examples.labels == "teacher":  # it agrees with itself
+        return {}
     if record.teacher is not None:
         return record.teacher.scores
     return record.outputs[0].scores if record.outputs else {}

@@ -7,6 +7,7 @@ from limbeck.reporting.cards.card_settings import CardSettings
 from limbeck.reporting.cards.student_facts import StudentFacts
 from limbeck.reporting.records import Record
 from limbeck.reporting.records.one_answer import one_answer
+from limbeck.reporting.records.rows_said import agreement_said
 from limbeck.reporting.tables.run_scores import task_title
 from limbeck.tasks import TASKS
 
@@ -41,6 +42,8 @@ def record_type(student: StudentFacts) -> str:
 
 def _scored(student: StudentFacts) -> str:
     record = student.record
+    if (agreement := agreement_said(record.examples)) is not None:
+        return f"Its scores are {agreement}: how often it is right is not known."
     task = TASKS.get(record.task)
     rows = "" if record.examples.dev is None else f"{record.examples.dev:,} "
     which = "published test" if task is not None and task.dev_is_test else "dev"

@@ -25,6 +25,7 @@ from limbeck.reporting.cards.spread import spread_of
 from limbeck.reporting.cards.student_facts import StudentFacts
 from limbeck.reporting.cards.usage import usage
 from limbeck.reporting.records import Record
+from limbeck.reporting.records.rows_said import agreement_said
 from limbeck.reporting.tables import class_scores
 from limbeck.reporting.tables.run_scores import task_title
 from limbeck.runtimes import exports_of_student
@@ -193,7 +194,8 @@ def _list(words: Sequence[str]) -> str:
 
 def _score_notes(student: StudentFacts, seeds: Sequence[str]) -> list[str]:
     record = student.record
-    notes = []
+    agreement = agreement_said(record.examples)
+    notes = [] if agreement is None else [f"Scores are {agreement}: no labels were read."]
     if record.kept is not None:
         kept = record.kept
         how = "both models' predictions" if kept.paired else (

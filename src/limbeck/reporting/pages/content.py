@@ -20,7 +20,7 @@ from limbeck.reporting.pages.sections import Section, legend_entry
 from limbeck.reporting.pages.teachers_section import team_section
 from limbeck.reporting.records import Record
 from limbeck.reporting.records.one_answer import one_answer
-from limbeck.reporting.records.rows_said import rows_said
+from limbeck.reporting.records.rows_said import agreement_said, rows_said
 from limbeck.reporting.tables.measured_columns import FACTS, duration, facts_of
 from limbeck.reporting.tables.model import ResultsTable, Row
 from limbeck.reporting.tables.run_scores import (
@@ -106,7 +106,12 @@ class Content:
 
     def alerts(self) -> list[str]:
         """What a reader must know before any number: students that predict one class for every row."""
+        said = {_titled(run): agreement_said(run.examples) for run in self.finished}
         return [
+            f"Scores of {title} are {agreement}: no labels were read."
+            for title, agreement in said.items()
+            if agreement is not None
+        ] + [
             f"{_titled(run)} predicts {only!r} for every dev row: it has learned nothing. Train it longer or at a "
             "higher rate, and look at the learning curves below."
             for run in self.finished

@@ -116,6 +116,10 @@ class ClassificationScores(RecordPart):
     """Those that have rows; a file holds them in columns, as a run may have ten thousand."""
     agreement: float | None = None
     """Rows that both predict alike, 0 to 100, right or wrong."""
+    divergence: float | None = None
+    """Mean Jensen-Shannon divergence of both models' probabilities in bits, 0 to 1; None where some are not known."""
+    labels: Literal["teacher"] | None = None
+    """Whose labels the rows have: teacher means its own predictions, and accuracy is agreement with it."""
     disagreements: list[Disagreement] = Field(default_factory=list)
     """Those with the largest distance first; without probabilities those of which the student is surest,
     and without any in the order of the rows."""

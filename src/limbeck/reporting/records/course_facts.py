@@ -102,6 +102,8 @@ class Examples(RecordPart):
     test: int | None = None
     """Rows that chose nothing and were scored once, at the end; None where there were none."""
     truncated: dict[str, int] = Field(default_factory=dict)
+    labels: Literal["teacher"] | None = None
+    """Whose labels dev and test rows have: teacher means its own predictions, so that scores are agreement with it."""
     labelled: int | None = None
     """Of the training rows those with a label; all of them in records of earlier versions."""
     unlabelled: int = 0

@@ -5,6 +5,23 @@ from __future__ import annotations
 from limbeck.reporting.records.course_facts import Examples
 
 
+def agreement_said(examples: Examples, split: str | None = None) -> str | None:
+    """Say that scores are agreement with the teacher, and on how many texts; None where rows have labels.
+
+    Args:
+        examples: the run's rows.
+        split: dev or test; by default both.
+    """
+    if examples.labels != "teacher":
+        return None
+    counts = {"dev": examples.dev, "test": examples.test}
+    known = {name: n for name, n in counts.items() if n is not None and split in (None, name)}
+    said = " and ".join(
+        f"{n:,} {name}" if len(known) > 1 else f"{n:,}" for name, n in known.items()
+    )
+    return f"agreement with the teacher on {said} held-out texts"
+
+
 def rows_said(examples: Examples) -> str | None:
     """Labelled and unlabelled training rows and what was left out; None of a run whose rows all have labels."""
     left_out = {

@@ -31,9 +31,10 @@ def whole_cells(found: ClassificationScores) -> Cells:
     models = [found.student, *([found.teacher] if found.teacher is not None else [])]
     names = ["student"] if found.teacher is None else ["student", "teacher", "difference"]
     several = found.student.micro_f1 is not None
+    alike = "accuracy" if found.labels is None else "agreement with the teacher"
     lines: list[tuple[str, list[float | None]]] = [
         ("micro F1", [model.micro_f1 for model in models]),
-        ("rows with all classes right" if several else "accuracy", [m.accuracy for m in models]),
+        ("rows with all classes right" if several else alike, [m.accuracy for m in models]),
         ("macro F1", [model.macro_f1 for model in models]),
         ("expected calibration error", [model.calibration_error for model in models]),
         (
@@ -42,7 +43,7 @@ def whole_cells(found: ClassificationScores) -> Cells:
         ),
     ]
     for at, covered in enumerate(found.student.coverage):
-        what = "all classes right" if several else "accuracy"
+        what = "all classes right" if several else alike
         name = f"{what} of the surest {100 * covered.coverage:.0f} %"
         values = [
             model.coverage[at].accuracy if at < len(model.coverage) else None for model in models
@@ -151,7 +152,14 @@ def agreement_words(found: ClassificationScores) -> str | None:
     """The share of rows that both predict alike; None without a teacher."""
     if found.agreement is None:
         return None
-    return f"student and teacher agree on {found.agreement:.1f} % of {found.rows:,} rows"
+    said = f"student and teacher agree on {found.agreement:.1f} % of {found.rows:,} rows"
+    if found.divergence is not None:
+        said += (
+            f"; mean Jensen-Shannon divergence of their probabilities: {found.divergence:.3f} bits"
+        )
+    if found.labels == "teacher":
+        said += "; labels are the teacher's own predictions, and no score says how often either is right"
+    return said
 
 
 def tie_words(found: ClassificationScores) -> list[str]:

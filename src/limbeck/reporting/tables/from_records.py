@@ -12,6 +12,7 @@ from typing import Any
 from limbeck.errors import LimbeckError, unknown
 from limbeck.evaluation.compare import summary
 from limbeck.reporting.records import Record
+from limbeck.reporting.records.rows_said import agreement_said
 from limbeck.reporting.tables.against import (
     Scores,
     baseline_of,
@@ -146,7 +147,7 @@ def build_table(
         rows.append(_student_row(group, columns, compared, found, baseline))
     follows = any(knows(run.task) for run in records)
     notes = [profile_note(profile) if follows else "", said, _seed_note(rows), *test_notes]
-    notes += left_out
+    notes += left_out + _agreement_notes(students)
     notes += comparability_notes(students) + teacher_notes(students)
     rows_of = {id(run): index for index, group in enumerate(groups) for run in group.runs}
     notes += repeat_notes(students, lambda run: rows_of[id(run)])
@@ -163,6 +164,14 @@ def build_table(
         baseline=baseline,
         follows_profile=follows,
     )
+
+
+def _agreement_notes(students: Sequence[Record]) -> list[str]:
+    """Which columns are no scores of labels."""
+    found = {
+        run.task: said for run in students if (said := agreement_said(run.examples)) is not None
+    }
+    return [f"{task_title(task)}: {said}; no labels were read." for task, said in found.items()]
 
 
 def _groups(students: Sequence[Record], by: Sequence[str], profile: str) -> list[_RowGroup]:

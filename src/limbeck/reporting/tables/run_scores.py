@@ -114,6 +114,7 @@ def columns_of(
     for record in records:
         place = place_of(record)
         source = f" ({_data_name(record)})" if many else ""
+        source += " agreement" if record.examples.labels == "teacher" else ""
         number = order.get(record.task, len(order))
         for title, weight in ({} if alone else _weights(profile, record.task)).items():
             key = f"{place}|{title}"

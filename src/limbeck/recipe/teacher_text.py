@@ -1,0 +1,146 @@
+"""What a teacher and a file of text say of a recipe that names neither kind, method nor labels.
+
+Part of `limbeck.recipe`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import PretrainedConfig
+
+from limbeck import catalog
+from limbeck.data.candidate_files import holds_candidates
+from limbeck.data.endings import form_of
+from limbeck.data.first_rows import FirstRows
+from limbeck.data.usual_columns import usual_label
+from limbeck.errors import LimbeckError
+from limbeck.files import at_home
+from limbeck.given import is_reference
+from limbeck.students import labels_of, read_config
+from limbeck.tasks import (
+    EMBEDDING,
+    MASKED,
+    PAIR_SCORE,
+    SENTENCE,
+    SPANS,
+    TASK_TYPES,
+    TASKS,
+    TOKENS,
+    TaskType,
+    kind_of_config,
+)
+from limbeck.tasks.metrics import TEACHER_LABEL
+
+_LABEL_OF = {TOKENS.name: "tags", SPANS.name: "answers", PAIR_SCORE.name: "label"}
+_PAIR = {"query", "passage"}
+_HEADS = ("Classification", "QuestionAnswering")
+
+
+def usual_method(kind: TaskType, *, labelled: bool) -> str:
+    """Choose the method of a recipe that names none: the teacher's outputs, and labels where there are some."""
+    return "kd-soft" if kind.distilled_by == "kd" and not labelled else kind.distilled_by
+
+
+def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that follow from a recipe's teacher and its file: method, kind, label column.
+
+    A file without labels gets the label column `TEACHER_LABEL`: its held-out rows are labeled by the teacher.
+
+    Args:
+        raw: the user's settings, of a file and of single values.
+
+    Raises:
+        LimbeckError: the teacher has no head whose predictions could be labels.
+    """
+    teacher, task = raw.get("teacher"), raw.get("task")
+    if not isinstance(teacher, str) or raw.get("teachers") or raw.get("outputs"):
+        return {}
+    named = bool(raw.get("method") or raw.get("objectives")) or any(
+        key.startswith("objectives") for key in raw
+    )
+    config = _config(teacher)
+    first = None if task in TASKS else _of_one_file(raw.get("data"))
+    kind = _kind(raw, config, first)
+    alone = first is not None and not _is_labelled(raw, kind, config, first)
+    found: dict[str, Any] = {}
+    if alone and config is not None:
+        if raw.get("dev") is None and not raw.get("label_column"):
+            found["label_column"] = TEACHER_LABEL
+            _need_head(raw, teacher, kind, config)
+        if kind is not SENTENCE and kind.name != _kind_of_method(raw):
+            found["kind"] = kind.name
+    if not named:
+        found["method"] = usual_method(kind, labelled=not alone)
+    return {key: value for key, value in found.items() if raw.get(key) is None}
+
+
+def _config(teacher: str) -> PretrainedConfig | None:
+    """The teacher's configuration; None where it cannot be read, which is said where the model is loaded."""
+    try:
+        return read_config(teacher)
+    except LimbeckError:
+        return None
+
+
+def _of_one_file(data: Any) -> FirstRows | None:
+    """The first rows of a single file of the user's own."""
+    if not isinstance(data, str) or not (is_reference(data) or form_of(at_home(data))):
+        return None
+    return FirstRows.of(data)
+
+
+def _kind(
+    raw: dict[str, Any], config: PretrainedConfig | None, first: FirstRows | None
+) -> TaskType:
+    """As the recipe or its method has it, else the known task's, else what the teacher's head is for."""
+    named = raw.get("kind") or _kind_of_method(raw)
+    if isinstance(named, str) and named in TASK_TYPES:
+        return TASK_TYPES.get(named)
+    if raw.get("task") in TASKS:
+        return TASKS[raw["task"]].kind
+    if config is None:
+        return SENTENCE
+    kind = kind_of_config(config)
+    one = kind is SENTENCE and len(labels_of(config)) == 1
+    pairs = first is not None and ({*first.columns} >= _PAIR or holds_candidates([*first.columns]))
+    return PAIR_SCORE if one and pairs else kind
+
+
+def _kind_of_method(raw: dict[str, Any]) -> str | None:
+    method = raw.get("method")
+    return catalog.read(method).get("kind") if method in catalog.names() else None
+
+
+def _is_labelled(
+    raw: dict[str, Any], kind: TaskType, config: PretrainedConfig | None, first: FirstRows
+) -> bool:
+    """Whether the file has labels: in the column that is named, in one of a usual name, or a column for each class."""
+    if raw.get("label_column") is not None:
+        return raw["label_column"] in first.columns
+    if kind.rows_without_labels:
+        return kind is MASKED
+    if raw.get("classes") or raw.get("labels"):
+        return True
+    names = {*first.columns}
+    usual = usual_label([*names], first.class_columns) is not None
+    graded = {"labels", "positive", "score"} if kind is PAIR_SCORE else set()
+    classes = set() if config is None else {*labels_of(config)}
+    return usual or _LABEL_OF.get(kind.name) in names or bool(names & (graded | classes))
+
+
+def _need_head(raw: dict[str, Any], teacher: str, kind: TaskType, config: PretrainedConfig) -> None:
+    """Raise LimbeckError for a teacher that predicts nothing about a text, and for kinds that need more than text."""
+    head = (config.architectures or ["a model without a head"])[0]
+    if kind.classes_as_text or not kind.reads.in_columns:
+        raise LimbeckError(
+            f"data: {raw['data']} has no labels, and a student of {teacher} ({head}) is trained on rows that have some",
+            f"name them: --label-column NAME; or predict them first: limbeck predict {teacher} {raw['data']}",
+        )
+    if kind is not EMBEDDING and not head.endswith(_HEADS):
+        raise LimbeckError(
+            f"teacher: {teacher} is a {head}, neither a classifier nor an embedding model, and {raw['data']} has no "
+            "labels",
+            f"fine-tune it first: limbeck finetune --model {teacher} --data FILE --label-column NAME; or use it as an "
+            "embedding model: --kind embedding",
+        )

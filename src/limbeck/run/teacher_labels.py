@@ -1,0 +1,372 @@
+"""A file of text without labels: the teacher's own predictions are the labels of held-out rows. Part of `limbeck.run`.
+
+Before the run starts, part of the text is held out as dev and test rows. The teacher's predictions of it are written to
+files beside the run folder, and the recipe names them as any other dev and test file. Training rows stay where they
+are, without labels; task types whose losses look where labels are get the teacher's predictions there too.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import ClassLabel, Dataset, Features, List, Value
+from scipy.stats import rankdata
+from transformers import PreTrainedModel
+
+from limbeck.agreement import agreed, is_first
+from limbeck.data import Collator, encode
+from limbeck.data.first_rows import FirstRows
+from limbeck.data.splits import SplitRows, hold_out, make_split
+from limbeck.data.tables import read_table
+from limbeck.data.text_rows import read_text_rows
+from limbeck.embedding.similarities import WAYS
+from limbeck.errors import LimbeckError, Problem
+from limbeck.files import at_home, checksum_of_text, written_whole
+from limbeck.given import place_of
+from limbeck.preflight import positions_of, refuse_unfit
+from limbeck.recipe import Recipe
+from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.run.embedding_settings import embedding_kind
+from limbeck.run.input_files import checksums_of_inputs
+from limbeck.run.model_predictions import compact_outputs_of
+from limbeck.run.student_source import processor_of
+from limbeck.students import labels_of, load_model
+from limbeck.tasks import SENTENCE, SPANS, TASKS, TOKENS, Processor, Task, get_task_type
+from limbeck.tasks.batch_columns import ROW
+from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL
+from limbeck.tasks.no_labels import no_unlabelled
+from limbeck.tasks.pair_score import query_ids
+from limbeck.tasks.spans import OFFSETS, best_spans, without_space
+from limbeck.tasks.thresholds import USUAL, thresholds_of
+from limbeck.teachers.teacher import Teacher
+
+logger = logging.getLogger(__name__)
+
+FOLDER = ".teacher-labels"
+"""Beside the run folders, hidden as it holds no run: a folder for each teacher and text."""
+MOST = 2_000
+"""Rows of dev, and of test: enough for a score to half a point, and few enough to score after every epoch."""
+_FEWEST = 10
+_VERSION = 1
+# What decides which rows are held out, and what the teacher reads of them.
+_KEYS = (
+    "teacher", "data", "task", "kind", "text_columns", "max_length", "max_rows", "dev_share", "test_share", "embedding",
+)  # fmt: skip
+
+
+def with_teacher_labels(recipe: Recipe, runs: Path, live_teacher: Teacher | None = None) -> Recipe:
+    """Name dev and test files with the teacher's predictions, where the recipe asks for these labels and has none.
+
+    The files are written where they are not there yet, by the first process.
+
+    Args:
+        recipe: as it was asked for.
+        runs: the folder that holds the run folder.
+        live_teacher: the model that `recipe.teacher` names, where it is loaded already.
+
+    Raises:
+        LimbeckError: rows that the teacher cannot read, too few of them, or a place that cannot be written.
+    """
+    if recipe.label_column != TEACHER_LABEL or recipe.dev is not None:
+        return recipe
+    first = FirstRows.of(recipe.data)
+    if first is None or TEACHER_LABEL in first.columns:
+        return recipe
+    problems = _problems(recipe, first)
+    if problems:
+        raise LimbeckError(problems)
+    folder = runs / FOLDER / _digest(recipe)
+    problems = []
+    if is_first() and not (folder / "dev.parquet").is_file():
+        try:
+            _write(recipe, folder, live_teacher)
+        except LimbeckError as error:
+            problems = error.problems
+    problems = agreed(problems)
+    if problems:
+        raise LimbeckError(problems)
+    kind = get_task_type(recipe.kind or SENTENCE.name)
+    settings: dict[str, Any] = {"dev": str(folder / "dev.parquet"), "dev_share": None}
+    settings["test_share"] = None
+    if (folder / "test.parquet").is_file():
+        settings["test"] = str(folder / "test.parquet")
+    if no_unlabelled(kind) is None:
+        settings["unlabelled_duplicates"] = "drop"
+    elif not kind.rows_without_labels:
+        settings["data"] = str(folder / "train.parquet")
+    return recipe.model_copy(update=settings)
+
+
+def _problems(recipe: Recipe, first: FirstRows) -> list[Problem]:
+    """What the file or the settings lack."""
+    problems = []
+    if recipe.test is not None:
+        problems.append(
+            Problem(
+                f"test: {recipe.test}, and there is no dev file: dev rows would have a teacher's labels and these not",
+                "name a dev file with labels too: --dev FILE",
+            )
+        )
+    if recipe.group_column is not None:
+        problems.append(
+            Problem(
+                "group_column: no effect on rows that the teacher labels",
+                "leave it out, or name dev and test files",
+            )
+        )
+    wanted, there = _texts_of_teacher(recipe), recipe.text_columns or ()
+    if wanted is not None and there and len(there) != wanted:
+        problems.append(
+            Problem(
+                f"text_columns: {', '.join(there)}, and the teacher {recipe.teacher} reads {wanted} of a row",
+                f"name {wanted}: --text-columns …; columns that are there: {', '.join(first.columns)}",
+            )
+        )
+    usual = {TOKENS.name: ("tokens",), SPANS.name: ("question", "context")}.get(recipe.kind or "")
+    needed = recipe.text_columns or usual
+    missing = [name for name in needed or () if name not in first.columns]
+    if usual and missing:
+        problems.append(
+            Problem(
+                f"{recipe.data}: kind {recipe.kind} needs the column{'s' * (len(usual) > 1)} {' and '.join(usual)}"
+                f"{' with lists of words' if recipe.kind == TOKENS.name else ''}",
+                f"name {len(usual)}: --text-columns …; columns that are there: {', '.join(first.columns)}",
+            )
+        )
+    elif not needed:
+        problems.append(
+            Problem(
+                f"{recipe.data}: no text column is named",
+                f"--text-columns A [B]; columns that are there: {', '.join(first.columns)}",
+            )
+        )
+    return problems
+
+
+def _texts_of_teacher(recipe: Recipe) -> int | None:
+    """How many texts a row of the teacher's own training had, where its record says so."""
+    place = at_home(place_of(str(recipe.teacher)))
+    run = place.parent if place.name == "student" else place
+    if recipe.kind in ("embedding", "pair-score") or not (run / RECORD_NAME).is_file():
+        return None
+    known = Record.load(run).recipe
+    task = TASKS.get(str(known.get("task")))
+    return (
+        len(task.text_columns) if task is not None else len(known.get("text_columns") or ()) or None
+    )
+
+
+def _digest(recipe: Recipe) -> str:
+    known = recipe.model_dump(mode="json")
+    files = checksums_of_inputs(recipe.model_copy(update={"student": recipe.student}))
+    read = {name: value for name, value in files.items() if name.split()[0] in ("teacher", "data")}
+    found = [_VERSION, {key: known[key] for key in _KEYS}, sorted(read.items())]
+    return checksum_of_text(json.dumps(found, sort_keys=True))[:12]
+
+
+# ---- the teacher's predictions ----
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A teacher that is asked about rows.
+
+    Attributes:
+        task: whose rows they are, without labels.
+        model: the teacher.
+        tokenizer: its own.
+        max_length: tokens that it reads of a row.
+    """
+
+    task: Task
+    model: PreTrainedModel
+    tokenizer: Processor
+    max_length: int
+
+    def about(self, rows: Dataset) -> tuple[np.ndarray, Dataset]:
+        """What evaluation keeps of its outputs, and the encoded rows."""
+        encoded, _ = encode(rows, self.task, self.tokenizer, self.max_length)
+        collate = Collator(self.tokenizer, kind=self.task.kind)
+        outputs = compact_outputs_of(self.model, encoded, collate)
+        if outputs.dtype.kind == "f" and not np.isfinite(outputs).all():
+            raise LimbeckError(
+                f"teacher: {self.task.title} gives outputs that are not finite numbers",
+                "its weights are damaged or have diverged: train it again, or use fp32",
+            )
+        return outputs, encoded
+
+
+def _write(recipe: Recipe, folder: Path, live_teacher: Teacher | None) -> None:
+    """Hold rows out, ask the teacher about them and write them; the dev file last, which says that all are there."""
+    texts = _texts(recipe)
+    columns = [*texts]
+    groups = query_ids(texts[columns[0]]) if recipe.kind == "pair-score" else None
+    parts = _held_out(recipe, len(texts[columns[0]]), groups)
+    teacher = _teacher(recipe, columns, live_teacher)
+    rows = {"test": parts.test, "dev": parts.dev}
+    if no_unlabelled(teacher.task.kind) is not None and not teacher.task.kind.rows_without_labels:
+        rows = {"train": parts.train, **rows}
+    logger.info("%s predicts the labels of %d rows", recipe.teacher, sum(map(len, rows.values())))
+    for split, places in rows.items():
+        if not len(places):
+            continue
+        chosen = {name: [values[place] for place in places] for name, values in texts.items()}
+        labelled = _labelled(teacher, chosen)
+        with written_whole(folder / f"{split}.parquet") as stream:
+            labelled.to_parquet(stream)
+
+
+def _texts(recipe: Recipe) -> Mapping[str, list[Any]]:
+    """Every different row of the file, by the columns that hold its texts."""
+    kind, named = recipe.kind, recipe.text_columns
+    if kind in (TOKENS.name, SPANS.name):
+        path = at_home(place_of(recipe.data))
+        table = read_table(next(path.glob("*")) if path.is_dir() else path, recipe.max_rows)
+        names = named or {TOKENS.name: ["tokens"], SPANS.name: ["question", "context"]}[kind]
+        rows = {
+            repr(row): row for row in zip(*(table.columns[name] for name in names), strict=True)
+        }
+        wanted: type = list if kind == TOKENS.name else str
+        wrong = next(
+            (row for row in rows.values() if not all(isinstance(v, wanted) for v in row)), None
+        )
+        if wrong is not None:
+            raise LimbeckError(
+                f"{recipe.data}: {wrong[0]!r:.80} is no {'list of words' if wanted is list else 'text'}",
+                'write {"tokens": ["…", "…"]}, one object per line'
+                if wanted is list
+                else "give every row a question and a context",
+            )
+        return {
+            name: list(values)
+            for name, values in zip(names, zip(*rows.values(), strict=True), strict=True)
+        }
+    first_only = kind == "embedding" and named is not None and len(named) > 2
+    found = read_text_rows(
+        recipe.data,
+        text_columns=(named or ())[: 1 if first_only else None],
+        max_rows=recipe.max_rows,
+    )
+    names = tuple(named or found.columns)[: len(found.columns)]
+    return dict(zip(names, found.take(found.first).values(), strict=True))
+
+
+def _held_out(recipe: Recipe, rows: int, groups: np.ndarray | None) -> SplitRows:
+    """Rows of train, dev and test, of the last two at most `MOST`; the rest of these stays in train."""
+    if rows < _FEWEST:
+        raise LimbeckError(
+            f"{recipe.data} holds {rows} different text{'s' * (rows > 1)}, too few to hold some out for dev",
+            f"give {_FEWEST} or more; or name labeled dev rows: --dev FILE",
+        )
+    parts = hold_out(range(rows), False, 0, recipe.division.beside(()), groups)
+    if groups is not None:
+        return parts
+    generator = np.random.default_rng(0)
+    dev, test = (
+        np.sort(generator.choice(part, MOST, replace=False)) if len(part) > MOST else part
+        for part in (parts.dev, parts.test)
+    )
+    return SplitRows(np.setdiff1d(np.arange(rows), np.concatenate([dev, test])), dev, test)
+
+
+def _teacher(recipe: Recipe, columns: list[str], live_teacher: Teacher | None) -> _Asked:
+    """The teacher, loaded, with a task of its own classes."""
+    path, kind = str(recipe.teacher), get_task_type(recipe.kind or SENTENCE.name)
+    if kind.embeds:
+        kind = embedding_kind(kind, recipe)
+        columns = ["sentence1", "sentence2"]
+    model = (
+        live_teacher.model
+        if live_teacher is not None
+        else load_model(path, head="required", auto=kind.auto)
+    )
+    names = labels_of(model.config) if kind.names_classes else ()
+    number = kind.has_classes and len(names) == 1
+    task = Task(
+        str(recipe.task), path, tuple(columns), () if number else names, (), "",
+        label_column=TEACHER_LABEL, kind=kind,
+    )  # fmt: skip
+    tokenizer = processor_of(recipe, task, path)
+    refuse_unfit(path, model, tokenizer)
+    length = kind.scored_length(recipe.max_length)
+    return _Asked(task, model, tokenizer, min(length, positions_of(model) or length))
+
+
+def _labelled(teacher: _Asked, texts: Mapping[str, list[Any]]) -> Dataset:
+    """Rows with the teacher's predictions as a file of the user's own would have labels."""
+    kind = teacher.task.kind
+    if kind.embeds:
+        return _scored_pairs(teacher, next(iter(texts.values())))
+    text = {name: List(Value("string")) if kind is TOKENS else Value("string") for name in texts}
+    labels, feature = _labels(teacher, texts)
+    features = Features({**text, TEACHER_LABEL: feature})
+    return Dataset.from_dict({**texts, TEACHER_LABEL: labels}, features=features)
+
+
+def _labels(teacher: _Asked, texts: Mapping[str, list[Any]]) -> tuple[list[Any], Any]:
+    """The teacher's predictions, and their type in a file."""
+    task, kind = teacher.task, teacher.task.kind
+    count = len(next(iter(texts.values())))
+    if kind is TOKENS:  # outputs are kept where labels are: at every word
+        blank = [[0] * len(words) for words in next(iter(texts.values()))]
+        rows = make_split(task, texts, blank)
+        outputs, encoded = teacher.about(rows)
+        scored = replace(task, metrics=("accuracy",), primary="accuracy")
+        found = kind.results(scored, outputs, encoded, rows, teacher.tokenizer)
+        return found.predictions["prediction"], List(ClassLabel(names=list(task.labels)))
+    outputs, encoded = teacher.about(make_split(task, texts, None))
+    if kind is SPANS:
+        return _answers(outputs, encoded, [*texts.values()][1]), {
+            "text": List(Value("string")),
+            "answer_start": List(Value("int64")),
+        }
+    if kind.several_classes:
+        likely = kind.probabilities(outputs)
+        limits = np.array(thresholds_of(teacher.model.config) or [USUAL] * likely.shape[1])
+        names = List(ClassLabel(names=list(task.labels)))
+        return [np.flatnonzero(row >= limits).tolist() for row in likely], names
+    if kind.group_column is not None:  # grades of candidates are not negative: the place from below
+        queries, scores = query_ids(texts[task.text_columns[0]]), outputs.reshape(-1)
+        ranks = np.empty(count)
+        for query in np.unique(queries):
+            ranks[queries == query] = rankdata(scores[queries == query]) - 1
+        return ranks.tolist(), Value("float64")
+    if task.regression:
+        return outputs.reshape(-1).astype(np.float64).tolist(), Value("float64")
+    return outputs.argmax(axis=1).tolist(), ClassLabel(names=list(task.labels))
+
+
+def _answers(outputs: np.ndarray, encoded: Dataset, contexts: list[str]) -> list[dict[str, list]]:
+    best = best_spans(encoded[ROW], encoded[OFFSETS], outputs)
+    found = []
+    for row, context in enumerate(contexts):
+        start, end = (0, 0) if row not in best else (best[row].start, best[row].end)
+        start, end = without_space(context, start, end)
+        found.append({"text": [context[start:end]], "answer_start": [start]})
+    return found
+
+
+def _scored_pairs(teacher: _Asked, texts: list[str]) -> Dataset:
+    """Every text beside another one, with their similarity, and the embedding of the first."""
+    columns = dict(zip(teacher.task.text_columns, (texts, [""] * len(texts)), strict=True))
+    outputs, _ = teacher.about(make_split(teacher.task, columns, None))
+    order = np.random.default_rng(0).permutation(len(texts))  # neighbors in a file may be alike
+    others = np.empty_like(order)
+    others[order] = np.roll(order, 1)
+    pairs = np.stack([outputs, outputs[others]], axis=1).astype(np.float64)
+    similarity = getattr(teacher.task.kind, "similarity", None) or "cosine"
+    first, second = teacher.task.text_columns
+    return Dataset.from_dict(
+        {
+            first: texts,
+            second: [texts[other] for other in others],
+            TEACHER_LABEL: WAYS[similarity].of_pairs(pairs).tolist(),
+            TEACHER_EMBEDDING: outputs.astype(np.float32).tolist(),
+        }
+    )
