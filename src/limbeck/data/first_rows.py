@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from limbeck.data.endings import form_of
 from limbeck.data.own import is_own, split_files
 from limbeck.data.streams import RowStream
 from limbeck.data.tables import class_columns
@@ -28,10 +29,12 @@ class FirstRows:
     Attributes:
         columns: values by column, None where a row has none.
         class_columns: columns whose class names a Parquet file states.
+        plain: whether the file is plain text, whose column is its whole line.
     """
 
     columns: Mapping[str, Sequence[Any]]
     class_columns: tuple[str, ...]
+    plain: bool = False
 
     @classmethod
     def of(cls, source: str | Path) -> FirstRows | None:
@@ -48,7 +51,9 @@ class FirstRows:
         except (LimbeckError, OSError):  # said where the rows are read
             return None
         (names,) = stream.heads.values()
-        return None if rows is None else cls({name: rows.values(name) for name in names}, classes)
+        if rows is None:
+            return None
+        return cls({name: rows.values(name) for name in names}, classes, form_of(file) == "text")
 
     @property
     def words(self) -> list[str]:

@@ -118,8 +118,13 @@ def _is_labelled(
     """Whether the file has labels: in the column that is named, in one of a usual name, or a column for each class."""
     if raw.get("label_column") is not None:
         return raw["label_column"] in first.columns
+    named = raw.get("kind") or _kind_of_method(raw)
+    if kind is MASKED or (
+        kind is TOKENS and first.plain
+    ):  # masked text is its own label, CoNLL's lines have tags
+        return named is not None
     if kind.rows_without_labels:
-        return kind is MASKED
+        return False
     if raw.get("classes") or raw.get("labels"):
         return True
     names = {*first.columns}

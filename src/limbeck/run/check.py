@@ -241,8 +241,8 @@ def _by_teacher(prepared: Prepared) -> list[Problem]:
     final = 0 if prepared.final is None else len(prepared.final)
     return [
         Problem(
-            f"labels: {prepared.recipe.data} has none, so scores are agreement with the teacher on held-out texts "
-            f"({len(prepared.dev_rows.rows[prepared.task.dev_splits[0]].raw):,} dev, {final:,} test)",
+            "labels: dev and test rows have the teacher's own predictions, so scores are agreement with the teacher on "
+            f"held-out texts ({len(prepared.dev_rows.rows[prepared.task.dev_splits[0]].raw):,} dev, {final:,} test)",
             "to score against labels, name rows that have some: --dev FILE",
             "note",
         )

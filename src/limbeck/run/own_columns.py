@@ -7,10 +7,13 @@ import logging
 from limbeck.data.first_rows import FirstRows
 from limbeck.data.usual_columns import usual_label, usual_texts
 from limbeck.recipe import Recipe
-from limbeck.tasks import SENTENCE, TASKS
+from limbeck.tasks import SENTENCE, SPANS, TASKS, TOKENS
 from limbeck.tasks.metrics import TEACHER_LABEL
 
 logger = logging.getLogger(__name__)
+
+# Their columns have names of their own.
+_OWN_NAMES = (TOKENS.name, SPANS.name)
 
 
 def with_columns(recipe: Recipe) -> Recipe:
@@ -22,7 +25,7 @@ def with_columns(recipe: Recipe) -> Recipe:
     by_teacher = recipe.label_column == TEACHER_LABEL
     if recipe.task in TASKS or recipe.text_columns or (recipe.label_column and not by_teacher):
         return recipe
-    if recipe.kind not in (None, SENTENCE.name) and not by_teacher:
+    if recipe.kind not in (None, SENTENCE.name) and (not by_teacher or recipe.kind in _OWN_NAMES):
         return recipe
     first = FirstRows.of(recipe.data)
     if first is None:

@@ -37,7 +37,7 @@ from limbeck.run.input_files import checksums_of_inputs
 from limbeck.run.model_predictions import compact_outputs_of
 from limbeck.run.student_source import processor_of
 from limbeck.students import labels_of, load_model
-from limbeck.tasks import SENTENCE, SPANS, TASKS, TOKENS, Processor, Task, get_task_type
+from limbeck.tasks import PAIR_SCORE, SENTENCE, SPANS, TASKS, TOKENS, Processor, Task, get_task_type
 from limbeck.tasks.batch_columns import ROW
 from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL
 from limbeck.tasks.no_labels import no_unlabelled
@@ -54,6 +54,16 @@ MOST = 2_000
 """Rows of dev, and of test: enough for a score to half a point, and few enough to score after every epoch."""
 _FEWEST = 10
 _VERSION = 1
+_USUAL = {
+    TOKENS.name: ("tokens",),
+    SPANS.name: ("question", "context"),
+    PAIR_SCORE.name: ("query", "passage"),
+}
+_NEEDS = {
+    TOKENS.name: "a list of words",
+    SPANS.name: "a question and a context",
+    PAIR_SCORE.name: "a query and a passage",
+}
 # What decides which rows are held out, and what the teacher reads of them.
 _KEYS = (
     "teacher", "data", "task", "kind", "text_columns", "max_length", "max_rows", "dev_share", "test_share", "embedding",
@@ -128,22 +138,19 @@ def _problems(recipe: Recipe, first: FirstRows) -> list[Problem]:
                 f"name {wanted}: --text-columns …; columns that are there: {', '.join(first.columns)}",
             )
         )
-    usual = {TOKENS.name: ("tokens",), SPANS.name: ("question", "context")}.get(recipe.kind or "")
-    needed = recipe.text_columns or usual
-    missing = [name for name in needed or () if name not in first.columns]
-    if usual and missing:
+    usual = _USUAL.get(recipe.kind or "", ())
+    names = there or usual
+    missing = [name for name in names if name not in first.columns]
+    if not names or missing or (usual and len(names) != len(usual)):
+        what = "which column holds the text is not clear"
+        if usual:
+            what = f"of kind {recipe.kind} rows need {_NEEDS[str(recipe.kind)]}"
+        elif missing:
+            what = f"it has no column {', '.join(map(repr, missing))}"
         problems.append(
             Problem(
-                f"{recipe.data}: kind {recipe.kind} needs the column{'s' * (len(usual) > 1)} {' and '.join(usual)}"
-                f"{' with lists of words' if recipe.kind == TOKENS.name else ''}",
-                f"name {len(usual)}: --text-columns …; columns that are there: {', '.join(first.columns)}",
-            )
-        )
-    elif not needed:
-        problems.append(
-            Problem(
-                f"{recipe.data}: no text column is named",
-                f"--text-columns A [B]; columns that are there: {', '.join(first.columns)}",
+                f"data: {recipe.data}: {what}",
+                f"--text-columns {' '.join(usual) or 'A [B]'}; columns that are there: {', '.join(first.columns)}",
             )
         )
     return problems
@@ -228,7 +235,7 @@ def _texts(recipe: Recipe) -> Mapping[str, list[Any]]:
     if kind in (TOKENS.name, SPANS.name):
         path = at_home(place_of(recipe.data))
         table = read_table(next(path.glob("*")) if path.is_dir() else path, recipe.max_rows)
-        names = named or {TOKENS.name: ["tokens"], SPANS.name: ["question", "context"]}[kind]
+        names = named or _USUAL[kind]
         rows = {
             repr(row): row for row in zip(*(table.columns[name] for name in names), strict=True)
         }
