@@ -178,7 +178,7 @@ def test_without_the_map_the_narrower_student_is_shipped_as_it_is(recipe, tmp_pa
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"dev": None}, "name a file of scored pairs"),
+    ({"dev": None, "label_column": "score"}, "name a file of scored pairs"),
     ({"method": "dist"}, "compares classes of whole examples"),
     ({"method": "finetune"}, "learns from labels alone"),
     ({"method": "kd", "objectives.soft.temperature": 2}, "the setting would have no effect"),
