@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
 import re
+import socket
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -383,3 +387,47 @@ def test_a_teacher_of_pairs_takes_no_single_texts(place, tmp_path):
             out=tmp_path / "run",
             **SETTINGS,
         )
+
+
+WORKER = """
+import sys
+from pathlib import Path
+from limbeck.agreement import is_first
+from limbeck.recipe import Recipe
+from limbeck.run import teacher_labels
+from limbeck.run.plan import plan_run
+
+place, data, rank = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+if rank != "0":
+    teacher_labels._write = None  # the first process alone asks the teacher
+recipe = Recipe.load(teacher=str(place / "classes"), data=data, max_length=24)
+try:
+    recipe = plan_run(recipe, Path(sys.argv[4]) / "run").recipe
+    said = str(Path(recipe.dev).is_file())
+except Exception as error:
+    said = f"{type(error).__name__}: {error}"
+(Path(sys.argv[4]) / f"said-{rank}").write_text(said)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rows", "said"), [(None, "True"), ("good film\n", "LimbeckError: ")])
+def test_one_of_two_processes_asks_the_teacher(place, tmp_path, rows, said):
+    data = place / "text.txt"
+    if rows is not None:
+        data = tmp_path / "one.txt"
+        data.write_text(rows, encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(place), str(data), str(rank), str(tmp_path)],
+            env=os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
+    for rank in range(2):
+        assert (tmp_path / f"said-{rank}").read_text().startswith(said)

@@ -349,7 +349,7 @@ def _labels(teacher: _Asked, texts: Mapping[str, list[Any]]) -> tuple[list[Any],
     return outputs.argmax(axis=1).tolist(), ClassLabel(names=list(task.labels))
 
 
-def _answers(outputs: np.ndarray, encoded: Dataset, contexts: list[str]) -> list[dict[str, list]]:
+def _answers(outputs: np.ndarray, encoded: Dataset, contexts: list[str]) -> list[dict[str, Any]]:
     best = best_spans(encoded[ROW], encoded[OFFSETS], outputs)
     found = []
     for row, context in enumerate(contexts):
