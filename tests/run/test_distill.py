@@ -54,6 +54,7 @@ def test_the_record_says_everything(finished, place, recipe):
         "dev": 6,
         "test": None,
         "truncated": {"train": 0, "dev": 0},
+        "labels": None,
         "labelled": 54,
         "unlabelled": 0,
         "unlabelled_in_scored_splits": 0,

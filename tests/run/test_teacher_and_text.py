@@ -155,6 +155,16 @@ def test_agreement_is_said_everywhere(classes):
     assert "model-index" not in card
 
 
+def test_labeled_rows_are_scored_by_labels_afterwards(classes, tmp_path):
+    every = [one for one in texts() if ("good" in one) != ("bad" in one)]
+    labels = ["positive" if "good" in one else "negative" for one in every]
+    data = write(tmp_path / "labeled.csv", {"text": every, "label": labels})
+    ours = logits(classes[0] / "student", CLASSIFIER, every).argmax(1)
+    right = np.mean([("negative", "positive")[a] == b for a, b in zip(ours, labels, strict=True)])
+    found = limbeck.evaluate(classes[0], data=str(data))
+    assert found["accuracy"] == pytest.approx(100 * right)
+
+
 def test_numbers_by_rank_and_error(place, tmp_path):
     record, _ = run(place, tmp_path / "run", "number", place / "text.txt")
     rows = held_out(record, "dev")

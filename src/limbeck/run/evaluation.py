@@ -33,6 +33,7 @@ from limbeck.run.scored_split import Scored, split_to_score
 from limbeck.runtimes import is_export
 from limbeck.students import load_model, read_config
 from limbeck.tasks import Task, project
+from limbeck.tasks.metrics import TEACHER_LABEL
 
 log = logging.getLogger(__name__)
 
@@ -216,11 +217,13 @@ def _rows(
 ) -> tuple[Task, DatasetDict]:
     """The task and the rows that are named, else the run's; `own`: it is the run's task."""
     texts, label = columns
+    # Other rows have labels of their own.
+    elsewhere = data is not None and recipe.label_column == TEACHER_LABEL
     return load_task(
         task or recipe.task,
         data or recipe.data,
         text_columns=texts or (recipe.text_columns if own else None),
-        label_column=label or (recipe.label_column if own else None),
+        label_column=label or (recipe.label_column if own and not elsewhere else None),
         kind=recipe.kind if own or recipe.kind == "text" else None,
         labelling=student_labelling(recipe, folder) if own else Labelling(),
         # The split that the run drew from a single file of its own is sampled again the same way.
