@@ -167,6 +167,10 @@ def probing(kept: KeptStudy) -> str:
 def loss_surface(kept: KeptStudy) -> str:
     """Mean loss at each distance from the model's own weights."""
     found = dict(kept.of("loss-surface", "student"))
+    if any(one.get("corners") for one in found.values()):  # a plane through three students
+        (corners,) = (one["corners"] for one in found.values())
+        names = [corner["name"] for corner in corners]
+        return _markdown(("loss", *names), [("its own", *(f"{c['loss']:.2f}" for c in corners))])
     first = next(iter(found.values()))
     steps = sorted({abs(step) for step in first["steps"]})
     rows = []

@@ -16,6 +16,7 @@ from limbeck.reporting.analysis import (
     agreement_of,
     filter_normalised_direction,
     layer_attention,
+    loss_plane,
     loss_surface,
     noise_tolerance,
     noisy_embeddings,
@@ -23,6 +24,7 @@ from limbeck.reporting.analysis import (
     reliability_curve,
     run_course,
     state_points,
+    weights_of,
 )
 from limbeck.reporting.pages.plane_plots import point_panels
 from limbeck.reporting.records import Epoch, Record
@@ -208,6 +210,70 @@ def test_a_loss_surface_by_hand() -> None:
     assert told[-1] == (9, 9)
     with pytest.raises(ValueError, match="odd number"):
         loss_surface(model, lambda: 0.0, rows=1, points=4)
+
+
+def test_a_plane_through_three_students_by_hand() -> None:
+    """Two weights, loss (w₁ − 1)² + 3 w₂²: θ₀ (1, 0), θ₁ (3, 0), θ₂ (1, 2), so that w is (1 + 2 a, 2 b)."""
+    model = nn.Linear(2, 1, bias=False)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[1.0, 0.0]]))
+
+    def loss() -> float:
+        first, second = model.weight.detach()[0].tolist()
+        return (first - 1) ** 2 + 3 * second**2
+
+    others = {
+        "L": {"weight": torch.tensor([[3.0, 0.0]])},
+        "U": {"weight": torch.tensor([[1.0, 2.0]])},
+    }
+    told = []
+    found = loss_plane(
+        model, others, loss, rows=7, name="KD", points=4, span=1.0,
+        progressed=lambda *done: told.append(done),
+    )  # fmt: skip
+    assert found.steps == (-1.0, 0.0, 1.0, 2.0)
+    # 4 a² along the first direction; 12 b² is added for each step along the second.
+    assert found.losses == (
+        (16.0, 12.0, 16.0, 28.0),
+        (4.0, 0.0, 4.0, 16.0),
+        (16.0, 12.0, 16.0, 28.0),
+        (52.0, 48.0, 52.0, 64.0),
+    )
+    assert [(c.name, c.at, c.loss) for c in found.corners] == [
+        ("KD", (0.0, 0.0), 0.0), ("L", (1.0, 0.0), 4.0), ("U", (0.0, 1.0), 12.0),
+    ]  # fmt: skip
+    assert (found.own, found.rows, told[-1]) == (0.0, 7, (19, 19))
+    assert model.weight.detach().tolist() == [[1.0, 0.0]]
+    # Steps that miss the students change nothing at the corners.
+    coarse = loss_plane(model, others, loss, rows=7, points=3, span=0.3)
+    assert [c.loss for c in coarse.corners] == [0.0, 4.0, 12.0]
+
+
+def test_what_a_normalisation_has_counted_goes_along_in_a_plane() -> None:
+    """At a corner everything is that student's, running means too."""
+    models = [nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).eval() for _ in range(3)]
+    for number, one in enumerate(models):
+        one[1].running_mean.fill_(float(number))
+    rows = torch.tensor([[1.0, 2.0], [3.0, -1.0]])
+    own = [float(one(rows).sum().detach()) for one in models]
+    others = {name: weights_of(one) for name, one in zip("ab", models[1:], strict=True)}
+    found = loss_plane(
+        models[0], others, lambda: float(models[0](rows).sum().detach()), rows=2, points=3
+    )
+    assert [corner.loss for corner in found.corners] == pytest.approx(own, rel=1e-5)
+
+
+def test_a_plane_needs_two_others_of_one_kind() -> None:
+    model, wide = nn.Linear(2, 1), nn.Linear(3, 1)
+    bare = {"weight": torch.zeros(1, 2)}
+    with pytest.raises(ValueError, match="two others are needed, not 1"):
+        loss_plane(model, {"a": weights_of(model)}, lambda: 0.0, rows=1)
+    with pytest.raises(
+        ValueError, match=r"b is another kind of model: weight is \(1, 3\) and not \(1, 2\)"
+    ):
+        loss_plane(model, {"a": weights_of(model), "b": weights_of(wide)}, lambda: 0.0, rows=1)
+    with pytest.raises(ValueError, match="only one of the two has bias"):
+        loss_plane(model, {"a": weights_of(model), "b": bare}, lambda: 0.0, rows=1)
 
 
 def test_points_are_scikit_learns_components_of_all_states() -> None:

@@ -268,6 +268,66 @@ def test_pca_and_loss_surface_of_a_run(finished, place) -> None:
         measure("loss-surface", [finished.path], points=4)
 
 
+@pytest.fixture(scope="module")
+def three(place, recipe, tmp_path_factory) -> list:
+    """Three students of one start, by three methods."""
+    folder = tmp_path_factory.mktemp("three")
+    own = {"student.init": str(place / "teacher"), "student.layers": 3, "epochs": 1}
+    rates = {"finetune": 1e-4, "kd": 1e-3, "pkd-last": 5e-3}
+    asked = {method: recipe(method, lr=rate, **own) for method, rate in rates.items()}
+    return [distill(one, out=folder / method).path for method, one in asked.items()]
+
+
+def loss_by_hugging_face(run, count: int) -> float:
+    """The mean cross-entropy of a student's own first dev rows, by transformers alone."""
+    texts, labels = texts_of(run, "dev")
+    model = AutoModelForSequenceClassification.from_pretrained(run / "student").eval()
+    batch = AutoTokenizer.from_pretrained(run / "student")(
+        texts[:count], padding=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        return float(model(**batch, labels=torch.tensor(labels[:count])).loss)
+
+
+def test_the_corners_of_a_plane_have_the_losses_of_the_students_alone(three) -> None:
+    """CR-ILD, Figure 10: θ₀ + α (θ₁ − θ₀) + β (θ₂ − θ₀)."""
+    own, *others = three
+    found = measure("loss-surface", [own], through=[*map(str, others)], points=3, rows=6)["student"]
+    assert [corner.name for corner in found.corners] == ["finetune", "kd", "pkd-last"]
+    assert [corner.at for corner in found.corners] == [(0, 0), (1, 0), (0, 1)]
+    expected = [loss_by_hugging_face(run, 6) for run in three]
+    assert [corner.loss for corner in found.corners] == pytest.approx(expected, abs=1e-5)
+    assert len({round(loss, 3) for loss in expected}) == 3
+    assert (found.steps, found.own) == ((-1.0, 0.5, 2.0), found.corners[0].loss)
+    called = {"a": str(others[0]), "b": str(others[1])}
+    again = analyze("loss-surface", [own], through=called, points=3, rows=6, out=own.parent / "x")
+    assert [corner.name for corner in again.parts["student"].corners] == ["finetune", "a", "b"]
+    assert read_numbers(again.files[0]) == again.parts
+    svg = next(path for path in again.files if path.suffix == ".svg").read_text(encoding="utf-8")
+    assert "towards a" in svg and "towards b" in svg
+
+
+def test_students_that_span_no_plane_are_refused(three, place, recipe, tmp_path) -> None:
+    own, other, _ = map(str, three)
+    small = {"epochs": 1, "student.layers": 2, "student.init": str(place / "teacher")}
+    shallow = distill(recipe("kd", **small), out=tmp_path / "shallow").path
+    for through, said in (
+        ([other], "through"),
+        ([other, str(tmp_path)], "is no run folder"),
+        ([other, other], "is named twice"),
+        ([other, str(shallow)], "shallow is another kind of model: only one of the two has"),
+    ):
+        with pytest.raises(LimbeckError, match=said):
+            measure("loss-surface", [own], through=through, points=3, rows=6)
+    # Weights of the same shapes, and rows that are read otherwise: cut after the first word.
+    settings = small | {"student.layers": 3, "lr": 1e-4, "max_length": 3}
+    brief = distill(recipe("kd", **settings), out=tmp_path / "brief").path
+    with pytest.raises(
+        LimbeckError, match=r"brief has a loss of .* on these rows, and its weights"
+    ):
+        measure("loss-surface", [own], through=[other, str(brief)], points=3, rows=6)
+
+
 @pytest.mark.slow
 def test_every_drawing_is_made(finished, attending, tmp_path) -> None:
     small = {

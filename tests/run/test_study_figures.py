@@ -21,10 +21,12 @@ from limbeck.reporting.pages.score_figures import (
     score_bars,
 )
 from limbeck.reporting.pages.share_figures import share_panels
+from limbeck.reporting.pages.stored_analyses import read_numbers
 from limbeck.reporting.records import Epoch, Record
 from limbeck.reporting.records.teacher_facts import TeamFacts, TeamMember
 from limbeck.study import SharedRuns, carry_out, estimate, load_study, write_study
 from limbeck.study.study_figures import MadeRun, study_figures
+from limbeck.study.study_output import gather_results
 
 
 def point(label, dev, task="sst2", **condition) -> RunPoint:
@@ -221,6 +223,47 @@ def test_a_student_that_is_gone_is_named_under_the_figure(place, copied, tmp_pat
     assert (figure.panels, len(figure.notes)) == ((), 1)
     assert figure.notes[0].startswith("kd on ")
     assert "weights of the student are not there any more" in figure.notes[0]
+
+
+def test_a_plane_names_rows_of_the_study_and_finds_their_runs(
+    place, tmp_path, no_analysis_twice
+) -> None:
+    """Corners are called as rows are; a row that is none is refused, one without a run is named."""
+    extra = """
+keep_students: true
+figures:
+  plane: {draw: analysis, of: loss-surface, methods: plain, settings: {through: [kd, pkd], points: 3, rows: 6}}
+"""
+    methods = "plain: {method: finetune}, kd: , pkd: {method: kd, settings: {lr: 0.001}}"
+    with pytest.raises(
+        LimbeckError, match=r"unknown method in figures.plane.settings.through: 'pkd'"
+    ):
+        plan_of(place, tmp_path, extra, methods="plain: {method: finetune}, kd: ")
+    plan = plan_of(place, tmp_path, extra, methods=methods, seeds=[1])
+    runs = SharedRuns(tmp_path / "runs", keep_students=True)
+    assert carry_out(plan, runs) == []
+    made = gather_results(plan, runs).made
+    (figure,) = study_figures(plan.study, made, {}, lambda name: nobody)
+    assert figure.notes == ()
+    (panel,) = figure.panels
+    assert (panel.axes[0].get_xlabel(), panel.axes[0].get_ylabel()) == ("towards kd", "towards pkd")
+    (kept,) = (tmp_path / "runs").glob("*/analysis/loss-surface-*.json")
+    corners = read_numbers(kept)["student"].corners
+    own = {}
+    for one in made:
+        opened = AnalysedRun(one.folder)
+        own[one.point.label] = opened.loss(opened.student, opened.rows(count=6))
+    assert [corner.loss for corner in corners] == pytest.approx(
+        [own["plain"], own["kd"], own["pkd"]], abs=1e-5
+    )
+    # What is kept names runs and no folder of this machine.
+    assert str(tmp_path) not in kept.read_text(encoding="utf-8")
+    no_analysis_twice()
+    study_figures(plan.study, made, {}, lambda name: nobody)
+    (lost,) = study_figures(
+        plan.study, [one for one in made if one.point.label != "pkd"], {}, lambda name: nobody
+    )
+    assert lost.notes == ("plain on reviews: pkd has no finished run to go with it.",)
 
 
 def test_panels_of_one_title_and_several_tasks_have_files_of_their_own(

@@ -82,7 +82,7 @@ class AnalysedRun:
         if self.record.status != "finished":
             raise LimbeckError(f"run {path} is {self.record.status}", "finish it first")
         self.recipe = Recipe.recorded(self.record.recipe, str(path))
-        self._teacher, self._data, self._split = teacher, data, split
+        self._teacher, self._data, self._split, self._stage = teacher, data, split, stage
         self._first = stage == FIRST
         if problems := stage_problems(stage, self.recipe, f"run {path}: "):
             raise LimbeckError(problems)
@@ -91,6 +91,16 @@ class AnalysedRun:
     def name(self) -> str:
         """The folder's own name."""
         return self.folder.path.resolve().name
+
+    def beside(self, path: str | Path) -> AnalysedRun:
+        """Another run, looked at as this one is.
+
+        Raises:
+            LimbeckError: as for any run.
+        """
+        return AnalysedRun(
+            path, teacher=self._teacher, data=self._data, split=self._split, stage=self._stage
+        )
 
     # ---- models ----
 

@@ -25,6 +25,7 @@ class Analysis:
         measure: the run, the settings and `Watch` to numbers, frozen dataclasses.
         reads_models: whether it needs the student's weights, and not its record alone.
         suits: raises LimbeckError for a recipe whose runs lack what it looks at; None where any will do.
+        further_runs: the setting that names further runs, by folder, or by what each is called; in a study by rows.
     """
 
     summary: str
@@ -32,6 +33,7 @@ class Analysis:
     measure: Callable[[AnalysedRun, Any, Watch], Parts]
     reads_models: bool = True
     suits: Callable[[Recipe], object] | None = None
+    further_runs: str | None = None
 
 
 ANALYSES: Registry[Analysis] = Registry("analysis")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
+from datasets import Dataset
 from pydantic import Field
 
 from limbeck.analysis.analysed_run import AnalysedRun, Watch
@@ -12,7 +13,12 @@ from limbeck.analysis.analyses import ANALYSES, Analysis
 from limbeck.analysis.layer_states import BOTH, STUDENT, Sides
 from limbeck.errors import LimbeckError
 from limbeck.reporting.analysis.input_noise import NoiseTolerance, noise_tolerance
-from limbeck.reporting.analysis.loss_surface import LossSurface, loss_surface
+from limbeck.reporting.analysis.loss_surface import (
+    LossSurface,
+    loss_plane,
+    loss_surface,
+    weights_of,
+)
 from limbeck.settings import Count, Seed, Settings
 
 
@@ -54,20 +60,35 @@ class LossSurfaceSettings(Settings):
     points: Annotated[int, Field(ge=3, le=201)] = Field(
         9, description="along either direction; odd"
     )
-    span: float = Field(1.0, gt=0, description="the largest step, in filters' norms")
+    span: float = Field(
+        1.0,
+        gt=0,
+        description="the largest step, in filters' norms; with through, how far the plane reaches beyond the students, "
+        "in ways from one to another",
+    )
     seed: Seed = Field(0, description="of the two directions")
     models: Sides = Field(STUDENT, description="student, teacher")
+    through: (
+        Annotated[list[str], Field(min_length=2, max_length=2)]
+        | Annotated[dict[str, str], Field(min_length=2, max_length=2)]
+        | None
+    ) = Field(
+        None,
+        description="two more runs: the plane through the three students' weights, in place of random directions",
+    )
 
 
 def _loss_surface(
     run: AnalysedRun, settings: LossSurfaceSettings, watch: Watch
 ) -> dict[str, LossSurface]:
+    rows = run.rows(count=settings.rows)
+    if settings.through is not None:
+        return {run.student.name: _plane(run, settings, rows, watch)}
     if settings.points % 2 == 0:
         raise LimbeckError(
             f"loss-surface: points={settings.points} leaves the model itself out",
             "give an odd number",
         )
-    rows = run.rows(count=settings.rows)
     return {
         side.name: loss_surface(
             side.model,
@@ -82,11 +103,70 @@ def _loss_surface(
     }
 
 
+def _plane(
+    run: AnalysedRun, settings: LossSurfaceSettings, rows: Dataset, watch: Watch
+) -> LossSurface:
+    """The plane through the run's student and those of two more runs."""
+    others = _further(run, settings.through)
+    side = run.student
+    try:
+        found = loss_plane(
+            side.model,
+            {name: weights_of(other.student.model) for name, other in others.items()},
+            partial(run.loss, side, rows),
+            rows=len(rows),
+            name=run.record.method,
+            points=settings.points,
+            span=settings.span,
+            progressed=watch("losses in the plane of three students"),
+        )
+    except ValueError as error:
+        raise LimbeckError(
+            f"through: {error}", "name runs whose students have the same layers and head"
+        ) from None
+    # What the weights alone do not say: heads, tokens, the order of classes.
+    for corner, other in zip(found.corners[1:], others.values(), strict=True):
+        own = other.loss(other.student, rows)
+        if abs(own - corner.loss) > _ROUNDING * max(1.0, own):
+            raise LimbeckError(
+                f"through: {other.folder.path} has a loss of {own:.4g} on these rows, and its weights in the student "
+                f"of {run.folder.path} one of {corner.loss:.4g}",
+                "name runs whose students read rows and order classes alike",
+            )
+    return found
+
+
+_ROUNDING = 1e-3
+
+
+def _further(run: AnalysedRun, named: Any) -> dict[str, AnalysedRun]:
+    """The further runs by what each is called: its method, or where that says too little its folder."""
+    paths = [*named.values()] if isinstance(named, dict) else list(named)
+    runs = [run.beside(path) for path in paths]
+    for other in runs:
+        if other.recipe.task != run.recipe.task:
+            raise LimbeckError(
+                f"through: {other.folder.path} is a run of {other.recipe.task}",
+                f"name runs of {run.recipe.task}",
+            )
+    methods = [one.record.method for one in (run, *runs)]
+    names = methods[1:] if len({*methods}) == len(methods) else [one.name for one in runs]
+    if isinstance(named, dict):
+        names = list(named)
+    if len({*names}) < len(names):
+        raise LimbeckError(
+            f"through: {names[0]} is named twice",
+            "name two runs, which lie in folders of other names",
+        )
+    return dict(zip(names, runs, strict=True))
+
+
 ANALYSES.register("loss-surface")(
     Analysis(
-        "the loss around the student, along two random filter-normalised directions",
+        "the loss around the student: along two random filter-normalised directions, or towards two more students",
         LossSurfaceSettings,
         _loss_surface,
+        further_runs="through",
     )
 )
 ANALYSES.register("noise")(

@@ -74,6 +74,11 @@ def _analysis_problems(study: Study, place: str, spec: FigureSpec) -> list[Probl
         for one in setting_problems(str(spec.of), spec.settings)
         + idle_stage(str(spec.of), spec.stage)
     ]
+    found += [
+        unknown(f"method in {place}.settings.{analysis.further_runs}:", one, list(study.methods))
+        for one in further_rows(spec)
+        if one not in study.methods
+    ]
     if analysis.reads_models and not study.keep_students:
         found.append(
             Problem(
@@ -82,6 +87,12 @@ def _analysis_problems(study: Study, place: str, spec: FigureSpec) -> list[Probl
             )
         )
     return found
+
+
+def further_rows(spec: FigureSpec) -> list[str]:
+    """The rows whose runs an analysis looks at beside each run."""
+    named = spec.settings.get(ANALYSES.get(str(spec.of)).further_runs or "")
+    return [str(one) for one in named] if isinstance(named, list) else []
 
 
 def split_problems(study: Study, task: str, splits: Collection[str]) -> list[Problem]:

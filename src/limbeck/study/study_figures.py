@@ -28,6 +28,7 @@ from limbeck.reporting.pages.share_figures import share_panels
 from limbeck.reporting.pages.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
 from limbeck.reporting.pages.svg import Panel
 from limbeck.reporting.tables.run_scores import task_title
+from limbeck.study.figure_checks import further_rows
 from limbeck.study.figure_spec import METHOD, PARAMETERS, TASK, FigureSpec
 from limbeck.study.study_fields import Study
 
@@ -116,7 +117,7 @@ def study_figures(
         if not chosen:
             continue
         if spec.draw == "analysis":
-            found.append(_analysed(name, spec, chosen, watch))
+            found.append(_analysed(name, spec, chosen, made, watch))
             continue
         panels = _DRAWN[spec.draw](spec, [one.point for one in chosen], teachers)
         notes = () if panels else ("No run has recorded what it shows.",)
@@ -193,8 +194,10 @@ def _word(key: str) -> Callable[[RunPoint], str]:
 # ---- analyses of runs ----
 
 
-def _analysed(name: str, spec: FigureSpec, made: Sequence[MadeRun], watch: Watch) -> StudyFigure:
-    """Of each task, method and condition the first seed's run."""
+def _analysed(
+    name: str, spec: FigureSpec, made: Sequence[MadeRun], every: Sequence[MadeRun], watch: Watch
+) -> StudyFigure:
+    """Of each task, method and condition the first seed's run; rows that settings name are among `every`."""
     view, notes = VIEWS.get(str(spec.of)), []
     panels: list[Panel] = []
     tables: list[SectionTable] = []
@@ -207,7 +210,7 @@ def _analysed(name: str, spec: FigureSpec, made: Sequence[MadeRun], watch: Watch
             if one.point.task != task or called in parts:
                 continue
             try:
-                parts[called] = _numbers(spec, one.folder, watch)
+                parts[called] = _numbers(spec, one.folder, _further(spec, one, every), watch)
             except LimbeckError as error:
                 notes += [f"{called} on {task_title(task)}: {p.message}." for p in error.problems]
         if parts:
@@ -230,12 +233,39 @@ def _titled(parts: Parts, task: str | None) -> Parts:
     return parts if task is None else {f"{task_title(task)}, {p}": n for p, n in parts.items()}
 
 
-def _numbers(spec: FigureSpec, folder: Path, watch: Watch) -> Parts:
+def _further(spec: FigureSpec, one: MadeRun, every: Sequence[MadeRun]) -> dict[str, Path]:
+    """The further runs of an analysis, by row: of the same task and condition, the first seed's.
+
+    Raises:
+        LimbeckError: a row has none.
+    """
+    found = {}
+    for row in further_rows(spec):
+        alike = [
+            other.folder
+            for other in every
+            if (other.point.label, other.point.task, other.point.condition)
+            == (row, one.point.task, one.point.condition)
+        ]
+        if not alike:
+            raise LimbeckError(
+                f"{row} has no finished run to go with it", "the same command makes it"
+            )
+        found[row] = alike[0]
+    return found
+
+
+def _numbers(spec: FigureSpec, folder: Path, further: Mapping[str, Path], watch: Watch) -> Parts:
     """What was found of a run before, with the same settings, or is found now and kept beside it."""
     analysis = ANALYSES.get(str(spec.of))
-    settings: Any = analysis.settings.model_validate(spec.settings)
-    opened = {"split": spec.split, "stage": spec.stage}
-    asked = asked_of(str(spec.of), spec.settings, **opened)
+    said, opened = spec.settings, {"split": spec.split, "stage": spec.stage}
+    named = dict(said)
+    if analysis.further_runs is not None and further:
+        said = {**said, analysis.further_runs: {row: str(run) for row, run in further.items()}}
+        # Kept by the names of the runs, which stay where the folder is moved.
+        named[analysis.further_runs] = {row: run.name for row, run in further.items()}
+    settings: Any = analysis.settings.model_validate(said)
+    asked = asked_of(str(spec.of), named, **opened)
     # Several figures may ask the same of a run with other settings.
     digest = checksum_of_text(json.dumps(asked, sort_keys=True))[:8]
     path = folder / ANALYSES_FOLDER / f"{spec.of}-{digest}.json"

@@ -14,9 +14,12 @@ from limbeck.reporting.analysis.input_noise import (
 )
 from limbeck.reporting.analysis.layer_probing import ProbedLayers, probe_layers
 from limbeck.reporting.analysis.loss_surface import (
+    Corner,
     LossSurface,
     filter_normalised_direction,
+    loss_plane,
     loss_surface,
+    weights_of,
 )
 from limbeck.reporting.analysis.pooled_states import pooled_states
 from limbeck.reporting.analysis.principal_components import StatePoints, state_points
@@ -34,6 +37,7 @@ from limbeck.reporting.analysis.team_overview import TeamOverview, team_of
 
 __all__ = [
     "AttentionMaps",
+    "Corner",
     "Diversity",
     "LayerAttention",
     "LayerSimilarity",
@@ -53,6 +57,7 @@ __all__ = [
     "layer_attention",
     "layer_similarity",
     "linear_cka",
+    "loss_plane",
     "loss_surface",
     "mean_cosine",
     "noise_tolerance",
@@ -65,4 +70,5 @@ __all__ = [
     "similarity_of_layers",
     "state_points",
     "team_of",
+    "weights_of",
 ]

@@ -1,8 +1,8 @@
-"""The loss around a trained model, along two random directions. Part of `limbeck.reporting.analysis`."""
+"""The loss around a trained model, in random directions or towards two others. Part of `limbeck.reporting.analysis`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,24 +15,37 @@ Direction = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
+class Corner:
+    """A model whose weights span a plane: its name, its place in steps, its loss there."""
+
+    name: str
+    at: tuple[float, float]
+    loss: float
+
+
+@dataclass(frozen=True)
 class LossSurface:
     """Losses on a square of weights around a model's own.
 
     Attributes:
-        steps: how far along either direction, in filters' norms; 0 is the model itself.
+        steps: how far along either direction, in filters' norms or in ways to another model; 0 is the model itself.
         losses: by step along the second direction (outer) and along the first.
         rows: how many the loss is over.
-        seed: of the directions.
+        seed: of random directions.
+        corners: of a plane through three models those three, the model itself first; of random directions none.
     """
 
     steps: tuple[float, ...]
     losses: tuple[tuple[float, ...], ...]
     rows: int
-    seed: int
+    seed: int = 0
+    corners: tuple[Corner, ...] = ()
 
     @property
     def own(self) -> float:
         """The model's own loss."""
+        if self.corners:
+            return self.corners[0].loss
         middle = len(self.steps) // 2
         return self.losses[middle][middle]
 
@@ -68,7 +81,7 @@ def loss_surface(
 ) -> LossSurface:
     """L(θ + a·δ + b·η) on a square of a and b (Li et al. 2018, Eq. 1), δ and η filter-normalised.
 
-    CR-ILD's Figure 10 goes to two other models' weights instead. The model's weights are as before afterwards.
+    The model's weights are as before afterwards.
 
     Args:
         model: whose weights are moved.
@@ -86,27 +99,110 @@ def loss_surface(
         raise ValueError(f"{points} points along a direction: an odd number from 3 on is needed")
     generator = torch.Generator().manual_seed(seed)
     first, second = (filter_normalised_direction(model, generator) for _ in range(2))
-    start = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     steps = np.linspace(-span, span, points)
     steps[points // 2] = 0.0
-    losses, done = [], 0
+    places = [(float(a), float(b)) for b in steps for a in steps]
+    found = _losses(model, first, second, places, loss, progressed)
+    return LossSurface(tuple(map(float, steps)), _rows(found, points), rows, seed)
+
+
+def loss_plane(
+    model: nn.Module,
+    others: Mapping[str, Mapping[str, Tensor]],
+    loss: Callable[[], float],
+    *,
+    rows: int,
+    name: str = "the model",
+    points: int = 9,
+    span: float = 1.0,
+    progressed: Progressed = nobody,
+) -> LossSurface:
+    """L(θ0 + a(θ1 − θ0) + b(θ2 − θ0)), the plane through three models' weights (CR-ILD, Figure 10).
+
+    The models lie at (0, 0), (1, 0) and (0, 1), and their losses there are measured whatever the steps. The model's
+    weights are as before afterwards.
+
+    Args:
+        model: θ0, whose weights are moved.
+        others: the names of θ1 and θ2, and what `weights_of` says of each.
+        loss: the loss of some rows with the weights that the model has at the moment.
+        rows: how many these are.
+        name: what the model is called.
+        points: along either direction.
+        span: how far the plane reaches beyond the models, in ways from the first to another.
+        progressed: is told how many losses are done.
+
+    Raises:
+        ValueError: not two others, one whose weights have other names or shapes, or fewer than 3 points.
+    """
+    if len(others) != 2:
+        raise ValueError(
+            f"a plane goes through three models: two others are needed, not {len(others)}"
+        )
+    if points < 3:
+        raise ValueError(f"{points} points along a direction: 3 or more are needed")
+    own = weights_of(model)
+    directions = []
+    for other, weights in others.items():
+        if unlike := _unlike(own, weights):
+            raise ValueError(f"{other} is another kind of model: {unlike}")
+        with torch.no_grad():
+            directions.append(
+                {key: weights[key].to(weight) - weight for key, weight in own.items()}
+            )
+    first, second = directions
+    steps = [float(step) for step in np.linspace(-span, 1 + span, points)]
+    at = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]
+    places = at + [(a, b) for b in steps for a in steps]
+    found = _losses(model, first, second, places, loss, progressed)
+    corners = map(Corner, (name, *others), at, found)
+    return LossSurface(tuple(steps), _rows(found[3:], points), rows, corners=tuple(corners))
+
+
+def weights_of(model: nn.Module) -> Direction:
+    """Every parameter, and every buffer that is no count, by name."""
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return {name: weight.detach() for name, weight in named if weight.is_floating_point()}
+
+
+def _unlike(own: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> str:
+    """In what two models' weights differ but for their values; empty where in nothing."""
+    if apart := sorted(own.keys() ^ other.keys()):
+        return f"only one of the two has {apart[0]}"
+    shapes = {key: (tuple(own[key].shape), tuple(other[key].shape)) for key in own}
+    different = [f"{key} is {b} and not {a}" for key, (a, b) in shapes.items() if a != b]
+    return different[0] if different else ""
+
+
+def _losses(
+    model: nn.Module,
+    first: Direction,
+    second: Direction,
+    places: Sequence[tuple[float, float]],
+    loss: Callable[[], float],
+    progressed: Progressed,
+) -> list[float]:
+    """The loss at each place, as steps along both directions."""
+    start = {name: weight.clone() for name, weight in weights_of(model).items()}
+    found = []
     try:
-        for b in steps:
-            row = []
-            for a in steps:
-                _move(model, start, (float(a), first), (float(b), second))
-                row.append(loss())
-                done += 1
-                progressed(done, points**2)
-            losses.append(tuple(row))
+        for done, (a, b) in enumerate(places, start=1):
+            _move(model, start, (a, first), (b, second))
+            found.append(loss())
+            progressed(done, len(places))
     finally:
         _move(model, start)
-    return LossSurface(tuple(map(float, steps)), tuple(losses), rows, seed)
+    return found
+
+
+def _rows(found: Sequence[float], points: int) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(found[at : at + points]) for at in range(0, len(found), points))
 
 
 def _move(model: nn.Module, start: Direction, *along: tuple[float, Direction]) -> None:
     with torch.no_grad():
-        for name, weight in model.named_parameters():
+        for name, weight in weights_of(model).items():
             weight.copy_(start[name])
             for step, direction in along:
-                weight.add_(direction[name], alpha=step)
+                if name in direction:
+                    weight.add_(direction[name], alpha=step)

@@ -164,8 +164,9 @@ for _name, _view in {
     "loss-surface": AnalysisView(
         LossSurface,
         "Loss surface",
-        "The loss of the labels with all weights moved along two random directions, each filter as long as the "
-        "model's own; the cross is the model. Wide and flat is said to generalise.",
+        "The loss of the labels with all weights moved: along two random directions, each filter as long as the "
+        "model's own, or in the plane through three students. The cross is the model, circle and square are the "
+        "others. Wide and flat is said to generalise.",
         plane.surface_panels,
     ),
     "pca": AnalysisView(

@@ -83,13 +83,12 @@ def surface_panels(found: Mapping[str, LossSurface]) -> list[Panel]:
     panels = []
     for name, one in found.items():
         losses = np.array(one.losses)
-        panel = Panel(
-            f"{name}: loss around it",
-            f"{name}. Loss {one.own:.3g} at the model itself, up to {losses.max():.3g} at a step of {one.steps[-1]:g}.",
-            4.2,
-            3.4,
-            "none",
-        )
+        said = f"{name}. Loss {one.own:.3g} at the model itself, "
+        if one.corners:
+            said += ", ".join(f"{c.loss:.3g} at {c.name}" for c in one.corners[1:]) + ", "
+        said += f"up to {losses.max():.3g} at a step of {one.steps[-1]:g}."
+        title = f"{name}: loss {'towards two others' if one.corners else 'around it'}"
+        panel = Panel(title, said, 4.2, 3.4, "none")
         with panel as axes:
             mesh = axes.pcolormesh(one.steps, one.steps, losses, cmap="cividis", shading="nearest")
             if np.ptp(losses) > 0:
@@ -97,9 +96,21 @@ def surface_panels(found: Mapping[str, LossSurface]) -> list[Panel]:
                     one.steps, one.steps, losses, levels=8, colors="white", linewidths=0.8
                 )
                 axes.clabel(lines, fontsize=8, fmt=f"%.{_digits(losses)}f")
-            axes.plot([0], [0], marker="P", color=series_colour(1), markersize=7, linestyle="none")
+            for place, (x, y) in enumerate([c.at for c in one.corners] or [(0.0, 0.0)]):
+                axes.plot(
+                    [x],
+                    [y],
+                    marker="Pos"[place],
+                    color=series_colour(1),
+                    markersize=7,
+                    linestyle="none",
+                )
             panel.figure.colorbar(mesh, ax=axes, label="loss of the labels", use_gridspec=False)
-            axes.set(xlabel="step along the first direction", ylabel="along the second")
+            if one.corners:
+                (_, first, second) = one.corners
+                axes.set(xlabel=f"towards {first.name}", ylabel=f"towards {second.name}")
+            else:
+                axes.set(xlabel="step along the first direction", ylabel="along the second")
         panels.append(panel)
     return panels
 

@@ -48,7 +48,7 @@ def beside_printed(
     rows = [_row(row, table, printed, form, whole) for row in table.rows]
     said = f"In square brackets: {source}, as printed."
     if test:
-        rows = [_row(row, table, test, form, whole, "printed_test") for row in rows]
+        rows = [_row(row, table, test, form, whole, of_test=True) for row in rows]
         said += (
             " Behind the stroke: the paper's numbers of GLUE's test files, which only the benchmark scores. "
             "Ours are of dev: compare them with the first number."
@@ -74,19 +74,25 @@ def in_order(table: ResultsTable, labels: Sequence[str]) -> ResultsTable:
 
 
 def _row(
-    row: Row, table: ResultsTable, printed: Printed, form: str, whole: bool, place: str = "printed"
+    row: Row,
+    table: ResultsTable,
+    printed: Printed,
+    form: str,
+    whole: bool,
+    *,
+    of_test: bool = False,
 ) -> Row:
-    """The row with a paper's numbers; `place` is the part of a cell that takes them."""
+    """The row with a paper's numbers of dev or of the test files."""
     own = printed.get(TEACHER if row.role == "teacher" else row.label, {})
     cells = {
-        column.key: _with(row.cells[column.key], own.get(column.title), form, place)
+        column.key: _with(row.cells[column.key], own.get(column.title), form, of_test)
         for column in table.columns
     }
     facts = dict(row.facts)
     for name in {*table.facts} & own.keys():
         facts[name] = replace(facts.get(name, Fact()), printed=FACTS[name].text(own[name]))
     average = own.get(AVERAGE) if whole else _mean(own, table)
-    average_cell = _with(row.average, average, form, place)
+    average_cell = _with(row.average, average, form, of_test)
     return replace(row, cells=cells, average=average_cell, facts=facts)
 
 
@@ -98,5 +104,8 @@ def _mean(own: Mapping[str, float], table: ResultsTable) -> float | None:
     return sum(column.weight * own[column.title] for column in averaged) / total
 
 
-def _with(cell: TableCell, number: float | None, form: str, place: str) -> TableCell:
-    return cell if number is None else replace(cell, **{place: form.format(number)})
+def _with(cell: TableCell, number: float | None, form: str, of_test: bool) -> TableCell:
+    if number is None:
+        return cell
+    text = form.format(number)
+    return replace(cell, printed_test=text) if of_test else replace(cell, printed=text)
