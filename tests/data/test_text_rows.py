@@ -55,7 +55,6 @@ def test_a_text_and_a_pair_are_not_put_together(path):
 @pytest.mark.parametrize(
     ("columns", "task", "said"),
     [
-        ((), None, "no text columns are named"),
         (("nothing",), None, "no text column 'nothing'"),
         (("id", "text", "other"), None, "3 text columns"),
         (("text",), "mrpc", "reads 2"),
@@ -64,6 +63,38 @@ def test_a_text_and_a_pair_are_not_put_together(path):
 def test_columns_that_are_not_known_are_asked_for(path, columns, task, said):
     with pytest.raises(LimbeckError, match=said):
         read_text_rows(path, task=task, text_columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("id,text,other", ["1"]),
+        ("other,label,sentence", ["2"]),
+        ("text,question2,question1", ["2", "1"]),
+        ("label,review", ["1"]),
+        ("review,other", None),
+    ],
+)
+def test_columns_of_usual_names_are_taken_as_training_takes_them(tmp_path, header, expected):
+    """Each cell holds the number of its column, counted from 0."""
+    columns = header.split(",")
+    numbers = map(str, range(len(columns)))
+    file = tmp_path / "rows.csv"
+    file.write_text(f"{header}\n{','.join(numbers)}\n")
+    if expected is None:
+        with pytest.raises(LimbeckError, match=r"no text columns are named"):
+            read_text_rows(file)
+    else:
+        rows = read_text_rows(file)
+        assert [text for (text,) in rows.take(np.array([0])).values()] == expected
+        assert [*rows.names] == [columns[int(place)] for place in expected]
+
+
+def test_a_text_that_is_missing_in_a_row_hides_no_column(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"id": 1, "text": "a"}\n{"id": 2, "text": null}\n')
+    rows = read_text_rows(file)
+    assert (len(rows), rows.blank, rows.names) == (1, 1, ("text",))
 
 
 def test_a_folder_without_rows_is_refused(tmp_path):

@@ -33,6 +33,15 @@ def test_head_is_copied_only_when_labels_agree():
     assert fresh.config.problem_type == "single_label_classification"
 
 
+def test_a_kind_goes_by_its_name():
+    config = BertConfig(**SIZES)
+    tokens = build_student(config, kind="tokens", task=Labels(("a", "b")))
+    assert type(tokens).__name__ == "BertForTokenClassification"
+    with pytest.raises(LimbeckError, match=r"unknown kind 'pair-scores'") as error:
+        build_student(config, kind="pair-scores")
+    assert "did you mean 'pair-score'? choices: " in error.value.problems[0].fix
+
+
 def test_labels_that_a_saved_configuration_would_lose_are_refused():
     """BART's class default is three labels; transformers leaves LABEL_0, LABEL_1 unsaved."""
     teacher = random_model(FAMILIES["bart"])

@@ -20,6 +20,7 @@ from limbeck.data.loading import load_task
 from limbeck.data.row_ids import row_ids
 from limbeck.data.tables import MAX_ROWS, read_table
 from limbeck.data.unlabelled_files import is_meant, matching, read_unlabelled
+from limbeck.data.usual_columns import usual_label, usual_texts
 from limbeck.errors import LimbeckError
 from limbeck.files import at_home
 from limbeck.given import is_reference, place_of
@@ -90,8 +91,8 @@ def read_text_rows(
             or a pattern of their names, the reference of rows that were given as objects, or what `load_task` reads: a
             folder in GLUE's layout, `hub`, `pocket`, ….
         task: a known task, whose columns they are; it is needed for what is no file of the user's own.
-        text_columns: the columns that hold text, one or two; needed for files with several columns, but for those of
-            queries with candidates, of which every pair is a row.
+        text_columns: the columns that hold text, one or two. If left out, those of usual names
+            (`limbeck.data.usual_columns`), or the only one. Of queries with candidates every pair is a row.
         max_rows: of a file; more are refused.
 
     Raises:
@@ -204,18 +205,28 @@ def _own_task(columns: int) -> Task:
 
 
 def _unnamed_columns(file: Path, max_rows: int) -> list[str] | None:
-    """The one column of a table, or a query and its passage; None of plain text, which has no columns."""
+    """The columns that training takes, or the only one; None of plain text, which has no columns."""
     if form_of(file) == "text":
         return None
-    columns = [*read_table(file, max_rows).columns]
+    table = read_table(file, max_rows)
+    columns = [*table.columns]
     if {*_PAIR} <= {*columns}:  # as training finds them, lists of candidates among them
         return [*_PAIR]
-    if len(columns) > 1:
+    if len(columns) == 1:
+        return columns
+    label = usual_label(columns, [*table.class_names])
+    words = [
+        name
+        for name, column in table.columns.items()
+        if name != label and column.text_or_gaps is not None
+    ]
+    found = usual_texts(words)
+    if not found:
         raise LimbeckError(
             f"{file}: no text columns are named",
             f"--text-columns A [B]; columns that are there: {', '.join(columns)}",
         )
-    return columns
+    return found
 
 
 def _strings(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -33,7 +33,14 @@ from limbeck.students.transplanting import (
     shares_one_layer,
     transplant,
 )
-from limbeck.tasks import SENTENCE, TASK_TYPES, TaskType, kind_of_config, task_type_of
+from limbeck.tasks import (
+    SENTENCE,
+    TASK_TYPES,
+    TaskType,
+    get_task_type,
+    kind_of_config,
+    task_type_of,
+)
 from limbeck.tasks.task_like import Labelled
 
 log = logging.getLogger(__name__)
@@ -51,7 +58,7 @@ def build_student(
     config: Mapping[str, Any] | None = None,
     teacher: PreTrainedModel | None = None,
     seed: int = 0,
-    kind: TaskType | None = None,
+    kind: TaskType | str | None = None,
     auto: Any = None,
     attn_implementation: str | None = None,
 ) -> PreTrainedModel:
@@ -65,14 +72,16 @@ def build_student(
     text off one token, as lower layers write nothing into it yet, else `first`.
     `config`: entries that replace the configuration's (`with_settings`).
     `task`: names its head's outputs; None: the head is the one of what it starts from.
-    `kind`: what its head answers, and so its class; `auto` names another AutoModel class. If left out,
-    sentence classification with a `task`, else what it starts from.
+    `kind`: what its head answers, and so its class, as a task type or by its name; `auto` names another
+    AutoModel class. If left out, sentence classification with a `task`, else what it starts from.
     The head is copied when its labels agree with the task's, otherwise initialised from `seed`.
     ALBERT runs one layer many times: there only the number of rounds changes, and the log says so.
 
-    Raises LimbeckError for layers that do not exist, settings the model does not have, weights that
-    do not fit, checkpoints that cannot be read, and, without a `task`, those without a trained head.
+    Raises LimbeckError for an unknown kind, layers that do not exist, settings the model does not have,
+    weights that do not fit, checkpoints that cannot be read, and, without a `task`, those without a trained head.
     """
+    if isinstance(kind, str):
+        kind = get_task_type(kind)
     auto = auto or _class_of_head(init, teacher, task, kind)
     head: Head = "optional" if task is not None else "required"
     source, base, has_head = _start(init, teacher, seed, auto, attn_implementation, head)
