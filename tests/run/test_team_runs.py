@@ -21,6 +21,7 @@ from limbeck.run.run_folder import RunFolder
 from limbeck.teachers import SampledTeam, SamplingProbabilities, by_capacity, chain_links
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer
+from limbeck.training.assistant_start import recorded_start
 
 # The package's attribute of that name is the function.
 module, starting = import_module("limbeck.run.train"), import_module("limbeck.run.distill")
@@ -507,6 +508,24 @@ def test_the_strongest_of_two_largest_teachers_is_not_distilled_again(several, p
     chain = train(several("takd", teachers=members, max_steps=1), tmp_path / "run").record.team
     assert [Path(run).name for run in chain.runs] == ["01-weaker", "02-narrow"]
     assert Record.load(chain.runs[0]).recipe["teachers"] == [str(place / "stronger")]
+
+
+@pytest.mark.parametrize(
+    ("init", "teacher"), [("teacher", "large"), ("fresh", "large"), ("bert-base-uncased", None)]
+)
+def test_a_recorded_start_names_a_teacher_only_where_the_student_takes_something_from_it(
+    tmp_path, init, teacher
+):
+    recipe = {"student": {"init": init}, "teacher": "large"}
+    (tmp_path / "record.json").write_text(json.dumps({"recipe": recipe}))
+    (tmp_path / "student").mkdir()
+    for folder in (tmp_path, tmp_path / "student"):
+        spec, found = recorded_start(str(folder))
+        assert (spec.init, found) == (init, teacher)
+    assert recorded_start(str(tmp_path / "elsewhere")) is None
+    (tmp_path / "record.json").write_text('{"recipe": {}}')
+    with pytest.raises(LimbeckError, match="does not say what its student started from"):
+        recorded_start(str(tmp_path))
 
 
 @pytest.mark.parametrize("init", ["pocket-4-32-2", "bert-4-64-4:random", "resnet-20"])

@@ -11,17 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError, Problem
 from limbeck.evaluation import count_parameters
-from limbeck.files import at_home
 from limbeck.lab.augmentation import FROM_TEACHER
 from limbeck.lab.cifar_nets import SHAPES
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec
-from limbeck.reporting.records import RECORD_NAME, Record, TeamFacts, TeamMember
+from limbeck.reporting.records import Record, TeamFacts, TeamMember
 from limbeck.run.named_teachers import Named, form_team, load_teacher
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
@@ -43,6 +41,7 @@ from limbeck.teachers import (
     weighed,
 )
 from limbeck.teachers.teacher import Teacher
+from limbeck.training.assistant_start import recorded_start
 
 # Scores by which teachers are ranked: SKDBERT, Table 10.
 _PROFILE = "skd-dev"
@@ -305,13 +304,10 @@ def origin_problems(recipe: Recipe, named: Sequence[Named]) -> list[Problem]:
 def _recorded_form(path: str) -> dict[str, Any] | None:
     """What a teacher's run started from; None where no record tells, or it is gone."""
     try:
-        folder = at_home(path)
-        above = not (folder / RECORD_NAME).is_file() and (folder.parent / RECORD_NAME).is_file()
-        recipe = Record.load(folder.parent if above and folder.is_dir() else path).recipe
-        spec = StudentSpec.model_validate(recipe["student"])
-        of_another = spec.from_teacher
-        lead = recipe.get("teacher") if of_another else None
-        init = str(lead if of_another else spec.init)
+        spec, lead = recorded_start(path) or (None, None)
+        if spec is None:
+            return None
+        init = str(lead if spec.from_teacher else spec.init)
         named = None if init in SHAPES else named_model(init)
         if named is not None and not named.random:
             resolve_checkpoint(str(named.repository))
@@ -319,7 +315,7 @@ def _recorded_form(path: str) -> dict[str, Any] | None:
             resolve_checkpoint(init)
     except DamagedRecordError:  # it would start otherwise than the teacher did
         raise
-    except (LimbeckError, KeyError, ValidationError):
+    except LimbeckError:
         return None
     return {"student": spec, "teacher": lead}
 

@@ -45,7 +45,7 @@ def pretrained_start(model: PreTrainedModel, *, seed: int) -> PreTrainedModel | 
     if not source:
         return None
     try:
-        spec, lead = _recorded(source) or (StudentSpec.model_validate({"init": source}), None)
+        spec, lead = recorded_start(source) or (StudentSpec.model_validate({"init": source}), None)
         started = _build(model, spec, lead, seed)
     except DamagedRecordError:
         raise
@@ -60,19 +60,32 @@ def pretrained_start(model: PreTrainedModel, *, seed: int) -> PreTrainedModel | 
     return None if same else started
 
 
-def _recorded(source: str) -> tuple[StudentSpec, str | None] | None:
-    """What the record of a run says that its student started from, and the teacher that gave it layers."""
+def recorded_start(source: str) -> tuple[StudentSpec, str | None] | None:
+    """Read from a run's record what its student started from.
+
+    Args:
+        source: a run's folder, or the folder of its student.
+
+    Returns:
+        The student's settings, and its teacher if they take layers or sizes from one. None where there is no record.
+
+    Raises:
+        DamagedRecordError: the record is not what a run wrote.
+        LimbeckError: the record does not say what the student started from.
+    """
     folder = at_home(source)
-    for place in (folder, folder.parent) if folder.is_dir() else ():
-        path = place / "record.json"
-        if path.is_file():
-            content: Any = verified(
-                read_json(path.read_bytes(), str(path), constant=lambda _: None), path
-            )
-            return StudentSpec.model_validate(content["recipe"]["student"]), content["recipe"].get(
-                "teacher"
-            )
-    return None
+    places = (folder, folder.parent) if folder.is_dir() else ()
+    path = next((file for place in places if (file := place / "record.json").is_file()), None)
+    if path is None:
+        return None
+    content: Any = verified(read_json(path.read_bytes(), str(path), constant=lambda _: None), path)
+    try:
+        spec = StudentSpec.model_validate(content["recipe"]["student"])
+        return spec, content["recipe"].get("teacher") if spec.from_teacher else None
+    except (ValidationError, KeyError, TypeError) as error:
+        raise LimbeckError(
+            f"{path} does not say what its student started from", "name a run that limbeck made"
+        ) from error
 
 
 def _build(
