@@ -130,13 +130,14 @@ def test_texts_have_the_tokens_of_the_whole_text(tokenizer, limit):
     same(ours, tokenizer(texts, truncation=True, max_length=limit, **how))
 
 
-@pytest.mark.parametrize("limit", [10, 11])
+@pytest.mark.parametrize("limit", [65, 66])
 def test_pairs_share_the_room_as_whole_texts_do(tokenizer, limit):
     """Whose the odd token is hangs on which of two long texts is longer."""
     some = ["words", "digits", "no spaces", "short"]
-    # The tokenizer itself joins every piece that it leaves of one with every piece of the other.
-    pairs = [(LONG[a][:1000], LONG[b][:900]) for a in some for b in some]
-    pairs += [("good " * 150, "bad " * 151), ("good " * 151, "bad " * 150)]
+    # The tokenizer itself joins every piece that it leaves of one with every piece of the other, in a time that grows
+    # with the square of the pieces: texts are little longer than what is cut, and pieces no shorter than need be.
+    pairs = [(LONG[a][:1650], LONG[b][:1600]) for a in some for b in some]
+    pairs += [("good " * 400, "bad " * 401), ("good " * 401, "bad " * 400)]
     first, second = zip(*pairs, strict=True)
     ours = encode_cut(tokenizer, first, second, max_length=limit)
     same(ours, tokenizer([*first], [*second], truncation=True, max_length=limit))
