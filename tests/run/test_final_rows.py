@@ -182,3 +182,29 @@ def test_tables_and_comparisons_are_made_of_test_rows(run, finished):
         compare_runs(run.path, finished.path, "test")
     with pytest.raises(LimbeckError, match="split test: 1 of 2 runs have no scores there"):
         build_table([record, finished.record], split="test")
+
+
+def test_scored_rows_that_are_trained_on_are_said(recipe, tmp_path, capfd):
+    def given(*texts):
+        labels = [int("good" in text.lower()) for text in texts]
+        return Dataset.from_dict({"text": list(texts), "label": labels})
+
+    data = DatasetDict(
+        train=given(*tiny.sentences(40)),
+        validation=given("film good", " Good FILM", "end bad", "plot good", "good bad", "film bad"),
+        test=given("good", "film", "good film", "good film"),
+    )
+    found = distill(
+        "finetune", out=tmp_path / "run", show=True, data=data, max_steps=1, max_length=24,
+        **{"student.init": str(recipe().student.init)},
+    )  # fmt: skip
+    assert tiny.sentences(1) == ["good film"]
+    assert found.record.examples.in_train == {"dev": 1, "test": 2}
+    printed = " ".join(capfd.readouterr().err.split())
+    card = (found.path / "student" / "README.md").read_text(encoding="utf-8")
+    page = (found.path / "report.html").read_text(encoding="utf-8")
+    for said in ("1 of 6 dev rows", "2 of 4 test rows"):
+        assert f"{said} are also training rows" in card
+        assert f"{said} are also training rows" in page
+    assert "dev: 1 of 6 rows are also training rows" in printed
+    assert "test: 2 of 4 rows are also training rows" in printed

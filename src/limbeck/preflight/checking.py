@@ -39,6 +39,7 @@ from limbeck.preflight.score_checks import (
     recorded_score,
 )
 from limbeck.preflight.showing import errors_of
+from limbeck.preflight.texts import check_overlap
 from limbeck.students import generic_labels, labels_of
 from limbeck.tasks import Processor, Task
 
@@ -84,13 +85,15 @@ def check(
     truncated: Mapping[str, int] | None = None,
     out: str | Path | None = None,
     asked: dict[str, TeacherOutputs] | None = None,
+    in_train: dict[str, int] | None = None,
 ) -> list[Problem]:
     """Everything wrong or suspicious about a run, before its first step, each with its fix.
 
     `rows`: the loaded splits. `tokenizer`: the student's, of images its image processor.
     `teachers`: by what messages call them. `truncated`: the counts of
     `encode`, by split. `asked` gets what teachers were asked on dev, by the same names as
-    `teachers`. Weights, gradients, random state and buffers are left as they were.
+    `teachers`, and `in_train` by split how many scored rows are training rows too. Weights,
+    gradients, random state and buffers are left as they were.
     """
     method = method or Method()
     problems = check_output(out) if out is not None else []
@@ -104,7 +107,10 @@ def check(
     checks = INPUT_CHECKS[task.kind.reads.name]
     models = {"student": student} | {side: one.model for side, one in teachers.items()}
     problems += checks.lengths(task, rows, tokenizer, models, max_length)
-    problems += checks.rows(task, rows)
+    repeated = checks.in_train(task, rows)
+    problems += check_overlap(rows, repeated)
+    if in_train is not None:
+        in_train |= repeated
     problems += checks.reader(task, rows["train"], tokenizer, side="student")
     for side, teacher in teachers.items():
         if teacher.own_tokens:

@@ -22,7 +22,7 @@ from limbeck.preflight.model_checks import (
     check_vocabulary,
     is_stretched,
 )
-from limbeck.preflight.texts import check_overlap, check_unknown_tokens
+from limbeck.preflight.texts import check_unknown_tokens, rows_in_train
 from limbeck.tasks import Processor, Task
 from limbeck.vision import CHANNELS, side_of
 
@@ -60,9 +60,9 @@ class InputChecks(ABC):
         """Rows that are longer than what a model was trained on, though it can read them."""
         return []
 
-    def rows(self, task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
-        """Dev rows that say little of a student, since it is trained on them."""
-        return []
+    def in_train(self, task: Task, rows: Mapping[str, Dataset]) -> dict[str, int]:
+        """How many rows of each scored split it is trained on too; nothing where rows are not compared."""
+        return {}
 
     def reader(
         self, task: Task, train: Dataset, processor: Processor, *, side: str
@@ -107,9 +107,9 @@ class _TextChecks(InputChecks):
         columns = task.kind.texts(task, train[:_SAMPLE_TEXTS])
         return check_tokenizers(teacher, student, list(zip(*columns, strict=True)), side=side)
 
-    def rows(self, task: Task, rows: Mapping[str, Dataset]) -> list[Problem]:
-        """Those that stand in train, word for word."""
-        return check_overlap(task, rows)
+    def in_train(self, task: Task, rows: Mapping[str, Dataset]) -> dict[str, int]:
+        """By their texts."""
+        return rows_in_train(task, rows)
 
     def reader(
         self, task: Task, train: Dataset, processor: Processor, *, side: str

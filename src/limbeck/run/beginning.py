@@ -37,6 +37,7 @@ def new_record(recipe: Recipe, prepared: Prepared) -> Record:
             test=None if prepared.final is None else len(prepared.final),
             truncated=prepared.truncated,
             labels=labels,
+            in_train=dict(prepared.in_train),
             labelled=rows - without.kept,
             unlabelled=without.kept,
             unlabelled_in_scored_splits=without.scored,

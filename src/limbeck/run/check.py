@@ -29,7 +29,7 @@ from limbeck.teachers.outputs.stored_teacher import AbsentModel
 
 
 def check_run(prepared: Prepared, out: Path, *, show: bool) -> Prepared:
-    """Check everything before the first step; show what was found. Returns the run with its floor.
+    """Check everything before the first step; show what was found. Returns the run with what was learned of it.
 
     Raises:
         LimbeckError: all errors, if there is one.
@@ -49,6 +49,7 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> Prepared:
     problems += preflight.check_share(last.recipe.batch_size, last.recipe.accumulation)
     sides = {}
     asked: dict[str, preflight.TeacherOutputs] = {}
+    in_train: dict[str, int] = {}
     if learns_from_its_teacher(recipe):
         sides = {
             one.setting: preflight.TeacherSide(
@@ -78,6 +79,7 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> Prepared:
         truncated=prepared.truncated,
         out=out,
         asked=asked,
+        in_train=in_train,
     )
     errors = preflight.errors_of(problems)
     if errors:
@@ -88,7 +90,7 @@ def check_run(prepared: Prepared, out: Path, *, show: bool) -> Prepared:
         problems += floor_problems(prepared, floor, asked)
     if show and problems:
         preflight.show(problems)
-    return replace(prepared, floor=floor)
+    return replace(prepared, floor=floor, in_train=in_train)
 
 
 def _plateau(prepared: Prepared, method: preflight.Method | None) -> list[Problem]:

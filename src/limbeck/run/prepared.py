@@ -54,6 +54,7 @@ class Prepared:
         scored: by place in `named` a teacher's dev scores, as far as they are known.
         without_outputs: how many training rows were left out because stored teachers know nothing of them.
         floor: a linear model on words of the labeled training rows, once they are checked.
+        in_train: by split how many scored rows are training rows too, once they are checked.
     """
 
     recipe: Recipe
@@ -73,6 +74,7 @@ class Prepared:
     scored: Mapping[int, Mapping[str, Numbers]] = field(default_factory=dict)
     without_outputs: int = 0
     floor: LinearFloor | None = None
+    in_train: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def last(self) -> StageInputs:

@@ -6,7 +6,8 @@ from datasets import Dataset
 
 import tiny_runs as tiny
 from limbeck.preflight import check
-from limbeck.tasks import get_task
+from limbeck.preflight.texts import rows_in_train
+from limbeck.tasks import EMBEDDING, Task, get_task
 
 SST2 = get_task("sst2")
 
@@ -36,12 +37,45 @@ def film(number: int) -> str:
 def test_dev_rows_that_are_trained_on_are_counted():
     train = [film(row) for row in range(40)]
     (warning,) = found(train, [film(row) for row in range(38, 58)])
-    assert warning.startswith("warning: dev: 2 of 20 rows stand in train too, word for word")
+    assert warning.startswith("warning: dev: 2 of 20 rows are also training rows, so scores")
 
 
 def test_a_few_repetitions_are_the_datas_own():
     train = [film(row) for row in range(40)]
-    assert found(train, [film(row) for row in range(39, 59)]) == []
+    assert found(train, [film(row) for row in range(39, 59)]) == [
+        "note: dev: 1 of 20 rows are also training rows"
+    ]
+    assert found(train, [film(row) for row in range(40, 60)]) == []
+
+
+def test_case_and_outer_whitespace_make_no_other_row():
+    train = ["a good film", "Bad plot"]
+    dev = ["A Good Film ", "\tbad plot", "a  good film", "good film"]
+    assert rows_in_train(SST2, {"train": split(train), "dev": split(dev)}) == {"dev": 2}
+
+
+def test_dev_and_test_rows_are_counted_each_by_themselves():
+    rows = {
+        "train": split(["a", "b", "c"]),
+        "dev": split(["c", "d"]),
+        "test": split(["b", "b", "a"]),
+    }
+    assert rows_in_train(SST2, rows) == {"dev": 1, "test": 3}
+
+
+def test_an_embedding_model_reads_the_texts_of_a_row_one_by_one():
+    """Pairs that are scored beside single sentences that are trained on."""
+    task = Task("own", "own", ("sentence1", "sentence2"), (), (), "", kind=EMBEDDING)
+
+    def pairs(*rows: tuple[str, str]) -> Dataset:
+        first, second = zip(*rows, strict=True)
+        return Dataset.from_dict({"sentence1": list(first), "sentence2": list(second)})
+
+    rows = {
+        "train": pairs(("a", ""), ("B", ""), ("c", "d")),
+        "dev": pairs(("a", "b"), ("d", "a"), ("a", "e"), ("e", "f")),
+    }
+    assert rows_in_train(task, rows) == {"dev": 2}
 
 
 def test_of_pairs_both_texts_have_to_be_there():
@@ -65,7 +99,7 @@ def test_of_pairs_both_texts_have_to_be_there():
     }
     assert check(rows=splits, **settings) == []
     (problem,) = check(rows={"train": splits["train"], "dev": splits["train"]}, **settings)
-    assert "20 of 20 rows stand in train" in problem.message
+    assert "20 of 20 rows are also training rows" in problem.message
 
 
 def test_text_of_another_language_is_noticed():

@@ -7,7 +7,7 @@ from limbeck.reporting.cards.card_settings import CardSettings
 from limbeck.reporting.cards.student_facts import StudentFacts
 from limbeck.reporting.records import Record
 from limbeck.reporting.records.one_answer import one_answer
-from limbeck.reporting.records.rows_said import agreement_said
+from limbeck.reporting.records.rows_said import agreement_said, repeated_said
 from limbeck.reporting.tables.run_scores import task_title
 from limbeck.tasks import TASKS
 
@@ -19,6 +19,7 @@ def limits(student: StudentFacts, settings: CardSettings, languages: list[str] |
     """Sentences; each follows from the record."""
     record = student.record
     said = [_scored(student), _domain(student), _rows(student, languages), *_length(student)]
+    said += repeated_said(record.examples)
     said += _classes(student) + _conditions(student)
     known = [one for one in record.classification.values() if one.student.reliability]
     said.append(f"Bias{'' if known else ', calibration'} and adversarial input were not examined.")

@@ -20,7 +20,7 @@ from limbeck.reporting.pages.sections import Section, legend_entry
 from limbeck.reporting.pages.teachers_section import team_section
 from limbeck.reporting.records import Record
 from limbeck.reporting.records.one_answer import one_answer
-from limbeck.reporting.records.rows_said import agreement_said, rows_said
+from limbeck.reporting.records.rows_said import agreement_said, repeated_said, rows_said
 from limbeck.reporting.tables.measured_columns import FACTS, duration, facts_of
 from limbeck.reporting.tables.model import ResultsTable, Row
 from limbeck.reporting.tables.run_scores import (
@@ -299,7 +299,7 @@ class Content:
         return list(shown.values())
 
     def surroundings(self) -> list[tuple[str, str]]:
-        """Versions and hardware, and the training rows where some have no label; where runs differ, every value."""
+        """Versions and hardware, and what is to be known of the rows; where runs differ, every value."""
         found: dict[str, dict[str, None]] = {}
         for run in self.records:
             for source in (run.versions, run.hardware):
@@ -308,6 +308,8 @@ class Content:
                         found.setdefault(key.replace("_", " "), {})[str(value)] = None
             if (rows := rows_said(run.examples)) is not None:
                 found.setdefault("training rows", {})[rows] = None
+            for said in repeated_said(run.examples):
+                found.setdefault("scored rows", {})[said.rstrip(".")] = None
         return [(key, "; ".join(values)) for key, values in found.items()]
 
     def _panels(self) -> list[tuple[str, list[Record]]]:

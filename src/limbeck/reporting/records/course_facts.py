@@ -104,6 +104,9 @@ class Examples(RecordPart):
     truncated: dict[str, int] = Field(default_factory=dict)
     labels: Literal["teacher"] | None = None
     """Whose labels dev and test rows have: teacher means its own predictions, so that scores are agreement with it."""
+    in_train: dict[str, int] = Field(default_factory=dict)
+    """Split → how many of its rows are training rows too, by their texts without case and outer whitespace; records
+    of earlier versions, and of images, have none."""
     labelled: int | None = None
     """Of the training rows those with a label; all of them in records of earlier versions."""
     unlabelled: int = 0

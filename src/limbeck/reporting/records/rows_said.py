@@ -22,6 +22,17 @@ def agreement_said(examples: Examples, split: str | None = None) -> str | None:
     return f"agreement with the teacher on {said} held-out texts"
 
 
+def repeated_said(examples: Examples) -> list[str]:
+    """A sentence for each scored split that has training rows among its own."""
+    totals = {"dev": examples.dev, "test": examples.test}
+    known = {split: f" of {total:,}" for split, total in totals.items() if total is not None}
+    return [
+        f"{count:,}{known.get(split, '')} {split} rows are also training rows."
+        for split, count in examples.in_train.items()
+        if count
+    ]
+
+
 def rows_said(examples: Examples) -> str | None:
     """Labelled and unlabelled training rows and what was left out; None of a run whose rows all have labels."""
     left_out = {
