@@ -105,6 +105,19 @@ def test_as_many_are_open_as_there_are_processes(place, tmp_path) -> None:
     assert len(asked(course.plan)) == 6
 
 
+def test_cells_that_are_asked_for_again_end_no_search(place, tmp_path) -> None:
+    """Of three values six trials repeat some at least three times."""
+    few = SEARCH.replace("lr: [0.001, 0.1], ", "")
+    course = Course(
+        plan_of(place, tmp_path, few, tmp_path, "kd: ", **{"table.baseline": "kd"}),
+        score=lambda settings: settings["batch_size"],
+    )
+    course.go()
+    cells = asked(course.plan)
+    assert len(cells) == 6
+    assert course.choice.settings == max(cells, key=lambda cell: cell["batch_size"])
+
+
 def test_a_trial_that_failed_is_not_chosen(place, tmp_path) -> None:
     course = Course(planned(place, tmp_path), score=lambda settings: 1.0)
     first = course.due()[0]

@@ -88,16 +88,21 @@ class DevSearch:
         return self._tried
 
     def advance(self, score_of: Callable[[Tried], Verdict | None], room: int) -> None:
-        """Tell what has ended, and ask for cells until `room` of them are open or all are asked for."""
-        tried = self.tried()
-        verdicts = [score_of(one) for one in tried]
-        for number, verdict in enumerate(verdicts):
-            if verdict is not None and number not in self._told:
-                self._tell(number, verdict)
-        missing = min(room - verdicts.count(None), self.trials - len(tried))
-        for _ in range(missing):
-            self._ask()
-        if missing > 0:
+        """Tell what has ended, and ask for cells until `room` of them are open or all are asked for.
+
+        A cell that was tried before has ended as soon as it is asked for.
+        """
+        while True:
+            tried = self.tried()
+            verdicts = [score_of(one) for one in tried]
+            for number, verdict in enumerate(verdicts):
+                if verdict is not None and number not in self._told:
+                    self._tell(number, verdict)
+            missing = min(room - verdicts.count(None), self.trials - len(tried))
+            if missing <= 0:
+                return
+            for _ in range(missing):
+                self._ask()
             self._read()
 
     def _study(self) -> Any:
