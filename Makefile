@@ -15,7 +15,7 @@ INTEGRATION_STAMP = $(VENV)/.installed-for-its-integration
 export PYTHON VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test integration processors docs mutants check lint types format clean
+.PHONY: help install quickstart test integration processors net docs mutants check lint types format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -44,6 +44,10 @@ $(INTEGRATION_STAMP): $(STAMP)
 # The default suite runs as this processor computes; these run its numeric tests as others would.
 processors: $(STAMP) ## run the numeric tests with other instruction sets, threads and rounding
 	@PYTHON="$(BIN)/python" scripts/processors $(PYTEST_ARGS)
+
+# Six minutes of one core; test takes a sample of it.
+net: $(STAMP) ## hold every recipe, command and error text against tests/net/reference.json
+	@HF_HUB_OFFLINE=1 "$(BIN)/python" -m pytest tests/net -m "slow or not slow" $(PYTEST_ARGS)
 
 # Without --quiet, which would hide warnings from --strict.
 docs: $(DOCS_STAMP) ## build the searchable documentation into site/, links checked
