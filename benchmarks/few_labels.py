@@ -36,7 +36,7 @@ import numpy as np
 from datasets import Dataset
 
 from limbeck.data import load_task
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from nearest_words import augmented_rows
 from study import Cell, Study
 

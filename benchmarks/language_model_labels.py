@@ -31,9 +31,9 @@ from transformers import (
 
 from limbeck.data import load_task
 from limbeck.data.row_ids import row_ids
-from limbeck.files import write_whole
 from limbeck.reporting.records import hardware, versions
 from limbeck.run import label
+from limbeck.support.files import write_whole
 from limbeck.teachers.language_models import (
     BoundPrompt,
     CausalLabeller,

@@ -27,8 +27,8 @@ import torch
 from transformers import pipeline
 
 import limbeck
-from limbeck.files import write_whole
 from limbeck.runtimes import is_export
+from limbeck.support.files import write_whole
 
 RECORD = Path(__file__).parent / "records" / "predict_speed.json"
 FORMATS = {"ONNX Runtime, fp32": "onnx", "ONNX Runtime, int8": "onnx-int8"}

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import limbeck
-from limbeck.errors import LimbeckError
-from limbeck.files import write_whole
 from limbeck.latency import BenchReport, BenchSettings, Measurement
 from limbeck.latency.bench_table import as_markdown
 from limbeck.runtimes import is_export, read_export
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import write_whole
 
 # Passes over a task's rows: the teacher's, and a student's.
 TASKS = {"mrpc": (3, 2), "stsb": (3, 2), "sst2": (1, 1)}

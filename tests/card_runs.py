@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import tiny_runs as tiny
-from limbeck.files import checksums
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import BenchFacts, BenchRow, Record
 from limbeck.run import distill
@@ -16,6 +15,7 @@ from limbeck.runtimes.export_manifest import (
     GateMeasure,
     GateRowsFacts,
 )
+from limbeck.support.files import checksums
 
 
 def make_run(place: Path, method: str = "kd", **changes) -> Path:

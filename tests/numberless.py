@@ -15,7 +15,7 @@ import transformers.masking_utils
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 META = torch.device("meta")
 

@@ -10,12 +10,12 @@ import sys
 import pytest
 import torch
 
-from limbeck.agreement import agreed, summed
+from limbeck.support.machine import agreed, summed
 
 WORKER = """
 import os, time
 import torch
-from limbeck.agreement import agreed, summed
+from limbeck.support.machine import agreed, summed
 rank = int(os.environ["RANK"])
 assert agreed({"eager": rank, "sdpa": 1.5}) == {"eager": 0, "sdpa": 1.5}
 assert agreed(f"of {rank}") == "of 0"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.byte_sizes import human_size
+from limbeck.support.words import human_size
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from transformers import DebertaV2Config, DebertaV2ForSequenceClassification
 
 import limbeck
 from limbeck import execution
-from limbeck.errors import LimbeckError
 from limbeck.execution import resolve_attention, resolve_precision
 from limbeck.reporting.records import Record
+from limbeck.support.errors import LimbeckError
 from tiny_runs import bert
 
 BATCH = {

@@ -8,8 +8,8 @@ import pytest
 
 from limbeck import quickstart as quick
 from limbeck.data import load_task
-from limbeck.errors import LimbeckError
 from limbeck.reporting.records import Record
+from limbeck.support.errors import LimbeckError
 
 
 def run_of(label: str, seed: int, score: float) -> Record:

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from limbeck.errors import LimbeckError
 from limbeck.reporting.records import Record, read_collection, write_collection
 from limbeck.reporting.tables import collect
+from limbeck.support.errors import LimbeckError
 
 
 def a_record(seed: int) -> Record:

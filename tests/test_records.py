@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from limbeck.errors import LimbeckError
 from limbeck.reporting.records import (
     Epoch,
     Latency,
@@ -22,6 +21,7 @@ from limbeck.reporting.records import (
     write_whole,
 )
 from limbeck.reporting.records.machine import processor_name
+from limbeck.support.errors import LimbeckError
 
 
 def a_record(**changes) -> Record:

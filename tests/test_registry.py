@@ -2,8 +2,8 @@
 
 import pytest
 
-from limbeck.errors import LimbeckError
-from limbeck.registry import Registry
+from limbeck.support.errors import LimbeckError
+from limbeck.support.registry import Registry
 
 
 def test_things_are_found_in_their_order_by_name() -> None:

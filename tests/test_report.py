@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from limbeck.errors import LimbeckError
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.pages.content import Content
 from limbeck.reporting.pages.gather import curve, draws, seconds_split
@@ -18,6 +17,7 @@ from limbeck.reporting.pages.svg import Panel
 from limbeck.reporting.records import ClassificationScores, KeptFacts, Record
 from limbeck.reporting.records.classification_facts import ClassFacts
 from limbeck.reporting.tables import build_table
+from limbeck.support.errors import LimbeckError
 from synthetic_records import a_run, a_study, a_teacher
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use", "line", "rect"}

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from limbeck.schedules import Ramp, Rate, Weight, weight_at
-from limbeck.step_state import StepState
+from limbeck.support.settings import Ramp, Rate, Weight, weight_at
+from limbeck.support.step_state import StepState
 
 
 def test_a_ramp_rises_and_stays():

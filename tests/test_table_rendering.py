@@ -7,10 +7,10 @@ import io
 
 import pytest
 
-from limbeck.errors import LimbeckError
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables import FACTS, FORMATS, build_table, render
 from limbeck.reporting.tables.measured_columns import duration, magnitude, milliseconds
+from limbeck.support.errors import LimbeckError
 from synthetic_records import a_run, a_study
 
 

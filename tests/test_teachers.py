@@ -8,7 +8,7 @@ from torch import nn
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
 from limbeck.activations import ActivationKey, Request
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher
 
 CONFIG = BertConfig(

@@ -16,9 +16,9 @@ from limbeck.activations import Request
 from limbeck.cli.app import app
 from limbeck.data import Collator
 from limbeck.reporting.records import Record
+from limbeck.support.machine import SentBatch, device, on_host, send
 from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
-from limbeck.transfer import SentBatch, device, on_host, send
 from numberless import META, numbers_are_told_apart
 
 
@@ -75,7 +75,7 @@ def test_one_place_asks_which_device_there_is():
     )
     source = Path(limbeck.__file__).parent
     asked = [p.name for p in source.rglob("*.py") if asking.search(p.read_text(encoding="utf-8"))]
-    assert asked == ["transfer.py"]
+    assert asked == ["machine.py"]
 
 
 def sent_batch(host: dict[str, torch.Tensor]) -> SentBatch:

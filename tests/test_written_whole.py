@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from limbeck.errors import LimbeckError
-from limbeck.files import written_whole
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import written_whole
 
 
 def test_pieces_are_one_file_under_the_usual_mask(tmp_path):

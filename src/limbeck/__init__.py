@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from limbeck import functional
     from limbeck.activations import ActivationKey, Request, Trace, capture
     from limbeck.data import data_reader
-    from limbeck.errors import LimbeckError
     from limbeck.exporting import export
     from limbeck.latency import bench
     from limbeck.mappings import mapping
@@ -41,9 +40,10 @@ if TYPE_CHECKING:
     from limbeck.run.result import Result
     from limbeck.run.team_review import look_at_team
     from limbeck.runtimes import OnnxPredictor
-    from limbeck.step_state import StepState
     from limbeck.students import build_student
     from limbeck.submitting import submit
+    from limbeck.support.errors import LimbeckError
+    from limbeck.support.step_state import StepState
     from limbeck.tasks.abstract_type import task_type
     from limbeck.teachers.teacher import Teacher
     from limbeck.training import DistillationConfig, DistillationTrainer
@@ -92,7 +92,7 @@ __all__ = [
 _HOMES = {
     "DistillationConfig": "limbeck.training",
     "DistillationTrainer": "limbeck.training",
-    "LimbeckError": "limbeck.errors",
+    "LimbeckError": "limbeck.support.errors",
     "Recipe": "limbeck.recipe",
     "Request": "limbeck.activations",
     "Result": "limbeck.run",
@@ -104,7 +104,7 @@ _HOMES = {
     "OnnxPredictor": "limbeck.runtimes",
     "Predictions": "limbeck.predicting",
     "SoftSpec": "limbeck.objectives",
-    "StepState": "limbeck.step_state",
+    "StepState": "limbeck.support.step_state",
     "Teacher": "limbeck.teachers.teacher",
     "TermSettings": "limbeck.objectives",
     "objective": "limbeck.objectives",

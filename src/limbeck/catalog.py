@@ -14,8 +14,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.plain import read_yaml
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.plain import read_yaml
 
 FAMILIES = {
     "baseline": "Baselines",

@@ -20,9 +20,8 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
 from limbeck.activations.compat import attention_of
-from limbeck.agreement import agreed
-from limbeck.errors import LimbeckError
-from limbeck.transfer import accelerator
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import accelerator, agreed
 
 logger = logging.getLogger(__name__)
 

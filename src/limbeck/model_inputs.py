@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datasets import Dataset
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 TEACHER_COLUMN = "teacher_"
 """What the names of columns begin with that no student reads."""

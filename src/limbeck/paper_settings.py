@@ -15,8 +15,8 @@ from importlib import resources
 from typing import Any
 
 from limbeck import catalog
-from limbeck.errors import LimbeckError, unknown
-from limbeck.plain import read_yaml
+from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.plain import read_yaml
 
 QUICK = "quick"
 """The settings that a recipe has without any paper's."""

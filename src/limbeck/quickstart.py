@@ -16,8 +16,6 @@ from rich.console import Console
 
 from limbeck.data import load_task
 from limbeck.data.conditions import Conditions
-from limbeck.errors import LimbeckError
-from limbeck.files import write_whole
 from limbeck.recipe import Recipe
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.records import RECORD_NAME, Record
@@ -30,6 +28,8 @@ from limbeck.run.run_report import similarity
 from limbeck.study import SharedRuns, Study, StudyPlan, StudyRun, carry_out
 from limbeck.study.study_estimate import held_or_none
 from limbeck.study.study_groups import Group
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import write_whole
 from limbeck.teachers.teacher import Teacher
 
 FACTS_SHOWN = ("layers", "parameters", "flops", "latency", "kept")

@@ -13,9 +13,9 @@ from transformers import (
 
 import image_sets as sets
 from limbeck.activations import Request, capture, number_of_layers, stack_names, token_mask
-from limbeck.errors import LimbeckError
 from limbeck.lab.cifar_nets import CifarNetForImageClassification, configuration_of
 from limbeck.objectives import ModelShape
+from limbeck.support.errors import LimbeckError
 
 BATCH = {
     "pixel_values": torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(0)),

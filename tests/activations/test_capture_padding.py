@@ -7,7 +7,7 @@ import torch
 from families import BY_NAME, EXAMPLES, FAMILIES, TOKENS, Family
 
 from limbeck.activations import ActivationKey, Request, capture, token_mask
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 text_families = pytest.mark.parametrize(
     "family", [family for family in FAMILIES if not family.image], ids=lambda family: family.name

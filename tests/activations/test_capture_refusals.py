@@ -23,7 +23,7 @@ from limbeck.activations import (
     stack_layers,
     stack_layers_name,
 )
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 MAPS = ("probabilities", "scores", "query", "key", "value")
 LAYERS = {

@@ -11,7 +11,7 @@ from torch import nn
 from limbeck.activations import ActivationKey, Request, capture
 from limbeck.activations.attention_recorder import _call
 from limbeck.activations.model_facts import is_causal, stack_names
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 CAP = 1.5
 

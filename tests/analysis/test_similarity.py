@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from limbeck.errors import LimbeckError
 from limbeck.reporting.analysis import layer_similarity, linear_cka, mean_cosine
+from limbeck.support.errors import LimbeckError
 
 
 def views(*shape):

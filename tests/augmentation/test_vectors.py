@@ -8,8 +8,8 @@ import tiny_language as tiny
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-from limbeck.errors import LimbeckError
 from limbeck.lab.augmentation.vector_candidates import Vectors
+from limbeck.support.errors import LimbeckError
 
 WORDS = ["good", "slowly", "longest", "Dullness", "joy", "film", "goodness", "xylophone"]
 

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from card_runs import add_bench, add_export, make_run
 from limbeck.cli.app import app
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.reporting.cards import CardSettings, is_ours, write_card
 from limbeck.reporting.cards.card_metadata import HUB_METRICS, metadata
@@ -27,6 +26,7 @@ from limbeck.reporting.cards.usage import usage
 from limbeck.reporting.records import Record
 from limbeck.run import distill
 from limbeck.run.run_report import refresh
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 from limbeck.tasks.text import TEXT
 from limbeck.training import DistillationTrainer

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from limbeck import catalog
 from limbeck.cli.app import app
 from limbeck.cli.quiet import SETTINGS, silence_libraries
-from limbeck.errors import LimbeckError, Problem
 from limbeck.reporting.records import Examples
+from limbeck.support.errors import LimbeckError, Problem
 
 
 @pytest.fixture(autouse=True)

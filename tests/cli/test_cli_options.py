@@ -15,9 +15,9 @@ from limbeck.cli.options import (
     parse_settings,
     parse_value,
 )
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.recipe.fields import descriptions
+from limbeck.support.errors import LimbeckError
 
 
 @pytest.mark.parametrize(

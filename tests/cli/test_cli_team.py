@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from limbeck.cli.app import app
 from limbeck.cli.options import parse_axes
 from limbeck.cli.team_command import beside
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 
 
 def invoke(*arguments: str) -> Result:

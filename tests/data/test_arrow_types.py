@@ -10,7 +10,7 @@ from limbeck.data import load_task
 from limbeck.data.streams import RowStream
 from limbeck.data.text_rows import read_text_rows
 from limbeck.data.unlabelled_files import read_unlabelled
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task import get_task
 
 TEXTS = [f"film {n}" for n in range(24)]

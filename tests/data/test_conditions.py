@@ -9,7 +9,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
 from limbeck.data import Conditions
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Task
 
 NAMES = ("red", "green", "blue")

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 import tiny_runs as tiny
 from limbeck.data import CORPUS, CorpusSpec, encode, load_corpus
 from limbeck.data.corpus_sources import documents_of, sentences_of
-from limbeck.errors import LimbeckError
 from limbeck.lab import pocket
+from limbeck.support.errors import LimbeckError
 
 # Each sentence is its number in words of which the tokenizer makes one token each.
 ONE, TWO = 6, 9

@@ -11,7 +11,7 @@ import pytest
 from limbeck.data import Division, load_task
 from limbeck.data.loading import register_shipped
 from limbeck.data.reader import DATA_READERS, DataRequest, reader_of
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 register_shipped()
 TAKES_DEV = {name for name in DATA_READERS if DATA_READERS.get(name).takes_dev}

@@ -12,7 +12,7 @@ from sklearn.model_selection import StratifiedGroupKFold, train_test_split
 
 from limbeck.data import Division, load_task
 from limbeck.data.splits import hold_out
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 SHARES = Division(dev_share=0.1, test_share=0.2)
 

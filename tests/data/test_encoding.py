@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from fresh_process import printed_by
 from limbeck.data import Collator, encode
 from limbeck.data.splits import make_split
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d"]

@@ -14,7 +14,7 @@ from limbeck.data.splits import Division
 from limbeck.data.streams import RowStream, named_files
 from limbeck.data.text_rows import read_text_rows
 from limbeck.data.unlabelled_files import read_unlabelled
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task import Task, get_task
 
 TEXTS = [f"a good film, number {n}" for n in range(20)] + [f"a {n}. bad one " for n in range(20)]

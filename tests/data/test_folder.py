@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from limbeck.data import load_task
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 
 

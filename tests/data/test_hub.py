@@ -3,7 +3,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
 from limbeck.data import load_task
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 
 

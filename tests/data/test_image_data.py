@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 
 import image_sets as sets
 from limbeck.data import Collator, Conditions, encode, load_task
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 from limbeck.tasks.metrics import top5
 from limbeck.vision import image_processor

@@ -8,7 +8,7 @@ import pytest
 from limbeck.data import column, tables
 from limbeck.data.column import ArrowColumn
 from limbeck.data.tables import read_table
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 _ROWS, _LIMIT = 30_000, 10 * 2**20
 

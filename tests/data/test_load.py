@@ -4,8 +4,8 @@ from datasets import DatasetDict
 import limbeck.data
 from limbeck.data import load_task
 from limbeck.data.splits import make_split
-from limbeck.errors import LimbeckError
 from limbeck.lab.pocket import source
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 
 

@@ -11,7 +11,7 @@ import pytest
 from limbeck.data import load_task
 from limbeck.data.outputs_file import read_outputs_file
 from limbeck.data.row_ids import row_ids
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 # Of a teacher's scores, told nobody: differences of positives and negatives of two queries.
 SCORES = {

@@ -11,7 +11,7 @@ from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from limbeck.data.grouped_order import length_grouped
 from limbeck.data.mixed_sampler import MixedSampler, labelled_in_batch
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 def sampler(labelled: int, unlabelled: int, *, share=0.25, batch_size=8, **options):

@@ -11,7 +11,7 @@ import pytest
 
 from limbeck.data.outputs_file import read_outputs_file
 from limbeck.data.row_ids import row_ids
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 TEXTS = ["good film", "bad, bad film", "a film"]
 VALUES = [[0.25, 0.75], [0.875, 0.125], [0.5, 0.5]]

@@ -10,7 +10,7 @@ from datasets import ClassLabel, Dataset, Features, Value
 
 from limbeck.data import load_task
 from limbeck.data.splits import hold_out
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 
 COLUMNS = {"text_columns": ["q"], "label_column": "y"}

@@ -9,7 +9,7 @@ import pytest
 
 from limbeck.data import load_task
 from limbeck.data.beir_candidates import nearest
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import PAIR_SCORE, as_kind, get_task
 
 

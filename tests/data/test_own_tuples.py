@@ -8,7 +8,7 @@ import pytest
 
 import tiny_runs as tiny
 from limbeck.data import Division, encode, load_task
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import EMBEDDING
 
 DEV = "sentence1,sentence2,score\na b,a c,3\na,c d,1\n"

@@ -8,8 +8,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from fresh_process import printed_by
-from limbeck.errors import LimbeckError
 from limbeck.lab import pocket
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import IMAGE
 from limbeck.tasks.task import TASKS, get_task
 

@@ -1,6 +1,6 @@
 import pytest
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import PROFILES, get_profile, profile_average, profile_columns, profile_score
 
 

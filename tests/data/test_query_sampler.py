@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from limbeck.data.query_sampler import QuerySampler
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 def batches(sampler: QuerySampler) -> list[list[int]]:

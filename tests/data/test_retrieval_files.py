@@ -8,7 +8,7 @@ from datasets import Dataset
 
 from limbeck.data.beir_files import beir_splits, is_beir, read_beir
 from limbeck.data.tables import read_table
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 def lines(path: Path, *rows) -> Path:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from limbeck.data import EpochSampler
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 def order(sampler, epoch):

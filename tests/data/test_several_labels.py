@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from limbeck.data import Division, Labelling, load_task, rows_fingerprint
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.no_labels import labelled_rows
 
 ROWS = [

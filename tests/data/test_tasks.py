@@ -3,7 +3,7 @@ import warnings
 import numpy as np
 import pytest
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import LOWER_IS_BETTER, SENTENCE, TASKS, get_task, project
 from limbeck.tasks.metrics import METRICS, mean_of
 

@@ -8,7 +8,7 @@ import pytest
 from limbeck.data import text_rows
 from limbeck.data.row_ids import row_ids
 from limbeck.data.text_rows import joined, read_text_rows
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 TEXTS = ["a b", "c", "a b", "d e f", "c", "g"]
 

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from limbeck.data.unlabelled_files import read_unlabelled
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 
 ONE, TWO = TASKS["sst2"], TASKS["mrpc"]

@@ -13,7 +13,7 @@ from limbeck.data import Conditions
 from limbeck.data.splits import make_split
 from limbeck.data.unlabelled import UnlabelledRows, with_unlabelled
 from limbeck.data.unlabelled_files import TextFile
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MULTI_LABEL, TASKS, Task
 
 TASK = TASKS["sst2"]

@@ -26,7 +26,7 @@ import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.lab.cifar_nets import CifarNetForImageClassification, configuration_of
 from limbeck.recipe import Recipe
-from limbeck.registry import Registry
+from limbeck.support.registry import Registry
 from synthetic_records import a_run
 from tiny_language_models import byte_tokenizer, language_model
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pages import PAGES, fences
 
-from limbeck.plain import read_yaml
+from limbeck.support.plain import read_yaml
 from limbeck.teachers.language_models import Prompt, bind_prompt
 
 PROMPTS = [

@@ -9,9 +9,9 @@ import pytest
 import tiny_embedders as tiny
 
 from limbeck import predict
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
+from limbeck.support.errors import LimbeckError
 
 PROMPT = "very good "
 

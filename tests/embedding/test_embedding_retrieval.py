@@ -10,9 +10,9 @@ import tiny_embedders as tiny
 
 from limbeck.data import load_task
 from limbeck.data.fingerprint import rows_fingerprint
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import EMBEDDING
 from limbeck.tasks.retrieval import RETRIEVAL_METRICS
 

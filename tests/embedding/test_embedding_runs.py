@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 import tiny_runs
 from limbeck.cli.app import app
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.reporting.cards import write_card
 from limbeck.run import distill
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer
 
 

@@ -9,8 +9,8 @@ import torch
 from datasets import Dataset
 
 from limbeck import DistillationConfig, DistillationTrainer, build_student
-from limbeck.errors import LimbeckError
 from limbeck.run import ModelLabeller
+from limbeck.support.errors import LimbeckError
 
 
 def trainer(folder, method, teacher=None, *, evaluate=False):

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file
 
 import tiny_runs
-from limbeck.errors import LimbeckError
 from limbeck.objectives import ModelShape, Shape
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import EMBEDDING
 from limbeck.training import DistillationTrainer
 

@@ -25,8 +25,8 @@ from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
 from limbeck.run.model_predictions import compact_outputs_of
 from limbeck.runtimes import OnnxPredictor, read_export
-from limbeck.step_state import StepState
 from limbeck.students import load_model, read_tokenizer
+from limbeck.support.step_state import StepState
 from limbeck.tasks import EMBEDDING
 
 NOW = StepState(seed=0)

@@ -13,8 +13,8 @@ from transformers import AutoTokenizer
 
 from limbeck import predict
 from limbeck.embedding import SENTENCE_EMBEDDERS, SentenceEmbedders
-from limbeck.errors import LimbeckError
 from limbeck.students import load_model
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import EMBEDDING, kind_of_config
 
 

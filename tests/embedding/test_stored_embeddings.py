@@ -16,11 +16,11 @@ from limbeck import predict
 from limbeck.activations import Request
 from limbeck.data.embeddings_file import read_embeddings_file
 from limbeck.data.row_ids import row_ids
-from limbeck.errors import LimbeckError
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team import EnsembleTeam
 

@@ -14,10 +14,10 @@ from transformers import BertForSequenceClassification
 
 import tiny_runs
 from limbeck.activations import Request
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
+from limbeck.support.errors import LimbeckError
 
 
 @pytest.fixture(scope="module")

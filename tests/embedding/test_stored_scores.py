@@ -13,10 +13,10 @@ from transformers import BertForSequenceClassification
 
 import tiny_runs
 from limbeck.activations import Request
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, label
 from limbeck.run.prepare import prepare
+from limbeck.support.errors import LimbeckError
 
 
 def lines(path, rows):

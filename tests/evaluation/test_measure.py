@@ -18,7 +18,6 @@ from transformers import (
     ViTForImageClassification,
 )
 
-from limbeck.errors import LimbeckError
 from limbeck.evaluation.measuring import (
     count_parameters,
     flops_per_example,
@@ -26,6 +25,7 @@ from limbeck.evaluation.measuring import (
     latency,
     random_inputs,
 )
+from limbeck.support.errors import LimbeckError
 
 WORDS, WIDTH, INNER, LAYERS, POSITIONS = 100, 16, 32, 2, 40
 

@@ -9,10 +9,10 @@ from said_alone import said_alone
 
 import tiny_runs as tiny
 from limbeck import predict
-from limbeck.errors import LimbeckError
 from limbeck.exporting import ExportSettings, export
 from limbeck.run import evaluate
 from limbeck.runtimes import OnnxPredictor
+from limbeck.support.errors import LimbeckError
 
 
 def test_programs_say_what_torch_says(places, tmp_path):

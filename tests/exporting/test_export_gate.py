@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.errors import LimbeckError
 from limbeck.exporting import ExportSettings, export, export_model
 from limbeck.exporting.attempts import _try
 from limbeck.exporting.gate import cross_fitted
@@ -28,6 +27,7 @@ from limbeck.run import evaluate
 from limbeck.run.gate_rows import GateRows, gate_rows
 from limbeck.runtimes import OnnxPredictor, open_session, read_export
 from limbeck.runtimes.export_manifest import Conversion
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASK_TYPES
 
 

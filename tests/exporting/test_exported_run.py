@@ -13,13 +13,13 @@ from transformers import BertForSequenceClassification
 import kind_models
 import several_labels
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.exporting import export, workshop
-from limbeck.files import checksum
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run import distill, evaluate
 from limbeck.run.kept_predictions import kept_predictions
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import checksum
 
 
 @pytest.fixture

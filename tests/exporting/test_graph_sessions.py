@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from limbeck.errors import LimbeckError
 from limbeck.runtimes.graph_session import GraphSession
+from limbeck.support.errors import LimbeckError
 
 
 class Answering(GraphSession):

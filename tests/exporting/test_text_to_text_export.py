@@ -14,7 +14,6 @@ from export_rows import SENTENCES
 from said_alone import said_alone
 from writing_model import answered_rows, tokenizer, writing_model, written_by_torch
 
-from limbeck.errors import LimbeckError
 from limbeck.exporting import export
 from limbeck.exporting.int8 import quantisable, quantise
 from limbeck.exporting.sensitive_nodes import ranked
@@ -24,6 +23,7 @@ from limbeck.run import evaluate
 from limbeck.runtimes import OnnxPredictor, open_export, open_files, read_export
 from limbeck.runtimes.export_manifest import Conversion, Generation
 from limbeck.runtimes.text_to_text import shifted_right
+from limbeck.support.errors import LimbeckError
 
 PAIRS = [(SENTENCES[2], "ann"), (SENTENCES[0], SENTENCES[1]), ("lee", "who ?"), SENTENCES[3:5]]
 

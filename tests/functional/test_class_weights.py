@@ -8,7 +8,7 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 
 from limbeck import functional as F
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 def random(*shape, seed=0):

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from limbeck.errors import LimbeckError
 from limbeck.functional import attention_kl, attention_mse, relation_kl
+from limbeck.support.errors import LimbeckError
 
 ALL = torch.ones(1, 2).bool()
 

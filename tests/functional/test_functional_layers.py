@@ -7,7 +7,6 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from limbeck.errors import LimbeckError
 from limbeck.functional import (
     attention_weights,
     info_nce,
@@ -15,6 +14,7 @@ from limbeck.functional import (
     rank_distribution,
     transport_flow,
 )
+from limbeck.support.errors import LimbeckError
 
 
 def generator(seed=0):

@@ -6,8 +6,8 @@ import statistics
 import pytest
 import torch
 
-from limbeck.errors import LimbeckError
 from limbeck.functional import dist, dkd, soft_kl, standardize
+from limbeck.support.errors import LimbeckError
 
 STUDENT = torch.tensor([[0.5, -1.0, 2.0], [1.5, 0.25, -0.5], [0.0, 1.0, 0.75], [-2.0, 0.5, 1.0]])
 TEACHER = torch.tensor([[1.0, -0.5, 3.0], [2.5, -1.0, 0.5], [0.25, 2.0, 1.0], [-1.0, -0.75, 2.0]])

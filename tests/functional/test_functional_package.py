@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import limbeck.functional as functional
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 EXPORTED = {
     "attention_cross_entropy": "student_scores teacher_scores query_mask key_mask=None *causal=False",

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from limbeck.errors import LimbeckError
 from limbeck.functional import pool
+from limbeck.support.errors import LimbeckError
 
 # hidden[b, n] = (10b + n, −(10b + n)): the value says where it came from.
 HIDDEN = torch.tensor([[[10.0 * b + n, -(10.0 * b + n)] for n in range(4)] for b in range(4)])

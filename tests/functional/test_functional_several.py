@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from limbeck.errors import LimbeckError
 from limbeck.functional import error_weighted_cross_entropy, error_weighted_mse
+from limbeck.support.errors import LimbeckError
 
 
 def test_two_teachers_by_hand():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from limbeck import functional as F
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 def random(*shape, seed=0, scale=2.0):

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from limbeck import functional as F
-from limbeck.errors import LimbeckError
 from limbeck.functional.partial_logits import KeptTokens, partial_soft_label
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import SoftRule
 
 V = 12

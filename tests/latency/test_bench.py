@@ -17,7 +17,6 @@ from rich.console import Console
 from transformers import BertConfig
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.latency import BenchSettings, bench, bench_worker, benching, load_bench, turns
 from limbeck.latency.bench_plots import pareto
 from limbeck.latency.bench_records import keep_in_records
@@ -33,6 +32,7 @@ from limbeck.runtimes.export_manifest import (
     GateMeasure,
     GateRowsFacts,
 )
+from limbeck.support.errors import LimbeckError
 from synthetic_records import a_run, a_teacher
 
 SETTINGS = BenchSettings(lengths=(4, 8), passes=10, warm_up=2)

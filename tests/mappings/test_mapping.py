@@ -6,10 +6,10 @@ import torch
 from pydantic import ValidationError
 from scipy import stats
 
-from limbeck.errors import LimbeckError
 from limbeck.mappings import MappingSpec, build_mapping, concatenation, rounding_note, weighted_sum
 from limbeck.mappings.ranges import buckets, parse_layers, round_half_up
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 
 
 def rows(teacher: int, student: int, **spec: object) -> list[tuple[int, ...]]:

@@ -6,7 +6,6 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from limbeck.errors import LimbeckError
 from limbeck.functional import cheaper_layers_weigh_more
 from limbeck.mappings import (
     Mapping,
@@ -14,7 +13,8 @@ from limbeck.mappings import (
     TransportMapping,
     build_mapping,
 )
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 
 
 def build(teacher: int = 8, student: int = 4, **spec: object) -> Mapping:

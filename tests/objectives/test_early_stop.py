@@ -9,7 +9,7 @@ import torch
 from tiny_pairs import batch, bert, build, stage_recipe, terms
 
 from limbeck.input_transforms import Mixture
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 
 def watched(layers: int, width: int, seed: int):

@@ -23,7 +23,6 @@ from tiny_pairs import CLASSES, GIVEN, answers, batch, bert, t5
 from limbeck import catalog
 from limbeck.activations import Passes, Request, Trace, capture
 from limbeck.embedding import SENTENCE_EMBEDDERS
-from limbeck.errors import LimbeckError
 from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
 from limbeck.mappings import MAPPINGS
 from limbeck.objectives import OBJECTIVES, ModelShape, Objectives, Shape
@@ -38,7 +37,8 @@ from limbeck.run.prepared_teachers import with_team
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.run.stage_rows import EncodedRows
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 from limbeck.tasks import get_task, get_task_type
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import training_arguments

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tiny_pairs import bert, build
 
-from limbeck.errors import LimbeckError
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 
 
 @pytest.mark.parametrize(("side", "expected"), [("student", {1, 2}), ("teacher", {1, 2, 3, 4, 5})])

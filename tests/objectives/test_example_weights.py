@@ -9,7 +9,6 @@ import torch
 from tiny_pairs import batch, bert, build, terms
 
 from limbeck.activations import Trace
-from limbeck.errors import LimbeckError
 from limbeck.objectives import (
     EXAMPLE_WEIGHTINGS,
     ExampleWeighting,
@@ -20,7 +19,8 @@ from limbeck.objectives import (
     WeightingSettings,
 )
 from limbeck.recipe import Recipe
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 from limbeck.training import DistillationConfig
 
 NOW = StepState()

@@ -12,7 +12,7 @@ from tiny_pairs import batch, bert, build, terms
 from torch import nn
 
 from limbeck.activations import ActivationKey, Request, Trace
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 DEPTH = 4
 EVERYTHING = {"embeddings", "1", "2", "3", "4", "pooler", "classifier"}

@@ -15,7 +15,7 @@ from torch import nn
 from limbeck.activations import ActivationKey, Trace
 from limbeck.activations.trace import Mixed
 from limbeck.input_transforms import Mixture
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 DEPTH = 4
 BELOW = {"embeddings", "1", "2", "3"}

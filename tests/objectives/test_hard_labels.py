@@ -9,9 +9,9 @@ from pydantic import TypeAdapter, ValidationError
 from tiny_pairs import batch, bert
 
 from limbeck.activations import Trace
-from limbeck.errors import LimbeckError
 from limbeck.objectives import TermSpec
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 from limbeck.tasks import SENTENCE, SPANS, TOKENS
 from limbeck.training.bound_objectives import objectives_for
 

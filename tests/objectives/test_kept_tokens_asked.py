@@ -6,11 +6,11 @@ import pytest
 from tiny_pairs import t5
 
 from limbeck.activations import Request
-from limbeck.errors import LimbeckError
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 from limbeck.tasks import get_task_type
 
 TOP = KeptTokens("top", 3, 2.0)

@@ -18,7 +18,7 @@ from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.input_transforms import StepInputs
 from limbeck.objectives import ModelShape, Objectives, Shape, TeamObjectives
 from limbeck.recipe import Recipe
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 from limbeck.tasks import get_task_type
 from limbeck.teachers import EnsembleTeam, SampledTeam, SamplingProbabilities
 from limbeck.teachers.teacher import Teacher

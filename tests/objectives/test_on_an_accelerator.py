@@ -10,7 +10,7 @@ from tiny_pairs import TAUGHT, answers, batch, bert, build, stage_recipe, t5, tr
 
 from accelerated import accelerator
 from limbeck.input_transforms import Mixture
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 
 def step(method: str, number: int, device: torch.device) -> tuple[dict[str, float], list[float]]:

@@ -10,7 +10,7 @@ import torch
 from equations import B, Side, case_of, equations, soft, softmax
 from tiny_pairs import batch, bert, build, terms
 
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 METHODS = (
     *("finetune", "kd", "kd-soft", "distilbert", "rail-kd-l", "rail-kd-c"),

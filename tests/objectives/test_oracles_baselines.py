@@ -24,7 +24,7 @@ from inside import (
 from tiny_pairs import batch, bert, build, terms
 
 from limbeck.objectives import Objectives
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 # Six teacher layers over three of the student: j ↔ 2j.
 PAIRS = {1: 2, 2: 4, 3: 6}

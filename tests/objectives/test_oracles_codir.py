@@ -11,7 +11,7 @@ from inside import Inside, cosine, hard_label, mean, soft_label
 from tiny_pairs import batch, bert, build, terms
 
 from limbeck.objectives.contrastive import Memory
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 TEMPERATURE, MOMENTUM = 0.07, 0.5
 # Rows of each step; their labels, by turns, are as often 0 as 1.

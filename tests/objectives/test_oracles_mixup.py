@@ -11,7 +11,7 @@ from inside import Inside, attention_kl, hidden_mse, maps_kl, mean, soft_label, 
 from tiny_pairs import LENGTHS, batch, bert, build, stage_recipe, terms
 
 from limbeck.input_transforms import Mixture, Mixup, MixupSpec
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 SHARE = 0.3
 PARTNER = (2, 0, 1, 3)

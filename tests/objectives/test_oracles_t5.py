@@ -10,9 +10,9 @@ import torch
 from inside import Inside, eager, hidden_mse, maps_kl, mean, relations_kl, squares
 from tiny_pairs import ANSWERS, LENGTHS, PAD, answers, batch, build, t5, terms
 
-from limbeck.errors import LimbeckError
 from limbeck.input_transforms import Mixture
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 
 SHARE = 0.3
 PARTNER = (2, 0, 1, 3)

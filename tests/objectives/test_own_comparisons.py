@@ -9,10 +9,10 @@ from transformers import BertForSequenceClassification
 
 import limbeck
 from limbeck.activations import capture
-from limbeck.errors import LimbeckError
 from limbeck.objectives import OBJECTIVES, ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 
 LAST = {"kind": "last-to-last"}
 NOW = StepState()

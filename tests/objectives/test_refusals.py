@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.errors import LimbeckError
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 
 SKIP = {"kind": "skip"}
 RANDOM = {"kind": "random"}

@@ -9,11 +9,11 @@ import torch
 from pydantic import TypeAdapter
 
 from limbeck.activations import ActivationKey, Trace
-from limbeck.errors import LimbeckError
 from limbeck.objectives import ModelShape, Objectives, Shape, TermSpec
 from limbeck.objectives.curriculum import CurriculumSpec
 from limbeck.recipe import Recipe
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 
 UNIFORM = {"kind": "uniform", "student_layers": "1..M"}
 TRANSPORT = {"kind": "transport", "student_layers": "1..M"}

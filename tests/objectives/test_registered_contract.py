@@ -17,7 +17,7 @@ from tiny_pairs import CLASSES, batch, bert
 from limbeck.activations import Mixed, Request, Trace, capture
 from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.objectives import OBJECTIVES, ModelShape, Objectives, Shape, TermSpec
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 from limbeck.tasks import PAIR_SCORE, SENTENCE, get_task_type
 
 LAST = {"kind": "last-to-last"}

@@ -11,9 +11,9 @@ from pydantic import Field
 from tiny_pairs import batch, bert, terms
 
 import limbeck
-from limbeck.errors import LimbeckError
 from limbeck.objectives import OBJECTIVES, ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 
 
 @pytest.fixture(autouse=True)

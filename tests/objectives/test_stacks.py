@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from limbeck.activations import capture
 from limbeck.objectives import ModelShape, Objectives, Shape, TermSpec
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 from limbeck.teachers.teacher import Teacher
 
 LAST = {"kind": "last-to-last"}

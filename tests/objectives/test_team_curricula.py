@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tiny_pairs import bert
 
-from limbeck.errors import LimbeckError
 from limbeck.objectives import ModelShape, Shape, TeamObjectives
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 
 # Of a teacher of six layers the student's first layer learns alone; of others all but its last.
 ONE_OF_SIX = {"teacher": 6, "student": 4, "layers": {1: 3}}

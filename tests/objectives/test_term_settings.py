@@ -19,7 +19,7 @@ SIGNS = {Ge: (">=", "ge"), Gt: (">", "gt"), Le: ("<=", "le"), Lt: ("<", "lt")}
 
 
 def settings_classes() -> Iterator[type[BaseModel]]:
-    names = ["limbeck.schedules"]
+    names = ["limbeck.support.settings"]
     for package in ("limbeck.objectives", "limbeck.mappings", "limbeck.input_transforms"):
         names += [f"{package}.{one.name}" for one in iter_modules(import_module(package).__path__)]
     for name in names:

@@ -11,7 +11,7 @@ import torch
 from limbeck import functional as F
 from limbeck.objectives import OBJECTIVES, HardLabel, HardSpec
 from limbeck.objectives.contrastive import Memory
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 from limbeck.tasks import SENTENCE, SPANS, TOKENS, SoftRule
 
 NAN = math.nan

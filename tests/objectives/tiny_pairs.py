@@ -13,7 +13,7 @@ from limbeck.activations import Passes, Trace, capture
 from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 from limbeck.teachers.teacher import Teacher
 
 VOCABULARY, PAD = 40, 0

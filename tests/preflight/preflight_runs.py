@@ -15,7 +15,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from limbeck.errors import Problem
+from limbeck.support.errors import Problem
 from limbeck.tasks import get_task
 
 SST2 = get_task("sst2")

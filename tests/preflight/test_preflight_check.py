@@ -11,7 +11,6 @@ from torch import nn
 
 from limbeck.activations import Request
 from limbeck.data import rows_fingerprint
-from limbeck.errors import Problem
 from limbeck.preflight import (
     Method,
     TeacherSide,
@@ -19,6 +18,7 @@ from limbeck.preflight import (
     render,
     show,
 )
+from limbeck.support.errors import Problem
 from limbeck.tasks import Task
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.errors import LimbeckError
 from limbeck.reporting.records import Record
 from limbeck.study import StudyPlan, load_study
+from limbeck.support.errors import LimbeckError
 
 STUDY = """
 title: t

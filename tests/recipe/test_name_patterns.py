@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.errors import LimbeckError
 from limbeck.study.name_patterns import expand_names
+from limbeck.support.errors import LimbeckError
 
 
 def test_keys_items_and_values_are_written_out_in_order() -> None:

@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 
 import limbeck
 import tiny_runs as tiny
-from limbeck import plugins
 from limbeck.cli.app import app
 from limbeck.data import DATA_READERS, load_task
-from limbeck.errors import LimbeckError
 from limbeck.mappings import MAPPINGS
-from limbeck.plugins import load_plugins
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
+from limbeck.support import registry as plugins
+from limbeck.support.errors import LimbeckError
+from limbeck.support.registry import load_plugins
 from limbeck.tasks import TASK_TYPES
 
 OWN = """

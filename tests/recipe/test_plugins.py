@@ -12,14 +12,15 @@ import pytest
 from typer.testing import CliRunner
 
 import tiny_runs as tiny
-from limbeck import plugins, registry
 from limbeck.cli.app import app
-from limbeck.errors import LimbeckError
 from limbeck.objectives import OBJECTIVES
-from limbeck.plugins import load_plugins
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run import distill, evaluate
+from limbeck.support import registry
+from limbeck.support import registry as plugins
+from limbeck.support.errors import LimbeckError
+from limbeck.support.registry import load_plugins
 
 GAP = '''
 import limbeck

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from limbeck import catalog
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.recipe.quick import training_for
+from limbeck.support.errors import LimbeckError
 
 PKD_MAP = {"objectives.patience.mapping.layers": {1: 4, 2: 8}}
 

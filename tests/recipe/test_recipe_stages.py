@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from limbeck.data import Conditions
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 
 HIDDEN = {"compare": "hidden_mse", "mapping": {"kind": "last-to-last"}}
 FIRST = {"objectives": {"hidden": HIDDEN}, "epochs": 20, "lr": "5e-5"}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.errors import LimbeckError
 from limbeck.study import load_study, shipped
 from limbeck.study.study_plan import StudyPlan
+from limbeck.support.errors import LimbeckError
 
 SHIPPED = [(name, scale) for name, one in shipped().items() for scale in one.scales]
 GIVEN = {"small": {"data": "glue", "model": "encoder"}}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from limbeck.cli.options import SETTINGS
-from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe
 from limbeck.recipe.wanted_values import _FLAGS
+from limbeck.support.errors import LimbeckError, Problem
 
 
 def problems_of(**settings: object) -> list[Problem]:

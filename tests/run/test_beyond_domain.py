@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.errors import LimbeckError
 from limbeck.reporting.records import RECORD_NAME
 from limbeck.study import SharedRuns, StudyPlan, load_study, shared_runs
+from limbeck.support.errors import LimbeckError
 from synthetic_records import a_run
 
 TABLE = "title: t\nmethods: {kd: }\nteachers: {}\nmodel: pocket\ntasks: [sst2, rte]\n"

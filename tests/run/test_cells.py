@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from limbeck.errors import LimbeckError
 from limbeck.run.grid_cells import cells_of
+from limbeck.support.errors import LimbeckError
 
 
 def names(*models: str, **axes) -> list[str]:

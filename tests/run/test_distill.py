@@ -14,12 +14,12 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import tiny_runs as tiny
 from limbeck.data import load_task
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
 from limbeck.run.default_folder import default_folder
 from limbeck.run.prepare import prepare
 from limbeck.run.stage_rows import load_rows
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
 

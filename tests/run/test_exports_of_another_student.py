@@ -9,7 +9,6 @@ import shutil
 import pytest
 
 from card_runs import add_bench, add_export, make_run
-from limbeck.errors import LimbeckError
 from limbeck.latency.contenders import contenders
 from limbeck.predicting.about_model import facts_of
 from limbeck.pushing import push_files
@@ -18,6 +17,7 @@ from limbeck.reporting.records import Record
 from limbeck.run import distill, evaluate
 from limbeck.run.run_report import refresh
 from limbeck.runtimes import exports_of, read_export
+from limbeck.support.errors import LimbeckError
 
 MADE_OF_ANOTHER = "made from another student"
 

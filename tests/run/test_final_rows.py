@@ -12,7 +12,6 @@ from datasets import Dataset, DatasetDict
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables import build_table
@@ -23,6 +22,7 @@ from limbeck.run.gate_rows import gate_rows
 from limbeck.run.prepare import prepare
 from limbeck.run.scoring import teacher_scores
 from limbeck.run.stage_rows import EncodedRows, load_rows
+from limbeck.support.errors import LimbeckError
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables.team_members import members_table
 from limbeck.run import distill, train_grid
 from limbeck.run.grid import Member
 from limbeck.run.prepare import prepare
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer
 
 

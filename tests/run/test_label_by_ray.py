@@ -12,7 +12,7 @@ import pytest
 
 import limbeck
 from limbeck.data.row_ids import row_ids
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labelling import RowsMissingError
 from limbeck.teachers.language_models import Prompt
 from limbeck.teachers.outputs import open_store

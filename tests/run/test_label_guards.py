@@ -8,7 +8,7 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 import limbeck
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from stopping_labeller import Stops
 
 LINES = ["text,label", "a good film,good", "a slow plot,bad", "the end,bad"]

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from faulty_proxy import faulty_proxy, fine, status
 from limbeck.cli.app import app
 from limbeck.data.row_ids import row_ids
-from limbeck.errors import LimbeckError
 from limbeck.run import label
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.language_models import (
     EndpointSettings,
     Prompt,

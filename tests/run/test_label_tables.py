@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import limbeck
 from limbeck.cli.app import app
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from stopping_labeller import Stops
 
 

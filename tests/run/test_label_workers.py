@@ -11,13 +11,13 @@ import pytest
 
 import limbeck
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.run import label_store
 from limbeck.run.label_by_ray import RayMakers, found_anywhere
 from limbeck.run.label_estimate import LabelEstimate
 from limbeck.run.model_labeller import ModelLabeller
 from limbeck.run.ray_session import ray_session
 from limbeck.run.shard_makers import LocalMaker
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs import StoreFiles
 from limbeck.teachers.team_labeller import TeamLabeller
 

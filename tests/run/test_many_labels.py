@@ -15,11 +15,11 @@ import pytest
 
 from limbeck.data.row_ids import row_ids
 from limbeck.data.text_rows import TextRows
-from limbeck.errors import LimbeckError
 from limbeck.run import label, plain_labels
 from limbeck.run.label_estimate import measure_labelling
 from limbeck.run.label_plan import LabelPlan
 from limbeck.run.plain_labels import write_plain_labels
+from limbeck.support.errors import LimbeckError
 
 COUNT, CHUNK = 2000, 200
 MIB = 2**20

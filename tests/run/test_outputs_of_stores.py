@@ -12,12 +12,12 @@ from transformers import BertConfig
 
 import tiny_runs as tiny
 from limbeck.data.row_ids import row_ids
-from limbeck.errors import LimbeckError
 from limbeck.preflight.model_checks import check_labels
 from limbeck.recipe import Recipe
 from limbeck.run import distill, label
 from limbeck.run.protected_paths import places
 from limbeck.run.stored_teachers import open_outputs, stored_teachers
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import SENTENCE, Task
 from limbeck.teachers.outputs.given_outputs import as_logits
 from limbeck.teachers.outputs.store_writer import remove_store

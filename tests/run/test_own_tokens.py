@@ -13,8 +13,8 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.run import distill
+from limbeck.support.errors import LimbeckError
 
 
 def other_tokenizer() -> PreTrainedTokenizerFast:

@@ -14,7 +14,6 @@ from transformers import AutoModelForSequenceClassification, BertForSequenceClas
 import kind_models as tiny
 import tiny_runs
 from limbeck.data.row_ids import row_ids
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate, evaluation_of, label
 from limbeck.run.compare_runs import compare_runs
@@ -22,6 +21,7 @@ from limbeck.run.prepare import prepare
 from limbeck.run.stage_rows import load_rows
 from limbeck.run.stored_teachers import open_outputs
 from limbeck.students import build_student
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import PAIR_SCORE, task_type_of
 from limbeck.training import DistillationConfig, DistillationTrainer
 

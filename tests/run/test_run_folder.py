@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run import distill
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.plan import plan_run
 from limbeck.run.run_folder import RunFolder
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer
 from limbeck.training.display import Display
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 import limbeck
-from limbeck.agreement import share_of_step
 from limbeck.cli.run_summary import last_lines
-from limbeck.errors import LimbeckError
 from limbeck.preflight import check_share
 from limbeck.reporting.records import Execution, Record
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import share_of_step
 
 
 @pytest.mark.parametrize(

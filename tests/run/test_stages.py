@@ -11,13 +11,13 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
-from limbeck.manifest import Manifest
 from limbeck.reporting.records import Record
 from limbeck.run import Result, distill
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import load_model
+from limbeck.support.errors import LimbeckError
+from limbeck.support.manifest import Manifest
 from limbeck.training import DistillationTrainer
 
 # The package's attribute of that name is the function.

@@ -7,9 +7,9 @@ import time
 import pytest
 import torch
 
-from limbeck.number_words import count_of
 from limbeck.recipe import Recipe
 from limbeck.study.measured_step import StepCost, _clock, _median
+from limbeck.support.words import count_of
 
 
 def cost(train: float, forward: float, batch: int = 10) -> StepCost:

@@ -10,12 +10,12 @@ import torch
 import tiny_runs as tiny
 from limbeck import catalog
 from limbeck.activations import capture
-from limbeck.errors import LimbeckError
 from limbeck.input_transforms.step_inputs import as_inputs
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build, storing
 from limbeck.teachers.teacher import Teacher
 

@@ -13,8 +13,8 @@ from tiny_studies import plan_of
 
 import limbeck
 from limbeck.cli.study_command import study
-from limbeck.errors import LimbeckError
 from limbeck.study import SharedRuns, carry_out
+from limbeck.support.errors import LimbeckError
 
 
 def test_an_address_needs_its_engine() -> None:

@@ -10,7 +10,6 @@ import pytest
 from tiny_studies import plan_of, scored
 
 from limbeck.analysis import AnalysedRun
-from limbeck.errors import LimbeckError
 from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages.score_figures import (
     RunPoint,
@@ -27,6 +26,7 @@ from limbeck.reporting.records.teacher_facts import TeamFacts, TeamMember
 from limbeck.study import SharedRuns, carry_out, estimate, load_study, write_study
 from limbeck.study.study_figures import MadeRun, study_figures
 from limbeck.study.study_output import gather_results
+from limbeck.support.errors import LimbeckError
 
 
 def point(label, dev, task="sst2", **condition) -> RunPoint:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tiny_studies import plan_of
 
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.study import SharedRuns, carry_out, estimate, study_table, write_study
 from limbeck.study.study_output import gather_results
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer
 
 TEAM = {"team": {"two": {"student.layers": 2}, "all": None}, "settings": {"lr": 0.0001}}

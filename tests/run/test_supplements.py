@@ -10,7 +10,6 @@ import yaml
 
 import tiny_runs as tiny
 from limbeck.data import load_task
-from limbeck.errors import LimbeckError
 from limbeck.reporting.records import Record
 from limbeck.run import Result, distill
 from limbeck.run.check import check_run
@@ -18,6 +17,7 @@ from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepare import prepare
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.stage_rows import load_rows
+from limbeck.support.errors import LimbeckError
 
 # The package's attribute of that name is the function.
 module = import_module("limbeck.run.distill")

@@ -30,11 +30,11 @@ import tiny_runs as tiny
 from embedding.tiny_embedders import embedder, encoder
 from limbeck.cli.app import app
 from limbeck.embedding import SENTENCE_EMBEDDERS
-from limbeck.errors import LimbeckError
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables import build_table, render
 from limbeck.run import teacher_labels
 from limbeck.run.teacher_labels import FOLDER
+from limbeck.support.errors import LimbeckError
 
 QUICK = ("--layers", "1", "--epochs", "2", "--max-length", "24")
 SETTINGS: dict[str, Any] = {"student.layers": 1, "epochs": 2, "max_length": 24, "floor": False}
@@ -402,7 +402,7 @@ def test_a_teacher_of_pairs_takes_no_single_texts(place, tmp_path):
 WORKER = """
 import sys
 from pathlib import Path
-from limbeck.agreement import is_first
+from limbeck.support.machine import is_first
 from limbeck.recipe import Recipe
 from limbeck.run import teacher_labels
 from limbeck.run.plan import plan_run

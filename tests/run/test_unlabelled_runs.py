@@ -14,11 +14,11 @@ from datasets import ClassLabel, Dataset, Features, Value
 
 import tiny_runs as tiny
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.given_rows import read_rows
 from limbeck.run.prepare import prepare
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationConfig, DistillationTrainer
 
 # Each row says another thing.

@@ -11,8 +11,8 @@ from transformers import BertConfig
 from typer.testing import CliRunner
 
 from limbeck.cli.app import app
-from limbeck.errors import LimbeckError
 from limbeck.students import hub_names, read_config, read_tokenizer, resolve_checkpoint
+from limbeck.support.errors import LimbeckError
 
 PATHS = [
     "/nowhere/model",

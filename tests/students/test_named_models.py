@@ -7,8 +7,8 @@ from student_models import TASK
 from transformers import BertForSequenceClassification
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.students import TEAMS, build_student, named_model, read_tokenizer, starts_random
+from limbeck.support.errors import LimbeckError
 
 # SKDBERT, Table 12: layers, width, heads and millions of parameters of T01 to T14.
 TABLE_12 = [

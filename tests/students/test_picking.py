@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.errors import LimbeckError
 from limbeck.students import pick_layers
+from limbeck.support.errors import LimbeckError
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from limbeck.errors import LimbeckError
 from limbeck.students import build_student, load_model, resolve_checkpoint
+from limbeck.support.errors import LimbeckError
 
 
 def test_pretrained_encoder_without_head(tmp_path, capfd):

@@ -23,8 +23,8 @@ from transformers import (
 )
 
 from fresh_process import printed_by
-from limbeck.errors import LimbeckError
 from limbeck.students import build_student
+from limbeck.support.errors import LimbeckError
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

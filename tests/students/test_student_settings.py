@@ -9,8 +9,8 @@ from transformers import (
     BertConfig,
 )
 
-from limbeck.errors import LimbeckError
 from limbeck.students import build_student
+from limbeck.support.errors import LimbeckError
 
 
 def test_head_is_copied_only_when_labels_agree():

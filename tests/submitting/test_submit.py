@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 import limbeck
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.errors import LimbeckError, Problem
-from limbeck.plain import loads
 from limbeck.submitting import GLUE_FILES, GlueFile, glue_test_rows, submission, submitted_runs
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.plain import loads
 
 # As a submission formatter of others has them (jiant, `benchmarks.py`).
 PUBLISHED = {

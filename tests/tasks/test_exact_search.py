@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.exact_search import exact_search
 
 

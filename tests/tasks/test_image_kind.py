@@ -7,10 +7,10 @@ import torch
 from torch.nn import functional
 
 import image_sets as sets
-from limbeck.errors import LimbeckError
 from limbeck.lab.cifar_nets import CifarNetForImageClassification, configuration_of
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import SentBatch, on_host
 from limbeck.tasks import IMAGE, SENTENCE, SoftRule, kind_of_config, task_type_of
-from limbeck.transfer import SentBatch, on_host
 from limbeck.vision import Normalisation, image_processor
 from numberless import META, numbers_are_told_apart
 

@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 import kind_models as tiny
 import tiny_runs
 from limbeck.activations import Request
-from limbeck.errors import LimbeckError
 from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
 from limbeck.teachers.teacher import Teacher
 

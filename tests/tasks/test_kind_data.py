@@ -12,9 +12,9 @@ from transformers import DataCollatorWithPadding
 import kind_models as tiny
 from limbeck.data import Collator, encode
 from limbeck.data.splits import make_split
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import SentBatch
 from limbeck.tasks import MASKED, SPANS, TASKS, TEXT, TOKENS, Task, as_kind
-from limbeck.transfer import SentBatch
 from numberless import META, numbers_are_told_apart
 
 NER = Task("n", "n", ("tokens",), tiny.TAGS, ("f1",), "f1", label_column="tags", kind=TOKENS)

@@ -9,7 +9,7 @@ import torch
 
 import kind_models as tiny
 from limbeck.activations import Request, capture
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import SENTENCE, SPANS, TASK_TYPES, TOKENS, SoftRule, task_type_of
 
 PLAIN = SoftRule()

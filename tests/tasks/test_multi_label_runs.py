@@ -14,13 +14,13 @@ from sklearn import metrics
 import several_labels as several
 import tiny_runs as tiny
 from limbeck import predict
-from limbeck.errors import LimbeckError
 from limbeck.predicting.split_predictions import write_predictions
 from limbeck.reporting.cards import write_card
 from limbeck.reporting.records import Record
 from limbeck.run import distill, evaluate, label
 from limbeck.run.evaluation import evaluation_of
 from limbeck.run.stage_rows import load_rows
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer
 
 

@@ -8,11 +8,11 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
 from limbeck.data import load_task
-from limbeck.errors import LimbeckError
 from limbeck.lab import pocket
 from limbeck.lab.pocket import source
 from limbeck.predicting.tag_reader import _entities
 from limbeck.run.given_rows import read_rows
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MASKED, SPANS, TASKS, TOKENS
 from limbeck.tasks.task import Task
 from limbeck.tasks.tokens import _scores, entity_tags, metrics_for_tags, said_of_tags

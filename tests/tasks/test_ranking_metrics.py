@@ -10,7 +10,7 @@ import torch
 from datasets import Dataset
 from sklearn.metrics import ndcg_score
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import retrieval
 from limbeck.tasks.exact_search import exact_search
 from limbeck.tasks.ranking_metrics import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run.unlabelled_rows import add_unlabelled
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASK_TYPES, Task, get_task_type
 from limbeck.tasks.no_labels import no_unlabelled
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import kind_models as tiny
-from limbeck.errors import LimbeckError
 from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
 from limbeck.run.stage_objectives import objectives_of
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 
 
 @pytest.fixture

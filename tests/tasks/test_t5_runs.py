@@ -14,11 +14,11 @@ import transformers as hf
 from safetensors.torch import load_file
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import Result, distill
 from limbeck.run.prepare import prepare
 from limbeck.study.measured_step import measure, untrained
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer
 
 # The package's attribute of that name is the function.

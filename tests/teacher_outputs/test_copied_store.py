@@ -19,10 +19,10 @@ import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.cli.app import app
 from limbeck.data.row_ids import row_ids
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import Result, distill
 from limbeck.run.model_labeller import ModelLabeller
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs import (
     Ask,
     Store,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs.given_outputs import GivenOutputs, as_logits
 
 

@@ -8,8 +8,8 @@ import fsspec
 import numpy as np
 import pytest
 
-from limbeck.errors import LimbeckError
-from limbeck.files import checksum_of_text
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import checksum_of_text
 from limbeck.teachers.outputs import (
     RowsIdentity,
     StoreFiles,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from limbeck.data.row_ids import row_ids
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 def test_an_id_is_63_bits_of_the_digest_of_the_texts_utf8():

@@ -11,8 +11,9 @@ from datasets import Dataset
 from transformers import BertConfig, BertForSequenceClassification, BertForTokenClassification
 
 from limbeck.activations import Request
-from limbeck.errors import LimbeckError
 from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import SentBatch
 from limbeck.teachers.outputs import (
     Ask,
     CachedTeacher,
@@ -24,7 +25,6 @@ from limbeck.teachers.outputs import (
     table_writer,
 )
 from limbeck.teachers.teacher import Teacher
-from limbeck.transfer import SentBatch
 from numberless import META, numbers_are_told_apart
 
 # In the batches that are stored, 7, 5, 5 and 3, 3, 2: neighbours alike and not.

@@ -14,9 +14,9 @@ import pytest
 import limbeck
 import tiny_runs as tiny
 from limbeck.data.row_ids import row_ids
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs import StoreFiles, copy_store, open_store
 from limbeck.teachers.outputs.store_writer import remove_store
 from stopping_labeller import Stops

@@ -11,8 +11,8 @@ import limbeck
 from limbeck.activations import Request, token_mask
 from limbeck.activations.masks import text_mask
 from limbeck.data.row_ids import row_ids
-from limbeck.errors import LimbeckError
 from limbeck.run.model_labeller import ModelLabeller
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs import (
     MappedOutputs,
     Store,

@@ -11,7 +11,7 @@ from tokenizers.processors import TemplateProcessing
 from torch.testing import assert_close
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labelling import TellsTruncated
 from limbeck.teachers.language_models import (
     CausalLabeller,

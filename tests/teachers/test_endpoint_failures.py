@@ -10,7 +10,7 @@ import pytest
 from tenacity import wait_none
 
 from faulty_proxy import dropped, faulty_proxy, fine, halved, slow, status
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labelling import RowsMissingError
 from limbeck.teachers.language_models import (
     EndpointLabeller,

@@ -10,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 from faulty_proxy import faulty_proxy
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labelling import CountsCosts, Labeller, RowsMissingError
 from limbeck.teachers.language_models import (
     EndpointLabeller,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.language_models import Prompt, bind_prompt, read_prompt, sample_examples
 
 CLASSES = ("negative", "positive")

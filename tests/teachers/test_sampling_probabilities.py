@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_model, save_model
 from scipy.stats import chisquare
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers import Bandit, SamplingProbabilities, draw, shares
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labelling import RowsMissingError
 from limbeck.teachers.language_models import (
     CausalLabeller,

@@ -8,9 +8,9 @@ import torch
 import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError
-from limbeck.model_names import short_names
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
+from limbeck.support.words import short_names
 from limbeck.teachers import (
     EnsembleTeam,
     SampledTeam,

@@ -14,9 +14,9 @@ from transformers import HfArgumentParser, TrainingArguments
 import tiny_runs as tiny
 from limbeck import DistillationConfig, DistillationTrainer
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError
 from limbeck.objectives import SoftSpec
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 from limbeck.training import Optimisation
 from limbeck.training.method_settings import OWN_SETTINGS
 

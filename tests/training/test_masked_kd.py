@@ -14,10 +14,10 @@ import tiny_runs as tiny
 from image_sets import vit
 from limbeck.activations import Passes, Request, Trace, capture
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError
 from limbeck.input_transforms import MaskedKD, MaskedKDSettings, StepInputs
 from limbeck.recipe import Recipe
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from tiny_trainers import make, steps_logged, still
 
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 from limbeck.training import Optimisation, training_arguments
 
 SGD = {"optimizer": "sgd", "lr_schedule": "step", "warmup": 0}

@@ -9,7 +9,6 @@ import torch
 from pydantic import Field
 from tiny_trainers import make, steps_logged
 
-from limbeck.errors import LimbeckError, Problem
 from limbeck.input_transforms import (
     INPUT_TRANSFORMS,
     InputTransform,
@@ -18,6 +17,7 @@ from limbeck.input_transforms import (
 )
 from limbeck.recipe import Recipe
 from limbeck.recipe.validation import check
+from limbeck.support.errors import LimbeckError, Problem
 
 
 class HideSettings(TransformSettings):

@@ -9,7 +9,7 @@ from tiny_trainers import arguments, still
 import tiny_runs as tiny
 from limbeck import DistillationConfig, DistillationTrainer
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs import CachedTeacher, Store
 from limbeck.teachers.teacher import Teacher
 

@@ -14,8 +14,8 @@ import tiny_runs as tiny
 from fresh_process import printed_by
 from limbeck.activations import Request, capture
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tiny_trainers import make
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.training import Patience
 
 # ---- when it goes wrong ----

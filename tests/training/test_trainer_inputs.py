@@ -12,9 +12,9 @@ import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.data import Collator
 from limbeck.recipe import Recipe
+from limbeck.support.machine import on_host
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
-from limbeck.transfer import on_host
 
 
 def mixing(tmp_path, method: str, teacher=None, **changes):

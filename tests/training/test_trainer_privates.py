@@ -8,7 +8,7 @@ import pytest
 from transformers import Trainer, TrainingArguments, trainer
 
 import limbeck
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer, trainer_privates
 from limbeck.training.resuming import Resumes
 from limbeck.training.trainer_privates import ATTRIBUTES, CALLED, OF_ARGUMENTS, OVERRIDDEN

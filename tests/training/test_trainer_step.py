@@ -10,7 +10,7 @@ from transformers import Trainer
 
 import tiny_runs as tiny
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer, tensorboard
 
 

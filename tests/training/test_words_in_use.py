@@ -9,7 +9,7 @@ from transformers import BertConfig, BertForMaskedLM, Trainer, TrainerCallback, 
 
 import tiny_runs as tiny
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationConfig, DistillationTrainer, word_embeddings
 from limbeck.training.word_embeddings import WordsInUse, is_exact, words_in_use
 

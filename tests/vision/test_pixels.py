@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from transformers import AutoImageProcessor, CLIPImageProcessorPil, ConvNextImageProcessorPil
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.vision import (
     Normalisation,
     image_processor,

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from limbeck.activations.compat import wrap_dispatch
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 RECORDER = "_limbeck_recorder"
 

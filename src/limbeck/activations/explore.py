@@ -16,7 +16,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from limbeck.activations.compat import calls_dispatch, recordable
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 
 # Models that collect hidden states by hand may add a final norm to the last one, so a shortened
 # run would give a different last entry. These were read and do not.

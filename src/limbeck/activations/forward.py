@@ -16,7 +16,7 @@ from limbeck.activations.recorders import Recorder, StopForward, attach, detach
 from limbeck.activations.request import Request
 from limbeck.activations.stacks import anatomy_of, stack_of
 from limbeck.activations.trace import Trace
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 # Never handed to the model: with labels it would compute a loss nobody reads.
 _LABELS = frozenset({"labels", "label", "label_ids", "start_positions", "end_positions"})

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 def text_mask(batch: Mapping[str, Tensor], decoder: bool = False) -> Tensor | None:

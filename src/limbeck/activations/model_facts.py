@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from limbeck.activations.capture_plan import kinds_of
 from limbeck.activations.stacks import anatomy_of, stack_of
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 def number_of_layers(model: PreTrainedModel, stack: str = "main") -> int:

@@ -19,8 +19,8 @@ from limbeck.activations.attention_recorder import RECORDER, AttentionCall
 from limbeck.activations.capture_plan import StackPlan
 from limbeck.activations.masks import full_mask
 from limbeck.activations.request import ActivationKey
-from limbeck.errors import LimbeckError
 from limbeck.functional import pool
+from limbeck.support.errors import LimbeckError
 
 
 class StopForward(Exception):  # noqa: N818 (it reports success, not an error)

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.functional.partial_logits import KeptTokens
+from limbeck.support.errors import LimbeckError, Problem, unknown
 
 What = Literal["hidden", "probabilities", "scores", "query", "key", "value"]
 Pool = Literal["cls", "mean", "last"]

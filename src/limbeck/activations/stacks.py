@@ -12,7 +12,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from limbeck.activations.explore import Anatomy, LayerStack, explore
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 
 # By id, taken out when the model is freed: torch.compile guards an entry of a plain dictionary
 # by its number alone, but all entries of a WeakKeyDictionary, which other models come and go from.

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from limbeck.activations.request import ActivationKey
-from limbeck.errors import LimbeckError
 from limbeck.functional.partial_logits import PartialLogits
+from limbeck.support.errors import LimbeckError
 
 
 @dataclass

@@ -18,8 +18,6 @@ from limbeck.activations import Request, capture, stack_names
 from limbeck.analysis.named_otherwise import or_name
 from limbeck.analysis.student_stages import FIRST, stage_problems
 from limbeck.data import Collator, Division, batches_of, encode, load_task
-from limbeck.errors import LimbeckError, unknown
-from limbeck.files import at_home
 from limbeck.recipe import Recipe
 from limbeck.reporting.analysis.layer_probing import Progressed, nobody
 from limbeck.reporting.analysis.pooled_states import evaluating, inputs_of
@@ -30,8 +28,10 @@ from limbeck.run.run_folder import RunFolder
 from limbeck.run.scored_split import split_to_score
 from limbeck.run.student_source import processor_of
 from limbeck.students import load_model
+from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.files import at_home
+from limbeck.support.machine import device
 from limbeck.tasks import Processor, Results, Task, as_array, join
-from limbeck.transfer import device
 
 _BATCH = 32
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from limbeck.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.recipe import Recipe
-from limbeck.registry import Registry
-from limbeck.settings import Settings
+from limbeck.support.registry import Registry
+from limbeck.support.settings import Settings
 
 Parts = Mapping[str, Any]
 """What was found, by what it was found of: `student`, `teacher`, a term's name."""

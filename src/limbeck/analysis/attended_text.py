@@ -10,9 +10,9 @@ from torch import Tensor
 from limbeck.activations import number_of_layers, token_mask
 from limbeck.analysis.analysed_run import AnalysedRun, Side, Watch
 from limbeck.analysis.analyses import ANALYSES, Analysis
-from limbeck.errors import LimbeckError, Problem
 from limbeck.reporting.analysis.attended_tokens import AttentionMaps, attention_maps
-from limbeck.settings import Depth, Settings
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.settings import Depth, Settings
 
 
 class AttentionMapSettings(Settings):

@@ -11,7 +11,6 @@ from pydantic import Field
 from limbeck.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.analysis.analyses import ANALYSES, Analysis
 from limbeck.analysis.layer_states import BOTH, STUDENT, Sides
-from limbeck.errors import LimbeckError
 from limbeck.reporting.analysis.input_noise import NoiseTolerance, noise_tolerance
 from limbeck.reporting.analysis.loss_surface import (
     LossSurface,
@@ -19,7 +18,8 @@ from limbeck.reporting.analysis.loss_surface import (
     loss_surface,
     weights_of,
 )
-from limbeck.settings import Count, Seed, Settings
+from limbeck.support.errors import LimbeckError
+from limbeck.support.settings import Count, Seed, Settings
 
 
 class NoiseSettings(Settings):

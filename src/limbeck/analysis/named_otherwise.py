@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 @contextmanager

@@ -8,12 +8,12 @@ from pydantic import Field
 from limbeck.analysis.analysed_run import AnalysedRun, Side, Watch
 from limbeck.analysis.analyses import ANALYSES, Analysis
 from limbeck.analysis.layer_states import BOTH, Sides
-from limbeck.errors import LimbeckError
 from limbeck.evaluation.calibration import BINS
 from limbeck.evaluation.class_predictions import ClassPredictions, class_predictions
 from limbeck.reporting.analysis.calibration_curves import ReliabilityCurve, reliability_curve
 from limbeck.reporting.analysis.row_agreement import RowAgreement, agreement_of
-from limbeck.settings import Count, Settings
+from limbeck.support.errors import LimbeckError
+from limbeck.support.settings import Count, Settings
 
 
 class AgreementSettings(Settings):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from limbeck.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.analysis.analyses import ANALYSES, Analysis
-from limbeck.errors import LimbeckError
 from limbeck.reporting.analysis.run_course import RunCourse, run_course
-from limbeck.settings import Settings
+from limbeck.support.errors import LimbeckError
+from limbeck.support.settings import Settings
 
 
 class ConvergenceSettings(Settings):

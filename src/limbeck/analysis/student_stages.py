@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from limbeck.errors import Problem, unknown
 from limbeck.recipe import Recipe
+from limbeck.support.errors import Problem, unknown
 
 FIRST, LAST = "first", "last"
 STAGES = (FIRST, LAST)

@@ -16,8 +16,8 @@ from rich.table import Table
 from limbeck.cli.console import output, say, trouble
 from limbeck.cli.options import is_setting, parse_settings
 from limbeck.cli.scored_options import Plugins
-from limbeck.errors import LimbeckError
-from limbeck.plugins import load_plugins
+from limbeck.support.errors import LimbeckError
+from limbeck.support.registry import load_plugins
 
 
 def analyze(
@@ -72,7 +72,7 @@ def analyze(
         return
 
     from limbeck.analysis import analyze as analyze_runs
-    from limbeck.step_bar import step_bar
+    from limbeck.support.terminal import step_bar
 
     what, *rest = words
     # A path may hold `=`; a folder that is there is a run.

@@ -33,7 +33,7 @@ from limbeck.cli.submit_command import submit
 from limbeck.cli.table_command import table
 from limbeck.cli.team_command import team
 from limbeck.cli.train_command import distill, finetune
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 
 WRONG = 2  # the exit code of typer's own usage errors
 STOPPED = 130  # the shells' code for Ctrl-C

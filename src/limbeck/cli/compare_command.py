@@ -15,7 +15,7 @@ import typer
 from limbeck.cli.classification_view import show_row_tests
 from limbeck.cli.console import say, show_scores
 from limbeck.cli.scored_options import Plugins
-from limbeck.plugins import load_plugins
+from limbeck.support.registry import load_plugins
 
 
 def compare(

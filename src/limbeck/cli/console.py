@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from limbeck.errors import Problem
-from limbeck.lines import print_command, print_line
+from limbeck.support.errors import Problem
+from limbeck.support.terminal import print_command, print_line
 
 PIPED_WIDTH = 160  # columns when nobody looks: a pipe or a file should not get lines cut at 80
 

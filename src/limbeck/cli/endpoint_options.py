@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limbeck.cli.option_groups import typed
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 
 if TYPE_CHECKING:
     from limbeck.teachers.language_models import EndpointSettings

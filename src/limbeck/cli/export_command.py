@@ -16,8 +16,8 @@ from limbeck.cli.export_summary import show_export
 from limbeck.cli.next_step import after_export
 from limbeck.cli.option_groups import takes_groups, typed
 from limbeck.cli.scored_options import Plugins, ScoredRows
-from limbeck.files import at_home
-from limbeck.plugins import load_plugins
+from limbeck.support.files import at_home
+from limbeck.support.registry import load_plugins
 
 
 @takes_groups

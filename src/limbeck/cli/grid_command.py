@@ -11,8 +11,8 @@ from typing import Any
 
 from limbeck.cli.console import output, say
 from limbeck.cli.options import is_setting, parse_axes
-from limbeck.errors import LimbeckError
-from limbeck.files import file_name
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import file_name
 
 
 def run_grid(

@@ -10,13 +10,13 @@ from typing import Annotated
 
 import typer
 
-from limbeck.byte_sizes import human_size
 from limbeck.cli.console import say, say_command
 from limbeck.cli.endpoint_options import EndpointOptions
 from limbeck.cli.label_options import LabellingWork, RowsToLabel, StoreToWrite
 from limbeck.cli.next_step import after_labelling
 from limbeck.cli.option_groups import takes_groups, typed
-from limbeck.plugins import load_plugins
+from limbeck.support.registry import load_plugins
+from limbeck.support.words import human_size
 
 
 @takes_groups

@@ -19,9 +19,14 @@ from rich.text import Text
 from limbeck.catalog import FAMILIES, CatalogEntry, available, find, names, no_such_method
 from limbeck.cli.console import output
 from limbeck.cli.paper_settings_view import show_stated
-from limbeck.errors import LimbeckError
-from limbeck.plugins import load_plugins
-from limbeck.registry import Registered, load_packages, registered_since, registrations
+from limbeck.support.errors import LimbeckError
+from limbeck.support.registry import (
+    Registered,
+    load_packages,
+    load_plugins,
+    registered_since,
+    registrations,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limbeck.cli.options import SETTINGS
-from limbeck.given import PREFIX
+from limbeck.support.given import PREFIX
 
 if TYPE_CHECKING:
     from limbeck.reporting.records import Record
@@ -52,9 +52,9 @@ def next_step(record: Record, path: Path) -> str | None:
 def after_export(export: Path, run: Path) -> str | None:
     """Predict the rows that a run was made from, by what was exported of it; None where no file holds them."""
     from limbeck.data.own import is_own
-    from limbeck.files import at_home
     from limbeck.reporting.records import RECORD_NAME, Record
     from limbeck.reporting.records.one_answer import one_answer
+    from limbeck.support.files import at_home
 
     if not (run / RECORD_NAME).is_file():
         return None
@@ -77,8 +77,8 @@ def after_labelling(store: OutputStore, teachers: Sequence[str], data: str | Non
 
 
 def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) -> str | None:
-    from limbeck.files import at_home
     from limbeck.reporting.records import RECORD_NAME, Record
+    from limbeck.support.files import at_home
     from limbeck.tasks import get_task_type
     from limbeck.teachers.outputs.checked_scores import DECIDING
 
@@ -100,7 +100,7 @@ def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) ->
 def _holds_unlabelled(store: OutputStore, record: Record) -> bool:
     """Whether the rows without labels that a run was trained on were labelled too."""
     from limbeck.data.unlabelled_files import matching
-    from limbeck.files import at_home
+    from limbeck.support.files import at_home
 
     files = [
         file

@@ -14,8 +14,8 @@ from typing import Any
 from typer.core import TyperCommand
 
 from limbeck.cli.console import show_loading
-from limbeck.errors import LimbeckError, Problem
-from limbeck.plain import read_yaml
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.plain import read_yaml
 
 # A flag's parameter name and the recipe setting it stands for.
 SETTINGS = {

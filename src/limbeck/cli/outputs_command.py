@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from limbeck.byte_sizes import human_size
 from limbeck.cli import stored_view as view
 from limbeck.cli.console import output, say
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.words import human_size
 
 if TYPE_CHECKING:
     from limbeck.teachers.language_models.answer_journal import AnswerJournal

@@ -16,9 +16,9 @@ from rich.console import Console
 from limbeck.cli.help import option
 from limbeck.cli.option_groups import takes_groups, typed
 from limbeck.cli.predict_options import OUTPUT, ROWS, RUNNING, PredictOptions
-from limbeck.errors import LimbeckError, unknown
-from limbeck.lines import messages
-from limbeck.plugins import load_plugins
+from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.registry import load_plugins
+from limbeck.support.terminal import messages
 
 if TYPE_CHECKING:
     from limbeck.predicting.predict_job import PredictJob
@@ -89,9 +89,9 @@ def predict(
     target = None if to is None or str(to) == STANDARD_OUTPUT else to
 
     from limbeck.data.streams import RowStream, named_files
-    from limbeck.files import at_home
     from limbeck.predicting.predict_settings import PredictSettings
     from limbeck.predicting.prepare_job import prepare
+    from limbeck.support.files import at_home
 
     job = prepare(
         model,
@@ -111,7 +111,7 @@ def predict(
 
 def _write_to_pipe(job: PredictJob, form: str, console: Console) -> None:
     """Rows to standard output; whoever reads them may stop."""
-    from limbeck.files import one_error_for_a_full_disk
+    from limbeck.support.files import one_error_for_a_full_disk
 
     if sys.stdout is None:
         raise LimbeckError("standard output is closed", "name a file with --to")

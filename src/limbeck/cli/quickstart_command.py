@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from limbeck.cores import cores
+from limbeck.support.cores import cores
 
 _MOST_JOBS = 4
 """Each has a model library of its own in memory."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from limbeck.byte_sizes import human_size
+from limbeck.support.words import human_size
 
 if TYPE_CHECKING:
     from limbeck.teachers.language_models.answer_journal import AnswerJournal

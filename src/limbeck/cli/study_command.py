@@ -13,9 +13,9 @@ from rich.table import Table
 
 from limbeck.cli.console import output, say, trouble
 from limbeck.cli.options import is_recipe_file, is_setting, parse_settings
-from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.lines import print_line
-from limbeck.number_words import count_of
+from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.terminal import print_line
+from limbeck.support.words import count_of
 
 OUT = Path("runs/studies")
 ENGINES = ("local", "ray")
@@ -119,11 +119,11 @@ def _run(
     dry_run: bool,
 ) -> None:
     from limbeck.cli.analyze_command import watching
-    from limbeck.cores import cores
     from limbeck.reporting.tables import terminal
-    from limbeck.step_bar import step_bar
     from limbeck.study import SharedRuns, StudyPlan, carry_out, estimate, load_study, write_study
     from limbeck.study.study_plan import runs_folder
+    from limbeck.support.cores import cores
+    from limbeck.support.terminal import step_bar
 
     asked = load_study(name, scale=scale, **given)
     jobs = jobs or min(asked.jobs or 1, cores() or 1)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from limbeck.cli.console import say, trouble
-from limbeck.lines import print_line
+from limbeck.support.terminal import print_line
 
 
 def submit(

@@ -27,7 +27,7 @@ from limbeck.cli.recipe_options import (
     TrainingOptions,
 )
 from limbeck.cli.run_summary import show_result
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 @takes_groups
@@ -144,8 +144,8 @@ def run_recipe(
 
     recipe = Recipe.load(name, **settings)
 
-    from limbeck.agreement import is_first
     from limbeck.run import distill as run
+    from limbeck.support.machine import is_first
 
     if name is None and is_first():
         say(f"method: {recipe.method} ({recipe.summary}), as none was named")

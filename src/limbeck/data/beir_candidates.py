@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from limbeck.data.beir_files import RetrievalSet, beir_splits, read_beir
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 NEAREST = 20
 """Passages beside what was judged of a query: the nearest by TF-IDF that were not judged."""

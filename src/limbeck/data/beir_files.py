@@ -14,7 +14,7 @@ from pathlib import Path
 
 from limbeck.data.column import ArrowColumn
 from limbeck.data.tables import MAX_ROWS, FileTable, read_table
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 
 QUERIES, CORPUS, QRELS = "queries.jsonl", "corpus.jsonl", "qrels"
 _COLUMNS = ("query-id", "corpus-id", "score")

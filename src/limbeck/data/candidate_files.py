@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.data.column import ArrowColumn
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 QUERY, PASSAGE, LABEL, SCORE = "query", "passage", "label", "score"
 """The columns of the pairs."""

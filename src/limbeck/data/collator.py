@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from limbeck.errors import LimbeckError
 from limbeck.model_inputs import TEACHER_COLUMN
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import accelerator
 from limbeck.tasks import SENTENCE, Processor, TaskType
 from limbeck.tasks.output_arrays import pad_column
-from limbeck.transfer import accelerator
 
 # What evaluation draws with; in training epoch e (from 0) draws with e + 1.
 _EVALUATION_SEED = 0

@@ -14,7 +14,7 @@ import numpy as np
 from datasets import ClassLabel, Dataset, Value
 
 from limbeck.data.splits import stacked
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.no_labels import labelled_rows, no_unlabelled
 from limbeck.tasks.task import Task
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from limbeck.data.endings import lines_of
 from limbeck.data.tables import readable
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 _DOCUMENT = "-DOCSTART-"
 _COMMENT = "#"

@@ -18,9 +18,9 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck.data.corpus_sources import Document, file_documents, hub_documents
 from limbeck.data.loading import source_of
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
-from limbeck.settings import Count, Seed, Settings
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
+from limbeck.support.settings import Count, Seed, Settings
 from limbeck.tasks.task import Task
 
 CORPUS = Task("corpus", "Corpus", ("sentence1", "sentence2"), (), (), "")

@@ -13,9 +13,9 @@ from typing import Any
 from datasets import load_dataset
 
 from limbeck.data.bars import progress_bars
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
-from limbeck.plain import regular
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
+from limbeck.support.plain import regular
 
 Document = tuple[str, ...]
 

@@ -19,7 +19,7 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from limbeck.plain import regular
+from limbeck.support.plain import regular
 
 FORMS = {
     ".csv": "csv",

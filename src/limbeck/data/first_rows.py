@@ -14,9 +14,9 @@ from limbeck.data.endings import form_of
 from limbeck.data.own import is_own, split_files
 from limbeck.data.streams import RowStream
 from limbeck.data.tables import class_columns
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
-from limbeck.given import place_of
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
+from limbeck.support.given import place_of
 
 _ROWS = 100
 _MOST_CLASSES = 20

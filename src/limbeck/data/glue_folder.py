@@ -14,7 +14,7 @@ from datasets import DatasetDict
 from limbeck.data.layouts import LAYOUTS, MSR_DEV_IDS, MSR_IDS, MSR_TEST, MSR_TRAIN, ReleasedLayout
 from limbeck.data.splits import check_splits, make_split, take, with_held_out_dev
 from limbeck.data.tsv import TsvRows, read_tsv
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task import Task
 
 logger = logging.getLogger(__name__)

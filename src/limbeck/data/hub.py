@@ -20,8 +20,8 @@ from limbeck.data.splits import (
     with_held_out_dev,
     with_test_as_dev,
 )
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
 from limbeck.tasks.task import HubSource, Task
 
 # The Hub's split names; others (IMDb's "unsupervised") are left alone.

@@ -21,7 +21,7 @@ from limbeck.data.splits import (
     with_held_out,
     with_test_as_dev,
 )
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import IMAGE
 from limbeck.tasks.task import Task, image_metrics
 

@@ -17,8 +17,8 @@ from limbeck.data.own_labels import Labelling
 from limbeck.data.reader import DataReader, DataRequest, reader_of
 from limbeck.data.splits import AS_USUAL, Division, with_label_column
 from limbeck.data.tables import MAX_ROWS
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home, no_such_file
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home, no_such_file
 from limbeck.tasks.metrics import TEACHER_LABEL
 from limbeck.tasks.task import Task, as_kind, judged_by_teacher
 
@@ -64,7 +64,7 @@ def load_task(
     - a folder of images, for a known task of images or with `kind="image"`;
     - a folder in GLUE's layout, either of all tasks or the task's own;
     - a file, or a folder with a train file, of the user's own, or the reference of rows that were given
-      as objects (`limbeck.given`). Then `text_columns` and
+      as objects (`limbeck.support.given`). Then `text_columns` and
       `label_column` name its columns, and `name` may be any name or None;
     - whatever a registered reader says it reads (`limbeck.data_reader`), which is asked first.
 

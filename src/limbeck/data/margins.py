@@ -18,7 +18,7 @@ from limbeck.data.number_cells import row_of_numbers, structured
 from limbeck.data.own_tuples import texts_of, tuple_columns
 from limbeck.data.row_ids import row_ids
 from limbeck.data.tables import FileTable
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 COLUMNS = ("margin", "margins", "score", "scores", "label", "labels")
 """What a file of triplets may call them; the first that is there counts."""

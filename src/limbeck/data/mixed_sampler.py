@@ -8,7 +8,7 @@ import numpy as np
 from torch.utils.data import Sampler
 
 from limbeck.data.sampler import in_pieces
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 _MEGABATCH = 50
 

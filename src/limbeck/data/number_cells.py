@@ -8,8 +8,8 @@ from typing import Any, cast
 import numpy as np
 
 from limbeck.data.tables import FileTable
-from limbeck.errors import LimbeckError
-from limbeck.plain import loads
+from limbeck.support.errors import LimbeckError
+from limbeck.support.plain import loads
 
 
 def structured(value: Any) -> Any:

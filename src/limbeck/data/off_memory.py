@@ -15,8 +15,8 @@ from pathlib import Path
 import datasets
 import pyarrow as pa
 
-from limbeck.errors import LimbeckError
-from limbeck.files import full_disk, is_full
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import full_disk, is_full
 
 LARGE = 1 << 24
 """Bytes of text that may stay in memory together."""

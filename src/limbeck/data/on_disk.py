@@ -22,7 +22,7 @@ from limbeck.data.own import has_own_files, is_own, read_own
 from limbeck.data.own_kinds import read_own_kind
 from limbeck.data.own_several_labels import read_several_labels
 from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
-from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks.task import TASKS, Task, as_kind
 
 

@@ -16,8 +16,8 @@ from limbeck.data.margins import margins_of
 from limbeck.data.number_cells import numbers_of, structured
 from limbeck.data.row_ids import row_ids
 from limbeck.data.tables import FileTable, pairs_in, read_table
-from limbeck.errors import LimbeckError
-from limbeck.settings import MAX_ROWS
+from limbeck.support.errors import LimbeckError
+from limbeck.support.settings import MAX_ROWS
 
 What = Literal["logits", "votes", "probabilities", "score"]
 QUANTITIES: tuple[What, ...] = get_args(What)

@@ -23,7 +23,7 @@ from limbeck.data.own_labels import Labelling, class_order
 from limbeck.data.splits import AS_USUAL, Division, check_splits, make_split, with_held_out
 from limbeck.data.squad_json import is_squad, read_squad
 from limbeck.data.tables import MAX_ROWS, read_table, stored_classes
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import MASKED, SPANS, TOKENS, TaskType
 from limbeck.tasks.task import Task
 from limbeck.tasks.tokens import metrics_for_tags, said_of_tags

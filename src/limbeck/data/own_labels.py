@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from limbeck.data.tables import FileTable
-from limbeck.errors import LimbeckError, Problem
 from limbeck.students import generic_labels, spelling
+from limbeck.support.errors import LimbeckError, Problem
 
 Holds = Literal["classes", "numbers"]
 

@@ -36,7 +36,7 @@ from limbeck.data.own_tuples import tuple_columns
 from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.splits import Division, SplitRows, check_splits, hold_out, make_split, take
 from limbeck.data.tables import FileTable, pairs_in, read_table
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import PAIR_SCORE
 from limbeck.tasks.metrics import TEACHER_LABEL
 from limbeck.tasks.pair_score import METRICS_OF_RANKS

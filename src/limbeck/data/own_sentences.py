@@ -27,7 +27,7 @@ from limbeck.data.retrieval_rows import retrieval_splits, retrieval_task, retrie
 from limbeck.data.splits import check_splits, make_split
 from limbeck.data.tables import FileTable, read_table
 from limbeck.embedding.text_prompts import QUERY
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import EMBEDDING
 from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL
 from limbeck.tasks.task import Task

@@ -33,8 +33,8 @@ from limbeck.data.several_label_cells import (
 )
 from limbeck.data.splits import AS_USUAL, Division, check_splits, make_split, with_held_out
 from limbeck.data.tables import MAX_ROWS, FileTable, read_table
-from limbeck.errors import LimbeckError, Problem
 from limbeck.students import generic_labels
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TaskType
 from limbeck.tasks.multi_label import METRICS_OF_SEVERAL
 from limbeck.tasks.no_labels import marked

@@ -27,7 +27,7 @@ from limbeck.data.candidate_files import (
     pairs_of,
 )
 from limbeck.data.tables import FileTable
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.ranking_metrics import by_query
 
 _QUERIES = ("anchor", QUERY, "question")

@@ -10,7 +10,7 @@ from torch.utils.data import Sampler
 
 from limbeck.data.row_facts import RowFacts
 from limbeck.data.sampler import in_pieces
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TaskType
 from limbeck.tasks.ranking_metrics import by_query
 

@@ -19,10 +19,10 @@ from limbeck.data.corpus_sources import Document
 from limbeck.data.own_labels import Labelling
 from limbeck.data.splits import Division
 from limbeck.data.tables import MAX_ROWS
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home, no_such_file
-from limbeck.given import is_reference, place_of
-from limbeck.registry import Registry
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home, no_such_file
+from limbeck.support.given import is_reference, place_of
+from limbeck.support.registry import Registry
 from limbeck.tasks import SENTENCE, TaskType, get_task_type
 from limbeck.tasks.task import TASKS, Task, get_task
 

@@ -16,7 +16,7 @@ from limbeck.data.beir_files import RetrievalSet, beir_splits, read_beir
 from limbeck.data.candidate_files import PASSAGE, QUERY
 from limbeck.data.own_tuples import Tuples, tuples_of_grades
 from limbeck.data.splits import make_split
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.retrieval import GRADES, JUDGED, RETRIEVAL_FEATURES, RETRIEVAL_METRICS
 from limbeck.tasks.task import Task
 from limbeck.tasks.tuple_texts import FIRST

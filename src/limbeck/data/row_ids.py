@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 # Stands between texts: no UTF-8 text holds this byte.
 _SEPARATOR = b"\xff"

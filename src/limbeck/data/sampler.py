@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import Sampler
 
 from limbeck.data.grouped_order import length_grouped, shuffled_batches
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 _PIECE = 65_536
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from limbeck.data.tables import FileTable
 from limbeck.data.written_labels import check_spellings
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 logger = logging.getLogger(__name__)
 

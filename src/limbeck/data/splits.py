@@ -17,7 +17,7 @@ from datasets import Dataset, DatasetDict, DatasetInfo, Features, Value
 from datasets.table import InMemoryTable
 
 from limbeck.data.column import taken
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks.no_labels import absent_label, labelled_rows, no_unlabelled
 from limbeck.tasks.task import Task
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.data.endings import opened_text
-from limbeck.errors import LimbeckError
-from limbeck.plain import loads
+from limbeck.support.errors import LimbeckError
+from limbeck.support.plain import loads
 
 
 def is_squad(path: Path) -> bool:

@@ -33,9 +33,9 @@ from limbeck.data.endings import (
     parquet_file,
 )
 from limbeck.data.well_formed import batches, well_quoted
-from limbeck.errors import LimbeckError
-from limbeck.plain import encodable, json_reason, loads
-from limbeck.settings import MAX_ROWS
+from limbeck.support.errors import LimbeckError
+from limbeck.support.plain import encodable, json_reason, loads
+from limbeck.support.settings import MAX_ROWS
 
 # One field of CSV; longer ones are an open quote rather than text.
 _LONGEST_FIELD = 2**28

@@ -18,7 +18,7 @@ from limbeck.data.row_ids import row_ids
 from limbeck.data.tables import MAX_ROWS
 from limbeck.data.text_rows import TextRows
 from limbeck.data.unlabelled import ids_of
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TEXT, Task
 from limbeck.tasks.no_labels import labelled_rows
 from limbeck.tasks.text import label_word

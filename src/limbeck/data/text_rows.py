@@ -21,9 +21,9 @@ from limbeck.data.row_ids import row_ids
 from limbeck.data.tables import MAX_ROWS, read_table
 from limbeck.data.unlabelled_files import is_meant, matching, read_unlabelled
 from limbeck.data.usual_columns import usual_label, usual_texts
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
-from limbeck.given import is_reference, place_of
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
+from limbeck.support.given import is_reference, place_of
 from limbeck.tasks.task import TASKS, Task
 
 _PIECE = 65_536

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from limbeck.data.endings import opened
 from limbeck.data.layouts import ReleasedLayout
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 logger = logging.getLogger(__name__)
 

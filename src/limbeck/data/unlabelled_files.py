@@ -22,9 +22,9 @@ from limbeck.data.own import IMDB_COLUMNS
 from limbeck.data.own_pairs import with_pairs
 from limbeck.data.tables import MAX_ROWS, read_table, readable
 from limbeck.data.tsv import read_tsv
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home, no_such_file
-from limbeck.given import is_reference, place_of
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home, no_such_file
+from limbeck.support.given import is_reference, place_of
 from limbeck.tasks.task import Task
 
 _PATTERN = frozenset("*?[")

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from limbeck.errors import LimbeckError
-from limbeck.plain import LARGEST_WHOLE
+from limbeck.support.errors import LimbeckError
+from limbeck.support.plain import LARGEST_WHOLE
 
 logger = logging.getLogger(__name__)
 

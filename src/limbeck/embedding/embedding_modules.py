@@ -13,8 +13,8 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from limbeck.embedding.text_prompts import TextPrompts, named_prompts, prompts_of
-from limbeck.errors import LimbeckError, unknown
 from limbeck.functional.pooling import POOLINGS
+from limbeck.support.errors import LimbeckError, unknown
 
 ENTRY = "sentence_embedding"
 """The entry of a configuration that holds them."""

@@ -22,10 +22,10 @@ from limbeck.embedding.embedding_modules import (
     EmbeddingModules,
 )
 from limbeck.embedding.text_prompts import prompts_of
-from limbeck.errors import LimbeckError
-from limbeck.files import write_whole
 from limbeck.functional.pooling import POOLINGS
-from limbeck.plain import loads, read_text
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import write_whole
+from limbeck.support.plain import loads, read_text
 
 MODULES = "modules.json"
 SETTINGS = "config_sentence_transformers.json"

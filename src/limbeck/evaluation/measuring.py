@@ -18,9 +18,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError
 from limbeck.evaluation.architecture import once_for_each
 from limbeck.reporting.records import Latency
+from limbeck.support.errors import LimbeckError
 
 
 class Pixels(NamedTuple):

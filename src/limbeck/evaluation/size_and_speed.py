@@ -9,9 +9,9 @@ from __future__ import annotations
 from transformers import PreTrainedModel
 
 from limbeck.activations import hidden_size, number_of_heads, number_of_layers, stack_names
-from limbeck.errors import LimbeckError
 from limbeck.evaluation.measuring import Size, count_parameters, flops_per_example
 from limbeck.reporting.records import Latency, ModelFacts
+from limbeck.support.errors import LimbeckError
 
 PAPERS_TOKENS = 128
 """The length at which the papers' tables state FLOPs."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from limbeck.errors import LimbeckError
 from limbeck.exporting.conversions import conversions, keeping, recovering
 from limbeck.exporting.gate import measure
 from limbeck.exporting.int8 import weight_bytes
 from limbeck.exporting.sensitive_nodes import amounts, number_of_groups, ranked
 from limbeck.exporting.workshop import Workshop
-from limbeck.files import is_full
 from limbeck.runtimes.export_manifest import Attempt, Conversion
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import is_full
 
 _SEARCH_ROWS, _SEARCH_BATCH = 32, 8
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.runtimes.export_manifest import Conversion
+from limbeck.support.errors import LimbeckError, Problem, unknown
 
 FORMATS = ("onnx", "onnx-int8", "openvino", "executorch")
 PRECISIONS = ("fp32", "fp16")

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError
 from limbeck.exporting.onnx_graph import OUTPUTS, quiet_export
 from limbeck.runtimes import need_extra
+from limbeck.support.errors import LimbeckError
 
 
 class _Logits(nn.Module):

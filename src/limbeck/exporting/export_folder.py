@@ -11,12 +11,18 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.errors import LimbeckError
 from limbeck.exporting.export_readme import readme
 from limbeck.exporting.snippet import SNIPPET_FILE, snippet
-from limbeck.files import at_home, checksums, file_name, one_error_for_a_full_disk, put_in_place
 from limbeck.reporting.records import RECORD_NAME
 from limbeck.runtimes import EXPORT_NAME, EXPORTS, ExportManifest, is_export
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import (
+    at_home,
+    checksums,
+    file_name,
+    one_error_for_a_full_disk,
+    put_in_place,
+)
 
 
 def default_place(model: str, format: str) -> Path:

@@ -9,7 +9,6 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError
 from limbeck.exporting.attempts import try_all
 from limbeck.exporting.conversions import ExportSettings
 from limbeck.exporting.export_folder import (
@@ -23,7 +22,6 @@ from limbeck.exporting.gate import TorchReference, torch_reference
 from limbeck.exporting.showing_export import ExportProgress
 from limbeck.exporting.text_to_text_graphs import generation_of
 from limbeck.exporting.workshop import Workshop, library_versions
-from limbeck.files import at_home
 from limbeck.preflight import refuse_unfit
 from limbeck.reporting.records import RECORD_NAME, versions
 from limbeck.run.checkpoint_scores import longest_of
@@ -33,6 +31,8 @@ from limbeck.run.run_report import refresh
 from limbeck.runtimes import ExportManifest, need_extra, weights_of
 from limbeck.runtimes.export_manifest import Generation, exports_of, read_export
 from limbeck.students import load_model, read_processor, resolve_checkpoint
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
 from limbeck.tasks import task_type_of
 
 _NEEDED = {"openvino": ("onnx", "openvino"), "executorch": ("executorch",)}

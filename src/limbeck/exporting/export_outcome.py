@@ -9,7 +9,6 @@ from transformers import PreTrainedModel
 
 from limbeck.embedding import modules_of
 from limbeck.embedding.text_prompts import BARE
-from limbeck.errors import LimbeckError
 from limbeck.exporting.conversions import ExportSettings
 from limbeck.exporting.gate import cross_fitted
 from limbeck.exporting.workshop import Workshop, library_versions
@@ -18,6 +17,7 @@ from limbeck.reporting.records.machine import processor_name
 from limbeck.run.gate_rows import GateRows
 from limbeck.runtimes import ExportManifest
 from limbeck.runtimes.export_manifest import Attempt, GateRowsFacts
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.text import prompt_of
 
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError
 from limbeck.runtimes import need_extra
+from limbeck.support.errors import LimbeckError
 
 LARGEST_FILE = 1_900_000_000
 """Bytes of weights that one file may hold: protobuf ends at 2 GB. More lie in a file beside it."""

@@ -8,7 +8,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from limbeck.step_bar import step_bar
+from limbeck.support.terminal import step_bar
 
 
 class ExportProgress:

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from limbeck.errors import LimbeckError, Problem
 from limbeck.exporting.onnx_graph import write_graph
 from limbeck.runtimes.export_manifest import Generation
 from limbeck.runtimes.text_to_text import shifted_right
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
 from limbeck.tasks.text import answer_limit
 

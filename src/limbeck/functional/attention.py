@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
 from limbeck.functional.checks import require_same_shape, require_shape
 from limbeck.functional.reductions import (
     SMALLEST_PROBABILITY,
     at_least_float32,
     mean_over_batch,
 )
+from limbeck.support.errors import LimbeckError
 
 QueryMask = Bool[Tensor, "batch queries"] | Integer[Tensor, "batch queries"]
 KeyMask = Bool[Tensor, "batch keys"] | Integer[Tensor, "batch keys"]

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
 from limbeck.functional.checks import require_positive, require_same_shape, require_shape
 from limbeck.functional.reductions import at_least_float32
+from limbeck.support.errors import LimbeckError
 
 PairWeighting = Literal["uniform", "lambda_rank", "ndcg_loss2", "ndcg_loss2_plus"]
 _MU = 10.0  # of NDCG-Loss2++, Wang et al. 2018

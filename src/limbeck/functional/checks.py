@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 def require_same_shape(what: str, student: Sequence[int], teacher: Sequence[int], fix: str) -> None:

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
 from limbeck.functional.reductions import SMALLEST_PROBABILITY
+from limbeck.support.errors import LimbeckError
 
 ClassWeights = Float[Tensor, " classes"] | None
 """What the loss of each class is multiplied by; None: all alike."""

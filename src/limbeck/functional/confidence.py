@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
 from limbeck.functional.reductions import at_least_float32
+from limbeck.support.errors import LimbeckError
 
 
 def top_probability(logits: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch"]:

@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from limbeck.errors import LimbeckError, unknown
 from limbeck.functional.checks import require_same_shape, require_shape
 from limbeck.functional.reductions import at_least_float32, without_autocast
 from limbeck.functional.sparse import TRANSFORMS
+from limbeck.support.errors import LimbeckError, unknown
 
 
 def attention_weights(

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
 from limbeck.functional.labelled_positions import mean_by_example, require_one_vocabulary
 from limbeck.functional.some_tokens import counted, outcomes, sampled_surprises, top_tokens
-from limbeck.transfer import send
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import send
 
 How = Literal["top", "sample"]
 _WORD = re.compile(r"(top|sample)([1-9]\d*)(?:@(\d+(?:\.\d+)?(?:e[+-]?\d+)?))?")

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from limbeck.errors import LimbeckError, unknown
 from limbeck.functional.checks import require_shape
 from limbeck.functional.reductions import TokenMask, at_least_float32, float32_or_wider
+from limbeck.support.errors import LimbeckError, unknown
 
 POOLINGS = ("cls", "mean", "last")
 

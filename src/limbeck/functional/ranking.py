@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 def rank_distribution(

@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
 from limbeck.functional.attention import (
     KeyMask,
     QueryMask,
@@ -23,6 +22,7 @@ from limbeck.functional.reductions import (
     mean_over_batch,
     without_autocast,
 )
+from limbeck.support.errors import LimbeckError
 
 
 def _log_relations(features: Tensor, valid: Tensor) -> Tensor:

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
 from limbeck.functional.checks import require_positive
 from limbeck.functional.reductions import at_least_float32, weighted_mean
+from limbeck.support.errors import LimbeckError
 
 
 def top_tokens(

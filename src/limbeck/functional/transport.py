@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
 from limbeck.functional.checks import require_shape
 from limbeck.functional.reductions import float32_or_wider
+from limbeck.support.errors import LimbeckError
 
 # A layer whose cost is zero would take all the mass.
 _SMALLEST_COST = 1e-12

@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import Passes, Request, Trace
-from limbeck.errors import LimbeckError, Problem
-from limbeck.registry import Registry
-from limbeck.settings import RefusedValueError, Settings
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.registry import Registry
+from limbeck.support.settings import RefusedValueError, Settings
+from limbeck.support.step_state import StepState
 
 Batch = Mapping[str, Tensor]
 

@@ -20,7 +20,6 @@ from limbeck.activations import (
     kinds_available,
     number_of_layers,
 )
-from limbeck.errors import LimbeckError, Problem
 from limbeck.input_transforms.input_transform import (
     INPUT_TRANSFORMS,
     Batch,
@@ -28,7 +27,8 @@ from limbeck.input_transforms.input_transform import (
     ModelPass,
     TransformSettings,
 )
-from limbeck.schedules import Number
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.settings import Number
 
 _EMBEDDED = ActivationKey("hidden", 0)
 

@@ -16,7 +16,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import ActivationKey, Mixed, Passes, Request, Trace, capture
-from limbeck.errors import LimbeckError
 from limbeck.functional import mix
 from limbeck.input_transforms.input_transform import (
     INPUT_TRANSFORMS,
@@ -24,9 +23,9 @@ from limbeck.input_transforms.input_transform import (
     InputTransform,
     ModelPass,
 )
-from limbeck.schedules import Number
-from limbeck.settings import Settings
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.settings import Number, Settings
+from limbeck.support.step_state import StepState
 
 # The step's generator is also asked by others.
 _STREAM = 1

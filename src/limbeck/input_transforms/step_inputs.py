@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import Passes, Request, Trace
 from limbeck.input_transforms.input_transform import Batch, InputTransform, ModelPass
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 _NOTHING = Request()
 

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
 from limbeck.data.row_images import as_png
 from limbeck.data.splits import make_split
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task import Task
 
 DIGITS = "digits"

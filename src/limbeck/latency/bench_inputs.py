@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from limbeck.activations.compat import TEXT_TO_TEXT
-from limbeck.errors import LimbeckError
 from limbeck.latency.contenders import Contender
+from limbeck.support.errors import LimbeckError
 
 _TEXT = ("input_ids", "attention_mask", "token_type_ids")
 

@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from limbeck.errors import LimbeckError
 from limbeck.runtimes import is_export, read_export
+from limbeck.support.errors import LimbeckError
 
 _CAN_STOP = hasattr(signal, "SIGSTOP")
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from limbeck.files import at_home
 from limbeck.latency.bench_report import BenchReport, Measurement
 from limbeck.latency.contenders import Contender
 from limbeck.reporting.records import BenchFacts, BenchRow, Latency, Record
 from limbeck.runtimes import EXPORTS
+from limbeck.support.files import at_home
 
 
 def keep_in_records(report: BenchReport, who: Sequence[Contender]) -> list[Path]:

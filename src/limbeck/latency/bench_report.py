@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from limbeck.errors import LimbeckError
-from limbeck.files import write_whole
-from limbeck.plain import read_json, read_text
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import write_whole
+from limbeck.support.plain import read_json, read_text
 
 BENCH_NAME = "bench.json"
 SCHEMA = 1

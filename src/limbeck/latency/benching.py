@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from limbeck.errors import LimbeckError, Problem
 from limbeck.exporting.showing_export import ExportProgress
-from limbeck.files import at_home
 from limbeck.latency.bench_inputs import inputs_of, write_inputs
 from limbeck.latency.bench_plots import draw_plots
 from limbeck.latency.bench_records import keep_in_records
@@ -23,6 +21,8 @@ from limbeck.latency.turns import Turn, rounds_of, time_in_turns, too_many_threa
 from limbeck.reporting.records import hardware, versions, write_whole
 from limbeck.reporting.records.measured_facts import BUSY
 from limbeck.run.run_report import refresh
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home
 
 _LIBRARIES = ("onnxruntime", "openvino")
 

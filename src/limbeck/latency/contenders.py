@@ -9,8 +9,6 @@ from typing import Any
 
 from transformers import AutoConfig
 
-from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.files import at_home
 from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.runtimes import (
     EXPORTS,
@@ -23,6 +21,8 @@ from limbeck.runtimes import (
     readers_of,
 )
 from limbeck.students import read_config, resolve_checkpoint
+from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.files import at_home
 
 BACKENDS = ("torch", "compiled", *RUNTIMES)
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from limbeck.cores import cores
-from limbeck.errors import LimbeckError
 from limbeck.latency.bench_process import BenchProcess, bytes_on_disk
 from limbeck.latency.bench_report import BenchCondition, Measurement
 from limbeck.latency.contenders import Contender
+from limbeck.support.cores import cores
+from limbeck.support.errors import LimbeckError
 
 _MIB = 2**20
 _MEMORY = ("anonymous_bytes", "mapped_bytes", "private_bytes")

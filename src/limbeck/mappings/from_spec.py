@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from limbeck.mappings.mapping_spec import Depths, MappingSpec
 from limbeck.mappings.maps import Mapping
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 
 def build_mapping(

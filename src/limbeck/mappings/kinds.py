@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from limbeck.errors import LimbeckError
 from limbeck.mappings.mapping_spec import Depths, MappingSpec, mapping
 from limbeck.mappings.ranges import buckets, round_half_up
-from limbeck.settings import Count, LayerNumber, Settings
+from limbeck.support.errors import LimbeckError
+from limbeck.support.settings import Count, LayerNumber, Settings
 
 if TYPE_CHECKING:
     from limbeck.mappings.maps import Mapping

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
-from limbeck.errors import LimbeckError, unknown
 from limbeck.mappings.ranges import parse_layers
-from limbeck.registry import Registry
-from limbeck.settings import Settings
+from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.registry import Registry
+from limbeck.support.settings import Settings
 
 if TYPE_CHECKING:
     from limbeck.mappings.maps import Mapping

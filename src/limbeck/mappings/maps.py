@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from limbeck.functional import attention_weights, sparse_attention_weights
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 
 class Mapping(ABC):

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from limbeck.settings import Settings, Width
+from limbeck.support.settings import Settings, Width
 
 _BERT_STD = 0.02
 

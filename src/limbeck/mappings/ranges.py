@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 _RANGE = re.compile(r"(?P<low>[^.]+)\.\.(?P<high>[^.]+)")
 _BOUND = re.compile(r"(?P<base>\d+|[LM])(?P<offset>[+-]\d+)?")

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from limbeck.errors import LimbeckError
 from limbeck.functional import cheaper_layers_weigh_more, transport_flow
 from limbeck.mappings.maps import Mapping
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 
 
 class TransportMapping(nn.Module, Mapping):

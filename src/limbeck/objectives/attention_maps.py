@@ -16,7 +16,6 @@ from torch import Tensor
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Trace
 from limbeck.activations.request import What
-from limbeck.errors import LimbeckError
 from limbeck.objectives.comparisons import (
     ComparedTerm,
     LayerComparison,
@@ -29,7 +28,8 @@ from limbeck.objectives.mapped import MappedSpec
 from limbeck.objectives.matched import MappedTerm, Masks
 from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
-from limbeck.settings import Width
+from limbeck.support.errors import LimbeckError
+from limbeck.support.settings import Width
 
 
 class AttentionSpec(MappedSpec):

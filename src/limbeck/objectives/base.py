@@ -17,13 +17,12 @@ from pydantic import Field, ValidationError, model_validator
 from torch import Tensor, nn
 
 from limbeck.activations import Request, Trace
-from limbeck.errors import Problem
 from limbeck.mappings.projections import Projections
 from limbeck.objectives.shape import Shape
-from limbeck.registry import Registry
-from limbeck.schedules import Weight
-from limbeck.settings import Settings
-from limbeck.step_state import StepState
+from limbeck.support.errors import Problem
+from limbeck.support.registry import Registry
+from limbeck.support.settings import Settings, Weight
+from limbeck.support.step_state import StepState
 
 NOTHING = Request()
 

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from limbeck import functional as F
 from limbeck.activations import Trace
-from limbeck.errors import LimbeckError
 from limbeck.objectives.base import Objective, TermSettings
 from limbeck.objectives.predictions import present
 from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
-from limbeck.schedules import Temperature
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.settings import Temperature
+from limbeck.support.step_state import StepState
 from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
 from limbeck.tasks.row_checks import need_labels
 

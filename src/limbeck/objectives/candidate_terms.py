@@ -10,15 +10,15 @@ from torch import Tensor
 
 from limbeck import functional as F
 from limbeck.activations import Request, Trace
-from limbeck.errors import LimbeckError
 from limbeck.functional.candidate_lists import PairWeighting
 from limbeck.mappings.projections import Projections
 from limbeck.objectives.base import NOTHING, Objective, TermSettings
 from limbeck.objectives.predictions import present
 from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
-from limbeck.schedules import Number, Temperature
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.settings import Number, Temperature
+from limbeck.support.step_state import StepState
 from limbeck.tasks.candidate_reading import SCORED
 
 

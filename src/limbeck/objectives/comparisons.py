@@ -12,10 +12,10 @@ from typing import ClassVar, Literal, TypeVar
 
 from torch import Tensor
 
-from limbeck.errors import LimbeckError, unknown
 from limbeck.objectives.base import OBJECTIVES
 from limbeck.objectives.matched import MappedTerm, Masks
 from limbeck.objectives.registration import objective
+from limbeck.support.errors import LimbeckError, unknown
 
 Distance = Callable[[Tensor, Tensor, Masks], Tensor]
 """(student, teacher, masks) to a scalar, the mean over the batch."""

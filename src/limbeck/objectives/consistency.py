@@ -15,15 +15,15 @@ from torch import Tensor
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Request, Trace
 from limbeck.activations.request import What
-from limbeck.errors import LimbeckError
 from limbeck.mappings import parse_layers
 from limbeck.mappings.projections import Projections
 from limbeck.objectives.base import NOTHING, Objective, TermSettings
 from limbeck.objectives.lending import Borrowed
 from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
-from limbeck.settings import LayerNumber
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.settings import LayerNumber
+from limbeck.support.step_state import StepState
 
 
 class ConsistencySpec(TermSettings):

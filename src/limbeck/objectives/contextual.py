@@ -14,11 +14,11 @@ from torch import Tensor
 
 from limbeck import functional as F
 from limbeck.activations import ActivationKey
-from limbeck.errors import LimbeckError
 from limbeck.objectives.mapped import MappedSpec
 from limbeck.objectives.matched import MappedTerm, Masks
 from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
+from limbeck.support.errors import LimbeckError
 
 _RELATIONS_MEAN: Any = Field(
     "valid",

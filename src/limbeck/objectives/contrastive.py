@@ -11,16 +11,15 @@ from torch import Tensor, nn
 
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Trace
-from limbeck.errors import LimbeckError
 from limbeck.functional.absent_labels import has_label
 from limbeck.mappings.projections import ProjectSpec
 from limbeck.objectives.layer_match import build_projections
 from limbeck.objectives.mapped import Mapped, MappedSpec, Pooling
 from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
-from limbeck.schedules import Temperature
-from limbeck.settings import Count
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.settings import Count, Temperature
+from limbeck.support.step_state import StepState
 
 
 class ContrastSpec(MappedSpec):

@@ -19,11 +19,10 @@ from pydantic import (
 )
 from torch import Tensor, nn
 
-from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.schedules import Number
-from limbeck.settings import Settings
-from limbeck.step_state import StepState
-from limbeck.transfer import ReadOnce
+from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.machine import ReadOnce
+from limbeck.support.settings import Number, Settings
+from limbeck.support.step_state import StepState
 
 
 class CurriculumSpec(Settings):

@@ -16,15 +16,14 @@ from torch import Tensor
 
 from limbeck import functional as F
 from limbeck.activations import Trace
-from limbeck.errors import LimbeckError
 from limbeck.mappings.projections import Projections, ProjectSpec
 from limbeck.objectives.base import Objective, TermSettings
 from limbeck.objectives.predictions import present
 from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
-from limbeck.schedules import Temperature
-from limbeck.settings import Count
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.settings import Count, Temperature
+from limbeck.support.step_state import StepState
 from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
 
 _DISTANCES = {"embedding_mse": F.embedding_mse, "embedding_cosine": F.embedding_cosine}

@@ -17,13 +17,12 @@ from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny
 from torch import Tensor, nn
 
 from limbeck import functional as F
-from limbeck.errors import LimbeckError
 from limbeck.functional.absent_labels import has_label
 from limbeck.objectives.shape import Shape
-from limbeck.registry import Registry
-from limbeck.schedules import Number
-from limbeck.settings import RefusedValueError, Settings
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.registry import Registry
+from limbeck.support.settings import Number, RefusedValueError, Settings
+from limbeck.support.step_state import StepState
 from limbeck.tasks.no_labels import no_unlabelled
 
 COUNTED = "counted"

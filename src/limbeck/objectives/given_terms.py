@@ -16,12 +16,12 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from limbeck.errors import LimbeckError
-from limbeck.given import PREFIX, held, hold
 from limbeck.mappings.projections import Projections
 from limbeck.objectives.base import Objective, TermSettings
 from limbeck.objectives.shape import Shape
-from limbeck.plain import check_plain
+from limbeck.support.errors import LimbeckError
+from limbeck.support.given import PREFIX, held, hold
+from limbeck.support.plain import check_plain
 
 
 class GivenTerm(TermSettings):

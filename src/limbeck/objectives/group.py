@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from limbeck.activations import Request, Trace
-from limbeck.errors import LimbeckError, Problem
 from limbeck.mappings import Mapping, after_step
 from limbeck.objectives.base import OBJECTIVES, Objective, TermSettings
 from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
@@ -26,8 +25,9 @@ from limbeck.objectives.example_weights import (
 from limbeck.objectives.lending import lent_maps
 from limbeck.objectives.registration import TermSpec
 from limbeck.objectives.shape import Shape
-from limbeck.schedules import Ramp, weight_at
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.settings import Ramp, weight_at
+from limbeck.support.step_state import StepState
 from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
 
 # The name of the weighted sum in logs and records.

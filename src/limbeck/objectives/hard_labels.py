@@ -14,14 +14,14 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 from torch import Tensor
 
 from limbeck.activations import Trace
-from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.mappings.projections import Projections
 from limbeck.objectives.base import Objective, TermSettings
 from limbeck.objectives.predictions import present
 from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
-from limbeck.schedules import Number
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.settings import Number
+from limbeck.support.step_state import StepState
 from limbeck.tasks.hard_rule import HardRule
 
 BALANCED = "balanced"

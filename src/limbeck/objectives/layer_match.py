@@ -13,7 +13,6 @@ from torch import Tensor
 
 from limbeck import functional as F
 from limbeck.activations import ActivationKey
-from limbeck.errors import LimbeckError
 from limbeck.mappings import Mapping, MappingSpec
 from limbeck.mappings.projections import Projections, ProjectSpec
 from limbeck.objectives.comparisons import (
@@ -27,7 +26,8 @@ from limbeck.objectives.lending import Borrowed
 from limbeck.objectives.mapped import MappedSpec, Pooling
 from limbeck.objectives.matched import Masks
 from limbeck.objectives.shape import ModelShape, Shape
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 
 
 class LayerSpec(MappedSpec):

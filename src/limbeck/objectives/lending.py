@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.mappings.projections import Projections
+from limbeck.support.errors import LimbeckError, Problem, unknown
 
 
 class Borrowed:

@@ -13,7 +13,6 @@ from pydantic import Field, SerializeAsAny, model_validator
 from torch import Tensor
 
 from limbeck.activations import ActivationKey, Request, Trace
-from limbeck.errors import LimbeckError, Problem
 from limbeck.mappings import (
     Mapping,
     MappingSpec,
@@ -26,7 +25,8 @@ from limbeck.mappings.projections import Projections
 from limbeck.objectives.attended import Reader
 from limbeck.objectives.base import Objective, TermSettings
 from limbeck.objectives.shape import Shape
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.step_state import StepState
 
 Pooling = Literal["cls", "mean", "last"]
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from limbeck.activations import Trace
 from limbeck.mappings import Mapping, pairs
 from limbeck.objectives.mapped import Mapped
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 
 class Masks(NamedTuple):

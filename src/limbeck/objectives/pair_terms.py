@@ -13,8 +13,8 @@ from limbeck.activations import Trace
 from limbeck.objectives.embedding_terms import OfEmbeddings, OfEmbeddingsSpec
 from limbeck.objectives.predictions import present
 from limbeck.objectives.registration import objective
-from limbeck.schedules import Temperature
-from limbeck.step_state import StepState
+from limbeck.support.settings import Temperature
+from limbeck.support.step_state import StepState
 from limbeck.tasks.candidate_reading import EMBEDDED, QUERY_ID
 
 

@@ -15,13 +15,13 @@ from operator import or_
 from torch import Tensor, nn
 
 from limbeck.activations import Request, Trace
-from limbeck.errors import LimbeckError, Problem
 from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
 from limbeck.objectives.example_weights import WeightingSettings
 from limbeck.objectives.group import Objectives
 from limbeck.objectives.registration import TermSpec
 from limbeck.objectives.shape import Shape
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.step_state import StepState
 
 
 class TeamObjectives(nn.Module):

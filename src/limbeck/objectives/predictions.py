@@ -13,15 +13,15 @@ from torch import Tensor
 
 from limbeck import functional as F
 from limbeck.activations import Request, Trace
-from limbeck.errors import LimbeckError, Problem
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.objectives.base import NOTHING, Objective, TermSettings
 from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
-from limbeck.schedules import Temperature
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.machine import on_host
+from limbeck.support.settings import Temperature
+from limbeck.support.step_state import StepState
 from limbeck.tasks import SoftRule
-from limbeck.transfer import on_host
 
 
 class SoftSpec(TermSettings):

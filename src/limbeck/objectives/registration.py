@@ -12,10 +12,10 @@ from typing import Annotated, Any, TypeVar
 from pydantic import ConfigDict, PlainValidator, SerializeAsAny, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from limbeck.errors import LimbeckError
-from limbeck.given import is_reference
 from limbeck.objectives.base import OBJECTIVES, Objective, TermSettings
 from limbeck.objectives.given_terms import GivenTerm, plain_terms
+from limbeck.support.errors import LimbeckError
+from limbeck.support.given import is_reference
 
 Term = TypeVar("Term", bound=type[Objective])
 

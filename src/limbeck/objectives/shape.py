@@ -20,7 +20,7 @@ from limbeck.activations import (
     stack_names,
 )
 from limbeck.embedding import SentenceEmbedder
-from limbeck.errors import LimbeckError, unknown
+from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import SENTENCE, TaskType
 
 

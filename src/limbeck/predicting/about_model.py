@@ -9,13 +9,13 @@ from pathlib import Path
 from transformers import AutoConfig, PretrainedConfig
 
 from limbeck.data.layouts import LAYOUTS
-from limbeck.errors import LimbeckError, unknown
-from limbeck.files import at_home
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.run.exported_scores import find_export
 from limbeck.runtimes import RUNTIMES, ExportManifest, is_export, read_export
 from limbeck.students import generic_labels, labels_of, read_config, resolve_checkpoint
+from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.files import at_home
 from limbeck.tasks import TASKS, Task, TaskType, get_task, get_task_type, kind_of_config
 from limbeck.tasks.text import PROMPT
 from limbeck.tasks.thresholds import thresholds_of

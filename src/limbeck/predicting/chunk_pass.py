@@ -13,9 +13,9 @@ import numpy as np
 from limbeck.activations.request import Pool
 from limbeck.data import Collator, batches_of
 from limbeck.data.streams import TakenRows
-from limbeck.errors import LimbeckError
 from limbeck.predicting.row_model import RowModel
 from limbeck.predicting.row_reader import EMBEDDING, EMBEDDINGS, ReadRows, RowReader
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task_like import Rows
 
 Advance = Callable[[int], None]

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 from scipy.stats import rankdata
 
-from limbeck.errors import LimbeckError
 from limbeck.predicting.row_model import RowModel
 from limbeck.predicting.row_reader import (
     EMBEDDINGS,
@@ -21,6 +20,7 @@ from limbeck.predicting.row_reader import (
     ReadRows,
     RowReader,
 )
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task_like import Rows
 
 _LISTED = 1

@@ -19,17 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from filelock import FileLock, Timeout
 
-from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.files import (
-    checksum,
-    checksum_of_bytes,
-    is_temporary,
-    one_error_for_a_full_disk,
-    sync_files,
-    sync_folder,
-    write_whole,
-)
-from limbeck.plain import read_json, read_text
 from limbeck.predicting.chunk_pass import PredictedRows
 from limbeck.predicting.row_formats import (
     CsvForm,
@@ -40,6 +29,17 @@ from limbeck.predicting.row_formats import (
     row_table,
     with_schema,
 )
+from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.files import (
+    checksum,
+    checksum_of_bytes,
+    is_temporary,
+    one_error_for_a_full_disk,
+    sync_files,
+    sync_folder,
+    write_whole,
+)
+from limbeck.support.plain import read_json, read_text
 
 FILE_FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
 _PARTIAL = ".partial"

@@ -11,7 +11,6 @@ import pyarrow as pa
 from rich.console import Console
 
 from limbeck.data.streams import RowStream, TakenRows
-from limbeck.errors import LimbeckError
 from limbeck.execution import warn_of_emulated_bf16
 from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.chunk_pass import ChunkPass, PredictedRows
@@ -23,6 +22,7 @@ from limbeck.predicting.row_formats import SEPARATED, CsvForm, json_lines, merge
 from limbeck.predicting.row_model import load_row_model
 from limbeck.predicting.row_reader import EMBEDDINGS, RowReader
 from limbeck.predicting.rows_digest import RowsDigest, first_difference
+from limbeck.support.errors import LimbeckError
 
 # What a kill costs at most; and of a pipe, how many rows wait for each other.
 _CHUNK, _CHUNK_OF_PIPE = 4096, 256

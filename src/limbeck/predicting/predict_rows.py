@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from limbeck.data.endings import form_of
 from limbeck.data.streams import RowStream, named_files
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
-from limbeck.lines import messages
 from limbeck.predicting.predict_settings import PredictSettings
 from limbeck.predicting.prediction_summary import Predictions
 from limbeck.predicting.prepare_job import prepare
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
+from limbeck.support.terminal import messages
 
 
 def predict(

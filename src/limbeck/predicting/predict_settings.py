@@ -11,7 +11,6 @@ from limbeck import tasks
 from limbeck.activations.request import Pool
 from limbeck.embedding import TextPrompts, modules_of
 from limbeck.embedding.text_prompts import SENTENCE
-from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.predicting.about_model import TORCH, AboutModel
 from limbeck.predicting.class_reader import ClassReader
 from limbeck.predicting.image_reader import ImageReader
@@ -27,6 +26,7 @@ from limbeck.predicting.row_reader import (
 from limbeck.predicting.span_reader import SpanReader
 from limbeck.predicting.tag_reader import TagReader
 from limbeck.predicting.text_reader import TextReader
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks import TEXT_READING
 
 _USUAL_POOLING = "mean"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from limbeck.data.streams import RowStream
-from limbeck.errors import LimbeckError, Problem
 from limbeck.predicting.about_model import AboutModel, facts_of
 from limbeck.predicting.partial_output import PartialOutput, check_target
 from limbeck.predicting.predict_job import PredictJob
@@ -16,6 +15,7 @@ from limbeck.predicting.prediction_summary import Predictions
 from limbeck.predicting.row_columns import kept_columns, text_columns
 from limbeck.predicting.row_formats import SEPARATED, CsvForm, clash
 from limbeck.predicting.row_reader import EMBEDDINGS, RowReader
+from limbeck.support.errors import LimbeckError, Problem
 
 Made = TypeVar("Made")
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from limbeck.data.candidate_files import LISTED_TEXTS
 from limbeck.data.streams import IMAGE_COLUMN, TEXT_COLUMN
 from limbeck.data.usual_columns import USUAL_TEXTS
-from limbeck.errors import LimbeckError, Problem
 from limbeck.predicting.about_model import AboutModel
+from limbeck.support.errors import LimbeckError, Problem
 
 ALL, NONE = "all", "none"
 _USUAL = {

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from limbeck.data.streams import TakenRows
-from limbeck.errors import LimbeckError
 from limbeck.predicting.row_reader import LOGITS, PROBABILITIES
+from limbeck.support.errors import LimbeckError
 
 Types = Mapping[str, pa.DataType]
 """Predicted columns, by the names they are written under."""

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
-from limbeck.plain import encodable
 from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.row_model import PassOutputs, RowModel
+from limbeck.support.errors import LimbeckError
+from limbeck.support.plain import encodable
 from limbeck.tasks import Processor, Task, TaskType
 from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.task_like import Rows

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import softmax
 
-from limbeck.errors import LimbeckError
 from limbeck.predicting.row_model import RowModel
 from limbeck.predicting.row_reader import (
     LABELS,
@@ -22,6 +21,7 @@ from limbeck.predicting.row_reader import (
     ReadRows,
     RowReader,
 )
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.long_texts import encode_cut
 from limbeck.tasks.spans import without_space
 from limbeck.tasks.task_like import Rows

@@ -17,7 +17,6 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import Request
 from limbeck.data import rows_fingerprint
-from limbeck.errors import LimbeckError, Problem
 from limbeck.preflight.classes_a_row import unsaid_problem
 from limbeck.preflight.data_checks import (
     check_columns,
@@ -41,6 +40,7 @@ from limbeck.preflight.score_checks import (
 from limbeck.preflight.showing import errors_of
 from limbeck.preflight.texts import check_overlap
 from limbeck.students import generic_labels, labels_of
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Processor, Task
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from transformers import PretrainedConfig
 
-from limbeck.errors import Problem
+from limbeck.support.errors import Problem
 from limbeck.tasks import Task
 
 _SEVERAL = "multi_label_classification"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from limbeck.data import Conditions
-from limbeck.errors import Problem
 from limbeck.preflight.score_checks import teacher_record
+from limbeck.support.errors import Problem
 from limbeck.tasks import Task
 
 # What decides nothing unless another key is set.

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.errors import Problem
 from limbeck.functional.absent_labels import NO_LABEL
+from limbeck.support.errors import Problem
 from limbeck.tasks import Task
 from limbeck.tasks.long_texts import tokens_of
 from limbeck.tasks.no_labels import no_unlabelled

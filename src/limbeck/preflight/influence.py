@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
-from limbeck.errors import Problem
+from limbeck.support.errors import Problem
 
 Terms = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 

@@ -13,7 +13,6 @@ from dataclasses import asdict, is_dataclass
 from datasets import Dataset
 from transformers import PreTrainedModel
 
-from limbeck.errors import Problem
 from limbeck.preflight.data_checks import longest_of
 from limbeck.preflight.model_checks import (
     check_positions,
@@ -23,6 +22,7 @@ from limbeck.preflight.model_checks import (
     is_stretched,
 )
 from limbeck.preflight.texts import check_unknown_tokens, rows_in_train
+from limbeck.support.errors import Problem
 from limbeck.tasks import Processor, Task
 from limbeck.vision import CHANNELS, side_of
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from limbeck.agreement import processes, share_of_step
-from limbeck.cores import cores
-from limbeck.errors import Problem
+from limbeck.support.cores import cores
+from limbeck.support.errors import Problem
+from limbeck.support.machine import processes, share_of_step
 
 _MOST_A_CORE = 4
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from limbeck.errors import Problem
-from limbeck.files import at_home
+from limbeck.support.errors import Problem
+from limbeck.support.files import at_home
 
 
 def check_output(folder: str | Path) -> list[Problem]:

@@ -20,10 +20,10 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import Request
 from limbeck.data import Collator, batches_of, encode
-from limbeck.errors import LimbeckError, Problem
-from limbeck.plain import read_json
 from limbeck.preflight.several_class_order import order_of_several
-from limbeck.sealing import verified
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.manifest import verified
+from limbeck.support.plain import read_json
 from limbeck.tasks import Processor, Task, as_array, join
 from limbeck.tasks.metrics import plain_metric
 from limbeck.teachers.teacher import Teacher

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from limbeck.errors import Problem
+from limbeck.support.errors import Problem
 from limbeck.tasks import Task
 
 

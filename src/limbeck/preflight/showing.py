@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from limbeck.errors import Problem
+from limbeck.support.errors import Problem
 
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 

@@ -11,7 +11,7 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.errors import Problem
+from limbeck.support.errors import Problem
 from limbeck.tasks import Task
 from limbeck.tasks.tuple_texts import texts_of_rows
 

@@ -11,17 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home, checksum_of_text
-from limbeck.manifest import Manifest
-from limbeck.plain import read_text
 from limbeck.reporting.cards import CARD_NAME, is_ours
 from limbeck.reporting.cards.card_settings import read_settings
 from limbeck.reporting.cards.model_card import render_card
 from limbeck.reporting.cards.origins import public_name, without_paths
 from limbeck.reporting.records import RECORD_NAME, Record, finite
 from limbeck.runtimes import EXPORT_NAME, exports_of, read_export
-from limbeck.sealing import sealed
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home, checksum_of_text
+from limbeck.support.manifest import Manifest, sealed
+from limbeck.support.plain import read_text
 
 _STUDENT = "student/"
 

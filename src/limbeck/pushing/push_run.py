@@ -11,9 +11,9 @@ from huggingface_hub import CommitOperationAdd, HfApi, get_token
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 from huggingface_hub.utils import validate_repo_id
 
-from limbeck.errors import LimbeckError
 from limbeck.pushing.push_files import PushFile, push_files
 from limbeck.reporting.records import Record
+from limbeck.support.errors import LimbeckError
 
 _TOKENS = "https://huggingface.co/settings/tokens"
 _AGAIN = "run the same command again: what has arrived is not sent twice"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from limbeck.errors import Problem
 from limbeck.lab.augmentation import FROM_TEACHER
 from limbeck.recipe.fields import RecipeFields
+from limbeck.support.errors import Problem
 
 
 def augment_problems(recipe: RecipeFields) -> list[Problem]:

@@ -18,16 +18,18 @@ from limbeck.recipe.groups import (
     LrSchedule,
     StudentSpec,
 )
-from limbeck.schedules import Number, Rate, Share
-from limbeck.settings import (
+from limbeck.support.settings import (
     MAX_ROWS,
     Batch,
     ClassNames,
     Count,
     Names,
+    Number,
     Passes,
+    Rate,
     Seed,
     Settings,
+    Share,
     ThresholdSetting,
     Tokens,
 )

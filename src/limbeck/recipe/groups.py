@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from limbeck.schedules import Rate
-from limbeck.settings import Batch, Count, Depth, Names, Passes, Settings, Tokens, Width
+from limbeck.support.settings import (
+    Batch,
+    Count,
+    Depth,
+    Names,
+    Passes,
+    Rate,
+    Settings,
+    Tokens,
+    Width,
+)
 
 if TYPE_CHECKING:
     from limbeck.data import CorpusSpec

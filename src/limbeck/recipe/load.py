@@ -12,13 +12,8 @@ from typing import Any
 from limbeck import catalog
 from limbeck.data.endings import form_of
 from limbeck.data.own import is_own, own_name
-from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.files import at_home
-from limbeck.given import PREFIX
 from limbeck.objectives import plain_terms
 from limbeck.paper_settings import QUICK, stated_in
-from limbeck.plain import check_plain, read_text, read_yaml
-from limbeck.plugins import load_plugins
 from limbeck.recipe.kind_terms import put_terms_of_kind
 from limbeck.recipe.known_settings import (
     PAPER_SETTINGS,
@@ -31,6 +26,11 @@ from limbeck.recipe.known_settings import (
     without_papers_rates,
 )
 from limbeck.recipe.teacher_text import what_teacher_says
+from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.files import at_home
+from limbeck.support.given import PREFIX
+from limbeck.support.plain import check_plain, read_text, read_yaml
+from limbeck.support.registry import load_plugins
 
 
 def read_raw(path_or_name: str | Path | None, overrides: dict[str, Any]) -> dict[str, Any]:

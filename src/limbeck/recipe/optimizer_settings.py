@@ -5,9 +5,9 @@ Part of `limbeck.recipe`.
 
 from __future__ import annotations
 
-from limbeck.errors import Problem
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.quick import USUAL
+from limbeck.support.errors import Problem
 
 _MOMENTUM = 0.9
 _EPSILON = 1e-8

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from limbeck.data import CorpusSpec
-from limbeck.errors import Problem
 from limbeck.input_transforms import InputTransform, chosen
 from limbeck.objectives import TermSpec
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import FirstStage
 from limbeck.recipe.stages import is_supplement
+from limbeck.support.errors import Problem
 from limbeck.tasks.abstract_type import TASK_TYPES
 
 _ROWS = ("task", "data", "text_columns", "label_column", "train_rows", "corpus", "teacher")

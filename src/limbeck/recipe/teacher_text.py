@@ -14,10 +14,10 @@ from limbeck.data.candidate_files import holds_candidates
 from limbeck.data.endings import form_of
 from limbeck.data.first_rows import FirstRows
 from limbeck.data.usual_columns import usual_label
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
-from limbeck.given import is_reference
 from limbeck.students import labels_of, read_config
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
+from limbeck.support.given import is_reference
 from limbeck.tasks import (
     EMBEDDING,
     MASKED,

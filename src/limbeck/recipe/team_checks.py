@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from limbeck.errors import Problem
 from limbeck.recipe.fields import RecipeFields
+from limbeck.support.errors import Problem
 from limbeck.teachers import ChainSpec, EnsembleSpec
 
 

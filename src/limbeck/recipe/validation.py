@@ -14,8 +14,6 @@ from pydantic import BaseModel, ValidationError
 
 from limbeck.data.loading import has_own_tasks, is_absent
 from limbeck.data.own import may_be_own
-from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.files import at_home
 from limbeck.mappings import MappingSpec
 from limbeck.mappings.mapping_spec import class_of
 from limbeck.objectives import OBJECTIVES, UNKNOWN_TERM, plain_terms
@@ -26,7 +24,9 @@ from limbeck.recipe.optimizer_settings import optimisation_problems
 from limbeck.recipe.stage_checks import stage_problems
 from limbeck.recipe.team_checks import team_problems
 from limbeck.recipe.wanted_values import wanted
-from limbeck.settings import RefusedValueError, Settings
+from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.files import at_home
+from limbeck.support.settings import RefusedValueError, Settings
 from limbeck.tasks import TASK_TYPES
 from limbeck.teachers import USES
 

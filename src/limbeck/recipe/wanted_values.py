@@ -14,7 +14,7 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from limbeck.errors import unknown
+from limbeck.support.errors import unknown
 
 _BOUNDS: dict[str, tuple[type[Any], str]] = {
     "gt": (annotated_types.Gt, "above"),

@@ -15,8 +15,6 @@ from torch import nn
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from limbeck import preflight
-from limbeck.byte_sizes import human_size
-from limbeck.errors import LimbeckError, Problem
 from limbeck.lab.augmentation import (
     FROM_TEACHER,
     Augmenter,
@@ -28,10 +26,12 @@ from limbeck.lab.augmentation.vector_candidates import check_file
 from limbeck.recipe import Recipe
 from limbeck.run.stage_passes import bars
 from limbeck.students import load_model, resolve_checkpoint
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.machine import device
+from limbeck.support.words import human_size
 from limbeck.tasks import Task
 from limbeck.teachers.outputs import Store, StoredEntry, default_store
 from limbeck.teachers.outputs.store import SHARD
-from limbeck.transfer import device
 
 logger = logging.getLogger(__name__)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from limbeck.agreement import is_first, wait_for_all
 from limbeck.recipe import Recipe, departures
 from limbeck.reporting.records import Examples, Record, hardware, versions
 from limbeck.run.final_rows import TEST
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.scoring import outputs_facts
+from limbeck.support.machine import is_first, wait_for_all
 from limbeck.tasks.metrics import TEACHER_LABEL
 
 

@@ -13,13 +13,14 @@ from typing import Literal
 
 from rich.console import Console
 
-from limbeck.lines import print_line
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Execution
 from limbeck.run.entry_rows import entry_rows
 from limbeck.run.output_groups import OutputGroup, StagePlace, output_groups
 from limbeck.run.prepared import Prepared
 from limbeck.run.stage_passes import bars
+from limbeck.support.machine import device
+from limbeck.support.terminal import print_line
 from limbeck.teachers.outputs import (
     CachedTeacher,
     EntryAbout,
@@ -29,7 +30,6 @@ from limbeck.teachers.outputs import (
     stored_if_it_pays,
 )
 from limbeck.teachers.teacher import Teacher
-from limbeck.transfer import device
 
 Answers = Literal["stored", "live"]
 _GIB = 2**30

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from limbeck import preflight
-from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.quick import USUAL, travelled
 from limbeck.recipe.stage_checks import label_terms
@@ -23,6 +22,7 @@ from limbeck.run.stage_objectives import chain_problems
 from limbeck.run.teacher_tokenization import input_problems, stage_input_problems
 from limbeck.run.trial_terms import trial_terms
 from limbeck.students import labels_of
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TASKS
 from limbeck.tasks.metrics import TEACHER_LABEL
 from limbeck.teachers.outputs.stored_teacher import AbsentModel

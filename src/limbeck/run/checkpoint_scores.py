@@ -10,13 +10,13 @@ from transformers import PreTrainedModel
 from limbeck import preflight
 from limbeck.data import Collator, Labelling, encode, load_task
 from limbeck.embedding import modules_of
-from limbeck.errors import LimbeckError
 from limbeck.run.class_checks import class_names, resolve_class_order
 from limbeck.run.known_classes import names_at
 from limbeck.run.model_predictions import compact_outputs_of
 from limbeck.run.model_thresholds import decided_by
 from limbeck.run.scored_split import Scored, split_to_score
 from limbeck.students import load_model, read_config, read_processor
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import (
     SENTENCE,
     TASKS,

@@ -10,7 +10,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from limbeck import preflight
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
 
 logger = logging.getLogger(__name__)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from limbeck.errors import LimbeckError, Problem
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Numbers, Record, RowTests, finite
 from limbeck.run.kept_predictions import kept_predictions
 from limbeck.run.own_task import own_task
 from limbeck.run.run_folder import RunFolder
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
 
 

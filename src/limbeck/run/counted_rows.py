@@ -13,9 +13,9 @@ import torch
 
 from limbeck import functional as F
 from limbeck.data.target_rows import keys_of
-from limbeck.errors import Problem
 from limbeck.objectives.example_weights import COUNTED
 from limbeck.run.prepared import Prepared
+from limbeck.support.errors import Problem
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 
 log = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from limbeck.files import checksum_of_text, file_name
-from limbeck.given import PREFIX
 from limbeck.recipe import Recipe
+from limbeck.support.files import checksum_of_text, file_name
+from limbeck.support.given import PREFIX
 from limbeck.tasks import TASKS
 
 _LONGEST = 32

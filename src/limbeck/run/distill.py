@@ -10,11 +10,7 @@ from typing import Any
 
 from transformers import set_seed
 
-from limbeck.agreement import is_first, wait_for_all
 from limbeck.execution import warn_of_emulated_bf16
-from limbeck.files import one_error_for_a_full_disk
-from limbeck.given import at_hand
-from limbeck.lines import messages, print_line
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run.beginning import begin, new_record
@@ -22,7 +18,6 @@ from limbeck.run.check import check_run
 from limbeck.run.failing import fail
 from limbeck.run.finish import finish, take_over
 from limbeck.run.input_files import checksums_of_inputs
-from limbeck.run.lock import in_use
 from limbeck.run.make_ready import make_ready
 from limbeck.run.objects import settings_of
 from limbeck.run.plan import Plan, plan_run
@@ -32,6 +27,11 @@ from limbeck.run.resolution import resolve, say_training
 from limbeck.run.result import Result
 from limbeck.run.run_report import card_run, report_run
 from limbeck.run.train import train_stages
+from limbeck.support.files import one_error_for_a_full_disk
+from limbeck.support.given import at_hand
+from limbeck.support.lock import in_use
+from limbeck.support.machine import is_first, wait_for_all
+from limbeck.support.terminal import messages, print_line
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.seconds_by_part import Parts
 

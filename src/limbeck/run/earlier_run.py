@@ -14,15 +14,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from limbeck.errors import LimbeckError
-from limbeck.files import is_temporary
-from limbeck.manifest import NAME, Manifest
-from limbeck.plain import read_text, read_yaml
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import as_divided_then
 from limbeck.reporting.records import RECORD_NAME, Record
-from limbeck.run.lock import HOLDER, LOCK
 from limbeck.run.run_folder import RunFolder
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import is_temporary
+from limbeck.support.lock import HOLDER, LOCK
+from limbeck.support.manifest import NAME, Manifest
+from limbeck.support.plain import read_text, read_yaml
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from transformers import PretrainedConfig
 from limbeck.embedding import modules_of
 from limbeck.embedding.embedding_modules import COSINE, DOT, EmbeddingModules
 from limbeck.embedding.text_prompts import PASSAGE, QUERY, SENTENCE
-from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe
 from limbeck.recipe.groups import EmbeddingModelSpec
 from limbeck.students import named_model, read_config
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TaskType
 
 _PROMPTS = {"prompt": SENTENCE, "query_prompt": QUERY, "passage_prompt": PASSAGE}

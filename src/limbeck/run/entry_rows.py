@@ -11,10 +11,10 @@ import numpy as np
 
 from limbeck.data.output_keys import output_keys
 from limbeck.data.target_rows import TARGET
-from limbeck.given import is_reference
 from limbeck.recipe import Recipe
 from limbeck.run.output_groups import OutputGroup
 from limbeck.run.stage_rows import EncodedRows
+from limbeck.support.given import is_reference
 from limbeck.tasks.no_labels import labelled_rows
 from limbeck.teachers.outputs import EntryRows, digest_of_tokenizer
 

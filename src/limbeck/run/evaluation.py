@@ -14,8 +14,6 @@ import numpy as np
 from datasets import DatasetDict
 
 from limbeck.data import Collator, Division, Labelling, encode, load_task, rows_fingerprint
-from limbeck.errors import LimbeckError
-from limbeck.given import is_reference, refuse_absent_rows
 from limbeck.preflight import refuse_unfit
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Numbers, Record
@@ -32,6 +30,8 @@ from limbeck.run.run_report import refresh
 from limbeck.run.scored_split import Scored, split_to_score
 from limbeck.runtimes import is_export
 from limbeck.students import load_model, read_config
+from limbeck.support.errors import LimbeckError
+from limbeck.support.given import is_reference, refuse_absent_rows
 from limbeck.tasks import Task, project
 from limbeck.tasks.metrics import TEACHER_LABEL
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from limbeck.errors import LimbeckError, unknown
-from limbeck.files import at_home
 from limbeck.run.exported_outputs import compact_outputs_of_export
 from limbeck.run.gate_rows import gate_rows
 from limbeck.run.scored_split import Scored
 from limbeck.runtimes import RUNTIMES, OnnxPredictor, exports_of, is_export
+from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.files import at_home
 
 
 def find_export(path: str) -> Path:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from limbeck.agreement import is_first
-from limbeck.errors import LimbeckError
-from limbeck.files import full_disk, is_full
 from limbeck.reporting.records import Record
 from limbeck.run.run_folder import RunFolder
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import full_disk, is_full
+from limbeck.support.machine import is_first
 
 
 def fail(record: Record, folder: RunFolder, error: Exception) -> None:

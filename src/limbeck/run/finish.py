@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from limbeck.agreement import is_first, wait_for_all
 from limbeck.reporting.records import Best, Epoch, Record
 from limbeck.run.beginning import save
 from limbeck.run.beside_teacher import beside_teacher
@@ -14,6 +13,7 @@ from limbeck.run.run_folder import RunFolder
 from limbeck.run.scoring import Kept, reference_scores
 from limbeck.run.shipping import predict, ship
 from limbeck.run.train import Trained
+from limbeck.support.machine import is_first, wait_for_all
 from limbeck.tasks import LOWER_IS_BETTER
 from limbeck.training.seconds_by_part import Parts
 

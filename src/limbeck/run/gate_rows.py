@@ -21,9 +21,6 @@ from limbeck.data import (
     load_task,
     rows_fingerprint,
 )
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
-from limbeck.given import refuse_absent_rows
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.run.checkpoint_scores import LONGEST, wanted_kind
@@ -32,6 +29,9 @@ from limbeck.run.model_thresholds import decided_by
 from limbeck.run.scored_split import split_to_score
 from limbeck.runtimes import is_export, read_export
 from limbeck.students import read_config, resolve_checkpoint
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
+from limbeck.support.given import refuse_absent_rows
 from limbeck.tasks import Processor, Results, Task, join, kind_of_config
 
 _HUB = "hub"

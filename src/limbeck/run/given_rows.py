@@ -21,9 +21,9 @@ from datasets.table import InMemoryTable
 from pyarrow import parquet
 
 from limbeck.data.usual_columns import USUAL_LABELS, usual_label, usual_texts
-from limbeck.errors import LimbeckError, Problem
 from limbeck.functional.absent_labels import NO_LABEL
-from limbeck.given import PREFIX
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.given import PREFIX
 from limbeck.tasks import TASK_TYPES, TASKS
 
 _SPLITS = {"train": "train", "test": "test"}

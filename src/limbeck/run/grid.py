@@ -14,7 +14,6 @@ from typing import Any
 
 from rich.console import Console
 
-from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.run.distill import distill
@@ -25,6 +24,7 @@ from limbeck.run.run_folder import RunFolder
 from limbeck.run.stage_rows import load_rows
 from limbeck.run.student_start import with_start
 from limbeck.run.unchanged import finished
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
 
 log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import file_name
 from limbeck.students import RANDOM, TEAMS
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import file_name
 
 MODEL = "student.init"
 

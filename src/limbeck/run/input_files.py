@@ -11,11 +11,11 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from limbeck.errors import LimbeckError
-from limbeck.files import checksum, checksum_of_text
-from limbeck.manifest import NAME
 from limbeck.recipe import Recipe
 from limbeck.run.protected_paths import places
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import checksum, checksum_of_text
+from limbeck.support.manifest import NAME
 from limbeck.teachers.outputs import StoreFiles
 from limbeck.teachers.outputs.output_store import place_and_member
 from limbeck.teachers.outputs.store_manifest import MANIFEST

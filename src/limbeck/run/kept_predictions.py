@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from limbeck.errors import LimbeckError
-from limbeck.manifest import Manifest
-from limbeck.plain import read_json
 from limbeck.preflight import recorded_scores
+from limbeck.support.errors import LimbeckError
+from limbeck.support.manifest import Manifest
+from limbeck.support.plain import read_json
 from limbeck.tasks import Task
 
 PREDICTIONS_NAME = "predictions.json"

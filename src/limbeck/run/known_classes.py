@@ -11,11 +11,11 @@ from pathlib import Path
 from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.data import Labelling
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
-from limbeck.given import is_reference
 from limbeck.recipe import Recipe
 from limbeck.students import generic_labels, labels_of, read_config
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
+from limbeck.support.given import is_reference
 from limbeck.tasks import Task
 
 _HEAD = "Classification"

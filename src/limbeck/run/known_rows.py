@@ -15,10 +15,10 @@ from datasets import Dataset
 from limbeck import preflight
 from limbeck.data.output_keys import OutputKeys, output_keys
 from limbeck.data.unlabelled import ids_of
-from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.named_teachers import Named
 from limbeck.run.stage_rows import EncodedRows
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Results, Task
 from limbeck.tasks.batch_columns import ROW
 from limbeck.tasks.no_labels import labelled_rows

@@ -11,10 +11,7 @@ from rich.console import Console
 
 from limbeck.data import MAX_ROWS
 from limbeck.data.text_rows import TextRows
-from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.execution import warn_of_emulated_bf16
-from limbeck.given import at_hand
-from limbeck.lines import messages
 from limbeck.run.label_by_ray import found_anywhere
 from limbeck.run.label_plan import LabelPlan, outputs_asked
 from limbeck.run.label_store import ENGINES, LabelWork, fill
@@ -33,6 +30,9 @@ from limbeck.run.rows_to_label import RowSources, listed
 from limbeck.run.speaking_teachers import check_speaking, endpoint_labeller, speaks
 from limbeck.run.target_rows_asked import target_rows, writes_targets
 from limbeck.run.teachers_named import PRECISIONS, LabellerSource, named
+from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.given import at_hand
+from limbeck.support.terminal import messages
 from limbeck.tasks import get_task_type
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.language_models import BoundPrompt, EndpointSettings, Prompt

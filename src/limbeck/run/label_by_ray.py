@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home
 from limbeck.run.missing_rows import MissingRows
 from limbeck.run.teachers_named import LabellerSource
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home
 from limbeck.teachers.labelling import Labeller, RowsMissingError
 from limbeck.teachers.outputs import ShardRecord, StoreFiles
 from limbeck.teachers.outputs.columns import OutputLayout

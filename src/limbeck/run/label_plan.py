@@ -10,7 +10,7 @@ from importlib import metadata
 import numpy as np
 
 from limbeck.data.text_rows import TextRows
-from limbeck.errors import LimbeckError, unknown
+from limbeck.support.errors import LimbeckError, unknown
 from limbeck.teachers.labelling import HasLayers, KeepsTokens, Labeller
 from limbeck.teachers.outputs import (
     RowsIdentity,

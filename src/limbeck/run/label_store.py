@@ -11,8 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from rich.console import Console
 
-from limbeck.byte_sizes import human_size
-from limbeck.errors import LimbeckError
 from limbeck.run.label_estimate import LabelEstimate, measure_labelling
 from limbeck.run.label_failures import none_has_outputs
 from limbeck.run.label_plan import LabelPlan
@@ -20,6 +18,8 @@ from limbeck.run.label_progress import labelling_progress, spoken
 from limbeck.run.missing_rows import MissingRows
 from limbeck.run.shard_makers import LocalMaker, ShardMakers
 from limbeck.run.teachers_named import LabellerSource
+from limbeck.support.errors import LimbeckError
+from limbeck.support.words import human_size
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.outputs import StoreFiles, StoreManifest, StoreWriter
 from limbeck.teachers.outputs.output_store import read_manifest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError, unknown
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.known_classes import names_at, names_for_students
 from limbeck.run.named_teachers import (
@@ -17,6 +16,7 @@ from limbeck.run.named_teachers import (
 from limbeck.run.stored_teachers import stored_teachers
 from limbeck.run.student_source import Start, processor_of, start_of
 from limbeck.students import build_student, load_model
+from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import Processor, Task
 from limbeck.teachers.teacher import Teacher
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers.labelling import RowsMissingError
 from limbeck.teachers.outputs import StoreFiles
 from limbeck.teachers.outputs.scored_shard import ShardRows

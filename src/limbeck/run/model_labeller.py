@@ -13,11 +13,11 @@ from transformers import PreTrainedModel
 from limbeck import preflight
 from limbeck.activations import Request, Trace
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError, Problem
 from limbeck.objectives import ModelShape
 from limbeck.run.labelled_batch import labelled_batch
 from limbeck.run.output_words import ModelOutputs
 from limbeck.students import class_places, generic_labels, labels_of
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Task, task_type_of
 from limbeck.teachers.labelling import Row, Scores
 from limbeck.teachers.outputs import Ask, digest_of_model, digest_of_tokenizer

@@ -10,8 +10,8 @@ from transformers import PreTrainedModel
 from limbeck.activations import Request, capture
 from limbeck.data import Collator, batches_of
 from limbeck.evaluation import Pixels, Size
+from limbeck.support.machine import device
 from limbeck.tasks import Processor, TaskType, as_array, join
-from limbeck.transfer import device
 from limbeck.vision import side_of
 
 _BATCH = 64

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError
-from limbeck.model_names import short_names
 from limbeck.recipe import Recipe
 from limbeck.run.student_source import processor_of
 from limbeck.students import load_model, read_config
+from limbeck.support.errors import LimbeckError
+from limbeck.support.words import short_names
 from limbeck.tasks import Processor, Task
 from limbeck.teachers import Team, form
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher

@@ -1,6 +1,6 @@
 """The door for models, tokenizers and rows that are given as objects: each becomes a reference, and a way to write it.
 
-Part of `limbeck.run`. Behind it a run reads folders and files, whatever was given (`limbeck.given`).
+Part of `limbeck.run`. Behind it a run reads folders and files, whatever was given (`limbeck.support.given`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.given import PREFIX, Write
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import read_raw
 from limbeck.run.given_rows import read_rows, read_unlabelled_rows
 from limbeck.students import read_processor
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.given import PREFIX, Write
 from limbeck.tasks import IMAGE, TEXT_READING, Processor
 from limbeck.teachers.outputs import OutputStore
 from limbeck.teachers.outputs.entry_key import add_weights

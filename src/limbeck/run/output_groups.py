@@ -12,7 +12,6 @@ from torch import Tensor
 from limbeck.activations import Request, token_mask
 from limbeck.data import Collator, batches_of
 from limbeck.data.row_facts import facts_of
-from limbeck.errors import LimbeckError
 from limbeck.objectives import Objectives
 from limbeck.recipe import Stage
 from limbeck.run.prepared import Prepared
@@ -20,6 +19,7 @@ from limbeck.run.stage_inputs import StageInputs
 from limbeck.run.stage_objectives import objectives_of
 from limbeck.run.stage_passes import length_of
 from limbeck.run.stage_rows import EncodedRows
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TaskType
 from limbeck.teachers import Team
 from limbeck.teachers.outputs import Ask, Lengths, RememberingTeacher

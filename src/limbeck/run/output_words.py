@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import ActivationKey, Request, number_of_layers
 from limbeck.activations.request import Pool, What
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers.outputs.checked_scores import PROBABILITIES
 from limbeck.teachers.outputs.columns import LOGITS
 from limbeck.teachers.outputs.stored_layers import FLOAT32

@@ -23,8 +23,8 @@ from scipy.special import softmax
 from limbeck.data.candidate_files import PASSAGE, QUERY, SCORE
 from limbeck.data.tables import long_fields
 from limbeck.data.text_rows import TextRows
-from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.files import written_whole
+from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.files import written_whole
 from limbeck.tasks import get_task_type
 from limbeck.teachers.outputs import OutputStore
 from limbeck.teachers.outputs.checked_scores import DECIDING, PROBABILITIES

@@ -8,9 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from limbeck.agreement import agreed, is_first
-from limbeck.errors import LimbeckError
-from limbeck.given import absent
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run.default_folder import default_folder
@@ -23,6 +20,9 @@ from limbeck.run.runs_meant import named_one_by_one
 from limbeck.run.student_start import with_start
 from limbeck.run.teacher_labels import with_teacher_labels
 from limbeck.run.unchanged import finished
+from limbeck.support.errors import LimbeckError
+from limbeck.support.given import absent
+from limbeck.support.machine import agreed, is_first
 from limbeck.teachers.teacher import Teacher
 
 

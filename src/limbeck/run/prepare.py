@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from limbeck.data import lazy_rows, rows_fingerprint
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.augmenting import load_augmenter
 from limbeck.run.final_rows import FinalRows
@@ -18,6 +17,7 @@ from limbeck.run.stage_inputs import StageInputs
 from limbeck.run.stage_rows import EncodedRows, load_rows, stage_rows
 from limbeck.run.teacher_tokenization import StudentTokens, bound
 from limbeck.run.unlabelled_rows import add_unlabelled, check_left
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Processor, Task
 from limbeck.tasks.no_labels import labelled_rows
 from limbeck.teachers import SampledSpec

@@ -13,7 +13,6 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError, Problem
 from limbeck.evaluation import count_parameters
 from limbeck.lab.augmentation import FROM_TEACHER
 from limbeck.lab.cifar_nets import SHAPES
@@ -25,8 +24,9 @@ from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.scoring import scores_of, teacher_scores
 from limbeck.run.student_source import processor_of
-from limbeck.sealing import DamagedRecordError
 from limbeck.students import named_model, resolve_checkpoint
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.manifest import DamagedRecordError
 from limbeck.tasks import Processor
 from limbeck.tasks.score_profiles import profile_score
 from limbeck.teachers import (

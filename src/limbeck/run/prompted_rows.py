@@ -9,7 +9,7 @@ from datasets import DatasetDict
 
 from limbeck.data import MAX_ROWS, load_task
 from limbeck.data.text_rows import TextRows
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS, Task
 from limbeck.teachers.language_models import (
     BoundPrompt,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from limbeck.data.query_sampler import together
 from limbeck.data.row_facts import facts_of
-from limbeck.errors import LimbeckError, Problem
 from limbeck.run.prepared import Prepared
 from limbeck.run.stage_inputs import StageInputs
+from limbeck.support.errors import LimbeckError, Problem
 
 _FILES = (
     "give pairs, triplets or candidates (columns anchor, positive, negative; or --text-columns)"

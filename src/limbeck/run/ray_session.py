@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 @contextmanager

@@ -5,13 +5,13 @@ from __future__ import annotations
 from limbeck.data.loading import is_absent, no_source
 from limbeck.data.on_disk import folder_without_task
 from limbeck.data.unlabelled_files import text_files
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home, no_such_file
-from limbeck.given import place_of
 from limbeck.lab.augmentation import FROM_TEACHER
 from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import learns_from_its_teacher
 from limbeck.run.student_start import start_problems
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home, no_such_file
+from limbeck.support.given import place_of
 from limbeck.training import tracker_problems
 
 

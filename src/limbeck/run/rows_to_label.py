@@ -9,10 +9,10 @@ from typing import Any
 
 from limbeck.data.text_rows import TextRows, joined, read_text_rows, stands_for
 from limbeck.data.unlabelled_files import text_files
-from limbeck.errors import LimbeckError
-from limbeck.given import Write
 from limbeck.run.given_rows import read_rows_to_label
 from limbeck.run.objects import unlabelled_places
+from limbeck.support.errors import LimbeckError
+from limbeck.support.given import Write
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class RowSources:
         unlabelled: files, folders, patterns and references of more.
         task: a known task, whose columns they are.
         text_columns: the columns that hold text.
-        writers: what writes the object behind each reference (`limbeck.given.at_hand`).
+        writers: what writes the object behind each reference (`limbeck.support.given.at_hand`).
     """
 
     data: str | Path | None

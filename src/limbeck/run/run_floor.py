@@ -15,7 +15,6 @@ from datasets import Dataset
 from limbeck.activations import Request
 from limbeck.data import batches_of
 from limbeck.data.row_facts import facts_of
-from limbeck.errors import LimbeckError, Problem
 from limbeck.evaluation.class_predictions import Predictions
 from limbeck.evaluation.linear_floor import MOST_ROWS, LinearFloor, fit_floor, has_floor
 from limbeck.evaluation.row_tests import is_ahead, row_tests
@@ -25,6 +24,7 @@ from limbeck.run.kept_predictions import kept_by_its_run
 from limbeck.run.known_rows import stored_results
 from limbeck.run.named_teachers import Named, learns_from_its_teacher
 from limbeck.run.prepared import Prepared
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
 from limbeck.tasks.no_labels import labelled_rows
 from limbeck.teachers.outputs import CachedTeacher

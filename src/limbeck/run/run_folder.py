@@ -12,18 +12,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from limbeck.errors import LimbeckError
-from limbeck.files import checksum, is_temporary, put_in_place
-from limbeck.given import note
-from limbeck.manifest import NAME, Manifest
 from limbeck.recipe import Recipe, Stage
 from limbeck.reporting.cards import CARD_NAME, is_ours
 from limbeck.reporting.cards.card_settings import SETTINGS_NAME
 from limbeck.reporting.pages.stored_analyses import ANALYSES_FOLDER
 from limbeck.reporting.records import RECORD_NAME, write_whole
 from limbeck.run.kept_predictions import PREDICTIONS_NAME
-from limbeck.run.lock import held
 from limbeck.runtimes import EXPORTS, exports_of, remove_export
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import checksum, is_temporary, put_in_place
+from limbeck.support.given import note
+from limbeck.support.lock import held
+from limbeck.support.manifest import NAME, Manifest
 from limbeck.training.checkpoints import (
     SEAL,
     TRACKER_RUNS,

@@ -12,7 +12,6 @@ import numpy as np
 
 from limbeck.activations import stack_names
 from limbeck.data import add_inputs, batches_of
-from limbeck.errors import LimbeckError
 from limbeck.reporting.analysis import layer_similarity
 from limbeck.reporting.cards import CARD_NAME, is_ours, write_card
 from limbeck.reporting.pages import write_report
@@ -23,6 +22,7 @@ from limbeck.reporting.tables.run_scores import task_title
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.runtimes import exports_of_student
+from limbeck.support.errors import LimbeckError
 
 log = logging.getLogger(__name__)
 

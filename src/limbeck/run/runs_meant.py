@@ -9,10 +9,10 @@ import logging
 import re
 from pathlib import Path
 
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from datasets import Dataset
 
-from limbeck.errors import LimbeckError, unknown
+from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import Results, Task
 
 

@@ -16,7 +16,6 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from limbeck.data.unlabelled import ids_of
-from limbeck.errors import LimbeckError
 from limbeck.preflight import ask_teacher, recorded_scores, teacher_record
 from limbeck.preflight.texts import REPEATED
 from limbeck.recipe import Recipe
@@ -25,6 +24,7 @@ from limbeck.run.final_rows import TEST, SplitsToScore
 from limbeck.run.known_rows import stored_results
 from limbeck.run.prepared import Prepared
 from limbeck.run.stage_rows import load_rows
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Processor, Task
 from limbeck.tasks.thresholds import USUAL, thresholds_of
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher

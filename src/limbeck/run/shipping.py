@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.agreement import is_first, wait_for_all
 from limbeck.reporting.records import Numbers, write_whole
 from limbeck.run.final_rows import SplitsToScore
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
+from limbeck.support.machine import is_first, wait_for_all
 from limbeck.tasks import MASKED, Task
 from limbeck.tasks.text import PROMPT, prompt_of
 from limbeck.tasks.thresholds import THRESHOLDS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from limbeck.errors import LimbeckError, Problem
 from limbeck.run.runs_meant import members_at
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.language_models import BoundPrompt, EndpointSettings, is_causal_model
 from limbeck.teachers.language_models.answer_journal import JOURNALS

@@ -8,11 +8,11 @@ from dataclasses import replace
 import torch
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError, Problem
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import Named
 from limbeck.run.stage_inputs import StageInputs
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import task_type_of
 from limbeck.teachers import ChainSpec, Team, chain_links
 from limbeck.teachers.teacher import Teacher

@@ -13,11 +13,11 @@ from limbeck.data import CORPUS, Collator, encode, load_corpus, load_task
 from limbeck.data.conditions import divided
 from limbeck.data.lazy_rows import LazyRows
 from limbeck.data.row_facts import facts_of
-from limbeck.errors import LimbeckError
 from limbeck.recipe import ImageSpec, Recipe, Stage
 from limbeck.run.embedding_settings import embedding_kind
 from limbeck.run.known_classes import labelling_of
 from limbeck.run.unlabelled_rows import need_labels
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Processor, Reading, Task, TaskType
 
 

@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 
 from limbeck.data.outputs_file import QUANTITIES, check_votes, quantities
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
 from limbeck.recipe import Recipe
 from limbeck.run.stored_classes import columns_of
 from limbeck.run.stored_targets import about_store, of_targets
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
 from limbeck.tasks import Task, get_task_type
 from limbeck.teachers.outputs import OutputStore, open_store
 from limbeck.teachers.outputs.columns import LOGITS

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from limbeck.data.outputs_file import MARGIN
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.students import class_places, numbered_places, places_by_name
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Task
 
 log = logging.getLogger(__name__)

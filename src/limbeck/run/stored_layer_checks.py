@@ -9,13 +9,13 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from limbeck.activations import ActivationKey, Request
-from limbeck.errors import Problem
-from limbeck.files import at_home
-from limbeck.given import is_reference
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.recipe import Recipe
 from limbeck.run.output_words import word_of
 from limbeck.run.stage_inputs import StageInputs
+from limbeck.support.errors import Problem
+from limbeck.support.files import at_home
+from limbeck.support.given import is_reference
 from limbeck.tasks import TASKS, Processor
 from limbeck.teachers.outputs import digest_of_tokenizer
 from limbeck.teachers.outputs.columns import LOGITS, name_of_key

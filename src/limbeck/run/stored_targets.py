@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import checksum_of_text
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.objectives.predictions import SoftSpec
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import checksum_of_text
 from limbeck.tasks import Processor, Task
 from limbeck.teachers.outputs import OutputStore, digest_of_tokenizer
 from limbeck.teachers.outputs.columns import LOGITS

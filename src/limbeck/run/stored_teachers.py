@@ -15,15 +15,15 @@ from limbeck.data.candidate_files import PASSAGE, QUERY
 from limbeck.data.embeddings_file import EMBEDDING, read_embeddings_file
 from limbeck.data.endings import form_of
 from limbeck.data.outputs_file import FileOutputs, read_outputs_file
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home, checksum
-from limbeck.model_names import short_names
 from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import ALONE, Named
 from limbeck.run.store_outputs import outputs_of_store
 from limbeck.run.stored_classes import columns_of
 from limbeck.run.stored_targets import token_problems
 from limbeck.run.stored_term_checks import task_problems, term_problems
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home, checksum
+from limbeck.support.words import short_names
 from limbeck.tasks import Processor, Task
 from limbeck.teachers.outputs.given_outputs import GivenOutputs
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher

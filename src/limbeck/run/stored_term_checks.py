@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from limbeck.errors import Problem
 from limbeck.recipe import Recipe
+from limbeck.support.errors import Problem
 from limbeck.tasks import Task
 from limbeck.teachers.outputs.given_outputs import GivenOutputs
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-from limbeck.errors import LimbeckError
 from limbeck.lab import pocket
 from limbeck.lab.cifar_nets import SHAPES, configuration_of
 from limbeck.recipe import Recipe
@@ -22,6 +21,7 @@ from limbeck.students import (
     read_processor,
     read_tokenizer,
 )
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import IMAGE, TEXT_READING, Processor, Task
 from limbeck.vision import image_processor, side_of, with_side
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home
 from limbeck.lab.cifar_nets import SHAPES
 from limbeck.paper_settings import stated_of
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.students import resolve_checkpoint, starts_random
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home
 
 PRETRAINED = "pretrained"
 NAMED_BY_THE_USER = {

@@ -14,10 +14,10 @@ from transformers import PreTrainedModel
 from limbeck.activations import Request
 from limbeck.data import Collator
 from limbeck.data.row_ids import row_ids
-from limbeck.errors import LimbeckError, Problem
 from limbeck.functional.partial_logits import CHOICES, KeptTokens
 from limbeck.run.labelled_batch import labelled_batch
 from limbeck.run.model_labeller import values_of
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TEXT, TEXT_READING, Processor, Task
 from limbeck.teachers.labelling import Row, Scores
 from limbeck.teachers.outputs import Ask, digest_of_model, digest_of_tokenizer

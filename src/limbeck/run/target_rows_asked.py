@@ -7,10 +7,10 @@ from pathlib import Path
 
 from limbeck.data.target_rows import read_target_rows
 from limbeck.data.text_rows import TextRows
-from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe
 from limbeck.run.runs_meant import members_at
 from limbeck.students import read_config
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TEXT, kind_of_config
 from limbeck.teachers.labelling import KeepsTokens, Labeller
 from limbeck.teachers.outputs.columns import LOGITS

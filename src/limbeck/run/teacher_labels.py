@@ -1,4 +1,4 @@
-"""A file of text without labels: the teacher's own predictions are the labels of held-out rows. Part of `limbeck.run`.
+"""A file of text without labels: the teacher's own predictions are the labels of held-out rows.
 
 Before the run starts, part of the text is held out as dev and test rows. The teacher's predictions of it are written to
 files beside the run folder, and the recipe names them as any other dev and test file. Training rows stay where they
@@ -19,16 +19,12 @@ from datasets import ClassLabel, Dataset, Features, List, Value
 from scipy.stats import rankdata
 from transformers import PreTrainedModel
 
-from limbeck.agreement import agreed, is_first
 from limbeck.data import Collator, encode
 from limbeck.data.first_rows import FirstRows
 from limbeck.data.splits import SplitRows, hold_out, make_split
 from limbeck.data.tables import read_table
 from limbeck.data.text_rows import read_text_rows
 from limbeck.embedding.similarities import WAYS
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home, checksum_of_text, written_whole
-from limbeck.given import place_of
 from limbeck.preflight import positions_of, refuse_unfit
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Record
@@ -37,6 +33,10 @@ from limbeck.run.input_files import checksums_of_inputs
 from limbeck.run.model_predictions import compact_outputs_of
 from limbeck.run.student_source import processor_of
 from limbeck.students import labels_of, load_model
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home, checksum_of_text, written_whole
+from limbeck.support.given import place_of
+from limbeck.support.machine import agreed, is_first
 from limbeck.tasks import PAIR_SCORE, SENTENCE, SPANS, TASKS, TOKENS, Processor, Task, get_task_type
 from limbeck.tasks.batch_columns import ROW
 from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL

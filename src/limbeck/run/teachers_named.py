@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from limbeck.errors import LimbeckError
-from limbeck.model_names import short_name, short_names
 from limbeck.preflight import refuse_beyond
 from limbeck.recipe import Recipe
 from limbeck.run.model_labeller import ModelLabeller
 from limbeck.run.runs_meant import members_at
 from limbeck.run.target_labeller import TargetLabeller, kept_word
 from limbeck.students import load_model, read_processor
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import device
+from limbeck.support.words import short_name, short_names
 from limbeck.tasks import TASKS, TEXT, TEXT_READING
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.language_models import BoundPrompt, load_causal_labeller
 from limbeck.teachers.outputs.checked_scores import PROBABILITIES
 from limbeck.teachers.outputs.columns import LOGITS
 from limbeck.teachers.team_labeller import TeamLabeller
-from limbeck.transfer import device
 
 _MAX_LENGTH = Recipe.model_fields["max_length"].default
 PRECISIONS = ("fp32", "bf16")

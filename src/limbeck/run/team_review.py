@@ -18,9 +18,7 @@ from transformers import PreTrainedModel
 
 from limbeck import preflight
 from limbeck.data import MAX_ROWS, Collator, Division, Labelling, encode, load_task
-from limbeck.errors import LimbeckError, Problem
 from limbeck.evaluation import Size, model_facts
-from limbeck.files import at_home
 from limbeck.recipe import Recipe
 from limbeck.reporting.analysis import TeamOverview, team_of
 from limbeck.reporting.records import ModelFacts
@@ -29,6 +27,8 @@ from limbeck.run.model_predictions import compact_outputs_of, example_size
 from limbeck.run.runs_meant import members_at
 from limbeck.run.scored_split import split_to_score
 from limbeck.students import load_model, read_processor
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home
 from limbeck.tasks import Task
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ from transformers import PreTrainedModel
 from limbeck import preflight
 from limbeck.activations import Passes, Request, Trace, capture
 from limbeck.data.row_facts import facts_of
-from limbeck.errors import LimbeckError, Problem
 from limbeck.input_transforms import StepInputs
 from limbeck.objectives import ExampleWeights, Objectives, TeamObjectives
 from limbeck.recipe import Recipe
@@ -23,8 +22,9 @@ from limbeck.run.stage_inputs import StageInputs
 from limbeck.run.stage_objectives import objectives_of
 from limbeck.run.stage_passes import length_of
 from limbeck.run.stored_layer_checks import layer_problems
-from limbeck.schedules import Ramp
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.settings import Ramp
+from limbeck.support.step_state import StepState
 from limbeck.tasks.ranking_metrics import by_query
 from limbeck.teachers import Team
 from limbeck.teachers.teacher import Teacher

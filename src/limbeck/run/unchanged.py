@@ -7,8 +7,6 @@ import logging
 from collections.abc import Mapping
 
 from limbeck.data.row_facts import facts_of
-from limbeck.errors import LimbeckError
-from limbeck.plugins import checksum_of
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run.earlier_run import EarlierRun
@@ -16,6 +14,8 @@ from limbeck.run.input_files import checksums_of_inputs
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
+from limbeck.support.errors import LimbeckError
+from limbeck.support.registry import checksum_of
 from limbeck.teachers.outputs import add_model
 from limbeck.teachers.teacher import Teacher
 

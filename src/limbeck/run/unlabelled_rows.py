@@ -14,10 +14,10 @@ from datasets import Dataset, DatasetDict
 from limbeck.data.mixed_sampler import labelled_in_batch
 from limbeck.data.unlabelled import UnlabelledRows, with_unlabelled
 from limbeck.data.unlabelled_files import read_unlabelled
-from limbeck.errors import LimbeckError, Problem
 from limbeck.objectives import TermSpec
 from limbeck.recipe import Recipe
 from limbeck.recipe.stage_checks import label_terms
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
 from limbeck.tasks.no_labels import labelled_rows, no_unlabelled
 

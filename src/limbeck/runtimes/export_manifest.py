@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home, damaged, write_whole
-from limbeck.manifest import Manifest
-from limbeck.plain import read_json, read_text
 from limbeck.runtimes.student_of_export import EXPORTS, other_student
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home, damaged, write_whole
+from limbeck.support.manifest import Manifest
+from limbeck.support.plain import read_json, read_text
 
 EXPORT_NAME = "export.json"
 SCHEMA = 1

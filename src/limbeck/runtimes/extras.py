@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 EXTRAS = {
     "onnx": ("onnx", "onnxscript", "onnxruntime"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 class GraphSession(ABC):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from limbeck.errors import LimbeckError, unknown
 from limbeck.runtimes.export_manifest import ExportManifest, Generation
 from limbeck.runtimes.graph_session import GraphSession
 from limbeck.runtimes.runtime_sessions import ExecuTorchSession, OnnxSession, OpenVinoSession
 from limbeck.runtimes.text_to_text import TextToTextSession
+from limbeck.support.errors import LimbeckError, unknown
 
 RUNTIMES = ("onnxruntime", "openvino", "executorch")
 _LOGITS = ("logits",)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.errors import LimbeckError
 from limbeck.runtimes.extras import need_extra
 from limbeck.runtimes.graph_session import GraphSession
+from limbeck.support.errors import LimbeckError
 
 
 class OnnxSession(GraphSession):

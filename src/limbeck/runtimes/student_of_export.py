@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from limbeck.errors import Problem
-from limbeck.files import checksum
-from limbeck.manifest import Manifest
+from limbeck.support.errors import Problem
+from limbeck.support.files import checksum
+from limbeck.support.manifest import Manifest
 
 EXPORTS = "exported"
 """The folder of a run that holds its exported models."""

@@ -16,7 +16,6 @@ from typing import Any
 from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.activations.compat import builder_of
-from limbeck.errors import LimbeckError
 from limbeck.students.class_names import labels_agree
 from limbeck.students.configuration import (
     layer_count,
@@ -33,6 +32,7 @@ from limbeck.students.transplanting import (
     shares_one_layer,
     transplant,
 )
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import (
     SENTENCE,
     TASK_TYPES,

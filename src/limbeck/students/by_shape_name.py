@@ -14,8 +14,8 @@ from pathlib import Path
 
 from transformers import BertConfig, PretrainedConfig, PreTrainedTokenizerBase
 
-from limbeck.errors import LimbeckError
 from limbeck.students.sizes import refuse_beyond
+from limbeck.support.errors import LimbeckError
 
 RANDOM = ":random"
 BERT_VOCABULARY = "google-bert/bert-base-uncased"

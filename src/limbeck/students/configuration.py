@@ -14,7 +14,7 @@ from typing import Any
 
 from transformers import AutoConfig, PretrainedConfig
 
-from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks.thresholds import THRESHOLDS
 
 # Configuration entries that count the layers of a stack, first match wins.

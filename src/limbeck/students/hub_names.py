@@ -13,8 +13,8 @@ from pathlib import Path
 from huggingface_hub import constants, try_to_load_from_cache
 from huggingface_hub.utils import HFValidationError, get_session, validate_repo_id
 
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
 
 _SECONDS = 5
 _FIRST_READ = ("config.json", "tokenizer_config.json", "preprocessor_config.json")

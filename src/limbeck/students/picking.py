@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, unknown
 
 
 def _first(keep: int, total: int) -> list[int]:

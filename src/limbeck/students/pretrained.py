@@ -28,9 +28,6 @@ from transformers.utils import logging as hub_logging
 
 import limbeck.lab.cifar_nets  # noqa: F401  (makes AutoModel know them)
 from limbeck.embedding.embedder import embedding_config
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home
-from limbeck.given import place_of
 from limbeck.students.class_names import labels_agree, labels_of
 from limbeck.students.configuration import with_labels
 from limbeck.students.hub_names import refuse_absent
@@ -48,6 +45,9 @@ from limbeck.students.weights import (
     refuse_unsafe_index_on_hub,
     refuse_unsafe_weights,
 )
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home
+from limbeck.support.given import place_of
 from limbeck.tasks import SENTENCE, kind_of_config
 
 Head = Literal["optional", "required"]

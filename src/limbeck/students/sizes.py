@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from transformers import PretrainedConfig
 
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 
 _MOST = {
     "num_hidden_layers": 10_000,

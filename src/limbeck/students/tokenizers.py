@@ -6,10 +6,10 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
-from limbeck.given import place_of
 from limbeck.students.hub_names import refuse_absent
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
+from limbeck.support.given import place_of
 from limbeck.tasks import TEXT_READING, Processor, Reading
 
 

@@ -17,8 +17,8 @@ from transformers.utils import (
     cached_file,
 )
 
-from limbeck.errors import LimbeckError
-from limbeck.manifest import Manifest
+from limbeck.support.errors import LimbeckError
+from limbeck.support.manifest import Manifest
 
 _SAFE = ".safetensors"
 _INDEX = ".safetensors.index.json"

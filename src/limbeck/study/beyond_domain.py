@@ -6,8 +6,8 @@ import logging
 from pathlib import Path
 
 from limbeck.data import load_task
-from limbeck.errors import LimbeckError
 from limbeck.study.study_fields import Study
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 
 log = logging.getLogger(__name__)

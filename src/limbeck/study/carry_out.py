@@ -10,13 +10,13 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from limbeck.lines import print_line
 from limbeck.reporting.records import Record
 from limbeck.study.ray_workers import OnRay
 from limbeck.study.run_workers import OneAfterTheOther, RunMaker, SideBySide
 from limbeck.study.shared_runs import Outcome, SharedRuns, StudyRun
 from limbeck.study.study_estimate import KindOfRun, held_or_none, kind_of, spoken_hours
 from limbeck.study.study_plan import StudyPlan
+from limbeck.support.terminal import print_line
 
 _POLL_SECONDS = 1.0
 """How often a run that another process is at is looked for."""

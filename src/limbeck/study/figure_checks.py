@@ -8,10 +8,10 @@ from dataclasses import replace
 from limbeck.analysis import ANALYSES
 from limbeck.analysis.analyze import idle_stage, setting_problems
 from limbeck.analysis.student_stages import stage_problems
-from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.study.figure_spec import KINDS, METHOD, PARAMETERS, TASK, FigureSpec, missing, unread
 from limbeck.study.study_fields import Study
 from limbeck.study.study_groups import Group
+from limbeck.support.errors import LimbeckError, Problem, unknown
 
 
 def figure_problems(study: Study) -> list[Problem]:

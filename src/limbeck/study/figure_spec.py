@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from limbeck.settings import Names, Settings
+from limbeck.support.settings import Names, Settings
 
 TASK, METHOD = "task", "method"
 PARAMETERS = "parameters"

@@ -21,16 +21,16 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError
 from limbeck.execution import resolve_precision
-from limbeck.number_words import count_of
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.loaded_models import build_models
 from limbeck.run.named_teachers import Named
 from limbeck.run.required_settings import missing
 from limbeck.run.stage_rows import EncodedRows, load_rows
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import accelerator, device
+from limbeck.support.words import count_of
 from limbeck.tasks import Processor, Task
-from limbeck.transfer import accelerator, device
 
 _REPEATS = 3
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import file_name
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import read_raw
 from limbeck.study.beyond_domain import tasks_beyond
@@ -17,6 +15,8 @@ from limbeck.study.shared_runs import StudyRun, name_of, taught_by
 from limbeck.study.student_settings import OF_TEACHERS, shared_settings, student_settings
 from limbeck.study.study_fields import METHOD, MODEL, Grid, MethodSpec, Study
 from limbeck.study.study_groups import Cell, Group, cells_of
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import file_name
 
 TEACHER_LABEL = "teacher"
 _TASK = "{task}"

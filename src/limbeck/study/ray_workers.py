@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, final
 
-from limbeck.errors import Problem
 from limbeck.run.ray_session import ray_session
 from limbeck.study.run_workers import RunMaker
 from limbeck.study.shared_runs import Outcome, SharedRuns, StudyRun
+from limbeck.support.errors import Problem
 
 _TIMES_MORE = 3
 """How often a run is begun again whose process died; it goes on from its last checkpoint."""

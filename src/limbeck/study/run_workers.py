@@ -21,9 +21,9 @@ from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import NoReturn, final
 
-from limbeck.cores import cores
-from limbeck.errors import Problem
 from limbeck.study.shared_runs import Outcome, SharedRuns, StudyRun
+from limbeck.support.cores import cores
+from limbeck.support.errors import Problem
 
 _GRACE_SECONDS = 10.0
 """How long a process that is asked to end may take for it."""

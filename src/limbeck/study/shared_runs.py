@@ -16,12 +16,12 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import file_name
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Record, write_whole
 from limbeck.run import distill, evaluate
-from limbeck.sealing import verified
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import file_name
+from limbeck.support.manifest import verified
 from limbeck.tasks import TASKS
 from limbeck.tasks.known_types import get_task_type
 from limbeck.teachers.outputs import RememberingTeacher

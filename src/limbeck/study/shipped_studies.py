@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from limbeck.plain import read_yaml
+from limbeck.support.plain import read_yaml
 
 _FOLDER = resources.files("limbeck.study") / "shipped"
 

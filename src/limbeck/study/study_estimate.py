@@ -13,9 +13,6 @@ from typing import Any
 
 import torch
 
-from limbeck.byte_sizes import human_size
-from limbeck.errors import LimbeckError, Problem
-from limbeck.number_words import count_of
 from limbeck.reporting.records import Record
 from limbeck.study.figure_checks import split_problems
 from limbeck.study.measured_step import StepCost, UntrainedRun, measure, untrained
@@ -24,6 +21,8 @@ from limbeck.study.shared_runs import SharedRuns, StudyRun
 from limbeck.study.study_groups import Group
 from limbeck.study.study_plan import StudyPlan
 from limbeck.study.unfit_terms import row_problems, term_problems
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.words import count_of, human_size
 
 _FP32 = 4
 _IN_FLIGHT = 8

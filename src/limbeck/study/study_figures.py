@@ -12,8 +12,6 @@ from limbeck.analysis import AnalysedRun
 from limbeck.analysis.analysed_run import Watch
 from limbeck.analysis.analyses import ANALYSES, Parts
 from limbeck.analysis.analyze import asked_of, together
-from limbeck.errors import LimbeckError
-from limbeck.files import checksum_of_text
 from limbeck.reporting.pages.analysis_views import VIEWS
 from limbeck.reporting.pages.score_figures import (
     RunPoint,
@@ -31,6 +29,8 @@ from limbeck.reporting.tables.run_scores import task_title
 from limbeck.study.figure_checks import further_rows
 from limbeck.study.figure_spec import METHOD, PARAMETERS, TASK, FigureSpec
 from limbeck.study.study_fields import Study
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import checksum_of_text
 
 
 @dataclass(frozen=True)

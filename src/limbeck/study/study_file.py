@@ -10,9 +10,6 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from limbeck.data.own import is_own, own_name
-from limbeck.errors import LimbeckError, Problem, unknown
-from limbeck.files import at_home
-from limbeck.plain import check_plain, read_text, read_yaml
 from limbeck.recipe.load import merge
 from limbeck.recipe.wanted_values import wanted
 from limbeck.study.figure_spec import FigureSpec
@@ -31,6 +28,9 @@ from limbeck.study.study_fields import (
     TeacherSpec,
 )
 from limbeck.study.study_names import NAMES
+from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.files import at_home
+from limbeck.support.plain import check_plain, read_text, read_yaml
 
 
 def load_study(path_or_name: str | Path, *, scale: str | None = None, **given: Any) -> Study:

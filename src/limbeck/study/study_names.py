@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from limbeck.errors import Problem, unknown
+from limbeck.support.errors import Problem, unknown
 
 NAMES = "names"
 """The key of a study's file that lists them."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.analysis.analysed_run import Watch
-from limbeck.files import file_name
 from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.pages.figure_files import write_figure
@@ -26,6 +25,7 @@ from limbeck.study.study_fields import Study
 from limbeck.study.study_figures import MadeRun, StudyFigure, study_figures
 from limbeck.study.study_groups import Choice, Group
 from limbeck.study.study_plan import StudyPlan
+from limbeck.support.files import file_name
 
 RECORDS = "records.jsonl.gz"
 PAGE = "study.html"

@@ -12,9 +12,9 @@ from limbeck.data.glue_folder import read_tables, task_folders
 from limbeck.data.hub import fetch
 from limbeck.data.layouts import LAYOUTS
 from limbeck.data.splits import make_split
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
 from limbeck.submitting.glue_files import DIAGNOSTIC, GlueFile
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
 from limbeck.tasks import TASKS
 
 _FOLDERS, _FILE = ("diagnostic", "AX"), "diagnostic.tsv"

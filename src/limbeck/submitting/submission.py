@@ -15,14 +15,14 @@ from datasets import Dataset
 from rich.console import Console
 
 from limbeck.data import rows_fingerprint
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home, write_whole
-from limbeck.manifest import Manifest
-from limbeck.plain import loads
 from limbeck.predicting import predict
 from limbeck.submitting.glue_files import GLUE_FILES, GlueFile
 from limbeck.submitting.glue_test_rows import glue_test_rows
 from limbeck.submitting.submitted_runs import SubmittedRun, submitted_runs
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home, write_whole
+from limbeck.support.manifest import Manifest
+from limbeck.support.plain import loads
 from limbeck.tasks import TASKS
 
 # The same files give the same archive.

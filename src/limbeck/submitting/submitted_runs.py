@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home
-from limbeck.given import is_reference
 from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.students.weights import refuse_damaged_student
 from limbeck.submitting.glue_files import GLUE_FILES
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home
+from limbeck.support.given import is_reference
 
 
 @dataclass(frozen=True)

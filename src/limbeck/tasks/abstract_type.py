@@ -12,9 +12,9 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from limbeck.errors import LimbeckError
 from limbeck.functional.partial_logits import PartialLogits
-from limbeck.registry import Registry
+from limbeck.support.errors import LimbeckError
+from limbeck.support.registry import Registry
 from limbeck.tasks.asked_texts import AskedTexts
 from limbeck.tasks.candidate_reading import CandidateReading
 from limbeck.tasks.hard_rule import PLAIN, HardRule

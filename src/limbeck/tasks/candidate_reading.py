@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from limbeck import functional as F
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 QUERY_ID = "query_id"
 """The column of a batch that says whose candidate each row is, int64 (B,)."""

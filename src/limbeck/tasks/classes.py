@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck import functional as F
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TaskType
 from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
 from limbeck.tasks.hard_rule import PLAIN, HardRule

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 _PIECE = 1 << 16
 

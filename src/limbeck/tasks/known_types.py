@@ -6,7 +6,7 @@ from functools import cache
 
 from transformers import PretrainedConfig, PreTrainedModel
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType
 from limbeck.tasks.sentence import SENTENCE
 

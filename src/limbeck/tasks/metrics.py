@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
-from limbeck.errors import LimbeckError, unknown
+from limbeck.support.errors import LimbeckError, unknown
 
 
 def accuracy(predicted: np.ndarray, labels: np.ndarray) -> float:

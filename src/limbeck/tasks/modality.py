@@ -17,7 +17,7 @@ from transformers import AutoTokenizer, DataCollatorWithPadding
 
 from limbeck.embedding.letter_case import in_lower_case
 from limbeck.embedding.module_folder import lower_cased
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 
 Processor = Any
 """What makes a model's input and is saved beside it: a tokenizer, or an image processor."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PretrainedConfig
 
 from limbeck import functional as F
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.candidate_reading import QUERY_ID, SCORED
 from limbeck.tasks.hard_rule import PLAIN, HardRule

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks.metrics import plain_metric, spearman
 
 Metric = Callable[[np.ndarray, np.ndarray, int, np.ndarray], float]

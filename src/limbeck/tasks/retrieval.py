@@ -1,4 +1,4 @@
-"""Scores of embeddings by what they retrieve: queries, a corpus, and what of it is relevant. Part of `limbeck.tasks`.
+"""Scores of embeddings by what they retrieve: queries, a corpus, and what of it is relevant.
 
 A split holds each text once. A query's row names the rows that were judged for it, and their grades; a passage's row
 names none. Search is exact.
@@ -15,7 +15,7 @@ from datasets import Dataset, List, Value
 
 from limbeck.embedding.embedding_modules import COSINE
 from limbeck.embedding.similarities import WAYS
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.exact_search import exact_search
 from limbeck.tasks.ranking_metrics import is_ranking_metric, mean_scores, retrieval_scores
 from limbeck.tasks.task_like import Results, TaskLike

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task_like import Batch, Labels, TaskLike
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from limbeck.errors import LimbeckError, unknown
+from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks.metrics import mean_of
 from limbeck.tasks.task import TASKS
 

@@ -15,7 +15,7 @@ from scipy.special import softmax
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.scores_of_samples import SampledScore, SampledUnits, ratio_of_sums
 from limbeck.tasks.task_like import Batch, Kept, Labels, Results, TaskLike

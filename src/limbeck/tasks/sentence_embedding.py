@@ -28,7 +28,7 @@ from limbeck.embedding import (
 from limbeck.embedding.embedding_modules import COSINE, DenseModule, set_modules
 from limbeck.embedding.similarities import WAYS
 from limbeck.embedding.text_prompts import BARE, SENTENCE
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.asked_texts import AskedTexts
 from limbeck.tasks.batch_columns import CUT, EXAMPLE_WEIGHTS, ROW

@@ -19,7 +19,7 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrai
 
 from limbeck import functional as F
 from limbeck.activations.compat import SPAN_HEADS
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.batch_columns import CUT, ROW
 from limbeck.tasks.hard_rule import PLAIN, HardRule

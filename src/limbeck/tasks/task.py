@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.lab.cifar_names import CIFAR10, CIFAR100
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks.abstract_type import TaskType
 from limbeck.tasks.image import IMAGE
 from limbeck.tasks.known_types import get_task_type

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 USUAL = 0.5
 THRESHOLDS = "label_thresholds"

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from limbeck.support.machine import ReadOnce
 from limbeck.teachers.sampling import draw
-from limbeck.transfer import ReadOnce
 
 # Rewards that are remembered to scale the next one by, and the quantiles it is placed between.
 _REMEMBERED = 100

@@ -1,4 +1,4 @@
-"""What `limbeck label` asks: anyone who can say something of each class about some texts. Part of `limbeck.teachers`.
+"""What `limbeck label` asks: anyone who can say something of each class about some texts.
 
 A Hugging Face model, a team, a causal language model and an endpoint are each a labeller.
 """
@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 
 Row = Mapping[str, str]
 """A row's input texts by the names of their columns."""

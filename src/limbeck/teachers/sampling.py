@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from limbeck.functional import rank_distribution
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 # Keeps these draws apart from those of mappings and of MixUp.
 _STREAM = 0x7EAC

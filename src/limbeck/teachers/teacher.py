@@ -20,12 +20,12 @@ from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.activations import CastOnce, CompiledCapture, Passes, Request, Trace, capture
-from limbeck.errors import LimbeckError
 from limbeck.input_transforms.step_inputs import StepInputs, as_inputs
 from limbeck.model_inputs import ModelInputs
-from limbeck.step_state import StepState
 from limbeck.students import load_model
-from limbeck.transfer import on_host, send
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import on_host, send
+from limbeck.support.step_state import StepState
 
 
 class OwnTokens:

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from limbeck.activations import Request, Trace
-from limbeck.errors import LimbeckError
 from limbeck.input_transforms.step_inputs import StepInputs
 from limbeck.objectives.shape import ModelShape
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 from limbeck.teachers.bandit import Bandit
 from limbeck.teachers.sampling import SamplingProbabilities
 from limbeck.teachers.teacher import Teacher

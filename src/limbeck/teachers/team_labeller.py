@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.errors import LimbeckError, Problem
 from limbeck.students import places_by_name
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers.labelling import (
     CountsCosts,
     Labeller,

@@ -6,8 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
-from limbeck.schedules import MOST, Number
-from limbeck.settings import Count, Settings
+from limbeck.support.settings import MOST, Count, Number, Settings
 
 Ranking = Literal["uniform", "teacher-rank", "student-rank"]
 RANKINGS: tuple[Ranking, ...] = get_args(Ranking)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from transformers import Trainer, TrainingArguments
 
-from limbeck.errors import Problem, unknown
 from limbeck.recipe.stages import TRAINING, TRANSFORMS
+from limbeck.support.errors import Problem, unknown
 from limbeck.training.method import OBJECTS
 from limbeck.training.method_settings import OWN_SETTINGS
 

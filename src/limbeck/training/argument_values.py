@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from transformers import EarlyStoppingCallback, TrainingArguments
 
-from limbeck.errors import Problem
+from limbeck.support.errors import Problem
 
 
 class Range(NamedTuple):

@@ -8,13 +8,12 @@ from typing import Any
 
 from transformers.integrations import TensorBoardCallback
 
-from limbeck.agreement import share_of_step
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import accelerator, share_of_step
 from limbeck.tasks import LOWER_IS_BETTER
 from limbeck.training.config import DistillationConfig
 from limbeck.training.optimizer import Optimisation
-from limbeck.transfer import accelerator
 
 
 def training_arguments(

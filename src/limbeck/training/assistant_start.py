@@ -9,13 +9,13 @@ import torch
 from pydantic import ValidationError
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
 from limbeck.lab.cifar_nets import SHAPES
-from limbeck.plain import read_json
 from limbeck.recipe import StudentSpec
-from limbeck.sealing import DamagedRecordError, verified
 from limbeck.students import build_student, labels_of, named_model, starts_random
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
+from limbeck.support.manifest import DamagedRecordError, verified
+from limbeck.support.plain import read_json
 from limbeck.tasks import task_type_of
 
 

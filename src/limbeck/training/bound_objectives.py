@@ -9,7 +9,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.data.row_facts import facts_of
-from limbeck.errors import LimbeckError
 from limbeck.objectives import (
     CurriculumSpec,
     ModelShape,
@@ -20,6 +19,7 @@ from limbeck.objectives import (
     WeightingSettings,
 )
 from limbeck.students import labels_of
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TaskType
 from limbeck.teachers import Team, members_of
 from limbeck.teachers.teacher import Teacher

@@ -18,7 +18,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import LOWER_IS_BETTER
 from limbeck.training.running_trainer import CountsTerms, HasCallbacks, RunningTrainer
 

@@ -18,8 +18,8 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from limbeck.errors import LimbeckError
-from limbeck.files import checksums, damaged, is_temporary, sync_files, write_whole
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import checksums, damaged, is_temporary, sync_files, write_whole
 
 logger = logging.getLogger(__name__)
 

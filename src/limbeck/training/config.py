@@ -13,11 +13,11 @@ from pydantic import BaseModel
 from transformers import TrainingArguments
 from transformers.trainer_utils import SchedulerType
 
-from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.objectives.given_terms import plain_terms
 from limbeck.recipe import Recipe
 from limbeck.recipe.quick import USUAL, training_for
 from limbeck.recipe.validation import check
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks import TaskType
 from limbeck.training.config_checks import (
     DEFAULT_OPTIM,

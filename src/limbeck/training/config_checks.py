@@ -9,7 +9,7 @@ from typing import Any
 from transformers import TrainingArguments
 from transformers.training_args import OptimizerNames
 
-from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.training.method import OBJECTS
 from limbeck.training.method_settings import MethodSettings
 from limbeck.training.optimizer import Optimisation

@@ -12,7 +12,7 @@ from accelerate.utils import gather_object
 from transformers import Trainer
 
 from limbeck.activations import Passes
-from limbeck.agreement import is_first
+from limbeck.support.machine import is_first
 from limbeck.teachers import Team
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.distiller import Distiller

@@ -16,9 +16,9 @@ from typing import Any
 from safetensors.torch import load_model, save_model
 from torch import nn
 
-from limbeck.agreement import agreed, wait_for_all
-from limbeck.errors import LimbeckError
-from limbeck.files import checksums, damaged, sync_files, write_whole
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import checksums, damaged, sync_files, write_whole
+from limbeck.support.machine import agreed, wait_for_all
 from limbeck.training import checkpoints
 
 IDENTITY = "limbeck_run.json"

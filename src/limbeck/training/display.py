@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from limbeck.lines import print_line
 from limbeck.recipe import Recipe, Stage
-from limbeck.step_bar import step_bar
+from limbeck.support.terminal import print_line, step_bar
 
 _SECONDS = 60.0
 """Without a bar, a line at least this often where a loss is logged."""

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from limbeck.activations import CompiledCapture, Passes, Request, Trace, capture
 from limbeck.input_transforms import StepInputs
 from limbeck.objectives import Objectives, TeamObjectives
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 from limbeck.tasks import TaskType
 
 _NO_TEACHER = Trace()

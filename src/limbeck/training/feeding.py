@@ -19,7 +19,7 @@ from limbeck.data import EpochSampler
 from limbeck.data.mixed_sampler import MixedSampler
 from limbeck.data.query_sampler import QuerySampler, together
 from limbeck.data.row_facts import facts_of
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TaskType
 from limbeck.tasks.no_labels import labelled_rows
 from limbeck.training.sending import SendsBatches

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError, Problem
 from limbeck.students import generic_labels, labels_of, spelling
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers.teacher import Teacher
 
 logger = logging.getLogger(__name__)

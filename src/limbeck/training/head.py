@@ -6,7 +6,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from limbeck.objectives.curriculum import Curriculum
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 
 
 def head_of(student: PreTrainedModel) -> list[nn.Parameter]:

@@ -11,13 +11,13 @@ from pydantic import BaseModel
 from torch import nn
 from transformers import PreTrainedModel, TrainingArguments
 
-from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.objectives import OBJECTIVES, Objective
 from limbeck.recipe import FirstStage, Recipe
 from limbeck.recipe.kind_terms import put_terms_of_kind
 from limbeck.recipe.load import merge
 from limbeck.recipe.stages import TRAINING, TRANSFORMS, stage_seed
 from limbeck.recipe.validation import check
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks import TaskType, task_type_of
 
 OBJECTS = ("teacher", "train_dataset", "data_collator")

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from transformers import EarlyStoppingCallback, PreTrainedModel, TrainingArguments
 
-from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe, Stage
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TaskType, task_type_of
 from limbeck.teachers import (
     RANKINGS,

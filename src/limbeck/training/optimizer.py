@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from limbeck.errors import LimbeckError, Problem
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.training.bert_adam import BertAdam
 from limbeck.training.feeding import FeedsExamples
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers import TrainingArguments
 
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.method import unscored
 from limbeck.training.running_trainer import StagedTrainer

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from limbeck.agreement import is_first, summed
+from limbeck.support.machine import is_first, summed
 from limbeck.training.seconds_by_part import Parts
 from limbeck.training.step_weights import Count
 

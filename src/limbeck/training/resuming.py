@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 from transformers.training_args import ParallelMode
 
-from limbeck.agreement import wait_for_all
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import wait_for_all
 from limbeck.training import checkpoints, trainer_privates
 from limbeck.training.sending import SendsBatches
 from limbeck.training.state_files import generators, read_state, restore_generators, write_state

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, TrainerState, TrainingArguments
 
 from limbeck.input_transforms import InputTransform
 from limbeck.objectives import Objectives, TeamObjectives
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 from limbeck.tasks import TaskType
 from limbeck.teachers import SampledTeam, Team
 from limbeck.teachers.teacher import Teacher

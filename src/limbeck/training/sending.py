@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import Trainer
 
-from limbeck.transfer import SentBatch, send
+from limbeck.support.machine import SentBatch, send
 
 
 class SendsBatches(Trainer):

@@ -19,8 +19,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from limbeck.errors import LimbeckError
-from limbeck.transfer import accelerator
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import accelerator
 
 _HEADER = "state"
 _PLAIN = (bool, int, float, str, type(None))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from limbeck.functional.absent_labels import has_label
-from limbeck.transfer import on_host
+from limbeck.support.machine import on_host
 
 Count = int | Tensor
 """A number; a tensor where only the device knows it, which no step waits for."""

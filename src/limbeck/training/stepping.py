@@ -18,7 +18,8 @@ from limbeck.data import Collator
 from limbeck.data.row_facts import facts_of
 from limbeck.input_transforms import InputTransform, StepInputs
 from limbeck.objectives import Objectives, TeamObjectives
-from limbeck.step_state import StepState
+from limbeck.support.machine import on_host
+from limbeck.support.step_state import StepState
 from limbeck.tasks.no_labels import labelled_rows, no_unlabelled
 from limbeck.teachers import SampledTeam
 from limbeck.training.callbacks import stop_if_not_finite
@@ -27,7 +28,6 @@ from limbeck.training.feeding import FeedsExamples, padded
 from limbeck.training.head import train_head_alone
 from limbeck.training.progress import LabelledTerms
 from limbeck.training.step_weights import RepeatedExamples, examples_in, first_examples
-from limbeck.transfer import on_host
 
 
 class TakesSteps(Counts, FeedsExamples):

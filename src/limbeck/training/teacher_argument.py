@@ -8,9 +8,9 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.model_names import short_names
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.words import short_names
 from limbeck.teachers import (
     Bandit,
     ChainSpec,

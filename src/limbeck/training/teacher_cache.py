@@ -13,7 +13,7 @@ from datasets import Dataset
 from torch import Tensor
 
 from limbeck.activations import token_mask
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers import Team
 from limbeck.teachers.outputs import (
     Ask,

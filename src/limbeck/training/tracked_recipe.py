@@ -15,7 +15,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations import TensorBoardCallback
 
-from limbeck.plain import write_yaml
+from limbeck.support.plain import write_yaml
 
 log = logging.getLogger(__name__)
 

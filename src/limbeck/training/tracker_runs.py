@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from limbeck.files import write_whole
-from limbeck.plain import read_json, read_text
+from limbeck.support.files import write_whole
+from limbeck.support.plain import read_json, read_text
 from limbeck.training.checkpoints import TRACKER_RUNS
 
 

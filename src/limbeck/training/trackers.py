@@ -15,7 +15,7 @@ from typing import Any
 from transformers import Trainer, TrainerCallback
 from transformers.integrations import integration_utils
 
-from limbeck.errors import Problem, unknown
+from limbeck.support.errors import Problem, unknown
 from limbeck.training.arguments import tensorboard
 from limbeck.training.tracked_recipe import TrackedRecipe
 from limbeck.training.tracker_runs import ContinuedRuns

@@ -27,7 +27,7 @@ from transformers.training_args import OptimizerNames
 
 from limbeck.activations import Request, capture
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.training.feeding import FeedsExamples
 
 logger = logging.getLogger(__name__)

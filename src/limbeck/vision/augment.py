@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from limbeck.transfer import send
+from limbeck.support.machine import send
 
 
 def shift_and_mirror(

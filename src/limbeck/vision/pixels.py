@@ -21,7 +21,7 @@ from torch import Tensor
 from transformers import AutoImageProcessor, BaseImageProcessor, ViTImageProcessorPil
 from transformers.utils import logging as hub_logging
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 CHANNELS = 3
 """Grey images are read as red, green and blue alike."""

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from limbeck.errors import LimbeckError
 from limbeck.reporting.records import Record
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs import ExamplesManifest
 from limbeck.teachers.outputs.store import Store, describe
 

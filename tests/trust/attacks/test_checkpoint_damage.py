@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, MultiStepLR, S
 from transformers import Trainer
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.training import checkpoints, resuming
 from limbeck.training.checkpoints import last_whole
 from limbeck.training.state_files import read_state, write_state

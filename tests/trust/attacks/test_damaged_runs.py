@@ -13,7 +13,6 @@ from test_output_folder import contents, recipe_of
 
 import tiny_runs as tiny
 from limbeck.data import load_task, rows_fingerprint
-from limbeck.errors import LimbeckError
 from limbeck.preflight.score_checks import recorded_score
 from limbeck.reporting.records import Record
 from limbeck.run import distill
@@ -21,6 +20,7 @@ from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepared_teachers import pretrained_form
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import load_model
+from limbeck.support.errors import LimbeckError
 
 OWN = {"text_columns": ["review"], "label_column": "verdict"}
 

@@ -10,7 +10,7 @@ import pytest
 
 from limbeck.data import load_task, tables, well_formed
 from limbeck.data.tables import read_table
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 PARTS = [
     "a",

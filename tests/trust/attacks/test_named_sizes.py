@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import transformers as hf
 
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
 from limbeck.students.by_shape_name import named_model
 from limbeck.students.sizes import refuse_impossible
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
 
 
 def test_a_shape_beyond_any_models_is_refused_at_once():

@@ -12,9 +12,9 @@ import pytest
 from limbeck.data import load_task
 from limbeck.data.column import PIECE, ArrowColumn
 from limbeck.data.tables import read_table
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run.stage_rows import load_rows
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 
 COLUMNS = {"text_columns": ["q"], "label_column": "y"}

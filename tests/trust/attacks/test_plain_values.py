@@ -6,8 +6,15 @@ import time
 import pytest
 import yaml
 
-from limbeck.errors import LimbeckError
-from limbeck.plain import MOST_VALUES, check_plain, read_json, read_text, read_yaml, write_yaml
+from limbeck.support.errors import LimbeckError
+from limbeck.support.plain import (
+    MOST_VALUES,
+    check_plain,
+    read_json,
+    read_text,
+    read_yaml,
+    write_yaml,
+)
 
 
 def refused(read, *arguments) -> str:

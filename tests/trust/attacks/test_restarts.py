@@ -18,13 +18,13 @@ from safetensors import SafetensorError
 from test_output_folder import contents, recipe_of
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
-from limbeck.manifest import NAME, Manifest
 from limbeck.reporting.records import Record
 from limbeck.run import distill
 from limbeck.run.earlier_run import EarlierRun
-from limbeck.run.lock import HOLDER, LOCK
 from limbeck.run.run_folder import RunFolder
+from limbeck.support.errors import LimbeckError
+from limbeck.support.lock import HOLDER, LOCK
+from limbeck.support.manifest import NAME, Manifest
 from limbeck.training import DistillationTrainer, checkpoints, resuming
 
 

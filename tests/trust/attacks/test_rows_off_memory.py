@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from limbeck.data import Conditions, column, load_task, off_memory
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 ROWS = 3000
 

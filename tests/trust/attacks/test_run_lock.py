@@ -16,13 +16,13 @@ import pytest
 from test_output_folder import contents, recipe_of
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.reporting.records import Record
 from limbeck.run import distill
 from limbeck.run.earlier_run import EarlierRun
-from limbeck.run.lock import HOLDER, LOCK, in_use
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import load_model
+from limbeck.support.errors import LimbeckError
+from limbeck.support.lock import HOLDER, LOCK, in_use
 
 # As a run's process does it, without the seconds that importing limbeck takes.
 HOLD = """
@@ -189,7 +189,7 @@ RUN = """
 import sys
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 try:
     distill(Recipe.load(sys.argv[1]), out=sys.argv[2], overwrite=True)
 except LimbeckError as error:

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs import StoreFiles, StoreManifest, StoreWriter, open_store
 from limbeck.teachers.outputs.store_manifest import RowsIdentity, TeacherIdentity
 

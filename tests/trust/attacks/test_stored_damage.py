@@ -13,11 +13,11 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import tiny_runs as tiny
-from limbeck import files
 from limbeck.activations import Request
 from limbeck.cli.app import app
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.support import files
 from limbeck.teachers.outputs import Ask, CachedTeacher, EntryAbout, Store, build
 from limbeck.teachers.outputs.store import SHARD
 from limbeck.teachers.outputs.store_manifest import MANIFEST

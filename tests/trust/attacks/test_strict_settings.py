@@ -3,8 +3,8 @@
 import pytest
 
 from limbeck.cli.options import merge
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 
 
 def problems_of(recipe="kd", **settings) -> list[str]:

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.students import load_model
+from limbeck.support.errors import LimbeckError
 
 
 class Code:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.preflight import check_workers, machine_checks
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.support.errors import LimbeckError
 
 
 @pytest.mark.parametrize(

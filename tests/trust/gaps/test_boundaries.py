@@ -8,10 +8,10 @@ from datasets import Dataset
 
 import tiny_runs as tiny
 from limbeck.data import Conditions, encode, load_task
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.students import load_model
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import get_task
 from limbeck.training.adaptive import hold_out
 

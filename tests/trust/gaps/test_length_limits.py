@@ -7,9 +7,9 @@ import transformers as hf
 
 import tiny_runs as tiny
 from limbeck.data import load_task
-from limbeck.errors import LimbeckError
 from limbeck.preflight import check, check_padding, check_positions
 from limbeck.run import distill
+from limbeck.support.errors import LimbeckError
 
 LONG = 1_000_000
 SIZES = {

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.objectives import CurriculumSpec
 from limbeck.objectives.curriculum import Curriculum
 from limbeck.recipe import Recipe
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 from limbeck.training.head import head_of
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "training"))

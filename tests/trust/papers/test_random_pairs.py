@@ -9,7 +9,7 @@ from scipy import stats
 
 import tiny_runs as tiny
 from limbeck.data import CorpusSpec, load_corpus
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 DOCUMENTS = [[f"a{n}" for n in range(6)], [f"b{n} film film" for n in range(9)]]
 PLACES = {s: (d, n) for d, some in enumerate(DOCUMENTS) for n, s in enumerate(some)}

@@ -13,10 +13,10 @@ from pydantic import TypeAdapter
 
 import limbeck.functional as F
 from limbeck.activations import capture
-from limbeck.errors import LimbeckError
 from limbeck.objectives import ModelShape, Objectives, Shape, TermSpec
 from limbeck.recipe import Recipe
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 from limbeck.teachers.teacher import Teacher
 
 LAST = {"kind": "last-to-last"}

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run import distill, train_grid
 from limbeck.run.prepare import prepare
 from limbeck.run.student_start import with_start
 from limbeck.students import load_model
+from limbeck.support.errors import LimbeckError
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from limbeck import catalog
-from limbeck.errors import LimbeckError
 from limbeck.paper_settings import flat, stated_of
 from limbeck.recipe import Recipe, departures
 from limbeck.recipe.quick import BY_ROWS, quick_settings
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 from limbeck.training import Optimisation, training_arguments
 

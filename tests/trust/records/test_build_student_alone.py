@@ -17,7 +17,7 @@ from transformers import (
 
 import limbeck
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 def batch() -> dict[str, torch.Tensor]:

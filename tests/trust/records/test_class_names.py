@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.data import Labelling, load_task
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
 from limbeck.run.prepare import prepare
 from limbeck.run.stage_rows import load_rows
+from limbeck.support.errors import LimbeckError
 
 
 def knowing(names: tuple[str, str], *, praise: int):

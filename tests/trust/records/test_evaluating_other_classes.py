@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
+from limbeck.support.errors import LimbeckError
 
 OWN = {"text_columns": ["review"], "label_column": "verdict"}
 

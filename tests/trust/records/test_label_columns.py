@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from limbeck.data import Labelling, load_task
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 COLUMNS = {"text_columns": ["q"], "label_column": "y"}
 PROBABILITIES = ["0.12", "0.97", "0.5", "0.03"]

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 import limbeck
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.objects import model_fingerprint
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer
 
 SETTINGS = {
@@ -262,9 +262,9 @@ def test_a_fingerprint_is_of_what_a_model_answers_by(tmp_path):
 
 def load(data, **settings):
     """Task and splits as a run would have them."""
-    from limbeck.given import at_hand
     from limbeck.run.objects import settings_of
     from limbeck.run.stage_rows import load_rows
+    from limbeck.support.given import at_hand
 
     given = settings_of("finetune", {"data": data, "student.init": "x", **settings}, None)
     with at_hand(given.writers):

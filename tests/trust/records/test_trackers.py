@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.errors import LimbeckError
 from limbeck.recipe import FirstStage, Recipe
 from limbeck.run import distill
+from limbeck.support.errors import LimbeckError
 from limbeck.training import reporting, tracker_problems
 from limbeck.training.checkpoints import TRACKER_RUNS, remove_all
 from limbeck.training.tracked_recipe import TrackedRecipe, best_scores, flattened

@@ -15,7 +15,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from limbeck.input_transforms import Mixture, StepInputs
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
-from limbeck.step_state import StepState
+from limbeck.support.step_state import StepState
 from limbeck.tasks import SENTENCE
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.distiller import Distiller

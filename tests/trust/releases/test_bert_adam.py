@@ -10,8 +10,8 @@ from torch import nn
 
 import tiny_runs as tiny
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationConfig, DistillationTrainer
 from limbeck.training.arguments import training_arguments
 from limbeck.training.bert_adam import BertAdam

@@ -9,8 +9,8 @@ from datasets import Dataset
 import limbeck
 import tiny_runs as tiny
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TOKENS
 
 

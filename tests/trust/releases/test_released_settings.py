@@ -7,12 +7,12 @@ import torch
 
 import tiny_runs as tiny
 from limbeck.activations import Request
-from limbeck.errors import LimbeckError
 from limbeck.mappings import MappingSpec, build_mapping
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 from limbeck.tasks import SENTENCE
 
 

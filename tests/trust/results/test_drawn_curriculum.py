@@ -6,8 +6,8 @@ import own_rows as own
 import pytest
 import torch
 
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers import SampledTeam, SamplingProbabilities, form
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer

@@ -12,9 +12,9 @@ from transformers import TrainingArguments
 
 import limbeck
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.objectives.given_terms import reference_of
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer
 
 

@@ -14,8 +14,8 @@ from transformers import PrinterCallback
 import tiny_runs
 from limbeck import catalog
 from limbeck.embedding import SENTENCE_EMBEDDERS
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe, Stage
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationConfig, DistillationTrainer
 
 # What a method leaves to its user, or to small data.

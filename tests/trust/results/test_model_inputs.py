@@ -18,7 +18,6 @@ from tokenizers.processors import TemplateProcessing
 import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.data import add_inputs, encode
-from limbeck.errors import LimbeckError
 from limbeck.input_transforms import Mixup, MixupSpec, StepInputs
 from limbeck.preflight import ask_teacher
 from limbeck.recipe import Recipe
@@ -30,7 +29,8 @@ from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_report import similarity
 from limbeck.run.stage_rows import load_rows, stage_rows
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 from limbeck.tasks import get_task
 from limbeck.teachers import EnsembleTeam, SampledTeam
 from limbeck.teachers.outputs import RememberingTeacher, Store

@@ -12,7 +12,6 @@ from transformers import TrainingArguments
 import tiny_runs as tiny
 from limbeck.activations import Mixed, Trace
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError
 from limbeck.input_transforms import MixupSpec
 from limbeck.objectives import (
     OBJECTIVES,
@@ -25,7 +24,8 @@ from limbeck.objectives import (
 )
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.step_state import StepState
+from limbeck.support.errors import LimbeckError
+from limbeck.support.step_state import StepState
 from limbeck.tasks import SENTENCE
 from limbeck.training import DistillationTrainer
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer, Optimisation
 
 NOT_NUMBERS = (math.nan, math.inf, -math.inf)

@@ -11,9 +11,9 @@ from datasets import Value
 
 import tiny_runs as tiny
 from limbeck import DistillationTrainer
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.support.errors import LimbeckError
 
 
 @pytest.mark.parametrize("always", [True, False])

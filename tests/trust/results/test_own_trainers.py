@@ -7,7 +7,7 @@ import pytest
 
 import tiny_runs as tiny
 from limbeck import DistillationTrainer
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 class Scaled(DistillationTrainer):

@@ -12,8 +12,8 @@ import torch
 from transformers import TrainerCallback
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationConfig, DistillationTrainer
 
 # Twelve rows in batches of four: three steps an epoch; saved after every step.

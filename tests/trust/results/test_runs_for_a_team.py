@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.errors import LimbeckError
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run import distill
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationConfig, DistillationTrainer
 
 LAYERS = {"compare": "mse", "pool": "mean", "mapping": {"kind": "uniform"}}

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher
 
 OTHER_ORDER = {"id2label": {0: "Positive", 1: "NEGATIVE"}}

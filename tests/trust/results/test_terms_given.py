@@ -7,9 +7,9 @@ import pytest
 from torch import nn
 
 import tiny_runs as tiny
-from limbeck.errors import LimbeckError
 from limbeck.objectives import HardSpec, SoftSpec
 from limbeck.recipe import Recipe
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer
 
 

@@ -14,7 +14,7 @@ from transformers import trainer as stock
 
 import tiny_runs as tiny
 from limbeck.data import Collator
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationConfig, DistillationTrainer, argument_support
 
 TABLES = (

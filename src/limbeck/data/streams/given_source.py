@@ -9,7 +9,7 @@ from typing import Any
 from limbeck.data.endings import TEXT_COLUMN
 from limbeck.data.streams.row_source import RowSource
 from limbeck.data.streams.taken_rows import TakenRows, WrittenRows
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 
 class GivenSource(RowSource):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from limbeck.data.endings import form_of, known_endings
 from limbeck.data.unlabelled_files import matching
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home, no_such_file
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home, no_such_file
 
 FORMATS = ("csv", "tsv", "jsonl", "text", "parquet")
 STANDARD_INPUT = "-"

@@ -16,7 +16,7 @@ from limbeck.data.streams.row_source import RowSource
 from limbeck.data.streams.taken_rows import TakenRows
 from limbeck.data.streams.written_source import CountedFile, WrittenSource
 from limbeck.data.tables import readable, unknown_ending
-from limbeck.errors import LimbeckError, Problem, unknown
+from limbeck.support.errors import LimbeckError, Problem, unknown
 
 
 class RowStream:

@@ -16,7 +16,7 @@ from limbeck.data.endings import TEXT_COLUMN, decompressed
 from limbeck.data.streams.row_source import RowSource
 from limbeck.data.streams.taken_rows import TakenRows, WrittenRows
 from limbeck.data.tables import json_row, readable, strict_reader, unique_names, whole_rows
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 # Lines of JSON whose columns are known before any work.
 _LOOKED_AT = 100

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from limbeck.schedules import Number
-from limbeck.settings import Seed, Settings
+from limbeck.support.settings import Number, Seed, Settings
 
 _Few = Annotated[int, Field(gt=0, le=10**4)]
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
 
 # Files of vectors list words by frequency; the rest are rare (TinyBERT's release reads as many).
 _LINES = 100_000

@@ -13,7 +13,6 @@ from random import Random
 
 from datasets import Dataset, DatasetDict, Features, Value
 
-from limbeck.errors import LimbeckError, unknown
 from limbeck.lab.pocket import (
     beyond,
     implicatives,
@@ -26,6 +25,7 @@ from limbeck.lab.pocket import (
     subject_verb_agreement,
 )  # fmt: skip
 from limbeck.lab.pocket.example import Domain, Example, Generator
+from limbeck.support.errors import LimbeckError, unknown
 
 _GENERATORS: dict[str, tuple[Generator, tuple[str, ...]]] = {
     "cola": (subject_verb_agreement.cola, ("sentence",)),

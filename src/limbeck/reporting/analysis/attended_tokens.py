@@ -11,8 +11,8 @@ from transformers import PreTrainedModel
 
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Request, capture, token_mask
-from limbeck.errors import LimbeckError, Problem
 from limbeck.reporting.analysis.pooled_states import evaluating
+from limbeck.support.errors import LimbeckError, Problem
 
 Map = tuple[tuple[float, ...], ...]
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import number_of_layers
-from limbeck.errors import LimbeckError, Problem, unknown
 from limbeck.reporting.analysis.pooled_states import Pool, pooled_states
+from limbeck.support.errors import LimbeckError, Problem, unknown
 
 Measure = Literal["cka", "cosine"]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home, write_whole
-from limbeck.plain import read_json, read_text
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home, write_whole
+from limbeck.support.plain import read_json, read_text
 
 SETTINGS_NAME = "card.json"
 

@@ -12,9 +12,6 @@ from huggingface_hub import ModelCard
 from jinja2 import Environment, StrictUndefined
 
 from limbeck.catalog import HEADER, find, names
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home, write_whole
-from limbeck.plain import write_yaml
 from limbeck.recipe import Recipe
 from limbeck.reporting.cards import card_tables as tables
 from limbeck.reporting.cards.card_metadata import languages, metadata, own_splits
@@ -29,6 +26,9 @@ from limbeck.reporting.records.rows_said import agreement_said
 from limbeck.reporting.tables import class_scores
 from limbeck.reporting.tables.run_scores import task_title
 from limbeck.runtimes import exports_of_student
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home, write_whole
+from limbeck.support.plain import write_yaml
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from huggingface_hub import ModelCard, try_to_load_from_cache
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from limbeck.catalog import HEADER
-from limbeck.files import at_home
-from limbeck.given import PREFIX
 from limbeck.reporting.records import Record
+from limbeck.support.files import at_home
+from limbeck.support.given import PREFIX
 from limbeck.tasks import TASKS, HubSource
 
 # Folders whose name says less than that of the folder around them.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from limbeck.errors import LimbeckError, Problem
 from limbeck.reporting.cards.student_facts import StudentFacts
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables import build_table, collect, render
 from limbeck.reporting.tables.run_scores import place_of
+from limbeck.support.errors import LimbeckError, Problem
 
 
 def spread_of(

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from limbeck.registry import Registry
 from limbeck.reporting.analysis.attended_tokens import AttentionMaps
 from limbeck.reporting.analysis.attention_by_layer import LayerAttention
 from limbeck.reporting.analysis.calibration_curves import ReliabilityCurve
@@ -25,6 +24,7 @@ from limbeck.reporting.pages import plane_plots as plane
 from limbeck.reporting.pages.course_plots import course_panels
 from limbeck.reporting.pages.sections import Section, SectionTable
 from limbeck.reporting.pages.svg import Panel
+from limbeck.support.registry import Registry
 
 Tables = Callable[[Mapping[str, Any]], list[SectionTable]]
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.plain import write_yaml
 from limbeck.reporting.pages import gather, plots
 from limbeck.reporting.pages.cell_maps import heat_map
 from limbeck.reporting.pages.classification_section import classification_sections
@@ -29,6 +28,7 @@ from limbeck.reporting.tables.run_scores import (
     teacher_values,
     values_of,
 )
+from limbeck.support.plain import write_yaml
 
 # More drawings of one kind than this are for a table, not for the eye.
 _MOST_DRAWS = 6

@@ -16,8 +16,8 @@ from matplotlib.collections import Collection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from limbeck.files import file_name, write_whole
 from limbeck.reporting.pages.svg import INK, MUTED, PAPER, RULE, STYLE, Panel, series_colour
+from limbeck.support.files import file_name, write_whole
 
 _DOTS_PER_INCH = 160
 _PARTS = ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor")

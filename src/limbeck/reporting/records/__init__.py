@@ -1,6 +1,5 @@
 """One JSON record a run: the last thing a training run writes and the first that tables read."""
 
-from limbeck.files import write_whole
 from limbeck.reporting.records.classification_facts import (
     AnswerCounts,
     ClassFacts,
@@ -39,6 +38,7 @@ from limbeck.reporting.records.teacher_facts import (
     TeamFacts,
     TeamMember,
 )
+from limbeck.support.files import write_whole
 
 __all__ = [
     "RECORD_NAME",

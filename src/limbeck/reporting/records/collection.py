@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from limbeck.errors import LimbeckError
-from limbeck.files import write_whole
-from limbeck.plain import read_json
 from limbeck.reporting.records.record import RECORD_NAME, Record
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import write_whole
+from limbeck.support.plain import read_json
 
 SUFFIX = ".jsonl.gz"
 

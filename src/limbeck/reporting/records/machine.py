@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from limbeck.cores import cores
-from limbeck.transfer import accelerator
+from limbeck.support.cores import cores
+from limbeck.support.machine import accelerator
 
 _LIBRARIES = ("limbeck", "torch", "transformers", "datasets")
 

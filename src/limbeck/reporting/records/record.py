@@ -14,9 +14,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from limbeck.errors import LimbeckError
-from limbeck.files import write_whole
-from limbeck.plain import read_json, regular
 from limbeck.reporting.records.classification_facts import (
     ClassFacts,
     ClassificationScores,
@@ -39,7 +36,10 @@ from limbeck.reporting.records.measured_facts import (
 from limbeck.reporting.records.record_part import Numbers, RecordPart, finite
 from limbeck.reporting.records.recorded_recipe import readable_recipe
 from limbeck.reporting.records.teacher_facts import OutputsFacts, TeacherFacts, TeamFacts
-from limbeck.sealing import sealed, verified
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import write_whole
+from limbeck.support.manifest import sealed, verified
+from limbeck.support.plain import read_json, regular
 
 SCHEMA = 1
 RECORD_NAME = "record.json"

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from limbeck.errors import LimbeckError, unknown
 from limbeck.evaluation.compare import (
     Comparison,
     Spread,
@@ -25,6 +24,7 @@ from limbeck.evaluation.compare import (
 )
 from limbeck.reporting.tables.mark_notes import RowId, mark_notes, row_label
 from limbeck.reporting.tables.model import TableColumn, Tested
+from limbeck.support.errors import LimbeckError, unknown
 
 Scores = dict[str, dict[int, float]]
 """Column key → seed → score, of one row."""

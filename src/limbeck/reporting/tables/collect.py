@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from limbeck.errors import LimbeckError, Problem
 from limbeck.reporting.records import RECORD_NAME, Record, is_collection, read_collection
+from limbeck.support.errors import LimbeckError, Problem
 
 
 def collect(paths: Iterable[str | Path]) -> list[Record]:

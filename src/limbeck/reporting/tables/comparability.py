@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from limbeck.model_names import short_name
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables.run_scores import place_of, place_title, several_sources
+from limbeck.support.words import short_name
 
 _SHOWN_FAILURES = 5
 _NAMED_METHODS = 6

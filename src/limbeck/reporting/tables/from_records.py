@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from limbeck.errors import LimbeckError, unknown
 from limbeck.evaluation.compare import summary
 from limbeck.reporting.records import Record
 from limbeck.reporting.records.rows_said import agreement_said
@@ -52,6 +51,7 @@ from limbeck.reporting.tables.run_scores import (
     values_of,
 )
 from limbeck.reporting.tables.teacher_rows import TeacherRow, share_kept, split_teachers
+from limbeck.support.errors import LimbeckError, unknown
 
 FLOOR = "words alone"
 _FLOOR_NOTE = (

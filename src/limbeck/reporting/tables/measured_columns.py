@@ -9,10 +9,10 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from limbeck.errors import LimbeckError, unknown
 from limbeck.reporting.records import ModelFacts, Record
 from limbeck.reporting.tables.model import Fact
 from limbeck.reporting.tables.run_scores import place_of
+from limbeck.support.errors import LimbeckError, unknown
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from rich.console import Console, Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from limbeck.errors import LimbeckError, unknown
 from limbeck.reporting.tables.model import Fact, ResultsTable, TableCell
 from limbeck.reporting.tables.text_cells import Piece, caption, grid
+from limbeck.support.errors import LimbeckError, unknown
 
 _MARKER_STYLE = {"▲": "bold green", "▼": "bold red"}
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from limbeck.errors import LimbeckError, unknown
 from limbeck.reporting.records import Numbers, Record
 from limbeck.reporting.tables.model import OutOfDomain, TableColumn
+from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import TASKS
 from limbeck.tasks.score_profiles import PROFILES, get_profile, profile_columns
 

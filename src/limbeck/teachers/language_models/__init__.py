@@ -6,7 +6,7 @@ the client of the extra `endpoint`, which is imported when it is first named.
 
 from typing import TYPE_CHECKING, Any
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.language_models.bound_prompt import BoundPrompt, bind_prompt
 from limbeck.teachers.language_models.causal_labeller import (
     CausalLabeller,

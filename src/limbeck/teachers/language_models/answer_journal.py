@@ -9,8 +9,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from limbeck.errors import LimbeckError
-from limbeck.plain import loads
+from limbeck.support.errors import LimbeckError
+from limbeck.support.plain import loads
 
 JOURNALS = "answers"
 """The folder of the cache where journals are kept."""

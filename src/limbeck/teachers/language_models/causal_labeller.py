@@ -17,8 +17,9 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from limbeck.errors import LimbeckError
 from limbeck.students import load_model, read_config, read_tokenizer
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import device
 from limbeck.tasks import SENTENCE
 from limbeck.teachers.language_models.bound_prompt import BoundPrompt
 from limbeck.teachers.language_models.causal_scoring import CausalScorer
@@ -29,7 +30,6 @@ from limbeck.teachers.language_models.prompt import prompt_digest
 from limbeck.teachers.language_models.prompt_tokens import PromptTokenizer, token_limit
 from limbeck.teachers.language_models.seq2seq_scoring import Seq2SeqScorer
 from limbeck.teachers.outputs import digest_of_model, digest_of_text, digest_of_tokenizer
-from limbeck.transfer import device
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import openai
 
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers.language_models.endpoint_settings import KEY_VARIABLE, EndpointSettings
 
 _STATUS_TO_REPEAT = (408, 409, 425, 429)

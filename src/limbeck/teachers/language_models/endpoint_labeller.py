@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import SENTENCE
 from limbeck.teachers.labelling import RowsMissingError
 from limbeck.teachers.language_models.answer_journal import key_of

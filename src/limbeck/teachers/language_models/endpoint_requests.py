@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import openai
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.language_models.bound_prompt import BoundPrompt
 from limbeck.teachers.language_models.endpoint_answers import (
     AnswerReader,

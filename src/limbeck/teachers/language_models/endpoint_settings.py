@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.settings import Count, Seed, Settings
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.settings import Count, Seed, Settings
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 _NO_KEY = "none"  # the client insists on one, and servers without keys read none

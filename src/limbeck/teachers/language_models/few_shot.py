@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 
 Row = Mapping[str, str]
 CLASS = "class"

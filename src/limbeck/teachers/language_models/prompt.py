@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import at_home
-from limbeck.plain import read_text, read_yaml
-from limbeck.settings import Seed, Settings
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home
+from limbeck.support.plain import read_text, read_yaml
+from limbeck.support.settings import Seed, Settings
 
 TEMPLATE = "{classes}\n\n{examples}{text}\nAnswer:"
 EXAMPLE = "{text}\nAnswer: {answer}\n\n"

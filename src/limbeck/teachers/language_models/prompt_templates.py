@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 
-from limbeck.errors import Problem, unknown
+from limbeck.support.errors import Problem, unknown
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import TemplateError
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers.language_models.bound_prompt import BoundPrompt
 from limbeck.teachers.language_models.few_shot import Row
 

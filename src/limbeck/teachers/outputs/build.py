@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from limbeck.activations import Passes, Request, Trace
-from limbeck.errors import LimbeckError
 from limbeck.objectives import ModelShape
 from limbeck.students import generic_labels, labels_of
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import on_host
 from limbeck.tasks import task_type_of
 from limbeck.teachers.outputs.columns import INDEX, Ask, OutputLayout
 from limbeck.teachers.outputs.entry_about import EntryAbout, EntryRows
@@ -32,7 +33,6 @@ from limbeck.teachers.outputs.store_manifest import (
 )
 from limbeck.teachers.outputs.table_writer import TableWriter
 from limbeck.teachers.teacher import Teacher
-from limbeck.transfer import on_host
 
 Batches = Iterable[Mapping[str, Tensor]]
 _UNNAMED = EntryAbout()

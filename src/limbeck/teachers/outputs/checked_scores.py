@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASK_TYPES
 from limbeck.teachers.labelling import Labeller
 from limbeck.teachers.outputs.columns import LOGITS

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from limbeck.activations import ActivationKey, Request, Trace
 from limbeck.activations.request import Pool, StackName, What
-from limbeck.errors import LimbeckError
 from limbeck.functional.partial_logits import PartialLogits
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs.places import NOWHERE, Lengths, Own, TokensOf
 
 Stored = Literal["float16", "float32", "int32"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs.columns import INDEX, ROW, OutputColumn
 from limbeck.teachers.outputs.entry_key import digest_of_ids
 from limbeck.teachers.outputs.output_store import OutputStore

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs.stored_layers import StoredLayers
 from limbeck.teachers.outputs.stored_tokens import StoredTokens
 

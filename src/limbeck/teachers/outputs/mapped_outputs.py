@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from limbeck.activations import ActivationKey, Request, Trace
-from limbeck.errors import LimbeckError
 from limbeck.functional.partial_logits import PartialLogits
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs.columns import IDS, INDEX, LOGITS, REST, VALUES, OutputColumn
 from limbeck.teachers.outputs.places import Masks, places, whole
 from limbeck.teachers.outputs.store import StoredEntry

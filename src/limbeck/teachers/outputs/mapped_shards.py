@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from limbeck.errors import LimbeckError
-from limbeck.files import damaged
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import damaged
 from limbeck.teachers.outputs.store_files import StoreFiles
 from limbeck.teachers.outputs.store_manifest import ShardRecord
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from limbeck.errors import LimbeckError, unknown
-from limbeck.files import at_home
+from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.files import at_home
 from limbeck.teachers.outputs.columns import INDEX, MEMBER, ROW, OutputColumn
 from limbeck.teachers.outputs.mapped_shards import is_mapped, map_shard
 from limbeck.teachers.outputs.parquet_shards import (

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from datasets import Features, Value
 
-from limbeck.errors import LimbeckError
-from limbeck.files import checksum_of_bytes
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import checksum_of_bytes
 from limbeck.teachers.outputs.columns import INDEX, ROW, OutputColumn, OutputLayout
 from limbeck.teachers.outputs.store_files import StoreFiles
 from limbeck.teachers.outputs.store_manifest import ShardRecord

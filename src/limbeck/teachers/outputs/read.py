@@ -8,14 +8,14 @@ from functools import partial
 from torch import Tensor
 
 from limbeck.activations import Request, Trace
-from limbeck.errors import LimbeckError
 from limbeck.input_transforms.step_inputs import StepInputs, as_inputs
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import on_host, send
 from limbeck.teachers.outputs.columns import INDEX
 from limbeck.teachers.outputs.mapped_outputs import MappedOutputs
 from limbeck.teachers.outputs.places import token_masks
 from limbeck.teachers.outputs.store import StoredEntry
 from limbeck.teachers.teacher import Teacher
-from limbeck.transfer import on_host, send
 
 
 class CachedTeacher(Teacher):

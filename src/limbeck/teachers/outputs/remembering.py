@@ -26,9 +26,9 @@ from limbeck.activations import (
 )
 from limbeck.functional.absent_labels import NO_LABEL
 from limbeck.input_transforms.step_inputs import StepInputs, as_inputs
+from limbeck.support.machine import on_host
 from limbeck.tasks import task_type_of
 from limbeck.teachers.teacher import Teacher
-from limbeck.transfer import on_host
 
 
 class RememberingTeacher(Teacher):

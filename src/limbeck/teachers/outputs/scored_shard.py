@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labelling import CountsCosts, Labeller, RowsMissingError, TellsTruncated
 from limbeck.teachers.outputs.checked_scores import DECIDING, checked
 from limbeck.teachers.outputs.columns import OutputColumn, OutputLayout, column_of_values

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home, checksum, damaged, put_in_place
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home, checksum, damaged, put_in_place
 from limbeck.teachers.outputs.store_manifest import (
     MANIFEST,
     ExamplesManifest,

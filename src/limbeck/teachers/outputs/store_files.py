@@ -15,8 +15,8 @@ from typing import IO, Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from limbeck.errors import LimbeckError
-from limbeck.files import at_home, write_whole
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home, write_whole
 
 _PART = ".part"
 

@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from limbeck.errors import LimbeckError
-from limbeck.files import checksum_of_text
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.objectives import ModelShape
-from limbeck.plain import read_json
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import checksum_of_text
+from limbeck.support.plain import read_json
 from limbeck.tasks import TASK_TYPES
 from limbeck.teachers.outputs.columns import OutputColumn, OutputLayout
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from limbeck.errors import LimbeckError, Problem
-from limbeck.files import damaged, is_temporary
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import damaged, is_temporary
 from limbeck.teachers.outputs.columns import OutputLayout
 from limbeck.teachers.outputs.output_store import read_manifest
 from limbeck.teachers.outputs.parquet_shards import is_whole

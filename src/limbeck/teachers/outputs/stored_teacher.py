@@ -19,15 +19,15 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.activations import Request, Trace
 from limbeck.activations.masks import text_mask
-from limbeck.errors import LimbeckError
 from limbeck.input_transforms.step_inputs import StepInputs, as_inputs
 from limbeck.objectives import ModelShape
+from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import on_host, send
 from limbeck.teachers.outputs.columns import INDEX
 from limbeck.teachers.outputs.given_outputs import GivenOutputs
 from limbeck.teachers.outputs.mapped_outputs import MappedOutputs
 from limbeck.teachers.outputs.stored_tokens import STACKS, StoredTokens
 from limbeck.teachers.teacher import Teacher
-from limbeck.transfer import on_host, send
 
 
 class AbsentConfig(PretrainedConfig):

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from limbeck.agreement import agreed, largest
-from limbeck.byte_sizes import human_size
-from limbeck.errors import LimbeckError
-from limbeck.files import is_full
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import is_full
+from limbeck.support.machine import agreed, largest
+from limbeck.support.words import human_size
 from limbeck.teachers.outputs.build import build
 from limbeck.teachers.outputs.columns import Ask
 from limbeck.teachers.outputs.entry_about import EntryAbout

@@ -19,7 +19,7 @@ from datasets.arrow_writer import ArrowWriter
 from torch import Tensor
 
 from limbeck.activations import Trace
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs.columns import (
     INDEX,
     LARGEST_FLOAT16,

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 from datasets.arrow_writer import ArrowWriter
 
-from limbeck.byte_sizes import human_size
-from limbeck.errors import LimbeckError
-from limbeck.files import is_full
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import is_full
+from limbeck.support.words import human_size
 from limbeck.teachers.outputs.columns import INDEX, ROW, OutputColumn, OutputLayout
 from limbeck.teachers.outputs.entry_key import digest_of_ids
 from limbeck.teachers.outputs.output_store import OutputStore

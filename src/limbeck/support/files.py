@@ -18,7 +18,7 @@ from typing import IO
 
 import xxhash
 
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
 
 # The disk, the user's share of it, or the largest file the system allows.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

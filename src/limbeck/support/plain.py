@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from limbeck.errors import LimbeckError
+from limbeck.support.errors import LimbeckError
 
 LARGEST_WHOLE = 2**63 - 1
 """Whole numbers beyond it, and their negatives, fit into no setting and no column."""

@@ -8,6 +8,14 @@ import textwrap
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 
 def messages(*, shown: bool = True) -> Console:
@@ -52,3 +60,20 @@ def print_command(console: Console, label: str, command: str, *, hang: int = 4) 
 def _print(console: Console, lines: Sequence[str]) -> None:
     for line in lines:
         console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+# The bar of everything that counts its steps: what it does, how far it is, and the time left.
+
+
+def step_bar(console: Console) -> Progress:
+    """A bar that is gone when it is stopped; tasks' descriptions stand at its left."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )

@@ -1,4 +1,4 @@
-"""One process at a time writes a run's folder. Part of `limbeck.run`.
+"""One process at a time writes a run's folder. Part of `limbeck.support`.
 
 The lock is the operating system's, so a process that is killed holds it no longer.
 """
@@ -17,8 +17,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from limbeck.agreement import agreed, is_first
-from limbeck.errors import LimbeckError, Problem
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.machine import agreed, is_first
 
 LOCK = ".limbeck-lock"
 HOLDER = ".limbeck-holder.json"

@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, registries, settings, files, the machine. Nothing of distillation."""

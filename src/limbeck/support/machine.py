@@ -1,0 +1,157 @@
+"""The device that computes, and what goes there from the host without waiting for what it still does."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list, gather_object, reduce
+from torch import Tensor
+
+
+def accelerator() -> torch.device | None:
+    """The accelerator that torch can use here, without an index; None on a machine without one.
+
+    A build of torch for CUDA names CUDA also where no driver is installed: only what is available counts.
+    """
+    return torch.accelerator.current_accelerator(check_available=True)
+
+
+def device() -> torch.device:
+    """Where this process computes: on its own accelerator of those of the machine, else on CPU."""
+    found = accelerator()
+    if found is None:
+        return torch.device("cpu")
+    return torch.device(found.type, int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def send(values: Tensor, device: torch.device) -> Tensor:
+    """The values on the device; to CUDA through pinned memory, so that the host goes on at once."""
+    if device.type != "cuda" or values.device.type != "cpu":
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
+
+
+class SentBatch(dict[str, Any]):
+    """A batch on the device, and `host`: what came from the collator, where numbers can be read.
+
+    Changes (`|`) are made to what is on the device.
+    """
+
+    def __init__(self, on_device: Mapping[str, Any], host: Mapping[str, Any]) -> None:
+        super().__init__(on_device)
+        self.host = host
+
+    # dict's own has a second form, for keys of other types, which a batch does not.
+    def __or__(self, changes: Mapping[str, Any]) -> SentBatch:  # type: ignore[override]
+        """The same examples, some of their tensors changed."""
+        return SentBatch({**self, **changes}, self.host)
+
+
+def on_host(batch: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The batch as the collator made it, if that is known; else the batch itself."""
+    return batch.host if isinstance(batch, SentBatch) else batch
+
+
+class ReadOnce:
+    """A tensor's numbers on the host, fetched once a change; to ask in every step costs no waiting."""
+
+    def __init__(self) -> None:
+        self._of: tuple[Tensor, int] | None = None
+        self._numbers = torch.empty(0)
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        """The tensor on the processor, as it is now."""
+        if self._of is None or self._of[0] is not tensor or self._of[1] != tensor._version:
+            self._of, self._numbers = (tensor, tensor._version), tensor.cpu()
+        return self._numbers
+
+
+# One decision for all processes of a run, where each would measure or look for itself. Below
+# everything that decides by what a machine does at the moment: which attention is faster, whether
+# stored teacher outputs are there. Processes that decided differently would compute differently,
+# or wait for each other for ever.
+
+
+T = TypeVar("T")
+
+
+class ShareOfStep(NamedTuple):
+    """What one process does of an optimisation step.
+
+    Attributes:
+        batch_size: examples of a forward pass.
+        accumulation: forward passes.
+        sharing: processes among which one forward pass of the recipe is divided.
+    """
+
+    batch_size: int
+    accumulation: int
+    sharing: int
+
+
+def processes() -> int:
+    """How many processes make the run, as torchrun and accelerate tell each of them."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def share_of_step(batch_size: int, accumulation: int) -> ShareOfStep | None:
+    """One process's part of a step, which holds as many examples whatever the number of processes.
+
+    Forward passes are dealt out first, as what a term compares lies in one of them. None where no even part is whole.
+    """
+    passes = math.gcd(accumulation, processes())
+    sharing = processes() // passes
+    if batch_size % sharing:
+        return None
+    return ShareOfStep(batch_size // sharing, accumulation // passes, sharing)
+
+
+def agreed(own: T) -> T:
+    """The first process's value, in every process; every one has to call it. Alone: one's own."""
+    if _alone():
+        return own
+    _processes()
+    box = [own]
+    broadcast_object_list(box)
+    return box[0]
+
+
+def largest(own: int) -> int:
+    """The largest value of any process, in every process; every one has to call it."""
+    if _alone():
+        return own
+    _processes()
+    return max(gather_object([own]))
+
+
+def summed(own: Tensor) -> Tensor:
+    """The sum of every process's tensor, in every process; every one has to call it."""
+    if _alone():
+        return own
+    _processes()
+    return reduce(own, reduction="sum")
+
+
+def is_first() -> bool:
+    """Whether this process is the one that writes a run's files."""
+    return _alone() or _processes().is_main_process
+
+
+def wait_for_all() -> None:
+    """Go on when every process has come here."""
+    if not _alone():
+        _processes().wait_for_everyone()
+
+
+def _alone() -> bool:
+    return processes() == 1
+
+
+def _processes() -> PartialState:
+    # As the Trainer's arguments do it later, which then find it done.
+    return PartialState(cpu=accelerator() is None)
