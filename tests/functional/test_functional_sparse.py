@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from limbeck.functional import attention_weights, sparse_attention_weights
-from limbeck.functional.sparse import TRANSFORMS, entmax, sparsemax
+from limbeck.functional.layers import TRANSFORMS, entmax, sparsemax
 from limbeck.support.errors import LimbeckError
 
 # The definition: weights are a power of what lies above a threshold, and sum to 1.

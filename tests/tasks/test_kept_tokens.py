@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 import kind_models as tiny
 import tiny_runs
 from limbeck.activations import Request
-from limbeck.functional.absent_labels import NO_LABEL
+from limbeck.functional.labels import NO_LABEL
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.recipe import Recipe
 from limbeck.run import distill

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import kind_models as tiny
-from limbeck.functional.absent_labels import NO_LABEL
+from limbeck.functional.labels import NO_LABEL
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.prepare import prepare

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 import several_labels as several
 import tiny_runs as tiny
 from limbeck.data import Collator
-from limbeck.functional.absent_labels import NO_LABEL
+from limbeck.functional.labels import NO_LABEL
 from limbeck.tasks import MULTI_LABEL, PAIR_SCORE, TOKENS
 from limbeck.training.step_weights import BatchCounts, BatchWeights, StepCounts
 

@@ -21,7 +21,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from limbeck.activations.compat import class_builder
 from limbeck.embedding.embedding_modules import EmbeddingModules, modules_of, set_modules
 from limbeck.embedding.module_folder import dense_file, read_modules, write_modules
-from limbeck.functional.pooling import pool
+from limbeck.functional.hidden import pool
 from limbeck.support.errors import LimbeckError
 
 HEAD = "ForSentenceEmbedding"

@@ -13,7 +13,7 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from limbeck.embedding.text_prompts import TextPrompts, named_prompts, prompts_of
-from limbeck.functional.pooling import POOLINGS
+from limbeck.functional.hidden import POOLINGS
 from limbeck.support.errors import LimbeckError, unknown
 
 ENTRY = "sentence_embedding"

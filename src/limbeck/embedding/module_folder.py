@@ -22,7 +22,7 @@ from limbeck.embedding.embedding_modules import (
     EmbeddingModules,
 )
 from limbeck.embedding.text_prompts import prompts_of
-from limbeck.functional.pooling import POOLINGS
+from limbeck.functional.hidden import POOLINGS
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole
 from limbeck.support.plain import loads, read_text

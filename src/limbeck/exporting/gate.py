@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
-from limbeck.functional.absent_labels import NO_LABEL
+from limbeck.functional.labels import NO_LABEL
 from limbeck.run.exported_outputs import compact_outputs_of_export
 from limbeck.run.gate_rows import GateRows
 from limbeck.runtimes import GraphSession

@@ -46,7 +46,7 @@ from limbeck.functional.embeddings import (
     similarity_mse,
 )
 from limbeck.functional.error_weighted import error_weighted_cross_entropy, error_weighted_mse
-from limbeck.functional.hidden import cosine_distance, hidden_mse, mse, normalized_mse
+from limbeck.functional.hidden import cosine_distance, hidden_mse, mse, normalized_mse, pool
 from limbeck.functional.in_batch_pairs import pair_contrast, query_similarities
 from limbeck.functional.labelled_positions import (
     span_cross_entropy,
@@ -66,7 +66,6 @@ from limbeck.functional.labels import (
 from limbeck.functional.layers import attention_weights, sparse_attention_weights
 from limbeck.functional.logits import dist, dkd, standardize
 from limbeck.functional.mixing import mix
-from limbeck.functional.pooling import pool
 from limbeck.functional.ranking import rank_distribution
 from limbeck.functional.reductions import weighted_mean
 from limbeck.functional.relations import (

@@ -11,11 +11,12 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from limbeck.functional.checks import require_same_shape, require_shape
 from limbeck.functional.reductions import (
     SMALLEST_PROBABILITY,
     at_least_float32,
     mean_over_batch,
+    require_same_shape,
+    require_shape,
 )
 from limbeck.support.errors import LimbeckError
 

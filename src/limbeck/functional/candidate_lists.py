@@ -11,8 +11,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from limbeck.functional.checks import require_positive, require_same_shape, require_shape
-from limbeck.functional.reductions import at_least_float32
+from limbeck.functional.reductions import (
+    at_least_float32,
+    require_positive,
+    require_same_shape,
+    require_shape,
+)
 from limbeck.support.errors import LimbeckError
 
 PairWeighting = Literal["uniform", "lambda_rank", "ndcg_loss2", "ndcg_loss2_plus"]

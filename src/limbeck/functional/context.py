@@ -12,12 +12,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from limbeck.functional.checks import require_same_shape, require_shape
 from limbeck.functional.reductions import (
     SMALLEST_LOG_PROBABILITY,
     TokenMask,
     at_least_float32,
     mean_over_batch,
+    require_same_shape,
+    require_shape,
     without_autocast,
 )
 

@@ -8,8 +8,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from limbeck.functional.checks import require_positive, require_same_shape, require_shape
-from limbeck.functional.reductions import at_least_float32
+from limbeck.functional.reductions import (
+    at_least_float32,
+    require_positive,
+    require_same_shape,
+    require_shape,
+)
 
 
 def info_nce(

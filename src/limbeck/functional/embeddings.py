@@ -9,10 +9,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from limbeck.functional.checks import require_positive, require_same_shape
 from limbeck.functional.reductions import (
     ExampleWeights,
     at_least_float32,
+    require_positive,
+    require_same_shape,
     weighted_mean,
     without_autocast,
 )

@@ -7,9 +7,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from limbeck.functional.absent_labels import has_label, mean_of_labelled, some_class
-from limbeck.functional.checks import require_positive, require_same_shape
-from limbeck.functional.reductions import ExampleWeights, at_least_float32
+from limbeck.functional.labels import has_label, mean_of_labelled, some_class
+from limbeck.functional.reductions import (
+    ExampleWeights,
+    at_least_float32,
+    require_positive,
+    require_same_shape,
+)
 
 
 def error_weighted_cross_entropy(

@@ -10,9 +10,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from limbeck.functional.checks import require_positive, require_shape
 from limbeck.functional.embeddings import cosine_matrix
-from limbeck.functional.reductions import at_least_float32, without_autocast
+from limbeck.functional.reductions import (
+    at_least_float32,
+    require_positive,
+    require_shape,
+    without_autocast,
+)
 
 _FIX = "give every text the number of its tuple, and a grade: NaN for the query"
 

@@ -12,11 +12,14 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from limbeck.functional.absent_labels import NO_LABEL, has_label, mean_of_labelled
-from limbeck.functional.checks import require_positive, require_same_shape
 from limbeck.functional.class_weights import ClassWeights
-from limbeck.functional.labels import class_losses
-from limbeck.functional.reductions import TokenMask, at_least_float32
+from limbeck.functional.labels import NO_LABEL, class_losses, has_label, mean_of_labelled
+from limbeck.functional.reductions import (
+    TokenMask,
+    at_least_float32,
+    require_positive,
+    require_same_shape,
+)
 
 # Of each row of student's and teacher's logits, at a temperature.
 _Distance = Callable[[Tensor, Tensor, float | int], Tensor]

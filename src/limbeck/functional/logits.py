@@ -5,9 +5,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from limbeck.functional.absent_labels import has_label, mean_of_labelled, some_class
-from limbeck.functional.checks import require_positive, require_same_shape
-from limbeck.functional.reductions import ExampleWeights, at_least_float32
+from limbeck.functional.labels import has_label, mean_of_labelled, some_class
+from limbeck.functional.reductions import (
+    ExampleWeights,
+    at_least_float32,
+    require_positive,
+    require_same_shape,
+)
 from limbeck.support.errors import LimbeckError
 
 _SMALL = 1e-7

@@ -6,7 +6,7 @@ Comes before both models (their embeddings are mixed) and after the student (its
 from jaxtyping import Float
 from torch import Tensor
 
-from limbeck.functional.checks import require_same_shape
+from limbeck.functional.reductions import require_same_shape
 
 
 def mix(

@@ -14,12 +14,13 @@ from limbeck.functional.attention import (
     paired_maps,
     valid_pairs,
 )
-from limbeck.functional.checks import require_same_shape, require_shape
 from limbeck.functional.reductions import (
     SMALLEST_LOG_PROBABILITY,
     TokenMask,
     at_least_float32,
     mean_over_batch,
+    require_same_shape,
+    require_shape,
     without_autocast,
 )
 from limbeck.support.errors import LimbeckError

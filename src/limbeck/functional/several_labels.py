@@ -9,10 +9,15 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from limbeck.functional.absent_labels import has_label, mean_of_labelled
-from limbeck.functional.checks import require_positive, require_same_shape
 from limbeck.functional.class_weights import ClassWeights, focal_factor
-from limbeck.functional.reductions import ExampleWeights, at_least_float32, weighted_mean
+from limbeck.functional.labels import has_label, mean_of_labelled
+from limbeck.functional.reductions import (
+    ExampleWeights,
+    at_least_float32,
+    require_positive,
+    require_same_shape,
+    weighted_mean,
+)
 
 
 def binary_cross_entropy(

@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from limbeck.functional.checks import require_positive
-from limbeck.functional.reductions import at_least_float32, weighted_mean
+from limbeck.functional.reductions import at_least_float32, require_positive, weighted_mean
 from limbeck.support.errors import LimbeckError
 
 

@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from limbeck.functional.checks import require_shape
-from limbeck.functional.reductions import float32_or_wider
+from limbeck.functional.reductions import float32_or_wider, require_shape
 from limbeck.support.errors import LimbeckError
 
 # A layer whose cost is zero would take all the mass.

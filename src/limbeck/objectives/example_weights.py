@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny
 from torch import Tensor, nn
 
 from limbeck import functional as F
-from limbeck.functional.absent_labels import has_label
+from limbeck.functional.labels import has_label
 from limbeck.objectives.shape import Shape
 from limbeck.support.errors import LimbeckError
 from limbeck.support.registry import Registry

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.functional.absent_labels import NO_LABEL
+from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import Problem
 from limbeck.tasks import Task
 from limbeck.tasks.long_texts import tokens_of

@@ -21,7 +21,7 @@ from datasets.table import InMemoryTable
 from pyarrow import parquet
 
 from limbeck.data.usual_columns import USUAL_LABELS, usual_label, usual_texts
-from limbeck.functional.absent_labels import NO_LABEL
+from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.given import PREFIX
 from limbeck.tasks import TASK_TYPES, TASKS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from limbeck import functional as F
-from limbeck.functional.absent_labels import NO_LABEL
+from limbeck.functional.labels import NO_LABEL
 from limbeck.functional.partial_logits import PartialLogits, partial_soft_label
 from limbeck.tasks.abstract_type import TaskType
 from limbeck.tasks.hard_rule import PLAIN, HardRule

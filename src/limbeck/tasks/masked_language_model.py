@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.activations.compat import MASKED_LANGUAGE_MODELS
-from limbeck.functional.absent_labels import NO_LABEL
+from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import on_host, send
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type

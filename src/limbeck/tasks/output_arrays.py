@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from limbeck.functional.absent_labels import NO_LABEL
+from limbeck.functional.labels import NO_LABEL
 
 
 def as_array(outputs: Tensor) -> np.ndarray:

@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from limbeck.activations.compat import TEXT_TO_TEXT
-from limbeck.functional.absent_labels import NO_LABEL
+from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.batch_columns import CUT

@@ -25,7 +25,7 @@ from transformers import (
 )
 
 from limbeck.activations.compat import TOKEN_CLASSIFIERS
-from limbeck.functional.absent_labels import NO_LABEL
+from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import Problem
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.batch_columns import CUT

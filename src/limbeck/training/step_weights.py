@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from limbeck.functional.absent_labels import has_label
+from limbeck.functional.labels import has_label
 from limbeck.support.machine import on_host
 
 Count = int | Tensor

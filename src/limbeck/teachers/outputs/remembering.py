@@ -24,7 +24,7 @@ from limbeck.activations import (
     stack_names,
     token_mask,
 )
-from limbeck.functional.absent_labels import NO_LABEL
+from limbeck.functional.labels import NO_LABEL
 from limbeck.input_transforms.step_inputs import StepInputs, as_inputs
 from limbeck.support.machine import on_host
 from limbeck.tasks import task_type_of
