@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import BertForSequenceClassification, TrainingArguments, set_seed
 
-import limbeck.mappings.transport_plan as transport
+import limbeck.mappings.maps as transport
 from limbeck.objectives import CurriculumSpec
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import hardware, versions, write_whole

@@ -1,18 +1,26 @@
 """Mappings: weights of shape (student layers, teacher layers), and how to combine the picked layers."""
 
-from limbeck.mappings.combine import concatenation, pairs, weighted_sum
-from limbeck.mappings.from_spec import build_mapping, rounding_note
 from limbeck.mappings.kinds import DepthsSpec
-from limbeck.mappings.mapping_spec import MAPPINGS, Depths, MappingSpec, mapping
 from limbeck.mappings.maps import (
     AttentionMapping,
     FixedMapping,
     Mapping,
     RandomMapping,
+    TransportMapping,
     after_step,
+    concatenation,
+    pairs,
+    weighted_sum,
 )
 from limbeck.mappings.ranges import parse_layers
-from limbeck.mappings.transport_plan import TransportMapping
+from limbeck.mappings.spec import (
+    MAPPINGS,
+    Depths,
+    MappingSpec,
+    build_mapping,
+    mapping,
+    rounding_note,
+)
 
 __all__ = [
     "MAPPINGS",

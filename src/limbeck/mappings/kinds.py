@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from limbeck.mappings.mapping_spec import Depths, MappingSpec, mapping
 from limbeck.mappings.ranges import buckets, round_half_up
+from limbeck.mappings.spec import Depths, MappingSpec, mapping
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, LayerNumber, Settings
 
@@ -265,7 +265,7 @@ class TransportedLayers(BothRanges):
 
     def build(self, depths: Depths) -> Mapping:
         """Every layer with every other, as much as the cheapest flow says."""
-        from limbeck.mappings.transport_plan import TransportMapping
+        from limbeck.mappings.maps import TransportMapping
 
         layers, offered = self.ranges(depths)
         return TransportMapping(layers, offered, learned=self.layer_weights == "learned")

@@ -14,9 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from limbeck.functional import attention_weights, sparse_attention_weights
+from limbeck.functional import (
+    attention_weights,
+    cheaper_layers_weigh_more,
+    sparse_attention_weights,
+    transport_flow,
+)
+from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 
 
@@ -178,3 +184,126 @@ def _only(
         if student_layer in layers
     ]
     return tuple(student_layer for student_layer, _ in kept), tuple(row for _, row in kept)
+
+
+# From weights to targets: how a student layer's teacher layers become what its student is compared
+# with. Two ways give one target a student layer (`sum`, `concat`); the third (`costs`) keeps the
+# pairs apart.
+
+
+Constant = tuple[dict[int, float], ...]
+
+
+def weighted_sum(weights: Constant | Tensor, teacher: dict[int, Tensor]) -> list[Tensor]:
+    """Per student layer Σ_k w_jk · h_k. A single layer of weight 1 is returned itself, uncopied."""
+    if isinstance(weights, Tensor):
+        layers = torch.stack([teacher[k] for k in sorted(teacher)], dim=1)
+        mixed = torch.einsum("bst,bt...->sb...", weights, layers.float())
+        return list(mixed.unbind(0))
+    return [_row_sum(row, teacher) for row in weights]
+
+
+def _row_sum(row: dict[int, float], teacher: dict[int, Tensor]) -> Tensor:
+    if len(row) == 1:
+        ((layer, weight),) = row.items()
+        return teacher[layer] if weight == 1.0 else teacher[layer].float() * weight
+    return torch.stack([teacher[k].float() * w for k, w in row.items()]).sum(0)
+
+
+def concatenation(weights: Constant, teacher: dict[int, Tensor]) -> list[Tensor]:
+    """Per student layer its teacher layers side by side on the feature axis, in ascending order (CKD)."""
+    return [torch.cat([teacher[k] for k in sorted(row)], dim=-1) for row in weights]
+
+
+def pairs(weights: Constant) -> list[tuple[int, int, float]]:
+    """(student layer number, teacher layer, weight) of each pair, for a weighted sum of comparisons."""
+    return [(j, k, w) for j, row in enumerate(weights) for k, w in row.items()]
+
+
+# Optimal transport between layers: the flow of least cost, with fixed or learned layer masses.
+# Reads the pairwise costs of a batch (EMD-ILD in CR-ILD; BERT-EMD).
+
+
+class TransportMapping(nn.Module, Mapping):
+    """Every student layer may learn from every teacher layer, as much as the best flow says.
+
+    Args:
+        student_layers: the student's layers; their masses start equal and sum to 1.
+        candidates: the teacher's layers, with masses of the same sum.
+        learned: after each step a layer's mass is set to the inverse of its cost in the last flow
+            (`cheaper_layers_weigh_more`), as in BERT-EMD. Masses are saved in checkpoints.
+    """
+
+    student_mass: Tensor
+    teacher_mass: Tensor
+
+    def __init__(
+        self, student_layers: tuple[int, ...], candidates: tuple[int, ...], *, learned: bool
+    ) -> None:
+        super().__init__()
+        self.student_layers = student_layers
+        self.candidates = candidates
+        self.learned = learned
+        self.register_buffer(
+            "student_mass", torch.full((len(student_layers),), 1 / len(student_layers))
+        )
+        self.register_buffer("teacher_mass", torch.full((len(candidates),), 1 / len(candidates)))
+        self.moved: Tensor | None = None
+
+    def rows(self, step_state: StepState) -> tuple[tuple[int, ...], ...]:
+        """Every candidate for every student layer."""
+        return (self.candidates,) * len(self.student_layers)
+
+    def only(self, layers: tuple[int, ...]) -> TransportMapping:
+        """Never: what one layer gets depends on all the others.
+
+        Raises:
+            LimbeckError: always.
+        """
+        raise LimbeckError(
+            "kind: transport shares the teacher among all student layers at once, so they cannot "
+            "learn one after the other",
+            "leave `curriculum` out, or use a fixed map",
+        )
+
+    def flow(self, costs: Tensor) -> Tensor:
+        """(S, T) the flow of least cost for pairwise costs (S, T); a constant without gradient."""
+        costs = costs.detach()
+        flow = transport_flow(costs, self.student_mass, self.teacher_mass)
+        if self.learned and self.training:
+            moved = flow * costs
+            self.moved = moved if self.moved is None else self.moved + moved
+        return flow
+
+    def new_masses(self) -> tuple[Tensor, Tensor] | None:
+        """The masses that follow from the costs moved since the last step; None if none were."""
+        if self.moved is None:
+            return None
+        moved, self.moved = self.moved, None
+        return (
+            cheaper_layers_weigh_more(moved.sum(1), self.student_mass),
+            cheaper_layers_weigh_more(moved.sum(0), self.teacher_mass),
+        )
+
+    def set_masses(self, student: Tensor, teacher: Tensor) -> None:
+        """Weigh the layers again."""
+        self.student_mass.copy_(student)
+        self.teacher_mass.copy_(teacher)
+
+    @classmethod
+    def learn(cls, mappings: Sequence[TransportMapping]) -> None:
+        """Every mapping's masses again, the mean of those alike in layers.
+
+        BERT-EMD averages the weights of its hidden and its attention flow.
+        """
+        found: dict[tuple[tuple[int, ...], tuple[int, ...]], list[TransportMapping]] = {}
+        for mapping in mappings:
+            if mapping.learned:
+                found.setdefault((mapping.student_layers, mapping.candidates), []).append(mapping)
+        for group in found.values():
+            masses = [masses for mapping in group if (masses := mapping.new_masses()) is not None]
+            if masses:
+                student = torch.stack([student for student, _ in masses]).mean(0)
+                teacher = torch.stack([teacher for _, teacher in masses]).mean(0)
+                for mapping in group:
+                    mapping.set_masses(student, teacher)

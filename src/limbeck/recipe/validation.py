@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from limbeck.data.loading import has_own_tasks, is_absent
 from limbeck.data.own import may_be_own
 from limbeck.mappings import MappingSpec
-from limbeck.mappings.mapping_spec import class_of
+from limbeck.mappings.spec import class_of
 from limbeck.objectives import OBJECTIVES, UNKNOWN_TERM, plain_terms
 from limbeck.objectives import class_of as term_class
 from limbeck.recipe.augment_checks import augment_problems
