@@ -9,7 +9,7 @@ import torch
 from families import BY_NAME, FAMILIES, Family
 
 from limbeck.activations import ActivationKey, Request, capture
-from limbeck.activations.stacks import stack_of
+from limbeck.activations.anatomy import stack_of
 
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 

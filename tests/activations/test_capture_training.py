@@ -10,7 +10,8 @@ import torch
 from families import BY_NAME, FAMILIES, Family
 from torch import Tensor, nn
 
-from limbeck.activations import ActivationKey, CompiledCapture, Request, capture, compiled
+from limbeck.activations import ActivationKey, CompiledCapture, Request, capture
+from limbeck.activations import forward as compiled
 from limbeck.support.errors import LimbeckError
 
 REQUEST = Request.hidden([1, 3]) | Request.hidden([2], pool="mean") | Request.attention([2])

@@ -13,7 +13,7 @@ from families import BY_NAME, FAMILIES, Family
 from torch import nn
 
 from limbeck.activations import Request, capture, kinds_available, number_of_layers
-from limbeck.activations.stacks import stack_of
+from limbeck.activations.anatomy import stack_of
 
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 

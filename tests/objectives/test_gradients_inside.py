@@ -13,7 +13,7 @@ from tiny_pairs import batch, bert, build, stage_recipe, terms
 from torch import nn
 
 from limbeck.activations import ActivationKey, Trace
-from limbeck.activations.trace import Mixed
+from limbeck.activations.request import Mixed
 from limbeck.input_transforms import Mixture
 from limbeck.support.step_state import StepState
 

@@ -7,7 +7,7 @@ import torch
 from tiny_trainers import make, still
 
 import tiny_runs as tiny
-from limbeck.activations import CompiledCapture, compiled
+from limbeck.activations import CompiledCapture, forward
 
 pytestmark = pytest.mark.own_arithmetic
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.own_arithmetic
 @pytest.fixture(autouse=True)
 def _traced_backend(monkeypatch) -> None:
     # Graphs are traced and run as they are: what a compiler makes of them is torch's matter.
-    monkeypatch.setattr(compiled, "BACKEND", "eager")
+    monkeypatch.setattr(forward, "BACKEND", "eager")
     torch.compiler.reset()
 
 

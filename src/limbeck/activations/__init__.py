@@ -5,9 +5,7 @@ package is the only place that knows about architectures.
 """
 
 from limbeck.activations.cast import CastOnce
-from limbeck.activations.compiled import CompiledCapture
-from limbeck.activations.forward import capture, token_mask
-from limbeck.activations.forward_passes import Pass, Passes
+from limbeck.activations.forward import CompiledCapture, Pass, Passes, capture, token_mask
 from limbeck.activations.model_facts import (
     hidden_size,
     is_causal,
@@ -18,8 +16,7 @@ from limbeck.activations.model_facts import (
     stack_layers_name,
     stack_names,
 )
-from limbeck.activations.request import ActivationKey, Request
-from limbeck.activations.trace import Mixed, Trace
+from limbeck.activations.request import ActivationKey, Mixed, Request, Trace
 
 __all__ = [
     "ActivationKey",

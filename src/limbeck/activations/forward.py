@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from limbeck.activations.capture_plan import CapturePlan, known_plan, plan_for
-from limbeck.activations.explore import LayerStack
+from limbeck.activations.anatomy import LayerStack, anatomy_of, stack_of
 from limbeck.activations.masks import text_mask
+from limbeck.activations.plan import CapturePlan, known_plan, plan_for
 from limbeck.activations.recorders import Recorder, StopForward, attach, detach
-from limbeck.activations.request import Request
-from limbeck.activations.stacks import anatomy_of, stack_of
-from limbeck.activations.trace import Trace
+from limbeck.activations.request import ActivationKey, Request, Trace
 from limbeck.support.errors import LimbeckError
 
 # Never handed to the model: with labels it would compute a loss nobody reads.
@@ -217,3 +217,167 @@ def _logits(model: PreTrainedModel, outputs: Any) -> Tensor:
             "load the model with a head, for example AutoModelForSequenceClassification",
         )
     return logits
+
+
+# Which forward passes a model has run, and how far each was padded: what its FLOPs are counted
+# from. A pass is noted by what decides its cost; sizes are read off the tensors' shapes, so that
+# nothing waits for a device.
+
+
+_COSTLY = ("probabilities", "scores")
+"""Maps that capture multiplies out for itself; whatever else it records was computed anyway."""
+
+
+class Pass(NamedTuple):
+    """A forward pass over one example.
+
+    `sizes`: padded tokens of the main stack and, where there is one, of the decoder; or an image's
+    height and width. `gradient`: whether a backward pass followed.
+    """
+
+    request: Request
+    sizes: tuple[int, ...]
+    gradient: bool
+
+
+class Passes:
+    """A model's passes: examples by kind of pass."""
+
+    def __init__(self) -> None:
+        self.examples: Counter[Pass] = Counter()
+
+    def add(
+        self,
+        model: PreTrainedModel,
+        batch: Mapping[str, Tensor],
+        request: Request,
+        *,
+        gradient: bool,
+    ) -> Pass:
+        """Note a pass over a batch, padding and all, and return its kind."""
+        kind = Pass(_deciding(request), _sizes(model, batch), gradient)
+        if request.items or request.logits:  # asked for nothing, a model does not run
+            self.examples[kind] += _rows(batch)
+        return kind
+
+    def watch(
+        self, trace: Trace, kind: Pass, rows: int, leaving_out: Iterable[ActivationKey] = ()
+    ) -> None:
+        """Note a backward pass of a pass noted without, if a gradient ever comes back to its trace."""
+        waiting = [True]
+
+        def came_back(_: Tensor) -> None:
+            if waiting:
+                waiting.clear()
+                self.examples[kind] -= rows
+                self.examples[kind._replace(gradient=True)] += rows
+
+        free = set(leaving_out)
+        found = [value for seen, value in trace.values.items() if seen not in free]
+        for value in [*found, *([] if trace.logits is None else [trace.logits])]:
+            if value.requires_grad:
+                value.register_hook(came_back)
+
+    def state(self) -> list[dict[str, Any]]:
+        """For a checkpoint, in JSON's own types."""
+        return [
+            {
+                "items": sorted(map(list, kind.request.items), key=str),
+                "logits": kind.request.logits,
+                "sizes": list(kind.sizes),
+                "gradient": kind.gradient,
+                "examples": examples,
+            }
+            for kind, examples in self.examples.items()
+            if examples
+        ]
+
+    @classmethod
+    def of(cls, *states: Iterable[Mapping[str, Any]]) -> Passes:
+        """What `state` gave, of several processes all together."""
+        passes = cls()
+        for entry in (entry for state in states for entry in state):
+            items = frozenset(ActivationKey(*item) for item in entry["items"])
+            request = Request(items, entry["logits"])
+            kind = Pass(request, tuple(entry["sizes"]), entry["gradient"])
+            passes.examples[kind] += entry["examples"]
+        return passes
+
+
+@lru_cache(maxsize=1024)
+def _deciding(request: Request) -> Request:
+    """As much of a request as decides what its pass costs: random layers come to few kinds."""
+    deepest: dict[str, ActivationKey] = {}
+    for seen in sorted(request.items, key=str):
+        known = deepest.get(seen.stack)
+        if known is None or seen.layer > known.layer:
+            deepest[seen.stack] = seen._replace(pool=None)
+    costly = {seen for seen in request.items if seen.what in _COSTLY}
+    return Request(
+        frozenset(costly | (set() if request.logits else set(deepest.values()))), request.logits
+    )
+
+
+def _sizes(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> tuple[int, ...]:
+    tokens = _first(batch, "input_ids", "inputs_embeds")
+    if tokens is None:
+        return tuple(batch[model.main_input_name].shape[-2:])
+    sizes: tuple[int, ...] = (tokens.shape[1],)
+    if getattr(model.config, "is_encoder_decoder", False):
+        target = _first(batch, "decoder_input_ids", "decoder_inputs_embeds", "labels")
+        if target is not None and target.dim() > 1:
+            sizes += (target.shape[1],)
+    return sizes
+
+
+def _rows(batch: Mapping[str, Tensor]) -> int:
+    return len(next(iter(batch.values())))
+
+
+def _first(batch: Mapping[str, Tensor], *names: str) -> Tensor | None:
+    return next((batch[name] for name in names if batch.get(name) is not None), None)
+
+
+# `capture` under torch.compile: one graph for each request, whatever the batch's size. It takes
+# the place of `capture` in runs with `compile=true`.
+
+
+BACKEND = "inductor"
+# torch gives up on a piece of code after eight graphs; a request that is sampled again in every epoch
+# (random layers) would use them up.
+_MOST = 4
+
+
+class CompiledCapture:
+    """`CompiledCapture(model)(batch, request) -> Trace`, as `capture(model, batch, request)`.
+
+    The first pass for a request runs as it is, and explores the model; the second compiles, which
+    takes a minute or so; those after it are fast. Beyond four requests it captures uncompiled.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self._graphs: dict[Request, Callable[[dict[str, Tensor]], Trace] | None] = {}
+
+    def __call__(self, batch: Mapping[str, Tensor], request: Request) -> Trace:
+        """One pass. Raises LimbeckError as `capture`."""
+        if request not in self._graphs:
+            self._graphs[request] = None
+            return capture(self.model, batch, request)
+        if self._graphs[request] is None and len(self._graphs) <= _MOST:
+            self._graphs[request] = torch.compile(
+                lambda inputs: capture(self.model, inputs, request), backend=BACKEND
+            )
+        graph = self._graphs[request]
+        if graph is None:
+            return capture(self.model, batch, request)
+        # Layer numbers are constants of a graph, though another graph has others.
+        with torch._dynamo.config.patch(specialize_int=True):
+            return graph({name: _of_any_size(value) for name, value in batch.items()})
+
+
+def _of_any_size(value: Tensor) -> Tensor:
+    """Examples and tokens may be of any number, and nothing else."""
+    for dimension in range(min(value.dim(), 2)):
+        torch._dynamo.maybe_mark_dynamic(value, dimension)
+    return value

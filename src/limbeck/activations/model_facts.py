@@ -9,8 +9,8 @@ from __future__ import annotations
 from torch import nn
 from transformers import PreTrainedModel
 
-from limbeck.activations.capture_plan import kinds_of
-from limbeck.activations.stacks import anatomy_of, stack_of
+from limbeck.activations.anatomy import anatomy_of, stack_of
+from limbeck.activations.plan import kinds_of
 from limbeck.support.errors import LimbeckError
 
 

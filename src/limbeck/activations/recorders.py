@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from limbeck.activations.attention_recorder import RECORDER, AttentionCall
-from limbeck.activations.capture_plan import StackPlan
 from limbeck.activations.masks import full_mask
+from limbeck.activations.plan import StackPlan
 from limbeck.activations.request import ActivationKey
 from limbeck.functional import pool
 from limbeck.support.errors import LimbeckError

@@ -15,9 +15,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from limbeck.activations import attention_recorder
-from limbeck.activations.explore import Anatomy, LayerStack
+from limbeck.activations.anatomy import Anatomy, LayerStack, absent_stack, anatomy_of, known_anatomy
 from limbeck.activations.request import ActivationKey, Request
-from limbeck.activations.stacks import absent_stack, anatomy_of, known_anatomy
 from limbeck.support.errors import LimbeckError, Problem
 
 # Requests vary from step to step where layers are sampled at random; plans are small, their number
