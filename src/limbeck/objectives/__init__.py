@@ -5,8 +5,12 @@ One file a family: what a recipe may say of it, the term, and its traits.
 
 from limbeck.objectives.attention_maps import AttentionSpec, RelationSpec
 from limbeck.objectives.base import OBJECTIVES, Objective, TermSettings
-from limbeck.objectives.by_teacher_error import ErrorWeightedSpec
-from limbeck.objectives.candidate_terms import ListwiseSpec, MarginSpec, RankedSpec
+from limbeck.objectives.candidate_terms import (
+    ListwiseSpec,
+    MarginSpec,
+    PairContrastSpec,
+    RankedSpec,
+)
 from limbeck.objectives.class_logits import DistSpec, DkdSpec, LogitMseSpec, PseudoLabelSpec
 from limbeck.objectives.comparisons import LayerComparison, comparison
 from limbeck.objectives.consistency import ConsistencySpec
@@ -21,14 +25,12 @@ from limbeck.objectives.example_weights import (
     WeightingSettings,
     WeightingSpec,
 )
-from limbeck.objectives.given_terms import plain_terms
 from limbeck.objectives.group import Objectives
 from limbeck.objectives.hard_labels import FocalLabel, FocalSpec, HardLabel, HardSpec
 from limbeck.objectives.layer_match import LayerMatch, LayerSpec
 from limbeck.objectives.mapped import Mapped, MappedSpec
 from limbeck.objectives.matched import MappedTerm
-from limbeck.objectives.pair_terms import PairContrastSpec
-from limbeck.objectives.per_teacher import TeamObjectives
+from limbeck.objectives.per_teacher import ErrorWeightedSpec, TeamObjectives
 from limbeck.objectives.predictions import SoftLabel, SoftSpec
 from limbeck.objectives.registration import (
     RECORDED,
@@ -36,6 +38,7 @@ from limbeck.objectives.registration import (
     TermSpec,
     class_of,
     objective,
+    plain_terms,
 )
 from limbeck.objectives.shape import ModelShape, Shape
 

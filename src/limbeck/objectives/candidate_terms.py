@@ -13,13 +13,14 @@ from limbeck.activations import Request, Trace
 from limbeck.functional.candidate_lists import PairWeighting
 from limbeck.mappings.projections import Projections
 from limbeck.objectives.base import NOTHING, Objective, TermSettings
+from limbeck.objectives.embedding_terms import OfEmbeddings, OfEmbeddingsSpec
 from limbeck.objectives.predictions import present
 from limbeck.objectives.registration import objective
 from limbeck.objectives.shape import Shape
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Number, Temperature
 from limbeck.support.step_state import StepState
-from limbeck.tasks.candidate_reading import SCORED
+from limbeck.tasks.candidate_reading import EMBEDDED, QUERY_ID, SCORED
 
 
 class OfCandidatesSpec(TermSettings):
@@ -212,4 +213,41 @@ class RankedPairs(OfCandidates):
         targets = self.grades(batch) if own.reads_labels else self.theirs(teacher, batch)
         return F.ranked_pairs(
             self.ours(student, batch), targets, self.queries(batch), weighting=own.weighting
+        )
+
+
+# The task's own contrast of embeddings: a query nearer to its passage than to others.
+
+
+class PairContrastSpec(OfEmbeddingsSpec):
+    """Which passage of the batch belongs to a query, as the data's pairs and triplets say."""
+
+    compare: Literal["pair_contrast"]
+    temperature: Temperature = Field(0.05, description="divides the cosines")
+
+
+@objective("pair_contrast", settings=PairContrastSpec)
+class PairContrast(OfEmbeddings):
+    """InfoNCE over the batch (multiple negatives ranking, Henderson et al. 2017), of the student alone."""
+
+    needs_teacher = False
+    compares_candidates = True
+    settings: PairContrastSpec
+
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
+    ) -> Tensor:
+        """Embeddings (B, d), and which text belongs to which.
+
+        Raises:
+            LimbeckError: the batch does not say so.
+        """
+        grades = EMBEDDED.said(batch)
+        EMBEDDED.queries(batch)  # says what is missing
+        queries, tokens = batch[QUERY_ID], batch.get("input_ids")
+        return self.over_widths(
+            present(student.logits),
+            lambda cut: F.pair_contrast(
+                cut, queries, grades, tokens, temperature=self.settings.temperature
+            ),
         )

@@ -5,17 +5,145 @@ The package registers its own terms as a user's file does.
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import ConfigDict, PlainValidator, SerializeAsAny, ValidationInfo
+from pydantic import (
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    SerializeAsAny,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
+from limbeck.mappings.projections import Projections
 from limbeck.objectives.base import OBJECTIVES, Objective, TermSettings
-from limbeck.objectives.given_terms import GivenTerm, plain_terms
+from limbeck.objectives.shape import Shape
 from limbeck.support.errors import LimbeckError
-from limbeck.support.given import is_reference
+from limbeck.support.given import PREFIX, held, hold, is_reference
+from limbeck.support.plain import check_plain
+
+# Terms given as objects from Python: what stands for one in a recipe, and how a run gets it back.
+# A recipe holds text alone, so that a term is `given:CLASS@FINGERPRINT` there, with what its
+# settings and plain attributes are. The object itself goes along with the recipe's own copy of its
+# settings as long as the process lives; whoever reads the recipe later has to give it again.
+
+
+class GivenTerm(TermSettings):
+    """A term that is an object. Every build trains a copy of it, as each teacher and stage has its own."""
+
+    values: dict[str, Any] = Field(
+        default_factory=dict, description="its settings, or plain attributes, for the record"
+    )
+    _term: Objective | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _finds_its_object(self) -> GivenTerm:
+        found = held(self.compare)
+        if isinstance(found, Objective):
+            self._term = found
+            if not self.values:
+                self.values.update(values_of(found))
+        return self
+
+    @property
+    def objective(self) -> type[Objective]:
+        """Of the object; of one that is not there nothing is known."""
+        return Objective if self._term is None else type(self._term)
+
+    def build(self, shape: Shape, setting: str, maps: Projections | None = None) -> Objective:
+        """A copy of the object.
+
+        Raises:
+            LimbeckError: it is not there, was built for other models, or cannot be copied.
+        """
+        if self._term is None:
+            raise LimbeckError(
+                f"{setting}: {self.compare} stands for an object that was given from Python, which a "
+                "recipe cannot hold",
+                f"give it again: {setting}=TERM",
+            )
+        if getattr(self._term, "shape", shape) != shape:
+            raise LimbeckError(
+                f"{setting}: the object was built for models of another shape",
+                "give its settings, or an object that was built without `shape`",
+            )
+        try:
+            built = copy.deepcopy(self._term)
+        except Exception as error:  # a user's object: whatever its parts refuse a copy with
+            raise LimbeckError(
+                f"{setting}: a {type(self._term).__name__} cannot be copied: {error}",
+                "keep locks, files and other models out of it; each stage and teacher has a copy",
+            ) from error
+        built.shape, built.setting = shape, setting
+        return built
+
+
+def plain_term(term: Objective) -> dict[str, Any]:
+    """What stands for an object in a recipe."""
+    own = getattr(term, "settings", None)
+    weight = {} if own is None or own.weight == 1.0 else own.model_dump(include={"weight"})
+    return {"compare": reference_of(term), **weight}
+
+
+def plain_terms(settings: Any) -> Any:
+    """Recipe settings with the text for every term that is an object, at any depth."""
+    if isinstance(settings, Objective):
+        return plain_term(settings)
+    if isinstance(settings, TermSettings):
+        return settings.model_dump(mode="json")
+    if not isinstance(settings, Mapping):
+        return settings
+    plain: dict[Any, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Objective) and str(key).rpartition(".")[2] == "compare":
+            plain |= {key: reference_of(value)}
+        else:
+            plain[key] = plain_terms(value)
+    return plain
+
+
+def reference_of(term: Objective) -> str:
+    """`given:CLASS@FINGERPRINT`, which leads back to the object while it lives."""
+    kind = type(term)
+    place = f"{kind.__module__}.{kind.__qualname__}".replace("<locals>.", "")
+    shapes = {name: list(value.shape) for name, value in term.state_dict().items()}
+    about = json.dumps([place, _source(kind), values_of(term), shapes], sort_keys=True)
+    reference = f"{PREFIX}{place}@{hashlib.blake2b(about.encode(), digest_size=6).hexdigest()}"
+    hold(reference, term)
+    return reference
+
+
+def values_of(term: Objective) -> dict[str, Any]:
+    """An object's settings; without any its attributes that are numbers, text and lists of them."""
+    own = getattr(term, "settings", None)
+    if own is not None:
+        return own.model_dump(mode="json", exclude={"compare", "weight"})
+    found = {}
+    for name, value in vars(term).items():
+        if name.startswith("_") or name in ("training", "setting", "shape"):
+            continue
+        try:
+            found[name] = check_plain(value, name)
+        except LimbeckError:  # a module, a function: its class's source stands for it
+            continue
+    return found
+
+
+def _source(kind: type) -> str:
+    """What its class says, where there is a file that says it."""
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):
+        return ""
+
 
 Term = TypeVar("Term", bound=type[Objective])
 

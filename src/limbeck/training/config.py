@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from transformers import TrainingArguments
 from transformers.trainer_utils import SchedulerType
 
-from limbeck.objectives.given_terms import plain_terms
+from limbeck.objectives.registration import plain_terms
 from limbeck.recipe import Recipe
 from limbeck.recipe.quick import USUAL, training_for
 from limbeck.recipe.validation import check

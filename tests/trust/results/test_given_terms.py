@@ -12,7 +12,7 @@ from transformers import TrainingArguments
 
 import limbeck
 import tiny_runs as tiny
-from limbeck.objectives.given_terms import reference_of
+from limbeck.objectives.registration import reference_of
 from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer
