@@ -18,7 +18,7 @@ from limbeck import LimbeckError, predict
 from limbeck.activations import Trace
 from limbeck.data import Collator, encode, load_task
 from limbeck.embedding import EmbeddingModules, embedder
-from limbeck.embedding.module_folder import write_modules
+from limbeck.embedding.folder import write_modules
 from limbeck.exporting import export
 from limbeck.objectives import ModelShape, Shape
 from limbeck.recipe import Recipe

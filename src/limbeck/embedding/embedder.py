@@ -6,21 +6,34 @@ capture, students and checkpoints meet nothing new.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
+from tokenizers.normalizers import Lowercase, Sequence
 from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from limbeck.activations.compat import class_builder
-from limbeck.embedding.embedding_modules import EmbeddingModules, modules_of, set_modules
-from limbeck.embedding.module_folder import dense_file, read_modules, write_modules
+from limbeck.embedding.folder import (
+    COSINE,
+    DOT,
+    EmbeddingModules,
+    dense_file,
+    modules_of,
+    read_modules,
+    set_modules,
+    write_modules,
+)
 from limbeck.functional.hidden import pool
 from limbeck.support.errors import LimbeckError
 
@@ -234,3 +247,71 @@ def _load_dense(model: SentenceEmbedder, source: str) -> set[str]:
         )
     model.dense.load_state_dict(weights)
     return {f"dense.{key}" for key in weights}
+
+
+# How two embeddings are compared: by the cosine or the inner product, as a model says.
+
+
+class Similarity(NamedTuple):
+    """One way.
+
+    Attributes:
+        of_pairs: of embeddings (n, 2, d) the similarity of each two (n,).
+        searched: of embeddings (n, d) vectors (n, d) whose inner products are the similarities.
+    """
+
+    of_pairs: Callable[[np.ndarray], np.ndarray]
+    searched: Callable[[Tensor], Tensor]
+
+
+def _products(pairs: np.ndarray) -> np.ndarray:
+    found: np.ndarray = (pairs[:, 0] * pairs[:, 1]).sum(axis=-1)
+    return found
+
+
+def _cosines(pairs: np.ndarray) -> np.ndarray:
+    """0 where one is zero."""
+    lengths = np.linalg.norm(pairs, axis=-1).prod(axis=1)
+    return np.divide(_products(pairs), lengths, out=np.zeros(len(pairs)), where=lengths > 0)
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return F.normalize(vectors, dim=-1)
+
+
+def _same(vectors: Tensor) -> Tensor:
+    return vectors
+
+
+WAYS: Mapping[str, Similarity] = MappingProxyType(
+    {COSINE: Similarity(_cosines, _unit), DOT: Similarity(_products, _same)}
+)
+"""By the name that a model's folder has for it."""
+
+
+# Texts in lower case, where a model's folder says so and its tokenizer does not.
+
+
+def in_lower_case(tokenizer: Any) -> Any:
+    """A tokenizer that reads texts in lower case, as sentence-transformers makes one of `do_lower_case`.
+
+    Special tokens stay as they are. A tokenizer that does it already, or is no fast one, stays as it is.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None or _lowers(json.loads(backend.to_str())["normalizer"]):
+        return tokenizer
+    own = backend.normalizer
+    backend.normalizer = Lowercase() if own is None else Sequence([Lowercase(), own])
+    return tokenizer
+
+
+def _lowers(normalizer: dict[str, Any] | None) -> bool:
+    """Whether a written normalizer makes letters small."""
+    if normalizer is None:
+        return False
+    parts = normalizer.get("normalizers", ())
+    return (
+        normalizer["type"] == "Lowercase"
+        or normalizer.get("lowercase") is True
+        or any(map(_lowers, parts))
+    )

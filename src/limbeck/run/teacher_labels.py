@@ -24,7 +24,7 @@ from limbeck.data.first_rows import FirstRows
 from limbeck.data.splits import SplitRows, hold_out, make_split
 from limbeck.data.tables import read_table
 from limbeck.data.text_rows import read_text_rows
-from limbeck.embedding.similarities import WAYS
+from limbeck.embedding.embedder import WAYS
 from limbeck.preflight import positions_of, refuse_unfit
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Record

@@ -15,8 +15,8 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import AutoTokenizer, DataCollatorWithPadding
 
-from limbeck.embedding.letter_case import in_lower_case
-from limbeck.embedding.module_folder import lower_cased
+from limbeck.embedding.embedder import in_lower_case
+from limbeck.embedding.folder import lower_cased
 from limbeck.support.errors import LimbeckError, Problem
 
 Processor = Any

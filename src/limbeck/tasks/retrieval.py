@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from datasets import Dataset, List, Value
 
-from limbeck.embedding.embedding_modules import COSINE
-from limbeck.embedding.similarities import WAYS
+from limbeck.embedding.embedder import WAYS
+from limbeck.embedding.folder import COSINE
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.exact_search import exact_search
 from limbeck.tasks.ranking_metrics import is_ranking_metric, mean_scores, retrieval_scores

@@ -25,8 +25,8 @@ from limbeck.embedding import (
     TextPrompts,
     modules_of,
 )
-from limbeck.embedding.embedding_modules import COSINE, DenseModule, set_modules
-from limbeck.embedding.similarities import WAYS
+from limbeck.embedding.embedder import WAYS
+from limbeck.embedding.folder import COSINE, DenseModule, set_modules
 from limbeck.embedding.text_prompts import BARE, SENTENCE
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
