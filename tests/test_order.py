@@ -16,7 +16,7 @@ SOURCE = Path(limbeck.__file__).parent
 # From the bottom up. A module imports what stands above it in this list, never what stands below or
 # beside it. The way of a training step runs in the same direction.
 ORDER = [
-    {"lab", "lab.cifar_names", "lab.cifar_nets", "recipes", "reporting", "support"},
+    {"lab", "lab.cifar_nets", "recipes", "reporting", "support"},
     {"catalog", "functional", "model_inputs", "reporting.records", "vision"},
     {"activations", "mappings", "paper_settings"},
     {"embedding", "execution", "input_transforms"},

@@ -9,7 +9,7 @@ from sklearn import metrics
 
 from limbeck.evaluation.kept_share import kept_share
 from limbeck.tasks import TASKS, get_task_type
-from limbeck.tasks.squad import token_f1
+from limbeck.tasks.spans import token_f1
 
 ROWS = 400
 

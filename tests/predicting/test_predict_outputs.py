@@ -26,7 +26,7 @@ import tiny_runs as tiny
 from limbeck import LimbeckError, predict
 from limbeck.reporting.records import ClassFacts, ClassificationScores, ModelScores
 from limbeck.run.checkpoint_scores import score_checkpoint
-from limbeck.tasks.batch_columns import ROW
+from limbeck.tasks.rules import ROW
 from limbeck.tasks.spans import OFFSETS, SPANS, best_spans
 from limbeck.tasks.task import TASKS
 from synthetic_records import a_run

@@ -29,7 +29,7 @@ import limbeck
 from limbeck.data import DataReader, with_held_out_dev
 from limbeck.mappings import FixedMapping, MappingSpec
 from limbeck.tasks import Task
-from limbeck.tasks.sentence import Sentence
+from limbeck.tasks.classes import Sentence
 
 
 @limbeck.mapping("every-nth")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.exact_search import exact_search
+from limbeck.tasks.retrieval import exact_search
 
 
 def by_a_loop(queries: torch.Tensor, corpus: torch.Tensor, k: int) -> list[list[int]]:

@@ -17,8 +17,8 @@ import several_labels as several
 from limbeck.preflight.several_class_order import correlations, order_of_several
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MULTI_LABEL, SENTENCE, SoftRule, Task, kind_of_config, task_type_of
-from limbeck.tasks.hard_rule import HardRule
 from limbeck.tasks.multi_label import METRICS_OF_SEVERAL
+from limbeck.tasks.rules import HardRule
 from limbeck.teachers.outputs.given_outputs import as_logits
 
 TASK = Task(

@@ -14,8 +14,8 @@ from limbeck.predicting.tag_reader import _entities
 from limbeck.run.given_rows import read_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MASKED, SPANS, TASKS, TOKENS
+from limbeck.tasks.positions import _scores, entity_tags, metrics_for_tags, said_of_tags
 from limbeck.tasks.task import Task
-from limbeck.tasks.tokens import _scores, entity_tags, metrics_for_tags, said_of_tags
 
 CONLL = "-DOCSTART- -X- O O\n\nann NNP B-NP B-PER\nsaw VBD B-VP O\nrome NNP B-NP B-LOC\n\nthe DT B-NP O\n"
 

@@ -12,7 +12,6 @@ from sklearn.metrics import ndcg_score
 
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import retrieval
-from limbeck.tasks.exact_search import exact_search
 from limbeck.tasks.ranking_metrics import (
     by_query,
     mean_scores,
@@ -23,6 +22,7 @@ from limbeck.tasks.ranking_metrics import (
     retrieval_scores,
     scores_by_query,
 )
+from limbeck.tasks.retrieval import exact_search
 
 
 def test_worked_by_hand() -> None:

@@ -14,7 +14,7 @@ from limbeck.model_inputs import TEACHER_COLUMN
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import accelerator
 from limbeck.tasks import SENTENCE, Processor, TaskType
-from limbeck.tasks.output_arrays import pad_column
+from limbeck.tasks.rules import pad_column
 
 # What evaluation draws with; in training epoch e (from 0) draws with e + 1.
 _EVALUATION_SEED = 0

@@ -15,7 +15,7 @@ from datasets.fingerprint import Hasher
 from limbeck.data.bars import progress_bars
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Processor
-from limbeck.tasks.batch_columns import CUT, ROW
+from limbeck.tasks.rules import CUT, ROW
 from limbeck.tasks.task import Task
 
 

@@ -19,7 +19,7 @@ from datasets import Dataset
 from limbeck.data.encoding import encode
 from limbeck.data.row_facts import RowFacts
 from limbeck.tasks import TEXT_READING, Processor, Reading, TaskType
-from limbeck.tasks.batch_columns import CUT
+from limbeck.tasks.rules import CUT
 from limbeck.tasks.task import Task
 
 AT_ONCE = 1_000_000

@@ -14,7 +14,7 @@ from datasets import Dataset
 from limbeck.data.row_ids import row_ids
 from limbeck.data.target_rows import keys_of
 from limbeck.tasks import Task
-from limbeck.tasks.asked_texts import AskedTexts
+from limbeck.tasks.embedding_rows import AskedTexts
 
 _PIECE = 65_536
 

@@ -25,7 +25,7 @@ from limbeck.data.tables import MAX_ROWS, FileTable, read_table
 from limbeck.data.usual_columns import usual_label, usual_texts
 from limbeck.data.written_labels import check_written_labels, without_gaps
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks.no_labels import marked
+from limbeck.tasks.known_types import marked
 from limbeck.tasks.task import TASKS, Task
 
 _STEMS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}

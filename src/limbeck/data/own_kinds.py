@@ -25,8 +25,8 @@ from limbeck.data.squad_json import is_squad, read_squad
 from limbeck.data.tables import MAX_ROWS, read_table, stored_classes
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import MASKED, SPANS, TOKENS, TaskType
+from limbeck.tasks.positions import metrics_for_tags, said_of_tags
 from limbeck.tasks.task import Task
-from limbeck.tasks.tokens import metrics_for_tags, said_of_tags
 
 Columns = dict[str, list[Any]]
 

@@ -29,9 +29,9 @@ from limbeck.data.tables import FileTable, read_table
 from limbeck.embedding.text_prompts import QUERY
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import EMBEDDING
+from limbeck.tasks.embedding_rows import FIRST
 from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL
 from limbeck.tasks.task import Task
-from limbeck.tasks.tuple_texts import FIRST
 
 TEXTS = ("sentence1", "sentence2")
 SCORE = "score"

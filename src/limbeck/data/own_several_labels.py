@@ -36,8 +36,8 @@ from limbeck.data.tables import MAX_ROWS, FileTable, read_table
 from limbeck.students import generic_labels
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TaskType
+from limbeck.tasks.known_types import marked
 from limbeck.tasks.multi_label import METRICS_OF_SEVERAL
-from limbeck.tasks.no_labels import marked
 from limbeck.tasks.task import Task
 
 _ANY = Labelling()

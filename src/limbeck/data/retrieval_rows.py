@@ -17,9 +17,9 @@ from limbeck.data.candidate_files import PASSAGE, QUERY
 from limbeck.data.own_tuples import Tuples, tuples_of_grades
 from limbeck.data.splits import make_split
 from limbeck.support.errors import LimbeckError
+from limbeck.tasks.embedding_rows import FIRST
 from limbeck.tasks.retrieval import GRADES, JUDGED, RETRIEVAL_FEATURES, RETRIEVAL_METRICS
 from limbeck.tasks.task import Task
-from limbeck.tasks.tuple_texts import FIRST
 
 _SCORED = ("dev", "test")
 

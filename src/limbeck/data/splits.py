@@ -18,7 +18,7 @@ from datasets.table import InMemoryTable
 
 from limbeck.data.column import taken
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks.no_labels import absent_label, labelled_rows, no_unlabelled
+from limbeck.tasks.known_types import absent_label, labelled_rows, no_unlabelled
 from limbeck.tasks.task import Task
 
 SHARE = 0.1

@@ -20,7 +20,7 @@ from limbeck.data.text_rows import TextRows
 from limbeck.data.unlabelled import ids_of
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TEXT, Task
-from limbeck.tasks.no_labels import labelled_rows
+from limbeck.tasks.known_types import labelled_rows
 from limbeck.tasks.text import label_word
 
 TARGET = "target"

@@ -20,7 +20,7 @@ from limbeck.data.row_ids import row_ids
 from limbeck.data.splits import digest_of, stacked
 from limbeck.data.unlabelled_files import TextFile
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.no_labels import absent_label, labelled_rows
+from limbeck.tasks.known_types import absent_label, labelled_rows
 from limbeck.tasks.task import Task
 
 Duplicates = Literal["refuse", "drop"]

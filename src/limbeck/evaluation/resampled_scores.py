@@ -14,8 +14,7 @@ from scipy import stats
 
 from limbeck.evaluation.class_predictions import Predictions
 from limbeck.tasks import Task
-from limbeck.tasks.metrics import plain_metric
-from limbeck.tasks.scores_of_samples import SampledScore
+from limbeck.tasks.metrics import SampledScore, plain_metric
 
 LEVEL = 0.95
 SAMPLES = 1000

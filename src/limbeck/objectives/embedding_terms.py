@@ -24,7 +24,7 @@ from limbeck.objectives.shape import Shape
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, Temperature
 from limbeck.support.step_state import StepState
-from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
+from limbeck.tasks.rules import EXAMPLE_WEIGHTS
 
 _DISTANCES = {"embedding_mse": F.embedding_mse, "embedding_cosine": F.embedding_cosine}
 

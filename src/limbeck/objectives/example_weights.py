@@ -23,7 +23,7 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.registry import Registry
 from limbeck.support.settings import Number, RefusedValueError, Settings
 from limbeck.support.step_state import StepState
-from limbeck.tasks.no_labels import no_unlabelled
+from limbeck.tasks.known_types import no_unlabelled
 
 COUNTED = "counted"
 """What the share of examples with a weight above 0 is called among the logged values."""

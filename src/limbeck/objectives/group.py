@@ -28,7 +28,7 @@ from limbeck.objectives.shape import Shape
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Ramp, weight_at
 from limbeck.support.step_state import StepState
-from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
+from limbeck.tasks.rules import EXAMPLE_WEIGHTS
 
 # The name of the weighted sum in logs and records.
 _TOTAL = "loss"

@@ -22,7 +22,7 @@ from limbeck.objectives.shape import Shape
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.settings import Number
 from limbeck.support.step_state import StepState
-from limbeck.tasks.hard_rule import HardRule
+from limbeck.tasks.rules import HardRule
 
 BALANCED = "balanced"
 _SHOWN = 8

@@ -28,8 +28,7 @@ from limbeck.objectives.shape import Shape
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Temperature
 from limbeck.support.step_state import StepState
-from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
-from limbeck.tasks.row_checks import need_labels
+from limbeck.tasks.rules import EXAMPLE_WEIGHTS, need_labels
 
 
 class TeamObjectives(nn.Module):

@@ -16,7 +16,7 @@ from limbeck.predicting.row_model import PassOutputs, RowModel
 from limbeck.support.errors import LimbeckError
 from limbeck.support.plain import encodable
 from limbeck.tasks import Processor, Task, TaskType
-from limbeck.tasks.batch_columns import CUT
+from limbeck.tasks.rules import CUT
 from limbeck.tasks.task_like import Rows
 
 LABELS, SCORES, RANKS, PROBABILITIES, LOGITS, EMBEDDINGS = OUTPUTS = (

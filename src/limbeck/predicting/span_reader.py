@@ -10,7 +10,7 @@ from torch import Tensor
 
 from limbeck.predicting.row_model import PassOutputs, RowModel
 from limbeck.predicting.row_reader import LABELS, PREDICTION, SCORE, SCORES, ReadRows, RowReader
-from limbeck.tasks.batch_columns import ROW
+from limbeck.tasks.rules import ROW
 from limbeck.tasks.spans import OFFSETS, best_spans, without_space
 from limbeck.tasks.task_like import Rows
 

@@ -23,9 +23,9 @@ from limbeck.predicting.row_reader import (
 )
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.long_texts import encode_cut
+from limbeck.tasks.positions import OUTSIDE, entity_tags
 from limbeck.tasks.spans import without_space
 from limbeck.tasks.task_like import Rows
-from limbeck.tasks.tokens import OUTSIDE, entity_tags
 
 _WORDS, _PLACES = "words", "places"
 

@@ -16,8 +16,8 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import Problem
 from limbeck.tasks import Task
+from limbeck.tasks.known_types import no_unlabelled
 from limbeck.tasks.long_texts import tokens_of
-from limbeck.tasks.no_labels import no_unlabelled
 
 # Rows that are tokenised again to find the longest example, once it is known that some are cut.
 _LENGTH_SAMPLE = 5_000

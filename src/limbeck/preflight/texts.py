@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck.support.errors import Problem
 from limbeck.tasks import Task
-from limbeck.tasks.tuple_texts import texts_of_rows
+from limbeck.tasks.embedding_rows import texts_of_rows
 
 # Of scored rows in train: below it repetitions are the data's own (CoLA has 1.5 %), and move no score by much.
 REPEATED = 0.05

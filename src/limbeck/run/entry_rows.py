@@ -15,7 +15,7 @@ from limbeck.recipe import Recipe
 from limbeck.run.output_groups import OutputGroup
 from limbeck.run.stage_rows import EncodedRows
 from limbeck.support.given import is_reference
-from limbeck.tasks.no_labels import labelled_rows
+from limbeck.tasks.known_types import labelled_rows
 from limbeck.teachers.outputs import EntryRows, digest_of_tokenizer
 
 

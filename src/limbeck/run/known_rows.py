@@ -20,8 +20,8 @@ from limbeck.run.named_teachers import Named
 from limbeck.run.stage_rows import EncodedRows
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Results, Task
-from limbeck.tasks.batch_columns import ROW
-from limbeck.tasks.no_labels import labelled_rows
+from limbeck.tasks.known_types import labelled_rows
+from limbeck.tasks.rules import ROW
 from limbeck.teachers.outputs.given_outputs import UNKNOWN_ROWS_FIX
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 

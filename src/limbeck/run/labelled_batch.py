@@ -9,7 +9,7 @@ from torch import Tensor
 
 from limbeck.data import Collator
 from limbeck.tasks import Task
-from limbeck.tasks.batch_columns import CUT
+from limbeck.tasks.rules import CUT
 
 
 class LabelledBatch(NamedTuple):

@@ -19,7 +19,7 @@ from limbeck.run.teacher_tokenization import StudentTokens, bound
 from limbeck.run.unlabelled_rows import add_unlabelled, check_left
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Processor, Task
-from limbeck.tasks.no_labels import labelled_rows
+from limbeck.tasks.known_types import labelled_rows
 from limbeck.teachers import SampledSpec
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.adaptive import hold_out

@@ -26,7 +26,7 @@ from limbeck.run.named_teachers import Named, learns_from_its_teacher
 from limbeck.run.prepared import Prepared
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
-from limbeck.tasks.no_labels import labelled_rows
+from limbeck.tasks.known_types import labelled_rows
 from limbeck.teachers.outputs import CachedTeacher
 from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 

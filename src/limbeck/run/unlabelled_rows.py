@@ -19,7 +19,7 @@ from limbeck.recipe import Recipe
 from limbeck.recipe.stage_checks import label_terms
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
-from limbeck.tasks.no_labels import labelled_rows, no_unlabelled
+from limbeck.tasks.known_types import labelled_rows, no_unlabelled
 
 logger = logging.getLogger(__name__)
 

@@ -7,20 +7,26 @@ from typing import Any
 
 import numpy as np
 import torch
-from datasets import Dataset, Value
+from datasets import ClassLabel, Dataset, Value
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from limbeck import functional as F
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.abstract_type import TaskType
-from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
-from limbeck.tasks.hard_rule import PLAIN, HardRule
-from limbeck.tasks.metrics import CORRELATIONS
+from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
+from limbeck.tasks.long_texts import encode_cut
+from limbeck.tasks.metrics import CORRELATIONS, SampledScore, correlation, matthews_of_classes
 from limbeck.tasks.modality import Processor
-from limbeck.tasks.row_checks import need_labels, need_rows
-from limbeck.tasks.scores_of_samples import SampledScore, correlation, matthews_of_classes
-from limbeck.tasks.soft_rule import SoftRule
+from limbeck.tasks.rules import (
+    CUT,
+    EXAMPLE_WEIGHTS,
+    PLAIN,
+    HardRule,
+    SoftRule,
+    need_labels,
+    need_rows,
+    truncated,
+)
 from limbeck.tasks.task_like import (
     MOST_PROBABILITIES,
     Batch,
@@ -28,6 +34,7 @@ from limbeck.tasks.task_like import (
     Labelled,
     Labels,
     Results,
+    Rows,
     TaskLike,
 )
 
@@ -178,3 +185,42 @@ def constant_class(task: TaskLike, labels: np.ndarray) -> tuple[float, str]:
         constant[:, number] = 1.0
         scores.append((task.scores(constant, labels)["primary"], name))
     return max(scores, key=lambda entry: entry[0])
+
+
+# One class or one number for a text or a pair: GLUE.
+
+
+@task_type("sentence")
+class Sentence(Classes):
+    """Classification or regression of text."""
+
+    summary = "one class or one number for a text or a pair"
+    auto = AutoModelForSequenceClassification
+    whole_text = True
+
+    def features(self, task: TaskLike) -> dict[str, Any]:
+        """Text, and a class id or a number."""
+        label = Value("float32") if task.regression else ClassLabel(names=list(task.labels))
+        return {column: Value("string") for column in task.text_columns} | {
+            task.label_column: label
+        }
+
+    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
+        """Pairs are cut token by token from the longer of the two texts."""
+        return encode_texts(task, self.texts(task, rows), tokenizer, max_length, rows)
+
+
+def encode_texts(
+    task: TaskLike, texts: list[list[str]], tokenizer: Processor, max_length: int, rows: Rows
+) -> Rows:
+    """One text or two of each row, cut token by token from the longer; labels as they are."""
+    encoded = encode_cut(tokenizer, *texts, max_length=max_length)
+    columns: Rows = dict(encoded)
+    columns["index"] = rows["index"]
+    columns[CUT] = truncated(encoded)
+    if task.label_column in rows:
+        columns["labels"] = rows[task.label_column]
+    return columns
+
+
+SENTENCE = TASK_TYPES.get("sentence")

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from transformers import PretrainedConfig
 
-from limbeck.tasks.batch_columns import CUT, ROW
+from limbeck.tasks.embedding_rows import texts_of_rows
 from limbeck.tasks.long_texts import encode_cut
 from limbeck.tasks.modality import Processor
-from limbeck.tasks.output_arrays import truncated
 from limbeck.tasks.pair_score import PairScore
+from limbeck.tasks.rules import CUT, ROW, truncated
 from limbeck.tasks.task_like import Rows, TaskLike
-from limbeck.tasks.tuple_texts import texts_of_rows
 
 _HEAD = "ForSequenceClassification"
 

@@ -22,9 +22,9 @@ from limbeck.activations.compat import IMAGE_CLASSIFIERS
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.machine import on_host
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
-from limbeck.tasks.batch_columns import CUT
 from limbeck.tasks.classes import Classes
 from limbeck.tasks.modality import Processor, Reading
+from limbeck.tasks.rules import CUT
 from limbeck.tasks.task_like import Rows, TaskLike
 from limbeck.vision import (
     CHANNELS,

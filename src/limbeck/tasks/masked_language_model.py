@@ -23,11 +23,9 @@ from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import on_host, send
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
-from limbeck.tasks.batch_columns import CUT
-from limbeck.tasks.labelled import LabelledPositions
 from limbeck.tasks.long_texts import encode_cut
-from limbeck.tasks.output_arrays import truncated
-from limbeck.tasks.row_checks import need_labels, need_rows
+from limbeck.tasks.positions import LabelledPositions
+from limbeck.tasks.rules import CUT, need_labels, need_rows, truncated
 from limbeck.tasks.task_like import Batch, Labels, Results, Rows, TaskLike
 
 # Devlin et al. 2019, §3.1: 15 % of the tokens, of which 80 % are masked, 10 % another word and 10 %

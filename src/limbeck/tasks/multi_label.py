@@ -20,14 +20,25 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from limbeck import functional as F
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
-from limbeck.tasks.batch_columns import EXAMPLE_WEIGHTS
-from limbeck.tasks.hard_rule import PLAIN, HardRule
-from limbeck.tasks.metrics import as_agreement, is_agreement, mean_of
+from limbeck.tasks.classes import encode_texts
+from limbeck.tasks.metrics import (
+    SampledScore,
+    as_agreement,
+    is_agreement,
+    mean_average_precision,
+    mean_f1,
+    mean_of,
+)
 from limbeck.tasks.modality import Processor
-from limbeck.tasks.row_checks import check_outputs, need_labels, need_rows
-from limbeck.tasks.scores_of_samples import SampledScore, mean_average_precision, mean_f1
-from limbeck.tasks.sentence import encode_texts
-from limbeck.tasks.soft_rule import SoftRule
+from limbeck.tasks.rules import (
+    EXAMPLE_WEIGHTS,
+    PLAIN,
+    HardRule,
+    SoftRule,
+    check_outputs,
+    need_labels,
+    need_rows,
+)
 from limbeck.tasks.task_like import (
     MOST_PROBABILITIES,
     Batch,

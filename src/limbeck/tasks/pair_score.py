@@ -21,7 +21,8 @@ from limbeck import functional as F
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.candidate_reading import QUERY_ID, SCORED
-from limbeck.tasks.hard_rule import PLAIN, HardRule
+from limbeck.tasks.classes import Sentence
+from limbeck.tasks.metrics import SampledScore, SampledUnits, ratio_of_sums
 from limbeck.tasks.modality import Processor
 from limbeck.tasks.ranking_metrics import (
     by_query,
@@ -30,9 +31,7 @@ from limbeck.tasks.ranking_metrics import (
     ranking_metric,
     scores_by_query,
 )
-from limbeck.tasks.row_checks import need_labels, need_rows
-from limbeck.tasks.scores_of_samples import SampledScore, SampledUnits, ratio_of_sums
-from limbeck.tasks.sentence import Sentence
+from limbeck.tasks.rules import PLAIN, HardRule, need_labels, need_rows
 from limbeck.tasks.task_like import Batch, Kept, Labels, Results, Rows, TaskLike
 
 METRICS_OF_RANKS = ("ndcg@10", "mrr@10")

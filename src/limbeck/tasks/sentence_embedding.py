@@ -30,14 +30,24 @@ from limbeck.embedding.folder import COSINE, DenseModule, set_modules
 from limbeck.embedding.text_prompts import BARE, SENTENCE
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
-from limbeck.tasks.asked_texts import AskedTexts
-from limbeck.tasks.batch_columns import CUT, EXAMPLE_WEIGHTS, ROW
 from limbeck.tasks.candidate_reading import EMBEDDED, GRADE, QUERY_ID, UNGRADED
 from limbeck.tasks.cross_encoded import CROSS_ENCODED, is_cross_encoder
-from limbeck.tasks.hard_rule import PLAIN, HardRule
+from limbeck.tasks.embedding_rows import (
+    AskedTexts,
+    TextOfRow,
+    asked_alone,
+    asked_pairs,
+    texts_of_rows,
+)
 from limbeck.tasks.long_texts import encode_cut
-from limbeck.tasks.metrics import CORRELATIONS, METRICS, TEACHER_EMBEDDING
-from limbeck.tasks.output_arrays import truncated
+from limbeck.tasks.metrics import (
+    CORRELATIONS,
+    METRICS,
+    TEACHER_EMBEDDING,
+    SampledScore,
+    SampledUnits,
+    correlation,
+)
 from limbeck.tasks.pair_score import PAIR_SCORE
 from limbeck.tasks.retrieval import (
     GRADES,
@@ -46,11 +56,17 @@ from limbeck.tasks.retrieval import (
     retrieves,
     some_retrieval_rows,
 )
-from limbeck.tasks.row_checks import need_rows
-from limbeck.tasks.scores_of_samples import SampledScore, SampledUnits, correlation
-from limbeck.tasks.soft_rule import SoftRule
+from limbeck.tasks.rules import (
+    CUT,
+    EXAMPLE_WEIGHTS,
+    PLAIN,
+    ROW,
+    HardRule,
+    SoftRule,
+    need_rows,
+    truncated,
+)
 from limbeck.tasks.task_like import NO_PROMPTS, Batch, Kept, Labels, Results, Rows, TaskLike
-from limbeck.tasks.tuple_texts import TextOfRow, asked_alone, asked_pairs, texts_of_rows
 
 
 @task_type("embedding")

@@ -7,6 +7,9 @@ token, which stands for "the answer is not in this window" (Devlin et al. 2019, 
 
 from __future__ import annotations
 
+import re
+import string
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,13 +24,17 @@ from limbeck import functional as F
 from limbeck.activations.compat import SPAN_HEADS
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
-from limbeck.tasks.batch_columns import CUT, ROW
-from limbeck.tasks.hard_rule import PLAIN, HardRule
 from limbeck.tasks.metrics import as_agreement, is_agreement
-from limbeck.tasks.output_arrays import pad_column
-from limbeck.tasks.row_checks import need_labels, need_rows
-from limbeck.tasks.soft_rule import SoftRule
-from limbeck.tasks.squad import exact_match, token_f1
+from limbeck.tasks.rules import (
+    CUT,
+    PLAIN,
+    ROW,
+    HardRule,
+    SoftRule,
+    need_labels,
+    need_rows,
+    pad_column,
+)
 from limbeck.tasks.task_like import Batch, Labelled, Labels, Results, Rows, TaskLike
 
 # SQuAD's longest answers are a sentence; longer spans are never proposed.
@@ -292,3 +299,36 @@ def _best_span(logits: np.ndarray, offsets: np.ndarray) -> BestSpan | None:
 
 
 SPANS = TASK_TYPES.get("spans")
+
+
+# SQuAD 1.1's two scores of an answer: exact match and token F1. Rajpurkar et al. 2016, §6.1:
+# answers are compared without case, punctuation and articles, and with the best of the given right
+# answers.
+
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalise(answer: str) -> str:
+    """Lower case, no punctuation, no articles, single spaces."""
+    return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(answer: str, right: Sequence[str]) -> float:
+    """1 if the answer equals one of the right ones, else 0."""
+    return float(normalise(answer) in {normalise(one) for one in right})
+
+
+def token_f1(answer: str, right: Sequence[str]) -> float:
+    """The best F1, 0 to 1, of the answer's words against a right answer's words.
+
+    Without a shared word it is 0, also where normalising leaves no word of either: version 2.0
+    alone takes that for a right "no answer".
+    """
+    return max(_f1(normalise(answer).split(), normalise(one).split()) for one in right)
+
+
+def _f1(given: list[str], right: list[str]) -> float:
+    shared = sum((Counter(given) & Counter(right)).values())
+    return 2 * shared / (len(given) + len(right)) if shared else 0.0

@@ -27,16 +27,12 @@ from limbeck.activations.compat import TEXT_TO_TEXT
 from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
-from limbeck.tasks.batch_columns import CUT
-from limbeck.tasks.classes import constant_class
-from limbeck.tasks.labelled import LabelledPositions
+from limbeck.tasks.classes import SENTENCE, constant_class
 from limbeck.tasks.long_texts import encode_cut
-from limbeck.tasks.metrics import matthews, mean_of
-from limbeck.tasks.output_arrays import truncated
-from limbeck.tasks.scores_of_samples import SampledScore
-from limbeck.tasks.sentence import SENTENCE
+from limbeck.tasks.metrics import SampledScore, matthews, mean_of
+from limbeck.tasks.positions import LabelledPositions, padded_labels
+from limbeck.tasks.rules import CUT, truncated
 from limbeck.tasks.task_like import Batch, Kept, Labels, Results, Rows, TaskLike
-from limbeck.tasks.tokens import padded_labels
 
 # Longer than any class name of GLUE; a batch with longer targets generates as far as they go.
 _LONGEST = 10

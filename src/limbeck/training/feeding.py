@@ -21,7 +21,7 @@ from limbeck.data.query_sampler import QuerySampler, together
 from limbeck.data.row_facts import facts_of
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TaskType
-from limbeck.tasks.no_labels import labelled_rows
+from limbeck.tasks.known_types import labelled_rows
 from limbeck.training.sending import SendsBatches
 from limbeck.training.step_weights import (
     BatchCounts,

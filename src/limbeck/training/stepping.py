@@ -20,7 +20,7 @@ from limbeck.input_transforms import InputTransform, StepInputs
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.support.machine import on_host
 from limbeck.support.step_state import StepState
-from limbeck.tasks.no_labels import labelled_rows, no_unlabelled
+from limbeck.tasks.known_types import labelled_rows, no_unlabelled
 from limbeck.teachers import SampledTeam
 from limbeck.training.callbacks import stop_if_not_finite
 from limbeck.training.counting import Counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.tasks.squad import exact_match, token_f1
+from limbeck.tasks.spans import exact_match, token_f1
 
 
 def by_the_release(given: list[str], right: list[str]) -> float:

@@ -24,18 +24,52 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from limbeck import functional as F
 from limbeck.activations.compat import TOKEN_CLASSIFIERS
 from limbeck.functional.labels import NO_LABEL
+from limbeck.functional.partial_logits import PartialLogits, partial_soft_label
 from limbeck.support.errors import Problem
-from limbeck.tasks.abstract_type import TASK_TYPES, task_type
-from limbeck.tasks.batch_columns import CUT
+from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
 from limbeck.tasks.classes import balanced_over
-from limbeck.tasks.labelled import LabelledPositions
 from limbeck.tasks.long_texts import encode_cut
 from limbeck.tasks.metrics import as_agreement, is_agreement, plain_metric
-from limbeck.tasks.output_arrays import pad_column, truncated
-from limbeck.tasks.row_checks import need_labels, need_rows
+from limbeck.tasks.rules import (
+    CUT,
+    PLAIN,
+    HardRule,
+    SoftRule,
+    need_labels,
+    need_rows,
+    pad_column,
+    truncated,
+)
 from limbeck.tasks.task_like import Batch, Labelled, Labels, Results, Rows, TaskLike
+
+# Task types whose labels stand at positions of a text: tags, masked tokens, target words.
+
+
+class LabelledPositions(TaskType):
+    """A class, or a word of the vocabulary, at every position whose label is not −100."""
+
+    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
+        """Cross-entropy of logits (B, N, C) over each example's labelled positions."""
+        need_labels(batch, self.label_names)
+        return F.token_cross_entropy(logits, batch["labels"], **rule._asdict())
+
+    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
+        """The two sides' distributions at each example's labelled positions."""
+        need_labels(batch, self.label_names)
+        distance = F.token_soft_kl if rule.compare == "soft_kl" else F.token_soft_cross_entropy
+        return distance(student, teacher, batch["labels"] != NO_LABEL, **rule.at)
+
+    def soft_label_of_tokens(
+        self, student: Tensor, teacher: PartialLogits, batch: Batch, rule: SoftRule
+    ) -> Tensor:
+        """The student's distribution against what was kept of the teacher's, at the labelled positions."""
+        need_labels(batch, self.label_names)
+        valid = batch["labels"] != NO_LABEL
+        return partial_soft_label(student, teacher, valid, compare=rule.compare, **rule.at)
+
 
 _ENTITY_SCORES = {
     "f1": entities.f1_score,

@@ -1,4 +1,4 @@
-"""The classes of CIFAR-10 and CIFAR-100 (fine labels) in the order of their ids. Part of `limbeck.lab`."""
+"""The classes of CIFAR-10 and CIFAR-100 (fine labels) in the order of their ids. Part of `limbeck.tasks`."""
 
 CIFAR10 = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",

@@ -1,4 +1,4 @@
-"""The texts of rows that hold one or several each, one after the other. Part of `limbeck.tasks`."""
+"""What stored outputs are asked about rows whose examples are not the rows themselves. Part of `limbeck.tasks`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from limbeck.embedding.text_prompts import PASSAGE, QUERY, SENTENCE
-from limbeck.tasks.asked_texts import AskedTexts
 from limbeck.tasks.task_like import TaskLike
+
+
+class AskedTexts(NamedTuple):
+    """Texts whose outputs teach the examples of some rows.
+
+    Attributes:
+        columns: the texts by column, as a teacher read them, each (n,).
+        rows: the place of the row that each is of, (n,).
+        examples: the place among the rows' examples that each teaches, (n,).
+        of: how many examples the rows have. Nothing is known of those that are not among `examples`.
+    """
+
+    columns: list[list[str]]
+    rows: list[int]
+    examples: list[int]
+    of: int
+
+
+# The texts of rows that hold one or several each, one after the other.
+
 
 FIRST = "first_text"
 """A column of a split: what each row's first text is, a query or a passage; without it all texts are sentences."""
