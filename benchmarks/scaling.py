@@ -17,8 +17,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from limbeck.execution import resolve_precision
 from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.students.execution import resolve_precision
 from step_cost import Sizes, measure
 
 RECORD = Path(__file__).parent / "records" / "scaling.json"

@@ -30,10 +30,10 @@ from rich.table import Table
 from transformers import BertConfig, BertForSequenceClassification, Trainer, set_seed
 
 from limbeck.catalog import names
-from limbeck.execution import resolve_precision
 from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.students.execution import resolve_precision
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
 from limbeck.teachers.teacher import Teacher

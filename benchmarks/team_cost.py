@@ -23,8 +23,8 @@ from rich.console import Console
 from transformers import Trainer, set_seed
 
 from limbeck.activations import Request
-from limbeck.execution import resolve_precision
 from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.students.execution import resolve_precision
 from limbeck.teachers import EnsembleTeam, SampledTeam, SamplingProbabilities
 from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
 from limbeck.teachers.teacher import Teacher

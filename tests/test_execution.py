@@ -7,9 +7,9 @@ import torch
 from transformers import DebertaV2Config, DebertaV2ForSequenceClassification
 
 import limbeck
-from limbeck import execution
-from limbeck.execution import resolve_attention, resolve_precision
 from limbeck.reporting.records import Record
+from limbeck.students import execution
+from limbeck.students.execution import resolve_attention, resolve_precision
 from limbeck.support.errors import LimbeckError
 from tiny_runs import bert
 

@@ -19,7 +19,7 @@ ORDER = [
     {"lab", "lab.cifar_nets", "recipes", "reporting", "support"},
     {"catalog", "functional", "model_inputs", "reporting.records", "vision"},
     {"activations", "mappings", "paper_settings"},
-    {"embedding", "execution", "input_transforms"},
+    {"embedding", "input_transforms"},
     {"tasks"},
     {"evaluation", "objectives", "runtimes", "students"},
     {"reporting.analysis", "teachers"},

@@ -6,7 +6,7 @@ import pytest
 
 from limbeck.data.own_labels import Labelling, class_order
 from limbeck.students import class_places, places_by_name
-from limbeck.students.class_names import spelling
+from limbeck.students.configuration import spelling
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.fitting import pair_problems
 from tiny_runs import bert

@@ -11,7 +11,6 @@ import pyarrow as pa
 from rich.console import Console
 
 from limbeck.data.streams import RowStream, TakenRows
-from limbeck.execution import warn_of_emulated_bf16
 from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.chunk_pass import ChunkPass, PredictedRows
 from limbeck.predicting.partial_output import PartialOutput, null_types
@@ -22,6 +21,7 @@ from limbeck.predicting.row_formats import SEPARATED, CsvForm, json_lines, merge
 from limbeck.predicting.row_model import load_row_model
 from limbeck.predicting.row_reader import EMBEDDINGS, RowReader
 from limbeck.predicting.rows_digest import RowsDigest, first_difference
+from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError
 
 # What a kill costs at most; and of a pipe, how many rows wait for each other.

@@ -35,10 +35,10 @@ from limbeck.support.settings import (
 )
 
 if TYPE_CHECKING:
-    from limbeck.execution import Attention, Precision
     from limbeck.input_transforms import MixupSpec, TransformSpec
     from limbeck.lab.augmentation import AugmentSpec
     from limbeck.objectives import CurriculumSpec, TermSpec, WeightingSpec
+    from limbeck.students.execution import Attention, Precision
     from limbeck.teachers import TeamSpec
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import ValidationError, field_validator
 
 from limbeck.data import Conditions, CorpusSpec, Division
-from limbeck.execution import Attention, Precision
 from limbeck.input_transforms import InputTransform, MixupSpec, TransformSpec, chosen
 from limbeck.lab.augmentation import AugmentSpec
 from limbeck.objectives import RECORDED, CurriculumSpec, TermSpec, WeightingSpec
@@ -18,6 +17,7 @@ from limbeck.recipe.load import as_divided_then, read_raw
 from limbeck.recipe.optimizer_settings import OptimisationKeys
 from limbeck.recipe.stages import StageOf, stages_of
 from limbeck.recipe.validation import check
+from limbeck.students.execution import Attention, Precision
 from limbeck.support.errors import LimbeckError
 from limbeck.support.plain import write_yaml
 from limbeck.tasks import TASKS

@@ -10,7 +10,6 @@ from typing import Any
 
 from transformers import set_seed
 
-from limbeck.execution import warn_of_emulated_bf16
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run.beginning import begin, new_record
@@ -27,6 +26,7 @@ from limbeck.run.resolution import resolve, say_training
 from limbeck.run.result import Result
 from limbeck.run.run_report import card_run, report_run
 from limbeck.run.train import train_stages
+from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support.files import one_error_for_a_full_disk
 from limbeck.support.given import at_hand
 from limbeck.support.lock import in_use

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from limbeck.data import MAX_ROWS
 from limbeck.data.text_rows import TextRows
-from limbeck.execution import warn_of_emulated_bf16
 from limbeck.run.label_by_ray import found_anywhere
 from limbeck.run.label_plan import LabelPlan, outputs_asked
 from limbeck.run.label_store import ENGINES, LabelWork, fill
@@ -30,6 +29,7 @@ from limbeck.run.rows_to_label import RowSources, listed
 from limbeck.run.speaking_teachers import check_speaking, endpoint_labeller, speaks
 from limbeck.run.target_rows_asked import target_rows, writes_targets
 from limbeck.run.teachers_named import PRECISIONS, LabellerSource, named
+from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.given import at_hand
 from limbeck.support.terminal import messages

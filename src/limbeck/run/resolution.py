@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from limbeck.activations import stack_names
-from limbeck.execution import resolve_attention, resolve_precision
 from limbeck.objectives import ModelShape
 from limbeck.recipe.quick import USUAL, training_for
 from limbeck.reporting.records import Execution, Record
@@ -16,6 +15,7 @@ from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.unchanged import digests, plugins_read, refuse_changed
 from limbeck.students import read_config
+from limbeck.students.execution import resolve_attention, resolve_precision
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import agreed, is_first, processes
 from limbeck.support.terminal import messages, print_line

@@ -5,16 +5,8 @@ reads a whole pretrained model, `pick_layers` turns a rule into layer numbers, `
 name into a model.
 """
 
-from limbeck.students.building import Labelled, Layers, build_student
-from limbeck.students.by_shape_name import (
-    BERT_VOCABULARY,
-    RANDOM,
-    TEAMS,
-    NamedModel,
-    named_model,
-    starts_random,
-)
-from limbeck.students.class_names import (
+from limbeck.students.build import PICKS, Labelled, Layers, build_student, pick_layers
+from limbeck.students.configuration import (
     class_places,
     generic_labels,
     labels_agree,
@@ -23,9 +15,16 @@ from limbeck.students.class_names import (
     places_by_name,
     spelling,
 )
-from limbeck.students.picking import PICKS, pick_layers
 from limbeck.students.pretrained import load_model, read_config, resolve_checkpoint
-from limbeck.students.tokenizers import read_processor, read_tokenizer
+from limbeck.students.shapes import (
+    BERT_VOCABULARY,
+    RANDOM,
+    TEAMS,
+    NamedModel,
+    named_model,
+    starts_random,
+)
+from limbeck.students.weights import read_processor, read_tokenizer
 
 __all__ = [
     "BERT_VOCABULARY",

@@ -28,10 +28,8 @@ from transformers.utils import logging as hub_logging
 
 import limbeck.lab.cifar_nets  # noqa: F401  (makes AutoModel know them)
 from limbeck.embedding.embedder import embedding_config
-from limbeck.students.class_names import labels_agree, labels_of
-from limbeck.students.configuration import with_labels
-from limbeck.students.hub_names import refuse_absent
-from limbeck.students.sizes import refuse_impossible
+from limbeck.students.configuration import labels_agree, labels_of, with_labels
+from limbeck.students.shapes import refuse_impossible
 from limbeck.students.transplanting import (
     fresh_model,
     has_no_weights,
@@ -41,6 +39,7 @@ from limbeck.students.transplanting import (
     transplant,
 )
 from limbeck.students.weights import (
+    refuse_absent,
     refuse_damaged_student,
     refuse_unsafe_index_on_hub,
     refuse_unsafe_weights,

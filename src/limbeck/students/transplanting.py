@@ -18,7 +18,7 @@ from transformers import AutoModelForSequenceClassification, PretrainedConfig, P
 
 from limbeck.activations import number_of_layers, stack_layers, stack_layers_name
 from limbeck.embedding import SentenceEmbedder
-from limbeck.students.sizes import refuse_impossible
+from limbeck.students.shapes import refuse_impossible
 from limbeck.support.errors import LimbeckError
 
 log = logging.getLogger(__name__)

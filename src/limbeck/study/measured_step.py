@@ -21,12 +21,12 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
 from limbeck.data import Collator
-from limbeck.execution import resolve_precision
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.loaded_models import build_models
 from limbeck.run.named_teachers import Named
 from limbeck.run.required_settings import missing
 from limbeck.run.stage_rows import EncodedRows, load_rows
+from limbeck.students.execution import resolve_precision
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import accelerator, device
 from limbeck.support.words import count_of

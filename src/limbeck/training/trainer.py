@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedModel, TrainingArguments
 from transformers.trainer_utils import has_length
 
-from limbeck.execution import give_attention, warn_of_emulated_bf16
+from limbeck.students.execution import give_attention, warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import task_type_of
 from limbeck.teachers import Bandit, Team, members_of

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import transformers as hf
 
-from limbeck.students.by_shape_name import named_model
-from limbeck.students.sizes import refuse_impossible
+from limbeck.students.shapes import named_model, refuse_impossible
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 
