@@ -25,7 +25,7 @@ import numpy as np
 
 import limbeck
 from limbeck.reporting.records import write_whole
-from limbeck.teachers.labelling import Row
+from limbeck.teachers.labeller import Row
 from many_rows import Memory, about, private_gib, write_rows
 
 RECORD = Path(__file__).parent / "records" / "many_labels.json"

@@ -13,7 +13,7 @@ import pytest
 import limbeck
 from limbeck.data.row_ids import row_ids
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labelling import RowsMissingError
+from limbeck.teachers.labeller import RowsMissingError
 from limbeck.teachers.language_models import Prompt
 from limbeck.teachers.outputs import open_store
 from tiny_language_models import save_language_model

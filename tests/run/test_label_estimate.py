@@ -13,9 +13,8 @@ from limbeck.data.text_rows import read_text_rows
 from limbeck.run.label_estimate import measure_labelling
 from limbeck.run.label_plan import LabelPlan
 from limbeck.run.label_store import _rounded
-from limbeck.teachers.labelling import RowsMissingError
+from limbeck.teachers.labeller import RowsMissingError, TeamLabeller
 from limbeck.teachers.outputs import open_store
-from limbeck.teachers.team_labeller import TeamLabeller
 
 _EACH = 0.02
 

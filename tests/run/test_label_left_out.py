@@ -17,7 +17,7 @@ from limbeck.data.row_ids import row_ids
 from limbeck.run import missing_rows
 from limbeck.run.label_estimate import _TRIED_ROWS
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labelling import RowsMissingError
+from limbeck.teachers.labeller import RowsMissingError
 from limbeck.teachers.outputs import StoreFiles, copy_store, open_store
 from limbeck.teachers.outputs.output_store import read_manifest
 from limbeck.teachers.outputs.store_manifest import MISSING

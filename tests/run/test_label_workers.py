@@ -18,8 +18,8 @@ from limbeck.run.model_labeller import ModelLabeller
 from limbeck.run.ray_session import ray_session
 from limbeck.run.shard_makers import LocalMaker
 from limbeck.support.errors import LimbeckError
+from limbeck.teachers.labeller import TeamLabeller
 from limbeck.teachers.outputs import StoreFiles
-from limbeck.teachers.team_labeller import TeamLabeller
 
 
 class Letters:

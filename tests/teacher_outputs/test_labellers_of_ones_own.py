@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import limbeck
 from limbeck.cli.app import app
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labelling import RowsMissingError
+from limbeck.teachers.labeller import RowsMissingError
 from limbeck.teachers.outputs import open_store
 
 

@@ -13,7 +13,7 @@ import limbeck
 import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labelling import RowsMissingError
+from limbeck.teachers.labeller import RowsMissingError
 from limbeck.teachers.outputs import StoreFiles, StoreWriter, open_store, store_writer
 from limbeck.teachers.outputs.store_writer import remove_store
 from stopping_labeller import Stops

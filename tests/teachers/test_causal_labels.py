@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labelling import TellsTruncated
+from limbeck.teachers.labeller import TellsTruncated
 from limbeck.teachers.language_models import (
     CausalLabeller,
     Prompt,

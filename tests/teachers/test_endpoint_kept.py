@@ -9,7 +9,7 @@ from tenacity import wait_none
 
 from faulty_proxy import faulty_proxy, status
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labelling import RowsMissingError
+from limbeck.teachers.labeller import RowsMissingError
 from limbeck.teachers.language_models import (
     EndpointLabeller,
     EndpointSettings,

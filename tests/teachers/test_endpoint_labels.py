@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from faulty_proxy import faulty_proxy
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labelling import CountsCosts, Labeller, RowsMissingError
+from limbeck.teachers.labeller import CountsCosts, Labeller, RowsMissingError
 from limbeck.teachers.language_models import (
     EndpointLabeller,
     EndpointSettings,

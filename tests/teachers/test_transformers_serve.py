@@ -16,7 +16,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labelling import RowsMissingError
+from limbeck.teachers.labeller import RowsMissingError
 from limbeck.teachers.language_models import (
     CausalLabeller,
     EndpointLabeller,

@@ -34,7 +34,7 @@ from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.given import at_hand
 from limbeck.support.terminal import messages
 from limbeck.tasks import get_task_type
-from limbeck.teachers.labelling import Labeller
+from limbeck.teachers.labeller import Labeller
 from limbeck.teachers.language_models import BoundPrompt, EndpointSettings, Prompt
 from limbeck.teachers.outputs import OutputStore, StoreFiles, StoreManifest, open_store
 
@@ -67,7 +67,7 @@ def label(
 
     Args:
         teacher: a model's folder or Hub name, a run folder, several of them, or objects that follow
-            `limbeck.teachers.labelling.Labeller`.
+            `limbeck.teachers.labeller.Labeller`.
         data: rows, of all splits: `hub`, `pocket`, a folder in GLUE's layout, a file or a folder of files of your own,
             a `Dataset`, a `DatasetDict`, rows by split; labels are not looked at, but by a text-to-text teacher, whose
             decoder reads them.

@@ -18,7 +18,7 @@ from limbeck.run.missing_rows import MissingRows
 from limbeck.run.teachers_named import LabellerSource
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
-from limbeck.teachers.labelling import Labeller, RowsMissingError
+from limbeck.teachers.labeller import Labeller, RowsMissingError
 from limbeck.teachers.outputs import ShardRecord, StoreFiles
 from limbeck.teachers.outputs.columns import OutputLayout
 from limbeck.teachers.outputs.scored_shard import (

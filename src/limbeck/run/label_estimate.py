@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from limbeck.data.column import taken
 from limbeck.run.label_failures import none_has_outputs
 from limbeck.run.label_plan import LabelPlan
-from limbeck.teachers.labelling import Labeller, RowsMissingError
+from limbeck.teachers.labeller import Labeller, RowsMissingError
 from limbeck.teachers.outputs.parquet_shards import rows_of_shard
 from limbeck.teachers.outputs.scored_shard import (
     Texts,

@@ -11,7 +11,7 @@ import numpy as np
 
 from limbeck.data.text_rows import TextRows
 from limbeck.support.errors import LimbeckError, unknown
-from limbeck.teachers.labelling import HasLayers, KeepsTokens, Labeller
+from limbeck.teachers.labeller import HasLayers, KeepsTokens, Labeller
 from limbeck.teachers.outputs import (
     RowsIdentity,
     StoreManifest,

@@ -20,7 +20,7 @@ from limbeck.run.shard_makers import LocalMaker, ShardMakers
 from limbeck.run.teachers_named import LabellerSource
 from limbeck.support.errors import LimbeckError
 from limbeck.support.words import human_size
-from limbeck.teachers.labelling import Labeller
+from limbeck.teachers.labeller import Labeller
 from limbeck.teachers.outputs import StoreFiles, StoreManifest, StoreWriter
 from limbeck.teachers.outputs.output_store import read_manifest
 from limbeck.teachers.outputs.parquet_shards import shard_name

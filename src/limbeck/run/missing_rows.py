@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.teachers.labelling import RowsMissingError
+from limbeck.teachers.labeller import RowsMissingError
 from limbeck.teachers.outputs import StoreFiles
 from limbeck.teachers.outputs.scored_shard import ShardRows
 from limbeck.teachers.outputs.store_manifest import MISSING

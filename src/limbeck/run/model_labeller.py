@@ -19,7 +19,7 @@ from limbeck.run.output_words import ModelOutputs
 from limbeck.students import class_places, generic_labels, labels_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Task, task_type_of
-from limbeck.teachers.labelling import Row, Scores
+from limbeck.teachers.labeller import Row, Scores
 from limbeck.teachers.outputs import Ask, digest_of_model, digest_of_tokenizer
 from limbeck.teachers.outputs.build import ask
 from limbeck.teachers.outputs.checked_scores import PROBABILITIES

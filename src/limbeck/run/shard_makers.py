@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from limbeck.run.missing_rows import MissingRows
-from limbeck.teachers.labelling import Labeller
+from limbeck.teachers.labeller import Labeller
 from limbeck.teachers.outputs import StoreFiles
 from limbeck.teachers.outputs.scored_shard import (
     MadeShard,

@@ -12,7 +12,7 @@ from limbeck.run.runs_meant import members_at
 from limbeck.students import read_config
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TEXT, kind_of_config
-from limbeck.teachers.labelling import KeepsTokens, Labeller
+from limbeck.teachers.labeller import KeepsTokens, Labeller
 from limbeck.teachers.outputs.columns import LOGITS
 
 

@@ -17,11 +17,10 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device
 from limbeck.support.words import short_name, short_names
 from limbeck.tasks import TASKS, TEXT, TEXT_READING
-from limbeck.teachers.labelling import Labeller
+from limbeck.teachers.labeller import Labeller, TeamLabeller
 from limbeck.teachers.language_models import BoundPrompt, load_causal_labeller
 from limbeck.teachers.outputs.checked_scores import PROBABILITIES
 from limbeck.teachers.outputs.columns import LOGITS
-from limbeck.teachers.team_labeller import TeamLabeller
 
 _MAX_LENGTH = Recipe.model_fields["max_length"].default
 PRECISIONS = ("fp32", "bf16")
@@ -127,6 +126,6 @@ def named(teacher: str | Path | Labeller | Sequence[str | Path | Labeller]) -> t
         else:
             raise LimbeckError(
                 f"teacher: a {type(one).__name__} is no labeller",
-                "name a model's folder, or pass an object with the methods of limbeck.teachers.labelling.Labeller",
+                "name a model's folder, or pass an object with the methods of limbeck.teachers.labeller.Labeller",
             )
     return tuple(found)

@@ -5,14 +5,18 @@ which of its members to run.
 """
 
 from limbeck.teachers.bandit import Bandit
-from limbeck.teachers.forming import by_capacity, chain_links, form, has_ties, weighed
 from limbeck.teachers.sampling import SamplingProbabilities, draw, shares
 from limbeck.teachers.team import (
     Answering,
     EnsembleTeam,
     SampledTeam,
     Team,
+    by_capacity,
+    chain_links,
+    form,
+    has_ties,
     members_of,
+    weighed,
 )
 from limbeck.teachers.team_spec import (
     RANKINGS,

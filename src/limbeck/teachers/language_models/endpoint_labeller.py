@@ -15,7 +15,7 @@ import numpy as np
 
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import SENTENCE
-from limbeck.teachers.labelling import RowsMissingError
+from limbeck.teachers.labeller import RowsMissingError
 from limbeck.teachers.language_models.answer_journal import key_of
 from limbeck.teachers.language_models.bound_prompt import BoundPrompt
 from limbeck.teachers.language_models.contextual_calibration import calibrated, content_free_prior

@@ -8,7 +8,7 @@ import numpy as np
 
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASK_TYPES
-from limbeck.teachers.labelling import Labeller
+from limbeck.teachers.labeller import Labeller
 from limbeck.teachers.outputs.columns import LOGITS
 
 PROBABILITIES = "probabilities"

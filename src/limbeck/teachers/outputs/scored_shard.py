@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labelling import CountsCosts, Labeller, RowsMissingError, TellsTruncated
+from limbeck.teachers.labeller import CountsCosts, Labeller, RowsMissingError, TellsTruncated
 from limbeck.teachers.outputs.checked_scores import DECIDING, checked
 from limbeck.teachers.outputs.columns import OutputColumn, OutputLayout, column_of_values
 from limbeck.teachers.outputs.parquet_shards import shard_name, shard_table, write_shard
