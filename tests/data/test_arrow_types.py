@@ -7,9 +7,9 @@ import pyarrow.parquet as parquet
 import pytest
 
 from limbeck.data import load_task
-from limbeck.data.streams import RowStream
+from limbeck.data.stream import RowStream
 from limbeck.data.text_rows import read_text_rows
-from limbeck.data.unlabelled_files import read_unlabelled
+from limbeck.data.unlabelled import read_unlabelled
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task import get_task
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from limbeck.data import Division, load_task
-from limbeck.data.loading import register_shipped
+from limbeck.data.load import register_shipped
 from limbeck.data.reader import DATA_READERS, DataRequest, reader_of
 from limbeck.support.errors import LimbeckError
 

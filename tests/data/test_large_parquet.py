@@ -5,9 +5,9 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from limbeck.data import column, tables
+from limbeck.data import column, files
 from limbeck.data.column import ArrowColumn
-from limbeck.data.tables import read_table
+from limbeck.data.files import read_table
 from limbeck.support.errors import LimbeckError
 
 _ROWS, _LIMIT = 30_000, 10 * 2**20
@@ -16,9 +16,9 @@ _ROWS, _LIMIT = 30_000, 10 * 2**20
 @pytest.fixture
 def little_memory(monkeypatch, tmp_path):
     """A machine with little memory, whose files of rows lie in a folder of the test."""
-    monkeypatch.setattr(tables, "_half_the_memory", lambda: _LIMIT)
+    monkeypatch.setattr(files, "_half_the_memory", lambda: _LIMIT)
     monkeypatch.setattr(column, "LARGE", 2**20)
-    monkeypatch.setattr(tables, "_BATCH_BYTES", 2**20)
+    monkeypatch.setattr(files, "_BATCH_BYTES", 2**20)
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
 
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
-from limbeck.data.grouped_order import length_grouped
-from limbeck.data.mixed_sampler import MixedSampler, labelled_in_batch
+from limbeck.data.samplers import MixedSampler, labelled_in_batch, length_grouped
 from limbeck.support.errors import LimbeckError
 
 

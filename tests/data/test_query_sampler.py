@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from limbeck.data.query_sampler import QuerySampler
+from limbeck.data.samplers import QuerySampler
 from limbeck.support.errors import LimbeckError
 
 

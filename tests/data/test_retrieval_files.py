@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from limbeck.data.beir_files import beir_splits, is_beir, read_beir
-from limbeck.data.tables import read_table
+from limbeck.data.beir import beir_splits, is_beir, read_beir
+from limbeck.data.files import read_table
 from limbeck.support.errors import LimbeckError
 
 

@@ -10,8 +10,7 @@ from torch.utils.data import Subset
 
 import tiny_runs as tiny
 from limbeck.data import load_task
-from limbeck.data.encoding import encode
-from limbeck.data.lazy_rows import LazyRows
+from limbeck.data.encoding import LazyRows, encode
 from limbeck.data.row_facts import facts_of
 from limbeck.tasks import TEXT_READING
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from limbeck.data import load_task
-from limbeck.data.unlabelled import with_unlabelled
-from limbeck.data.unlabelled_files import read_unlabelled
+from limbeck.data.unlabelled import read_unlabelled, with_unlabelled
 
 JUDGED = [
     {"query": f"who saw {name}", "passages": [f"ann saw {name}", "the end"], "labels": [1, 0]}

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from limbeck.data.unlabelled_files import read_unlabelled
+from limbeck.data.unlabelled import read_unlabelled
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 

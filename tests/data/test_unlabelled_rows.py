@@ -11,8 +11,7 @@ from datasets import DatasetDict, Value
 
 from limbeck.data import Conditions
 from limbeck.data.splits import make_split
-from limbeck.data.unlabelled import UnlabelledRows, with_unlabelled
-from limbeck.data.unlabelled_files import TextFile
+from limbeck.data.unlabelled import TextFile, UnlabelledRows, with_unlabelled
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MULTI_LABEL, TASKS, Task
 

@@ -9,7 +9,7 @@ import pytest
 import tiny_embedders as tiny
 
 from limbeck.data import load_task
-from limbeck.data.fingerprint import rows_fingerprint
+from limbeck.data.row_ids import rows_fingerprint
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
 from limbeck.support.errors import LimbeckError

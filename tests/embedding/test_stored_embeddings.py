@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from limbeck import predict
 from limbeck.activations import Request
-from limbeck.data.embeddings_file import read_embeddings_file
+from limbeck.data.outputs_file import read_embeddings_file
 from limbeck.data.row_ids import row_ids
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe

@@ -11,8 +11,7 @@ import torch
 
 import tiny_runs as tiny
 from limbeck.data import load_task
-from limbeck.data.encoding import encode
-from limbeck.data.lazy_rows import LazyRows
+from limbeck.data.encoding import LazyRows, encode
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
 from limbeck.run.unchanged import digests
@@ -37,7 +36,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def few_are_many(monkeypatch):
-    monkeypatch.setattr("limbeck.data.lazy_rows.AT_ONCE", 20)
+    monkeypatch.setattr("limbeck.data.encoding.AT_ONCE", 20)
 
 
 def settings(data, **changes):
@@ -64,7 +63,7 @@ def test_examples_are_those_that_are_encoded_at_once(data):
 def test_the_student_is_the_same(data, recipe, tmp_path, monkeypatch, share, capsys):
     given = recipe("kd", **settings(data, labelled_share=share, cache="auto"))
     at_once = distill(given, out=tmp_path / "at-once", report=False)
-    monkeypatch.setattr("limbeck.data.lazy_rows.AT_ONCE", 20)
+    monkeypatch.setattr("limbeck.data.encoding.AT_ONCE", 20)
     assert isinstance(prepare(given).train.encoded, LazyRows)
     capsys.readouterr()
     in_turn = distill(given, out=tmp_path / "in-turn", report=False, show=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.data.own_labels import Labelling, class_order
+from limbeck.data.label_column import Labelling, class_order
 from limbeck.students import class_places, places_by_name
 from limbeck.students.configuration import spelling
 from limbeck.teachers.teacher import Teacher

@@ -88,7 +88,8 @@ def predict(
 
     target = None if to is None or str(to) == STANDARD_OUTPUT else to
 
-    from limbeck.data.streams import RowStream, named_files
+    from limbeck.data.stream import RowStream
+    from limbeck.data.stream_sources import named_files
     from limbeck.predicting.predict_settings import PredictSettings
     from limbeck.predicting.prepare_job import prepare
     from limbeck.support.files import at_home

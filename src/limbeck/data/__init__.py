@@ -1,16 +1,15 @@
 """Examples: where they come from, and how they become batches."""
 
-from limbeck.data.batches import batches_of
-from limbeck.data.collator import Collator
+from limbeck.data.collate import Collator, batches_of
 from limbeck.data.conditions import Conditions
 from limbeck.data.corpus import CORPUS, CorpusSpec, load_corpus
-from limbeck.data.encoding import encode
-from limbeck.data.fingerprint import rows_fingerprint
-from limbeck.data.loading import load_task
-from limbeck.data.own_labels import Labelling
+from limbeck.data.encoding import add_inputs, encode
+from limbeck.data.files import MAX_ROWS
+from limbeck.data.label_column import Labelling
+from limbeck.data.load import load_task
 from limbeck.data.reader import DATA_READERS, DataReader, DataRequest, data_reader
-from limbeck.data.reading_alike import add_inputs
-from limbeck.data.sampler import EpochSampler
+from limbeck.data.row_ids import rows_fingerprint
+from limbeck.data.samplers import EpochSampler
 from limbeck.data.splits import (
     Division,
     check_splits,
@@ -18,7 +17,6 @@ from limbeck.data.splits import (
     with_held_out,
     with_held_out_dev,
 )
-from limbeck.data.tables import MAX_ROWS
 
 __all__ = [
     "CORPUS",

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.data.corpus_sources import Document, file_documents, hub_documents
-from limbeck.data.loading import source_of
+from limbeck.data.load import source_of
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.support.settings import Count, Seed, Settings

@@ -12,7 +12,7 @@ from typing import Any
 
 from datasets import load_dataset
 
-from limbeck.data.bars import progress_bars
+from limbeck.data.encoding import progress_bars
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.support.plain import regular

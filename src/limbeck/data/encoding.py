@@ -6,15 +6,28 @@ wide as its longest example.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import count
 from typing import Any
 
 import numpy as np
-from datasets import Dataset, Value
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from datasets import Dataset, Value, concatenate_datasets
 from datasets.fingerprint import Hasher
+from datasets.utils import (
+    are_progress_bars_disabled,
+    disable_progress_bars,
+    enable_progress_bars,
+)
 
-from limbeck.data.bars import progress_bars
+from limbeck.data.row_facts import RowFacts, facts_of
+from limbeck.model_inputs import TEACHER_COLUMN, ModelInputs
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import Processor
+from limbeck.tasks import TEXT_READING, Processor, Reading, TaskType
 from limbeck.tasks.rules import CUT, ROW
 from limbeck.tasks.task import Task
 
@@ -86,3 +99,222 @@ def _check(dataset: Dataset, task: Task, tokenizer: Processor, max_length: int) 
     problems += task.kind.reads.problems(tokenizer, max_length, len(task.text_columns))
     if problems:
         raise LimbeckError(problems)
+
+
+# Whether the datasets library shows its progress bars: only while asked to.
+
+
+@contextmanager
+def progress_bars(shown: bool) -> Iterator[None]:
+    """Show or hide the bars inside the block, then leave the setting as it was."""
+    were_hidden = are_progress_bars_disabled()
+    (enable_progress_bars if shown else disable_progress_bars)()
+    try:
+        yield
+    finally:
+        (disable_progress_bars if were_hidden else enable_progress_bars)()
+
+
+# Rows too many to encode before the first step: each batch is encoded when it is asked for. The
+# rows themselves lie in mapped files. What a sampler and pre-flight want to know of all of them
+# comes from the rows: labels, numbers, and lengths in bytes of text, which put batches of similar
+# length together as tokens would.
+
+
+AT_ONCE = 1_000_000
+"""Rows that are encoded before the first step; of more, each batch is when its turn comes."""
+_SAMPLE = 2048
+_FEW = 8
+
+
+def may_wait(kind: TaskType) -> bool:
+    """Whether rows of a task type can be encoded batch by batch: a text is one example, the same in every epoch."""
+    alike = kind.constant and not kind.resampled
+    return kind.reads is TEXT_READING and alike and kind.one_example_a_row
+
+
+class LazyRows(torch.utils.data.Dataset, RowFacts):
+    """Loaded rows that look encoded.
+
+    Args:
+        raw: as they were loaded.
+        task: whose rows they are.
+        tokenizer: makes a model's input of them.
+        max_length: the longest, in tokens.
+        places: which of the rows, in this order; all of them by default.
+
+    Raises:
+        LimbeckError: as `encode`, which is tried on the first few.
+    """
+
+    def __init__(
+        self,
+        raw: Dataset,
+        task: Task,
+        tokenizer: Processor,
+        max_length: int,
+        places: np.ndarray | None = None,
+    ) -> None:
+        self.raw, self.task, self.tokenizer, self.max_length = raw, task, tokenizer, max_length
+        self.places = places
+        few, _ = encode(raw.select(range(min(_FEW, len(raw)))), task, tokenizer, max_length)
+        self.column_names = few.column_names
+
+    @property
+    def encoded(self) -> bool:
+        """No: each batch is in its turn."""
+        return False
+
+    def __len__(self) -> int:
+        return len(self.raw if self.places is None else self.places)
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        if not -len(self) <= place < len(self):
+            raise IndexError(place)
+        return self.__getitems__([int(place) % len(self)])[0]
+
+    def __getitems__(self, places: Sequence[int]) -> list[dict[str, Any]]:
+        """Examples at some places, as a DataLoader asks for those of a batch."""
+        chosen = places if self.places is None else self.places[np.asarray(places)].tolist()
+        rows = self.raw[list(chosen)]
+        found = dict(self.task.kind.encode(self.task, self.tokenizer, self.max_length, rows))
+        found.pop(CUT)
+        return [
+            dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)
+        ]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[place] for place in range(len(self)))
+
+    def select(self, places: Sequence[int] | np.ndarray) -> LazyRows:
+        """Some of the rows."""
+        chosen = np.asarray(places, dtype=np.int64)
+        chosen = chosen if self.places is None else self.places[chosen]
+        return LazyRows(self.raw, self.task, self.tokenizer, self.max_length, chosen)
+
+    def _column(self, name: str) -> np.ndarray:
+        values = self.raw.with_format("numpy")[name][:]
+        return values if self.places is None else values[self.places]
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        """Class ids or numbers (n,)."""
+        return self._column(self.task.label_column)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """What each example's `index` is, (n,)."""
+        return self._column("index")
+
+    def groups(self, column: str) -> np.ndarray | None:
+        """By the texts of the rows."""
+        names = [name for name in self.task.text_columns if name in self.raw.column_names]
+        found = self.task.kind.groups_of(self.task, {name: self.raw[name][:] for name in names})
+        return found if found is None or self.places is None else found[self.places]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Bytes of text of each example, (n,)."""
+        table: pa.Table = self.raw.with_format("arrow")[:]
+        total = np.zeros(len(self.raw), dtype=np.int32)
+        for name in self.task.text_columns:
+            start = 0
+            for chunk in table.column(name).chunks:
+                total[start : start + len(chunk)] += pc.binary_length(chunk).to_numpy(False)
+                start += len(chunk)
+        return total if self.places is None else total[self.places]
+
+    def lengths_of(self, reads: Reading, column: str) -> np.ndarray:
+        """Bytes of text: nobody has counted the tokens."""
+        return self.lengths
+
+    @cached_property
+    def mean_tokens(self) -> float:
+        """Mean length of an example, by a sample of them spread over all."""
+        step = max(len(self) // _SAMPLE, 1)
+        some = self.__getitems__(list(range(0, len(self), step)))
+        return float(np.mean([len(row["input_ids"]) for row in some]))
+
+    def add_to(self, digest: Any) -> None:
+        """Add all that the examples depend on to a digest (`hashlib`)."""
+        table: pa.Table = self.raw.with_format("arrow")[:]
+        about = [str(table.schema), TEXT_READING.describe(self.tokenizer), str(self.max_length)]
+        digest.update("\n".join(about).encode())
+        for batch in table.to_batches():
+            digest.update(batch.serialize())
+        if self.places is not None:
+            digest.update(self.places.tobytes())
+
+
+# Rows for two models at once: one's tokens, and whatever else the other's tokenizer makes of them.
+# Part of the data stage, after `encoding`.
+
+
+_TOKENS = "input_ids"
+# Padding must stay hidden from every model, whatever its tokenizer makes.
+_MASK = "attention_mask"
+
+
+def add_inputs(
+    encoded: Dataset | LazyRows,
+    rows: Dataset,
+    task: Task,
+    own: Processor,
+    other: Processor,
+    max_length: int,
+    *,
+    progress: bool = False,
+) -> tuple[Dataset | LazyRows, ModelInputs | None]:
+    """Give encoded rows what the `other` model's tokenizer makes of them beside the token ids.
+
+    Args:
+        encoded: `rows` (all of them, in their order), encoded by the tokenizer `own`.
+
+    Returns:
+        The rows, with columns of the other model's where its inputs are not there yet; and how it finds its
+        inputs, None if its token ids are others.
+
+    Raises:
+        LimbeckError: as `encode`, of the other tokenizer.
+    """
+    describe = TEXT_READING.describe
+    if task.kind.reads is not TEXT_READING:
+        return encoded, ModelInputs()
+    if not facts_of(encoded).encoded or (
+        own.is_fast and other.is_fast and describe(own) == describe(other)
+    ):
+        return encoded, ModelInputs()
+    theirs, _ = encode(rows, task, other, max_length, progress=progress)
+    if not _equal(theirs, _TOKENS, encoded, _TOKENS):
+        return encoded, None
+    names = [n for n in other.model_input_names if n != _TOKENS and n in theirs.column_names]
+    found = {}
+    for name in names:
+        column = _column_with(name, theirs, encoded)
+        if column not in encoded.column_names:
+            more = theirs.select_columns([name]).rename_column(name, column)
+            encoded = concatenate_datasets([encoded, more], axis=1)
+        if column != name:
+            found[name] = column
+    made = [name for name in own.model_input_names if name in encoded.column_names]
+    return encoded, ModelInputs(found, frozenset(made) - {*names, _TOKENS, _MASK})
+
+
+def _column_with(name: str, theirs: Dataset, encoded: Dataset) -> str:
+    """The column that holds, or is to hold, an input of the other model."""
+    if name in encoded.column_names and _equal(theirs, name, encoded, name):
+        return name
+    for number in count(1):
+        column = f"{TEACHER_COLUMN}{name}" + (f"_{number}" if number > 1 else "")
+        if column not in encoded.column_names or _equal(theirs, name, encoded, column):
+            break
+    return column
+
+
+def _equal(left: Dataset, name: str, right: Dataset, column: str) -> bool:
+    if len(left) != len(right):
+        return False
+    values, others = (
+        rows.with_format("arrow")[:][own] for rows, own in ((left, name), (right, column))
+    )
+    return bool(values.cast(others.type).equals(others))

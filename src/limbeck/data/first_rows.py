@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.data.endings import form_of
+from limbeck.data.files import class_columns
 from limbeck.data.own import is_own, split_files
-from limbeck.data.streams import RowStream
-from limbeck.data.tables import class_columns
+from limbeck.data.stream import RowStream
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.support.given import place_of

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from datasets import ClassLabel, Dataset, DatasetDict, load_dataset
 
-from limbeck.data.bars import progress_bars
+from limbeck.data.encoding import progress_bars
 from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
 from limbeck.data.splits import (
     check_splits,

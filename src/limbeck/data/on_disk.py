@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.data.endings import known_endings
-from limbeck.data.glue_folder import (
+from limbeck.data.glue import (
     contents,
     expected_files,
     read_folder,
@@ -17,11 +17,11 @@ from limbeck.data.glue_folder import (
     task_of_folder,
     tasks_inside,
 )
-from limbeck.data.image_folder import read_images
+from limbeck.data.images import read_images
 from limbeck.data.own import has_own_files, is_own, read_own
 from limbeck.data.own_kinds import read_own_kind
-from limbeck.data.own_several_labels import read_several_labels
 from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
+from limbeck.data.several_labels import read_several_labels
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks.task import TASKS, Task, as_kind
 

@@ -12,7 +12,7 @@ import numpy as np
 from datasets import Dataset
 
 from limbeck.data.row_ids import row_ids
-from limbeck.data.target_rows import keys_of
+from limbeck.data.text_rows import keys_of
 from limbeck.tasks import Task
 from limbeck.tasks.embedding_rows import AskedTexts
 

@@ -1,7 +1,7 @@
 """`--data FILE --text-columns … --label-column …`: a user's own data.
 
 A source of the data stage. A single file is divided into train, dev and test (`splits`); a folder
-may hold train, dev (or validation) and test files. What its labels are is for `own_labels` to say.
+may hold train, dev (or validation) and test files. What its labels are is for `label_column` to say.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import pyarrow as pa
 from datasets import DatasetDict
 
 from limbeck.data.endings import FORMS, ending_of, known_endings, stem_of
-from limbeck.data.glue_folder import contents, task_of_folder, tasks_inside
-from limbeck.data.own_labels import LabelColumn, Labelling, read_labels
+from limbeck.data.files import MAX_ROWS, FileTable, read_table, usual_label, usual_texts
+from limbeck.data.glue import contents, task_of_folder, tasks_inside
+from limbeck.data.label_column import LabelColumn, Labelling, read_labels
 from limbeck.data.splits import AS_USUAL, Division, check_splits, make_split, with_held_out
-from limbeck.data.tables import MAX_ROWS, FileTable, read_table
-from limbeck.data.usual_columns import usual_label, usual_texts
 from limbeck.data.written_labels import check_written_labels, without_gaps
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks.known_types import marked

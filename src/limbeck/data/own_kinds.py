@@ -7,6 +7,8 @@ train, dev and test; a folder may hold train, dev (or validation) and test files
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,17 +18,172 @@ from typing import Any, NamedTuple
 import numpy as np
 from datasets import DatasetDict
 
-from limbeck.data.conll import read_conll
-from limbeck.data.endings import CONLL, ending_of, form_of, stem_of
+from limbeck.data.endings import CONLL, ending_of, form_of, lines_of, opened_text, stem_of
+from limbeck.data.files import MAX_ROWS, read_table, readable, stored_classes
+from limbeck.data.label_column import Labelling, class_order
 from limbeck.data.own import groups_of, one_file, split_files
-from limbeck.data.own_labels import Labelling, class_order
 from limbeck.data.splits import AS_USUAL, Division, check_splits, make_split, with_held_out
-from limbeck.data.squad_json import is_squad, read_squad
-from limbeck.data.tables import MAX_ROWS, read_table, stored_classes
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.plain import loads
 from limbeck.tasks import MASKED, SPANS, TOKENS, TaskType
 from limbeck.tasks.positions import metrics_for_tags, said_of_tags
 from limbeck.tasks.task import Task
+
+# Reading words and tags in columns, as the CoNLL shared tasks write them. A line holds a word,
+# whatever else, and last its tag, with tabs or spaces between; a blank line ends a sentence.
+# Comments (`# sent_id = 3`) and `-DOCSTART-` lines are no words.
+
+
+_DOCUMENT = "-DOCSTART-"
+_COMMENT = "#"
+_HEADINGS = ("word", "token", "words", "tokens")
+_TAG = re.compile(r"[Oo]|[BILUESbilues]([-_].+)?")
+
+
+def read_conll(path: Path) -> tuple[list[list[str]], list[list[str]]]:
+    """Read the words of each sentence, and their tags (the last column).
+
+    A first line that says "word" or "token" is a header.
+
+    Raises:
+        LimbeckError: a line without a tag, a column of numbers in place of words, a file without sentences.
+    """
+    words: list[list[str]] = [[]]
+    tags: list[list[str]] = [[]]
+    with readable(path):
+        lines = list(lines_of(path))
+    comments = _comments(lines)
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith(_DOCUMENT):
+            if words[-1]:
+                words.append([])
+                tags.append([])
+            continue
+        fields = _fields(line)
+        heading = number == 1 and fields[0].lower() in _HEADINGS
+        if heading or number in comments:
+            continue
+        if len(fields) < 2 or not fields[0] or not fields[-1].strip():
+            raise LimbeckError(
+                f"{path}, line {number}: expected a word and its tag, found {line[:60]!r}",
+                "write word TAB tag, one word a line, and a blank line after each sentence",
+            )
+        words[-1].append(fields[0])
+        tags[-1].append(fields[-1].strip())
+    if not words[-1]:
+        words.pop()
+        tags.pop()
+    if not words:
+        raise LimbeckError(f"{path} holds no sentences", "check that the right file is named")
+    _check_words(path, words)
+    return words, tags
+
+
+def _fields(line: str) -> list[str]:
+    return line.split("\t") if "\t" in line else line.split(" ")
+
+
+def _comments(lines: list[str]) -> set[int]:
+    """Numbers of the lines that are comments, and no words that begin with "#".
+
+    A word has as many columns as others have, and, where spaces separate these, the tag of another word or one that
+    marks an entity. "# newdoc" in a file of two columns has neither.
+    """
+    others = [_fields(line) for line in lines if line.strip() and not line.startswith(_COMMENT)]
+    width = Counter(map(len, others)).most_common(1)
+    tags = {fields[-1].strip() for fields in others}
+    found = set()
+    for number, line in enumerate(lines, start=1):
+        if not line.startswith(_COMMENT):
+            continue
+        fields = _fields(line)
+        last = fields[-1].strip()
+        of_width = not width or len(fields) == width[0][0]
+        if "\t" in line:
+            is_word = of_width and " " not in fields[0]
+        else:
+            is_word = of_width and (last in tags or _TAG.fullmatch(last) is not None)
+        if not is_word:
+            found.add(number)
+    return found
+
+
+def _check_words(path: Path, words: list[list[str]]) -> None:
+    """Raise LimbeckError where the first column counts the words, as in CoNLL-U."""
+    counted = all(row == list(map(str, range(1, len(row) + 1))) for row in words)
+    if counted and any(len(row) > 1 for row in words):
+        raise LimbeckError(
+            f"{path}: the first column numbers the words (1, 2, …), and is no column of words",
+            "write word TAB tag, one word a line; of CoNLL-U leave the first column out",
+        )
+
+
+# Reading SQuAD's own JSON: articles of paragraphs of questions.
+
+
+def is_squad(path: Path) -> bool:
+    """Whether the file is one JSON object with the key `data`, not an object per line."""
+    try:
+        with opened_text(path) as file:
+            content = loads(file.read())
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and isinstance(content.get("data"), list)
+
+
+def _check(question: Any, context: Any, answers: Any) -> None:
+    """Raise TypeError for values of another type than SQuAD's."""
+    for answer in answers:
+        start, text = answer["answer_start"], answer["text"]
+        if not isinstance(text, str) or not isinstance(start, int) or abs(start) > len(context):
+            raise TypeError(f"an answer is {answer!r:.60}")
+    if not isinstance(question, str) or not isinstance(context, str):
+        raise TypeError(f"the question or context of {question!r:.60} is no text")
+
+
+def read_squad(path: Path) -> tuple[list[str], list[str], list[dict[str, list[Any]]]]:
+    """Questions, contexts and answers of a file for which `is_squad` holds.
+
+    Raises LimbeckError for another layout inside, and for questions without an answer (SQuAD 2.0):
+    they have no score in SQuAD 1.1.
+    """
+    questions: list[str] = []
+    contexts: list[str] = []
+    answers: list[dict[str, list[Any]]] = []
+    unanswered, place = 0, "the file"
+    try:
+        with opened_text(path) as file:
+            articles = loads(file.read())["data"]
+        for article in articles:
+            place = f"the article behind question {len(questions)}"
+            for paragraph in article["paragraphs"]:
+                place = f"the paragraph behind question {len(questions)}"
+                for asked in paragraph["qas"]:
+                    place = f"question {len(questions) + 1}"
+                    found = asked["answers"]
+                    unanswered += not found
+                    _check(asked["question"], paragraph["context"], found)
+                    questions.append(asked["question"])
+                    contexts.append(paragraph["context"])
+                    answers.append(
+                        {
+                            "text": [answer["text"] for answer in found],
+                            "answer_start": [answer["answer_start"] for answer in found],
+                        }
+                    )
+    except (KeyError, TypeError) as error:
+        raise LimbeckError(
+            f"{path}, {place}: not in SQuAD's layout: "
+            + (f"no {error}" if isinstance(error, KeyError) else str(error)),
+            "expected data → paragraphs → context, qas → question, answers → text, answer_start",
+        ) from error
+    if unanswered or not questions:
+        raise LimbeckError(
+            f"{path}: {unanswered} of {len(questions)} questions have no answer",
+            "take them out: every question needs an answer in its context, as in SQuAD 1.1",
+        )
+    return questions, contexts, answers
+
 
 Columns = dict[str, list[Any]]
 

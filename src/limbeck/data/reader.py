@@ -14,11 +14,11 @@ from typing import ClassVar, TypeVar
 
 from datasets import DatasetDict
 
-from limbeck.data.beir_files import is_beir
+from limbeck.data.beir import is_beir
 from limbeck.data.corpus_sources import Document
-from limbeck.data.own_labels import Labelling
+from limbeck.data.files import MAX_ROWS
+from limbeck.data.label_column import Labelling
 from limbeck.data.splits import Division
-from limbeck.data.tables import MAX_ROWS
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, no_such_file
 from limbeck.support.given import is_reference, place_of

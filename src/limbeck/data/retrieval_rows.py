@@ -11,10 +11,10 @@ from pathlib import Path
 
 from datasets import Dataset, DatasetDict, Value
 
-from limbeck.data.beir_candidates import read_beir_pairs
-from limbeck.data.beir_files import RetrievalSet, beir_splits, read_beir
+from limbeck.data.beir import RetrievalSet, beir_splits, read_beir
 from limbeck.data.candidate_files import PASSAGE, QUERY
 from limbeck.data.own_tuples import Tuples, tuples_of_grades
+from limbeck.data.pairs import read_beir_pairs
 from limbeck.data.splits import make_split
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.embedding_rows import FIRST

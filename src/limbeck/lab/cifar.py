@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from datasets import DatasetDict
 
+from limbeck.data.images import as_png
 from limbeck.data.on_disk import ImageFolder, OnDisk
 from limbeck.data.reader import DataRequest, Loaded, data_reader
-from limbeck.data.row_images import as_png
 from limbeck.data.splits import check_splits, make_split, with_test_as_dev
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task import Task

@@ -12,8 +12,8 @@ import numpy as np
 from datasets import DatasetDict
 from sklearn.datasets import load_digits
 
+from limbeck.data.images import as_png
 from limbeck.data.reader import DataReader, DataRequest, Loaded, data_reader
-from limbeck.data.row_images import as_png
 from limbeck.data.splits import make_split
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task import Task

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from transformers import AutoConfig, PretrainedConfig
 
-from limbeck.data.layouts import LAYOUTS
+from limbeck.data.glue import LAYOUTS
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.run.exported_scores import find_export

@@ -12,7 +12,7 @@ import numpy as np
 
 from limbeck.activations.request import Pool
 from limbeck.data import Collator, batches_of
-from limbeck.data.streams import TakenRows
+from limbeck.data.stream_sources import TakenRows
 from limbeck.predicting.row_model import RowModel
 from limbeck.predicting.row_reader import EMBEDDING, EMBEDDINGS, ReadRows, RowReader
 from limbeck.support.errors import LimbeckError

@@ -10,7 +10,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 from rich.console import Console
 
-from limbeck.data.streams import RowStream, TakenRows
+from limbeck.data.stream import RowStream
+from limbeck.data.stream_sources import TakenRows
 from limbeck.predicting.about_model import AboutModel
 from limbeck.predicting.chunk_pass import ChunkPass, PredictedRows
 from limbeck.predicting.partial_output import PartialOutput, null_types

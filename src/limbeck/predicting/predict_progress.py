@@ -10,7 +10,7 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from limbeck.data.streams import RowStream
+from limbeck.data.stream import RowStream
 from limbeck.run.label_progress import spoken
 
 _LINE_SECONDS = 60.0

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from limbeck.data.endings import form_of
-from limbeck.data.streams import RowStream, named_files
+from limbeck.data.stream import RowStream
+from limbeck.data.stream_sources import named_files
 from limbeck.predicting.predict_settings import PredictSettings
 from limbeck.predicting.prediction_summary import Predictions
 from limbeck.predicting.prepare_job import prepare

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from limbeck.data.streams import RowStream
+from limbeck.data.stream import RowStream
 from limbeck.predicting.about_model import AboutModel, facts_of
 from limbeck.predicting.partial_output import PartialOutput, check_target
 from limbeck.predicting.predict_job import PredictJob

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from limbeck.data.candidate_files import LISTED_TEXTS
-from limbeck.data.streams import IMAGE_COLUMN, TEXT_COLUMN
-from limbeck.data.usual_columns import USUAL_TEXTS
+from limbeck.data.endings import TEXT_COLUMN
+from limbeck.data.files import USUAL_TEXTS
+from limbeck.data.stream_sources import IMAGE_COLUMN
 from limbeck.predicting.about_model import AboutModel
 from limbeck.support.errors import LimbeckError, Problem
 

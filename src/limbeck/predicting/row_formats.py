@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from limbeck.data.streams import TakenRows
+from limbeck.data.stream_sources import TakenRows
 from limbeck.predicting.row_reader import LOGITS, PROBABILITIES
 from limbeck.support.errors import LimbeckError
 

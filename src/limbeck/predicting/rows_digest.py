@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import xxhash
 
-from limbeck.data.streams import RowStream, TakenRows
+from limbeck.data.stream import RowStream
+from limbeck.data.stream_sources import TakenRows
 from limbeck.predicting.partial_output import ChunkRecord
 
 

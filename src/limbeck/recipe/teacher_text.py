@@ -12,8 +12,8 @@ from transformers import PretrainedConfig
 from limbeck import catalog
 from limbeck.data.candidate_files import holds_candidates
 from limbeck.data.endings import form_of
+from limbeck.data.files import usual_label
 from limbeck.data.first_rows import FirstRows
-from limbeck.data.usual_columns import usual_label
 from limbeck.students import labels_of, read_config
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from limbeck.data.loading import has_own_tasks, is_absent
+from limbeck.data.load import has_own_tasks, is_absent
 from limbeck.data.own import may_be_own
 from limbeck.mappings import MappingSpec
 from limbeck.mappings.spec import class_of

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from limbeck import functional as F
-from limbeck.data.target_rows import keys_of
+from limbeck.data.text_rows import keys_of
 from limbeck.objectives.example_weights import COUNTED
 from limbeck.run.prepared import Prepared
 from limbeck.support.errors import Problem

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from limbeck.data.output_keys import output_keys
-from limbeck.data.target_rows import TARGET
+from limbeck.data.text_rows import TARGET
 from limbeck.recipe import Recipe
 from limbeck.run.output_groups import OutputGroup
 from limbeck.run.stage_rows import EncodedRows

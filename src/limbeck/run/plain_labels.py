@@ -21,7 +21,7 @@ import pyarrow.parquet as parquet
 from scipy.special import softmax
 
 from limbeck.data.candidate_files import PASSAGE, QUERY, SCORE
-from limbeck.data.tables import long_fields
+from limbeck.data.files import long_fields
 from limbeck.data.text_rows import TextRows
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import written_whole

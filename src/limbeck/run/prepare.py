@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from limbeck.data import lazy_rows, rows_fingerprint
+from limbeck.data import encoding, rows_fingerprint
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.augmenting import load_augmenter
 from limbeck.run.final_rows import FinalRows
@@ -103,8 +103,8 @@ def _in_turn(
     """
     describe = task.kind.reads.describe
     return (
-        rows > lazy_rows.AT_ONCE
-        and lazy_rows.may_wait(task.kind)
+        rows > encoding.AT_ONCE
+        and encoding.may_wait(task.kind)
         and recipe.cache != "always"
         and recipe.augment is None
         and all(describe(one.tokenizer) == describe(tokenizer) for one in named)

@@ -13,7 +13,7 @@ from datasets import Dataset, DatasetDict
 from transformers import EvalPrediction, PreTrainedModel
 
 from limbeck.data import Collator
-from limbeck.data.lazy_rows import LazyRows
+from limbeck.data.encoding import LazyRows
 from limbeck.data.row_facts import facts_of
 from limbeck.data.unlabelled import UnlabelledRows
 from limbeck.evaluation import Size

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from limbeck.data.unlabelled_files import matching
+from limbeck.data.unlabelled import matching
 from limbeck.lab.cifar_nets import SHAPES
 from limbeck.recipe import Recipe
 from limbeck.students import named_model

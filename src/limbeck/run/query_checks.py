@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from limbeck.data.query_sampler import together
 from limbeck.data.row_facts import facts_of
+from limbeck.data.samplers import together
 from limbeck.run.prepared import Prepared
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.support.errors import LimbeckError, Problem

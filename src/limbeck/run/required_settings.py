@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from limbeck.data.loading import is_absent, no_source
+from limbeck.data.load import is_absent, no_source
 from limbeck.data.on_disk import folder_without_task
-from limbeck.data.unlabelled_files import text_files
+from limbeck.data.unlabelled import text_files
 from limbeck.lab.augmentation import FROM_TEACHER
 from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import learns_from_its_teacher

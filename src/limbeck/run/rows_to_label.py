@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.data.text_rows import TextRows, joined, read_text_rows, stands_for
-from limbeck.data.unlabelled_files import text_files
+from limbeck.data.unlabelled import text_files
 from limbeck.run.given_rows import read_rows_to_label
 from limbeck.run.objects import unlabelled_places
 from limbeck.support.errors import LimbeckError

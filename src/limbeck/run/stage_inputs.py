@@ -13,7 +13,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from limbeck.data import Collator
-from limbeck.data.lazy_rows import LazyRows
+from limbeck.data.encoding import LazyRows
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.named_teachers import Named
 from limbeck.run.stage_rows import EncodedRows

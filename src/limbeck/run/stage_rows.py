@@ -11,7 +11,7 @@ from datasets import Dataset, DatasetDict
 
 from limbeck.data import CORPUS, Collator, encode, load_corpus, load_task
 from limbeck.data.conditions import divided
-from limbeck.data.lazy_rows import LazyRows
+from limbeck.data.encoding import LazyRows
 from limbeck.data.row_facts import facts_of
 from limbeck.recipe import ImageSpec, Recipe, Stage
 from limbeck.run.embedding_settings import embedding_kind

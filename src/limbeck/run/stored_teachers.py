@@ -12,9 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from limbeck.data.candidate_files import PASSAGE, QUERY
-from limbeck.data.embeddings_file import EMBEDDING, read_embeddings_file
 from limbeck.data.endings import form_of
-from limbeck.data.outputs_file import FileOutputs, read_outputs_file
+from limbeck.data.outputs_file import (
+    EMBEDDING,
+    FileOutputs,
+    read_embeddings_file,
+    read_outputs_file,
+)
 from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import ALONE, Named
 from limbeck.run.store_outputs import outputs_of_store

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from limbeck.data.target_rows import read_target_rows
-from limbeck.data.text_rows import TextRows
+from limbeck.data.text_rows import TextRows, read_target_rows
 from limbeck.recipe import Recipe
 from limbeck.run.runs_meant import members_at
 from limbeck.students import read_config

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 from datasets import Dataset, DatasetDict
 
-from limbeck.data.mixed_sampler import labelled_in_batch
-from limbeck.data.unlabelled import UnlabelledRows, with_unlabelled
-from limbeck.data.unlabelled_files import read_unlabelled
+from limbeck.data.samplers import labelled_in_batch
+from limbeck.data.unlabelled import UnlabelledRows, read_unlabelled, with_unlabelled
 from limbeck.objectives import TermSpec
 from limbeck.recipe import Recipe
 from limbeck.recipe.stage_checks import label_terms

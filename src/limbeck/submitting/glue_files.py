@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from limbeck.data.layouts import LAYOUTS
+from limbeck.data.glue import LAYOUTS
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from dataclasses import replace
 from datasets import Dataset
 
 from limbeck.data import load_task
-from limbeck.data.glue_folder import read_tables, task_folders
+from limbeck.data.glue import LAYOUTS, read_tables, task_folders
 from limbeck.data.hub import fetch
-from limbeck.data.layouts import LAYOUTS
 from limbeck.data.splits import make_split
 from limbeck.submitting.glue_files import DIAGNOSTIC, GlueFile
 from limbeck.support.errors import LimbeckError

@@ -16,9 +16,8 @@ from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers.trainer_utils import has_length
 
 from limbeck.data import EpochSampler
-from limbeck.data.mixed_sampler import MixedSampler
-from limbeck.data.query_sampler import QuerySampler, together
 from limbeck.data.row_facts import facts_of
+from limbeck.data.samplers import MixedSampler, QuerySampler, together
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TaskType
 from limbeck.tasks.known_types import labelled_rows

@@ -8,8 +8,8 @@ import random
 import pyarrow as pa
 import pytest
 
-from limbeck.data import load_task, tables, well_formed
-from limbeck.data.tables import read_table
+from limbeck.data import files, load_task, well_formed
+from limbeck.data.files import read_table
 from limbeck.support.errors import LimbeckError
 
 PARTS = [
@@ -68,9 +68,9 @@ def odd_file(draw: random.Random, columns: int, tabs: bool) -> str:
 def test_every_file_is_read_or_refused_as_the_strict_reader_does(tmp_path, monkeypatch, block):
     """Small blocks cut quotes, returns and characters in two."""
     fast = []
-    by_arrow = tables._by_arrow
+    by_arrow = files._by_arrow
     monkeypatch.setattr(
-        tables, "_by_arrow", lambda *given: fast.append(by_arrow(*given)) or fast[-1]
+        files, "_by_arrow", lambda *given: fast.append(by_arrow(*given)) or fast[-1]
     )
     monkeypatch.setattr(well_formed, "_BLOCK", block)
     draw = random.Random(block)
@@ -129,7 +129,7 @@ def test_no_object_is_made_for_a_field_of_text(tmp_path, monkeypatch):
     path = tmp_path / "d.csv"
     path.write_text("id,q,y\n" + "".join(f"{i},text {i},{'ab'[i % 2]}\n" for i in range(500)))
     for name in ("_by_rows", "whole_rows"):
-        monkeypatch.setattr(tables, name, None)
+        monkeypatch.setattr(files, name, None)
     monkeypatch.setattr("datasets.features.features.ClassLabel.encode_example", None)
     task, splits = load_task(None, path, text_columns=["q"], label_column="y")
     assert task.labels == ("a", "b") and [

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from limbeck.data import Conditions, column, load_task, off_memory
+from limbeck.data import Conditions, column, load_task
+from limbeck.data import column as off_memory
 from limbeck.support.errors import LimbeckError
 
 ROWS = 3000

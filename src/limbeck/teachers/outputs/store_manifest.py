@@ -71,7 +71,7 @@ class RowsIdentity(_Written):
     """Which rows: how many different ones, a digest of their ids in order, where they were read, their text columns.
 
     `target`: the last of these is what a decoder was to write, which is in the rows' ids too
-    (`limbeck.data.target_rows`).
+    (`limbeck.data.text_rows`).
     """
 
     count: int = Field(ge=0)

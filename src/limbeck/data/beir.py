@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from limbeck.data.column import ArrowColumn
-from limbeck.data.tables import MAX_ROWS, FileTable, read_table
+from limbeck.data.files import MAX_ROWS, FileTable, read_table
 from limbeck.support.errors import LimbeckError, Problem
 
 QUERIES, CORPUS, QRELS = "queries.jsonl", "corpus.jsonl", "qrels"

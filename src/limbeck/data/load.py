@@ -13,10 +13,10 @@ from pathlib import Path
 
 from datasets import DatasetDict
 
-from limbeck.data.own_labels import Labelling
+from limbeck.data.files import MAX_ROWS
+from limbeck.data.label_column import Labelling
 from limbeck.data.reader import DataReader, DataRequest, reader_of
 from limbeck.data.splits import AS_USUAL, Division, with_label_column
-from limbeck.data.tables import MAX_ROWS
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, no_such_file
 from limbeck.tasks.metrics import TEACHER_LABEL
@@ -30,8 +30,8 @@ _DATASET = re.compile(r"[\w-]+/[\w-]+(\.\d[\w.-]*)?")
 # is asked for by it.
 _SHIPPED = (
     "limbeck.data.on_disk",
-    "limbeck.data.own_sentences",
-    "limbeck.data.own_pairs",
+    "limbeck.data.sentences",
+    "limbeck.data.pairs",
     "limbeck.lab.cifar",
     "limbeck.data.hub",
     "limbeck.lab.digits",

@@ -6,13 +6,16 @@ of such folders takes brackets in their names for patterns, and copies into its 
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from datasets import Dataset, DatasetDict
 from PIL import Image
 
-from limbeck.data.glue_folder import contents
-from limbeck.data.own_labels import Labelling, class_order
+from limbeck.data.glue import contents
+from limbeck.data.label_column import Labelling, class_order
 from limbeck.data.splits import (
     AS_USUAL,
     Division,
@@ -136,3 +139,15 @@ def _divided(task: Task, splits: DatasetDict, seed: int, division: Division) -> 
     train, column = splits["train"], task.text_columns[0]
     texts, labels = {column: train[column][:]}, train[task.label_column][:]
     return DatasetDict({**splits, **with_held_out(task, texts, labels, seed, shares)})
+
+
+# Images as rows hold them: an encoded file's bytes, or the path of one. Part of the data stage,
+# below the readers of images. The form is that of `datasets.Image`, not yet decoded, so that rows
+# can be sampled, relabelled and counted without looking at a pixel.
+
+
+def as_png(pixels: np.ndarray) -> dict[str, Any]:
+    """Grey [H, W] or coloured [H, W, 3] bytes as a row's image."""
+    stream = BytesIO()
+    Image.fromarray(pixels).save(stream, format="png", compress_level=1)
+    return {"bytes": stream.getvalue(), "path": None}

@@ -1,4 +1,4 @@
-"""The rows of several sources, one after another. Part of `limbeck.data.streams`."""
+"""The rows of several sources, one after another. Part of `limbeck.data`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.data.endings import form_of
-from limbeck.data.streams.given_source import GivenSource
-from limbeck.data.streams.parquet_source import ParquetSource
-from limbeck.data.streams.row_files import FORMATS, IMAGE_COLUMN, STANDARD_INPUT, is_image
-from limbeck.data.streams.row_source import RowSource
-from limbeck.data.streams.taken_rows import TakenRows
-from limbeck.data.streams.written_source import CountedFile, WrittenSource
-from limbeck.data.tables import readable, unknown_ending
+from limbeck.data.files import readable, unknown_ending
+from limbeck.data.stream_sources import (
+    FORMATS,
+    IMAGE_COLUMN,
+    STANDARD_INPUT,
+    CountedFile,
+    GivenSource,
+    ParquetSource,
+    RowSource,
+    TakenRows,
+    WrittenSource,
+    is_image,
+)
 from limbeck.support.errors import LimbeckError, Problem, unknown
 
 

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset, DatasetDict, List, Value
 
-from limbeck.data.beir_files import is_beir
+from limbeck.data.beir import is_beir
 from limbeck.data.endings import form_of, opened_text, stem_of
+from limbeck.data.files import FileTable, read_table
 from limbeck.data.on_disk import OnDisk
 from limbeck.data.own import one_file, split_files
 from limbeck.data.own_tuples import NAMING, USUAL, Texts, Tuples, texts_of, tuples_of
 from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.retrieval_rows import retrieval_splits, retrieval_task, retrieval_tuples
 from limbeck.data.splits import check_splits, make_split
-from limbeck.data.tables import FileTable, read_table
 from limbeck.embedding.text_prompts import QUERY
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import EMBEDDING
