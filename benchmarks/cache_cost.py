@@ -29,10 +29,10 @@ from transformers import set_seed
 
 from limbeck.activations import Request
 from limbeck.objectives import Objectives
+from limbeck.outputs import Ask, CachedTeacher, Store, build
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import hardware, versions, write_whole
 from limbeck.students.execution import resolve_precision
-from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer
 from overhead import arguments, train

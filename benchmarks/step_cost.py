@@ -31,11 +31,11 @@ from transformers import BertConfig, BertForSequenceClassification, Trainer, set
 
 from limbeck.catalog import names
 from limbeck.objectives import Objectives
+from limbeck.outputs import Ask, CachedTeacher, Store, build
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import hardware, versions, write_whole
 from limbeck.students.execution import resolve_precision
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer
 from overhead import arguments, rows, teacher_forward, train

@@ -17,13 +17,13 @@ from typing import Any
 
 from filelock import FileLock
 
+from limbeck.outputs import RememberingTeacher
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import write_collection
 from limbeck.reporting.records.collection import SUFFIX, read_raw
 from limbeck.run import distill
 from limbeck.study import SharedRuns
 from limbeck.study.shared_runs import portable
-from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
 
 RECORDS = Path(__file__).parent / "records"

@@ -23,10 +23,10 @@ from rich.console import Console
 from transformers import Trainer, set_seed
 
 from limbeck.activations import Request
+from limbeck.outputs import Ask, CachedTeacher, Store, build
 from limbeck.reporting.records import hardware, versions, write_whole
 from limbeck.students.execution import resolve_precision
 from limbeck.teachers import EnsembleTeam, SampledTeam, SamplingProbabilities
-from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer
 from overhead import StepTimes, arguments, rows, train

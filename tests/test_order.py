@@ -23,7 +23,7 @@ ORDER = [
     {"tasks"},
     {"evaluation", "objectives", "runtimes", "students"},
     {"reporting.analysis", "teachers"},
-    {"reporting.tables", "teachers.outputs"},
+    {"outputs", "reporting.tables"},
     {"data", "lab.augmentation", "reporting.pages", "teachers.language_models"},
     {"lab.cifar", "lab.digits", "lab.pocket", "preflight"},
     {"recipe"},

@@ -15,9 +15,9 @@ import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.cli.app import app
 from limbeck.data import Collator
+from limbeck.outputs import RememberingTeacher
 from limbeck.reporting.records import Record
 from limbeck.support.machine import SentBatch, device, on_host, send
-from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
 from numberless import META, numbers_are_told_apart
 

@@ -18,8 +18,8 @@ from limbeck.lab.augmentation import (
 )
 from limbeck.lab.augmentation.candidates import find_candidates
 from limbeck.lab.augmentation.word_positions import words_of
-from limbeck.teachers.outputs import Store
-from limbeck.teachers.outputs.store import SHARD
+from limbeck.outputs import Store
+from limbeck.outputs.cache import SHARD
 
 ONE, TWO = ("sentence",), ("sentence1", "sentence2")
 

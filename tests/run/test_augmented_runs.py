@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 import tiny_runs as tiny
 from closeness import assert_trained_alike, travelled
 from limbeck.lab.augmentation import augmented_rows as augment_rows
+from limbeck.outputs import RememberingTeacher, Store
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.records import Record
 from limbeck.reporting.tables.comparability import comparability_notes
@@ -21,7 +22,6 @@ from limbeck.run import distill
 from limbeck.run.augmented_run import with_augmented_examples
 from limbeck.run.prepare import prepare
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.outputs import RememberingTeacher, Store
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
 

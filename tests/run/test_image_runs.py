@@ -16,11 +16,11 @@ import image_sets as sets
 import tiny_runs
 from fresh_process import printed_by
 from limbeck.lab.cifar_nets import CifarNetForImageClassification
+from limbeck.outputs import RememberingTeacher
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate, look_at_team
 from limbeck.run.prepare import prepare
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
 

@@ -16,8 +16,8 @@ from transformers import AutoModelForSequenceClassification
 
 import limbeck
 from limbeck.data.row_ids import row_ids
+from limbeck.outputs import open_store
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.outputs import open_store
 from stopping_labeller import Stops
 from tiny_runs import bert, knowing_teacher, save, sentences, tokenizer
 

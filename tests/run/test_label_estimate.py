@@ -10,11 +10,11 @@ import pytest
 
 import limbeck
 from limbeck.data.text_rows import read_text_rows
+from limbeck.outputs import open_store
 from limbeck.run.label_estimate import measure_labelling
 from limbeck.run.label_plan import LabelPlan
 from limbeck.run.label_store import _rounded
 from limbeck.teachers.labeller import RowsMissingError, TeamLabeller
-from limbeck.teachers.outputs import open_store
 
 _EACH = 0.02
 

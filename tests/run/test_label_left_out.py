@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 import limbeck
 from limbeck.cli.app import app
 from limbeck.data.row_ids import row_ids
+from limbeck.outputs import StoreFiles, copy_store, open_store
+from limbeck.outputs.manifest import MISSING
+from limbeck.outputs.store import read_manifest
 from limbeck.run import missing_rows
 from limbeck.run.label_estimate import _TRIED_ROWS
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
-from limbeck.teachers.outputs import StoreFiles, copy_store, open_store
-from limbeck.teachers.outputs.output_store import read_manifest
-from limbeck.teachers.outputs.store_manifest import MISSING
 
 LINES = [f"row number {number}" for number in range(10, 22)]
 DROP = {"missing_rows": "drop", "shard_rows": 2, "with_text": True}

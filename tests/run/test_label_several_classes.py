@@ -11,8 +11,8 @@ import limbeck
 import several_labels as several
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.teachers.outputs import Store, StoreFiles, copy_store, open_store, training_entry
-from limbeck.teachers.outputs.store_manifest import MANIFEST, StoreManifest
+from limbeck.outputs import Store, StoreFiles, copy_store, open_store, training_entry
+from limbeck.outputs.manifest import MANIFEST, StoreManifest
 
 LINES = list(dict.fromkeys(tiny.sentences(20)))
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from faulty_proxy import faulty_proxy, fine, status
 from limbeck.cli.app import app
 from limbeck.data.row_ids import row_ids
+from limbeck.outputs import open_store
 from limbeck.run import label
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.language_models import (
@@ -23,7 +24,6 @@ from limbeck.teachers.language_models import (
     endpoint_client,
     load_causal_labeller,
 )
-from limbeck.teachers.outputs import open_store
 from llama_server import llama_server
 from tiny_language_models import save_gguf, save_language_model
 

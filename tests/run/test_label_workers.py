@@ -11,6 +11,7 @@ import pytest
 
 import limbeck
 import tiny_runs as tiny
+from limbeck.outputs import StoreFiles
 from limbeck.run import label_store
 from limbeck.run.label_by_ray import RayMakers, found_anywhere
 from limbeck.run.label_estimate import LabelEstimate
@@ -19,7 +20,6 @@ from limbeck.run.ray_session import ray_session
 from limbeck.run.shard_makers import LocalMaker
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import TeamLabeller
-from limbeck.teachers.outputs import StoreFiles
 
 
 class Letters:

@@ -12,6 +12,8 @@ from transformers import BertConfig
 
 import tiny_runs as tiny
 from limbeck.data.row_ids import row_ids
+from limbeck.outputs.stored_teacher import as_logits
+from limbeck.outputs.writer import remove_store
 from limbeck.preflight.model_checks import check_labels
 from limbeck.recipe import Recipe
 from limbeck.run import distill, label
@@ -19,8 +21,6 @@ from limbeck.run.protected_paths import places
 from limbeck.run.stored_teachers import open_outputs, stored_teachers
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import SENTENCE, Task
-from limbeck.teachers.outputs.given_outputs import as_logits
-from limbeck.teachers.outputs.store_writer import remove_store
 
 TEXTS = tiny.sentences(7)
 CLASSES = ("negative", "positive")

@@ -12,11 +12,11 @@ from limbeck import catalog
 from limbeck.activations import capture
 from limbeck.input_transforms.step_inputs import as_inputs
 from limbeck.objectives import ModelShape, Objectives, Shape
+from limbeck.outputs import Ask, CachedTeacher, Store, build, storing
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
-from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build, storing
 from limbeck.teachers.teacher import Teacher
 
 GIVEN = {"pkd": {"objectives.patience.mapping.layers": {1: 4}}}

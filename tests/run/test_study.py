@@ -15,6 +15,7 @@ from tiny_studies import plan_of, scored
 
 import limbeck.study.run_workers as run_workers
 import tiny_runs as tiny
+from limbeck.outputs import RememberingTeacher
 from limbeck.reporting.records import RECORD_NAME
 from limbeck.reporting.tables import build_table, collect
 from limbeck.study import (
@@ -29,7 +30,6 @@ from limbeck.study import (
 from limbeck.study.study_groups import cells_of
 from limbeck.study.study_output import RECORDS, gather_results
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.training import DistillationTrainer
 
 

@@ -13,10 +13,10 @@ import tiny_runs
 from limbeck.activations import Request
 from limbeck.functional.labels import NO_LABEL
 from limbeck.functional.partial_logits import KeptTokens
+from limbeck.outputs import Ask, CachedTeacher, Store, build
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
 from limbeck.teachers.teacher import Teacher
 
 V = len(tiny.PIECES)

@@ -12,12 +12,12 @@ import transformers as hf
 import kind_models as tiny
 from limbeck.activations import Request
 from limbeck.data import Collator
+from limbeck.outputs import RememberingTeacher
 from limbeck.recipe import Recipe
 from limbeck.run import distill, evaluate
 from limbeck.run.prepare import prepare
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MASKED, get_task, get_task_type
-from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer
 

@@ -14,12 +14,12 @@ from sklearn.metrics import f1_score
 from transformers import BertConfig, BertForSequenceClassification, ViTConfig
 
 import several_labels as several
+from limbeck.outputs.stored_teacher import as_logits
 from limbeck.preflight.several_class_order import correlations, order_of_several
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MULTI_LABEL, SENTENCE, SoftRule, Task, kind_of_config, task_type_of
 from limbeck.tasks.multi_label import METRICS_OF_SEVERAL
 from limbeck.tasks.rules import HardRule
-from limbeck.teachers.outputs.given_outputs import as_logits
 
 TASK = Task(
     "t", "t", ("sentence",), ("a", "b", "c"), METRICS_OF_SEVERAL, "micro_f1", kind=MULTI_LABEL

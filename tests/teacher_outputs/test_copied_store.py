@@ -19,23 +19,23 @@ import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.cli.app import app
 from limbeck.data.row_ids import row_ids
-from limbeck.recipe import Recipe
-from limbeck.run import Result, distill
-from limbeck.run.model_labeller import ModelLabeller
-from limbeck.support.errors import LimbeckError
-from limbeck.teachers.outputs import (
+from limbeck.outputs import (
     Ask,
     Store,
     StoredEntry,
     StoreFiles,
     build,
-    copied_store,
+    cache,
     copy_store,
     default_store,
     open_store,
     training_entry,
 )
-from limbeck.teachers.outputs.store_writer import remove_store
+from limbeck.outputs.writer import remove_store
+from limbeck.recipe import Recipe
+from limbeck.run import Result, distill
+from limbeck.run.model_labeller import ModelLabeller
+from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher
 
 OWN = {"text_columns": ["review"], "label_column": "verdict"}
@@ -213,8 +213,8 @@ def test_a_copy_is_not_continued_with_what_a_served_model_says_today(tmp_path):
 def test_a_copy_of_an_entry_goes_on_after_a_stop(made, tmp_path, monkeypatch):
     store = open_store(made.entry.path)
     copy_store(store, StoreFiles(str(tmp_path / "whole")))
-    monkeypatch.setattr(copied_store, "rows_of_shard", lambda size: 16)
-    written, original = [], copied_store.write_shard
+    monkeypatch.setattr(cache, "rows_of_shard", lambda size: 16)
+    written, original = [], cache.write_shard
 
     def dies(files, name, table):
         if len(written) == 1:
@@ -222,10 +222,10 @@ def test_a_copy_of_an_entry_goes_on_after_a_stop(made, tmp_path, monkeypatch):
         written.append(name)
         return original(files, name, table)
 
-    monkeypatch.setattr(copied_store, "write_shard", dies)
+    monkeypatch.setattr(cache, "write_shard", dies)
     with pytest.raises(KeyboardInterrupt):
         copy_store(store, StoreFiles(str(tmp_path / "parts")))
-    monkeypatch.setattr(copied_store, "write_shard", original)
+    monkeypatch.setattr(cache, "write_shard", original)
     copy_store(store, StoreFiles(str(tmp_path / "parts")))
     whole, parts = (open_store(tmp_path / name) for name in ("whole", "parts"))
     assert len(parts.manifest.shards) > 1 == len(whole.manifest.shards)

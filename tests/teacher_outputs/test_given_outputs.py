@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from limbeck.outputs.stored_teacher import GivenOutputs, as_logits
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.outputs.given_outputs import GivenOutputs, as_logits
 
 
 def test_logits_of_probabilities_are_those_they_were_made_from_at_any_temperature():

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 import limbeck
 from limbeck.cli.app import app
+from limbeck.outputs import open_store
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
-from limbeck.teachers.outputs import open_store
 
 
 class Own:

@@ -8,9 +8,7 @@ import fsspec
 import numpy as np
 import pytest
 
-from limbeck.support.errors import LimbeckError
-from limbeck.support.files import checksum_of_text
-from limbeck.teachers.outputs import (
+from limbeck.outputs import (
     RowsIdentity,
     StoreFiles,
     StoreManifest,
@@ -18,8 +16,10 @@ from limbeck.teachers.outputs import (
     TeacherIdentity,
     open_store,
 )
-from limbeck.teachers.outputs.columns import OutputLayout, column_of_values
-from limbeck.teachers.outputs.parquet_shards import shard_name, shard_table, write_shard
+from limbeck.outputs.columns import OutputLayout, column_of_values
+from limbeck.outputs.shards import shard_name, shard_table, write_shard
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import checksum_of_text
 
 IDS = np.array([7, 3, 2**63 - 1, 0, 12], dtype=np.int64)
 CLASSES = ("no", "yes", "maybe")

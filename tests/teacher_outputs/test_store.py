@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from limbeck.teachers.outputs import ExamplesManifest, Store, default_store
-from limbeck.teachers.outputs.store import SHARD, describe
-from limbeck.teachers.outputs.store_manifest import MANIFEST
+from limbeck.outputs import ExamplesManifest, Store, default_store
+from limbeck.outputs.cache import SHARD, describe
+from limbeck.outputs.manifest import MANIFEST
 
 MADE = ExamplesManifest(complete=False, model="m", rows=1)
 

@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 import limbeck
 import tiny_runs as tiny
 from limbeck.cli.app import app
+from limbeck.outputs import StoreFiles, StoreWriter, open_store
+from limbeck.outputs import writer as store_writer
+from limbeck.outputs.writer import remove_store
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
-from limbeck.teachers.outputs import StoreFiles, StoreWriter, open_store, store_writer
-from limbeck.teachers.outputs.store_writer import remove_store
 from stopping_labeller import Stops
 
 LINES = list(dict.fromkeys(tiny.sentences(40)))[:24]

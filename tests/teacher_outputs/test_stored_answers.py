@@ -12,18 +12,10 @@ from transformers import BertConfig, BertForSequenceClassification, BertForToken
 
 from limbeck.activations import Request
 from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
+from limbeck.outputs import Ask, CachedTeacher, EntryAbout, Store, build, fingerprint, measure
+from limbeck.outputs import build as table_writer
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import SentBatch
-from limbeck.teachers.outputs import (
-    Ask,
-    CachedTeacher,
-    EntryAbout,
-    Store,
-    build,
-    fingerprint,
-    measure,
-    table_writer,
-)
 from limbeck.teachers.teacher import Teacher
 from numberless import META, numbers_are_told_apart
 

@@ -14,11 +14,11 @@ import pytest
 import limbeck
 import tiny_runs as tiny
 from limbeck.data.row_ids import row_ids
+from limbeck.outputs import StoreFiles, copy_store, open_store
+from limbeck.outputs.writer import remove_store
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.outputs import StoreFiles, copy_store, open_store
-from limbeck.teachers.outputs.store_writer import remove_store
 from stopping_labeller import Stops
 
 pytestmark = [

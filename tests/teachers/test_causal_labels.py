@@ -11,6 +11,7 @@ from tokenizers.processors import TemplateProcessing
 from torch.testing import assert_close
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
+from limbeck.outputs.key import digest_of_tokenizer
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import TellsTruncated
 from limbeck.teachers.language_models import (
@@ -22,7 +23,6 @@ from limbeck.teachers.language_models import (
 )
 from limbeck.teachers.language_models.exclusive_answers import exclusive_scores
 from limbeck.teachers.language_models.prompt_tokens import PromptTokenizer
-from limbeck.teachers.outputs.entry_key import digest_of_tokenizer
 from tiny_language_models import MERGES, byte_tokenizer, language_model, save_language_model
 from tiny_language_models import WORDS as WORDS_OF_ALL
 from tiny_runs import bert

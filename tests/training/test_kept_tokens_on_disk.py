@@ -12,9 +12,9 @@ from transformers import T5Config, T5ForConditionalGeneration
 import tiny_runs as tiny
 from limbeck import DistillationConfig, DistillationTrainer
 from limbeck.data import Collator
+from limbeck.outputs import CachedTeacher, Store
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TEXT
-from limbeck.teachers.outputs import CachedTeacher, Store
 
 ROWS = 12
 

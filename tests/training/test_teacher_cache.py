@@ -9,8 +9,8 @@ from tiny_trainers import arguments, still
 import tiny_runs as tiny
 from limbeck import DistillationConfig, DistillationTrainer
 from limbeck.data import Collator
+from limbeck.outputs import CachedTeacher, Store
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.outputs import CachedTeacher, Store
 from limbeck.teachers.teacher import Teacher
 
 ROWS = 12

@@ -16,7 +16,7 @@ from transformers import TrainerCallback
 import tiny_runs as tiny
 from accelerated import accelerator
 from limbeck.data import Collator
-from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
+from limbeck.outputs import Ask, CachedTeacher, Store, build
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
 

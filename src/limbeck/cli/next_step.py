@@ -12,8 +12,8 @@ from limbeck.cli.options import SETTINGS
 from limbeck.support.given import PREFIX
 
 if TYPE_CHECKING:
+    from limbeck.outputs import OutputStore
     from limbeck.reporting.records import Record
-    from limbeck.teachers.outputs import OutputStore
 
 _USUAL_RATE = 1e-4
 _OF_ROWS = (
@@ -77,10 +77,10 @@ def after_labelling(store: OutputStore, teachers: Sequence[str], data: str | Non
 
 
 def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) -> str | None:
+    from limbeck.outputs.writer import DECIDING
     from limbeck.reporting.records import RECORD_NAME, Record
     from limbeck.support.files import at_home
     from limbeck.tasks import get_task_type
-    from limbeck.teachers.outputs.checked_scores import DECIDING
 
     kind = get_task_type(store.kind)
     says = {column.name for column in store.columns} & {*DECIDING}

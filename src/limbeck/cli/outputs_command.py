@@ -18,8 +18,8 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.words import human_size
 
 if TYPE_CHECKING:
+    from limbeck.outputs import OutputStore, Store, StoredEntry
     from limbeck.teachers.language_models.answer_journal import AnswerJournal
-    from limbeck.teachers.outputs import OutputStore, Store, StoredEntry
 
 outputs = typer.Typer(
     help="Stored teacher outputs, of training and of `limbeck label`, endpoint answers, and augmented examples.",
@@ -50,7 +50,7 @@ def show(
     rows: Annotated[int, typer.Option(min=0, help="How many rows of a store to print.")] = 5,
 ) -> None:
     """Show a store, or what a key names: whose outputs, about which rows, its columns and size, and some rows."""
-    from limbeck.teachers.outputs import StoreManifest, open_store
+    from limbeck.outputs import StoreManifest, open_store
 
     named = _Kept([], []) if _is_place(place) else _one_each([place], _Kept.read())
     for entry in named.entries[:1]:
@@ -80,8 +80,8 @@ def copy(
 
     Every bit of the outputs stays. A copy that was stopped is continued by the same command.
     """
+    from limbeck.outputs import StoreFiles, copy_store, open_store
     from limbeck.run.label_progress import labelling_progress
-    from limbeck.teachers.outputs import StoreFiles, copy_store, open_store
 
     kept = _Kept([] if _is_place(place) else _Kept.read().entries, [])
     named = _one_each([place], kept).entries
@@ -103,7 +103,7 @@ def clear(
 
     A key may be typed as far as it begins no other one. Endpoint answers go only by their key or with --answers.
     """
-    from limbeck.teachers.outputs.store_writer import remove_store
+    from limbeck.outputs.writer import remove_store
 
     kept = _Kept.read()
     stores = [place for place in places or () if _is_place(place)]
@@ -139,15 +139,15 @@ class _Kept:
 
     @classmethod
     def read(cls) -> _Kept:
+        from limbeck.outputs import default_store
         from limbeck.teachers.language_models.answer_journal import JOURNALS, journals_in
-        from limbeck.teachers.outputs import default_store
 
         store = default_store()
         return cls(store.entries(), journals_in(store.folder / JOURNALS))
 
     @property
     def store(self) -> Store:
-        from limbeck.teachers.outputs import default_store
+        from limbeck.outputs import default_store
 
         return default_store()
 
@@ -194,7 +194,7 @@ def _one_each(keys: Sequence[str], kept: _Kept) -> _Kept:
 
 def _opened(places: Sequence[str], kept: _Kept) -> tuple[list[OutputStore], list[Problem]]:
     """The stores that are named, and what is wrong with the others; keys are listed anyway."""
-    from limbeck.teachers.outputs import open_store
+    from limbeck.outputs import open_store
 
     found, problems = [], []
     for place in places:
@@ -208,7 +208,7 @@ def _opened(places: Sequence[str], kept: _Kept) -> tuple[list[OutputStore], list
 
 def _is_place(place: str) -> bool:
     """Whether a store's folder or URL is named rather than a key."""
-    from limbeck.teachers.outputs import StoreFiles
-    from limbeck.teachers.outputs.store_manifest import MANIFEST
+    from limbeck.outputs import StoreFiles
+    from limbeck.outputs.manifest import MANIFEST
 
     return "://" in place or StoreFiles(place).exists(MANIFEST)

@@ -13,13 +13,8 @@ from rich.table import Table
 from limbeck.support.words import human_size
 
 if TYPE_CHECKING:
+    from limbeck.outputs import ExamplesManifest, OutputStore, StoredEntry, StoreManifest
     from limbeck.teachers.language_models.answer_journal import AnswerJournal
-    from limbeck.teachers.outputs import (
-        ExamplesManifest,
-        OutputStore,
-        StoredEntry,
-        StoreManifest,
-    )
 
 ANSWERS = "endpoint answers"
 """What a journal holds, in words."""
@@ -156,7 +151,7 @@ def _rows_of(manifest: StoreManifest) -> str:
 
 
 def _cells(manifest: StoreManifest | ExamplesManifest) -> list[str]:
-    from limbeck.teachers.outputs import StoreManifest
+    from limbeck.outputs import StoreManifest
 
     if isinstance(manifest, StoreManifest):
         rows, model = _rows_of(manifest), manifest.teacher.name

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow.compute as pc
 from datasets import ClassLabel, Dataset, List, Value
 
+from limbeck.outputs.key import add_rows
 from limbeck.tasks import Reading
-from limbeck.teachers.outputs.entry_key import add_rows
 
 _INDEX, _LABELS, _TOKENS = "index", "labels", "input_ids"
 

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from limbeck.activations import ActivationKey, Request, capture, number_of_layers
 from limbeck.activations.request import Pool
 from limbeck.embedding import SentenceEmbedder
+from limbeck.outputs.key import add_model
 from limbeck.predicting.about_model import TORCH, AboutModel
 from limbeck.preflight import positions_of, refuse_beyond, refuse_unfit
 from limbeck.run.checkpoint_scores import longest_of
@@ -24,7 +25,6 @@ from limbeck.students import load_model, read_processor
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device
 from limbeck.tasks import SENTENCE, Processor, TaskType, as_array
-from limbeck.teachers.outputs.entry_key import add_model
 
 # What transformers generates of a model that says nothing.
 _USUAL_TOKENS = 20

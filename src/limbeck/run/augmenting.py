@@ -23,6 +23,8 @@ from limbeck.lab.augmentation import (
     with_augmented_examples,
 )
 from limbeck.lab.augmentation.vector_candidates import check_file
+from limbeck.outputs import Store, StoredEntry, default_store
+from limbeck.outputs.cache import SHARD
 from limbeck.recipe import Recipe
 from limbeck.run.stage_passes import bars
 from limbeck.students import load_model, resolve_checkpoint
@@ -30,8 +32,6 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.machine import device
 from limbeck.support.words import human_size
 from limbeck.tasks import Task
-from limbeck.teachers.outputs import Store, StoredEntry, default_store
-from limbeck.teachers.outputs.store import SHARD
 
 logger = logging.getLogger(__name__)
 

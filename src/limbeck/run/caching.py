@@ -13,6 +13,14 @@ from typing import Literal
 
 from rich.console import Console
 
+from limbeck.outputs import (
+    CachedTeacher,
+    EntryAbout,
+    StoringQuestion,
+    default_store,
+    fingerprint,
+    stored_if_it_pays,
+)
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Execution
 from limbeck.run.entry_rows import entry_rows
@@ -21,14 +29,6 @@ from limbeck.run.prepared import Prepared
 from limbeck.run.stage_passes import bars
 from limbeck.support.machine import device
 from limbeck.support.terminal import print_line
-from limbeck.teachers.outputs import (
-    CachedTeacher,
-    EntryAbout,
-    StoringQuestion,
-    default_store,
-    fingerprint,
-    stored_if_it_pays,
-)
 from limbeck.teachers.teacher import Teacher
 
 Answers = Literal["stored", "live"]

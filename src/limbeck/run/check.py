@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from limbeck import preflight
+from limbeck.outputs.stored_teacher import AbsentModel
 from limbeck.recipe import Recipe, Stage
 from limbeck.recipe.quick import USUAL, travelled
 from limbeck.recipe.stage_checks import label_terms
@@ -25,7 +26,6 @@ from limbeck.students import labels_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TASKS
 from limbeck.tasks.metrics import TEACHER_LABEL
-from limbeck.teachers.outputs.stored_teacher import AbsentModel
 
 
 def check_run(prepared: Prepared, out: Path, *, show: bool) -> Prepared:

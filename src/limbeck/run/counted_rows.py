@@ -14,9 +14,9 @@ import torch
 from limbeck import functional as F
 from limbeck.data.text_rows import keys_of
 from limbeck.objectives.example_weights import COUNTED
+from limbeck.outputs.stored_teacher import StoredTeacher
 from limbeck.run.prepared import Prepared
 from limbeck.support.errors import Problem
-from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 
 log = logging.getLogger(__name__)
 

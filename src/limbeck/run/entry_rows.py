@@ -11,12 +11,12 @@ import numpy as np
 
 from limbeck.data.output_keys import output_keys
 from limbeck.data.text_rows import TARGET
+from limbeck.outputs import EntryRows, digest_of_tokenizer
 from limbeck.recipe import Recipe
 from limbeck.run.output_groups import OutputGroup
 from limbeck.run.stage_rows import EncodedRows
 from limbeck.support.given import is_reference
 from limbeck.tasks.known_types import labelled_rows
-from limbeck.teachers.outputs import EntryRows, digest_of_tokenizer
 
 
 def entry_rows(group: OutputGroup) -> Callable[[], EntryRows] | None:

@@ -11,14 +11,14 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+from limbeck.outputs import StoreFiles
+from limbeck.outputs.manifest import MANIFEST
+from limbeck.outputs.store import place_and_member
 from limbeck.recipe import Recipe
 from limbeck.run.protected_paths import places
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum, checksum_of_text
 from limbeck.support.manifest import NAME
-from limbeck.teachers.outputs import StoreFiles
-from limbeck.teachers.outputs.output_store import place_and_member
-from limbeck.teachers.outputs.store_manifest import MANIFEST
 
 # Settings that name a model or a tokenizer; others name rows, text or vectors.
 _MODELS = frozenset({"teacher", "teachers", "init", "tokenizer", "model"})

@@ -15,6 +15,7 @@ from datasets import Dataset
 from limbeck import preflight
 from limbeck.data.output_keys import OutputKeys, output_keys
 from limbeck.data.unlabelled import ids_of
+from limbeck.outputs.stored_teacher import UNKNOWN_ROWS_FIX, StoredTeacher
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.named_teachers import Named
 from limbeck.run.stage_rows import EncodedRows
@@ -22,8 +23,6 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Results, Task
 from limbeck.tasks.known_types import labelled_rows
 from limbeck.tasks.rules import ROW
-from limbeck.teachers.outputs.given_outputs import UNKNOWN_ROWS_FIX
-from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 
 # Where not one row has outputs, to leave those without out leaves nothing.
 _FIX_OF_NONE = "check that texts and text columns are those that were labelled, or label these rows (`limbeck label`)"

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from limbeck.data import MAX_ROWS
 from limbeck.data.text_rows import TextRows
+from limbeck.outputs import OutputStore, StoreFiles, StoreManifest, open_store
 from limbeck.run.label_by_ray import found_anywhere
 from limbeck.run.label_plan import LabelPlan, outputs_asked
 from limbeck.run.label_store import ENGINES, LabelWork, fill
@@ -36,7 +37,6 @@ from limbeck.support.terminal import messages
 from limbeck.tasks import get_task_type
 from limbeck.teachers.labeller import Labeller
 from limbeck.teachers.language_models import BoundPrompt, EndpointSettings, Prompt
-from limbeck.teachers.outputs import OutputStore, StoreFiles, StoreManifest, open_store
 
 
 def label(
@@ -82,7 +82,7 @@ def label(
         prompt: what a language model is asked, or the YAML file of that; without it a causal model and an endpoint get
             the default prompt.
         endpoint: an OpenAI-compatible server and how to ask it, instead of a teacher.
-        outputs: words of `limbeck.run.output_words`, such as `logits`, `probabilities`, `hidden:LAYER[:POOL]`; of a
+        outputs: words of `limbeck.outputs.words`, such as `logits`, `probabilities`, `hidden:LAYER[:POOL]`; of a
             text-to-text teacher `logits:topK` or `logits:sampleN`; what a labeller of its own gives.
         with_text: store the texts too.
         shard_rows: rows of a shard; by default as many as make 64 MiB, at most 4096.

@@ -14,20 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from limbeck.outputs import ShardRecord, StoreFiles
+from limbeck.outputs.columns import OutputLayout
+from limbeck.outputs.scored_shard import MadeShard, ShardContent, ShardRows, costs_of, make_shard
 from limbeck.run.missing_rows import MissingRows
 from limbeck.run.teachers_named import LabellerSource
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
 from limbeck.teachers.labeller import Labeller, RowsMissingError
-from limbeck.teachers.outputs import ShardRecord, StoreFiles
-from limbeck.teachers.outputs.columns import OutputLayout
-from limbeck.teachers.outputs.scored_shard import (
-    MadeShard,
-    ShardContent,
-    ShardRows,
-    costs_of,
-    make_shard,
-)
 
 _NUMBER, _IDS, _MADE = "number", "ids", "made"
 # Of a report.

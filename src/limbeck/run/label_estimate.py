@@ -11,11 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from limbeck.data.column import taken
-from limbeck.run.label_failures import none_has_outputs
-from limbeck.run.label_plan import LabelPlan
-from limbeck.teachers.labeller import Labeller, RowsMissingError
-from limbeck.teachers.outputs.parquet_shards import rows_of_shard
-from limbeck.teachers.outputs.scored_shard import (
+from limbeck.outputs.scored_shard import (
     Texts,
     costs_of,
     rows_in,
@@ -23,6 +19,10 @@ from limbeck.teachers.outputs.scored_shard import (
     score_rows,
     texts_at,
 )
+from limbeck.outputs.shards import rows_of_shard
+from limbeck.run.label_failures import none_has_outputs
+from limbeck.run.label_plan import LabelPlan
+from limbeck.teachers.labeller import Labeller, RowsMissingError
 
 # The first call of a model also warms it up.
 _WARM_SECONDS = 2.0

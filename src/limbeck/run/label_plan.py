@@ -10,19 +10,14 @@ from importlib import metadata
 import numpy as np
 
 from limbeck.data.text_rows import TextRows
+from limbeck.outputs import RowsIdentity, StoreManifest, TeacherIdentity, TokensIdentity
+from limbeck.outputs.key import digest_of_ids
+from limbeck.outputs.manifest import has_one_label
+from limbeck.outputs.scored_shard import ShardContent, ShardRows
+from limbeck.outputs.shards import RESERVED
+from limbeck.outputs.writer import DECIDING
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.teachers.labeller import HasLayers, KeepsTokens, Labeller
-from limbeck.teachers.outputs import (
-    RowsIdentity,
-    StoreManifest,
-    TeacherIdentity,
-    TokensIdentity,
-)
-from limbeck.teachers.outputs.checked_scores import DECIDING
-from limbeck.teachers.outputs.entry_key import digest_of_ids
-from limbeck.teachers.outputs.parquet_shards import RESERVED
-from limbeck.teachers.outputs.scored_shard import ShardContent, ShardRows
-from limbeck.teachers.outputs.store_manifest import has_one_label
 
 _LIBRARIES = ("limbeck", "torch", "transformers")
 

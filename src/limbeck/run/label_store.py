@@ -11,6 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from rich.console import Console
 
+from limbeck.outputs import StoreFiles, StoreManifest, StoreWriter
+from limbeck.outputs.manifest import MISSING
+from limbeck.outputs.scored_shard import make_empty_shard
+from limbeck.outputs.shards import shard_name
+from limbeck.outputs.store import read_manifest
+from limbeck.outputs.writer import alone
 from limbeck.run.label_estimate import LabelEstimate, measure_labelling
 from limbeck.run.label_failures import none_has_outputs
 from limbeck.run.label_plan import LabelPlan
@@ -21,12 +27,6 @@ from limbeck.run.teachers_named import LabellerSource
 from limbeck.support.errors import LimbeckError
 from limbeck.support.words import human_size
 from limbeck.teachers.labeller import Labeller
-from limbeck.teachers.outputs import StoreFiles, StoreManifest, StoreWriter
-from limbeck.teachers.outputs.output_store import read_manifest
-from limbeck.teachers.outputs.parquet_shards import shard_name
-from limbeck.teachers.outputs.scored_shard import make_empty_shard
-from limbeck.teachers.outputs.store_manifest import MISSING
-from limbeck.teachers.outputs.store_writer import alone
 
 ENGINES = ("local", "ray")
 _ROWS_OF_SHARD = "rows of a shard"

@@ -12,11 +12,11 @@ from limbeck import evaluation
 from limbeck.activations import Passes
 from limbeck.data import CORPUS
 from limbeck.evaluation import flops_of, latencies
+from limbeck.outputs import CachedTeacher
 from limbeck.recipe import Stage
 from limbeck.reporting.records import Cost, ModelFacts, Numbers, Record, StageFacts, TeacherFacts
 from limbeck.run.prepared import Prepared
 from limbeck.run.stage_inputs import StageInputs
-from limbeck.teachers.outputs import CachedTeacher
 from limbeck.training import DistillationTrainer
 from limbeck.training.counting import PassesState
 

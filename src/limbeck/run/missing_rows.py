@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from limbeck.outputs import StoreFiles
+from limbeck.outputs.manifest import MISSING
+from limbeck.outputs.scored_shard import ShardRows
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers.labeller import RowsMissingError
-from limbeck.teachers.outputs import StoreFiles
-from limbeck.teachers.outputs.scored_shard import ShardRows
-from limbeck.teachers.outputs.store_manifest import MISSING
 
 MISSING_ROWS = ("error", "drop")
 

@@ -14,23 +14,23 @@ from limbeck import preflight
 from limbeck.activations import Request, Trace
 from limbeck.data import Collator
 from limbeck.objectives import ModelShape
-from limbeck.run.labelled_batch import labelled_batch
-from limbeck.run.output_words import ModelOutputs
-from limbeck.students import class_places, generic_labels, labels_of
-from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Task, task_type_of
-from limbeck.teachers.labeller import Row, Scores
-from limbeck.teachers.outputs import Ask, digest_of_model, digest_of_tokenizer
-from limbeck.teachers.outputs.build import ask
-from limbeck.teachers.outputs.checked_scores import PROBABILITIES
-from limbeck.teachers.outputs.columns import (
+from limbeck.outputs import Ask, digest_of_model, digest_of_tokenizer
+from limbeck.outputs.build import ask
+from limbeck.outputs.columns import (
     LOGITS,
     OutputColumn,
     OutputLayout,
     name_of_key,
+    places,
     storage_type,
 )
-from limbeck.teachers.outputs.places import places
+from limbeck.outputs.words import ModelOutputs
+from limbeck.outputs.writer import PROBABILITIES
+from limbeck.run.labelled_batch import labelled_batch
+from limbeck.students import class_places, generic_labels, labels_of
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Task, task_type_of
+from limbeck.teachers.labeller import Row, Scores
 from limbeck.teachers.teacher import Teacher
 
 

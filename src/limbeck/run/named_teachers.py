@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from transformers import PreTrainedModel
 
+from limbeck.outputs.stored_teacher import StoredTeacher
 from limbeck.recipe import Recipe
 from limbeck.run.student_source import processor_of
 from limbeck.students import load_model, read_config
@@ -17,7 +18,6 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.words import short_names
 from limbeck.tasks import Processor, Task
 from limbeck.teachers import Team, form
-from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 from limbeck.teachers.teacher import Teacher
 
 ALONE = "teacher"

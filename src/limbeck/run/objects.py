@@ -15,6 +15,8 @@ from typing import Any
 
 from transformers import BaseImageProcessor, PreTrainedModel, PreTrainedTokenizerBase
 
+from limbeck.outputs import OutputStore
+from limbeck.outputs.key import add_weights
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import read_raw
 from limbeck.run.given_rows import read_rows, read_unlabelled_rows
@@ -22,8 +24,6 @@ from limbeck.students import read_processor
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.given import PREFIX, Write
 from limbeck.tasks import IMAGE, TEXT_READING, Processor
-from limbeck.teachers.outputs import OutputStore
-from limbeck.teachers.outputs.entry_key import add_weights
 
 _MODELS = ("teacher", "teachers", "student")
 # Of a configuration what says where a model came from or how it is run, not what its outputs depend on.

@@ -13,6 +13,8 @@ from limbeck.activations import Request, token_mask
 from limbeck.data import Collator, batches_of
 from limbeck.data.row_facts import facts_of
 from limbeck.objectives import Objectives
+from limbeck.outputs import Ask, Lengths, RememberingTeacher
+from limbeck.outputs.stored_teacher import StoredTeacher
 from limbeck.recipe import Stage
 from limbeck.run.prepared import Prepared
 from limbeck.run.stage_inputs import StageInputs
@@ -22,8 +24,6 @@ from limbeck.run.stage_rows import EncodedRows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TaskType
 from limbeck.teachers import Team
-from limbeck.teachers.outputs import Ask, Lengths, RememberingTeacher
-from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 from limbeck.teachers.teacher import Teacher
 
 # Without gradients there is room for more rows than in training.

@@ -23,13 +23,13 @@ from scipy.special import softmax
 from limbeck.data.candidate_files import PASSAGE, QUERY, SCORE
 from limbeck.data.files import long_fields
 from limbeck.data.text_rows import TextRows
+from limbeck.outputs import OutputStore
+from limbeck.outputs.columns import LOGITS
+from limbeck.outputs.shards import LABEL
+from limbeck.outputs.writer import DECIDING, PROBABILITIES
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import written_whole
 from limbeck.tasks import get_task_type
-from limbeck.teachers.outputs import OutputStore
-from limbeck.teachers.outputs.checked_scores import DECIDING, PROBABILITIES
-from limbeck.teachers.outputs.columns import LOGITS
-from limbeck.teachers.outputs.parquet_shards import LABEL
 
 CONFIDENCE = "confidence"
 _PIECE = 16_384

@@ -8,11 +8,11 @@ from typing import Any
 
 from limbeck.data.unlabelled import matching
 from limbeck.lab.cifar_nets import SHAPES
+from limbeck.outputs.store import place_and_member
 from limbeck.recipe import Recipe
 from limbeck.students import named_model
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
-from limbeck.teachers.outputs.output_store import place_and_member
 
 # Settings whose value may be a file or a folder, wherever in a recipe they stand.
 _PLACES = frozenset(

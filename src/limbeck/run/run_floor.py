@@ -18,6 +18,8 @@ from limbeck.data.row_facts import facts_of
 from limbeck.evaluation.class_predictions import Predictions
 from limbeck.evaluation.linear_floor import MOST_ROWS, LinearFloor, fit_floor, has_floor
 from limbeck.evaluation.row_tests import is_ahead, row_tests
+from limbeck.outputs import CachedTeacher
+from limbeck.outputs.stored_teacher import StoredTeacher
 from limbeck.preflight import TeacherOutputs, ask_teacher
 from limbeck.reporting.records import FloorFacts
 from limbeck.run.kept_predictions import kept_by_its_run
@@ -27,8 +29,6 @@ from limbeck.run.prepared import Prepared
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
 from limbeck.tasks.known_types import labelled_rows
-from limbeck.teachers.outputs import CachedTeacher
-from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 
 # Unlabeled rows whose labels a live teacher is asked for.
 _MOST_ASKED = 2_000

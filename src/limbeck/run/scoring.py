@@ -16,6 +16,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from limbeck.data.unlabelled import ids_of
+from limbeck.outputs.stored_teacher import StoredTeacher
 from limbeck.preflight import ask_teacher, recorded_scores, teacher_record
 from limbeck.preflight.texts import REPEATED
 from limbeck.recipe import Recipe
@@ -27,7 +28,6 @@ from limbeck.run.stage_rows import load_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Processor, Task
 from limbeck.tasks.thresholds import USUAL, thresholds_of
-from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 
 log = logging.getLogger(__name__)
 

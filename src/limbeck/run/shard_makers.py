@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from limbeck.outputs import StoreFiles
+from limbeck.outputs.scored_shard import MadeShard, ShardContent, ShardRows, costs_of, make_shard
 from limbeck.run.missing_rows import MissingRows
 from limbeck.teachers.labeller import Labeller
-from limbeck.teachers.outputs import StoreFiles
-from limbeck.teachers.outputs.scored_shard import (
-    MadeShard,
-    ShardContent,
-    ShardRows,
-    costs_of,
-    make_shard,
-)
 
 
 class ShardMakers(Protocol):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from limbeck.outputs import default_store
 from limbeck.run.runs_meant import members_at
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers.labeller import Labeller
 from limbeck.teachers.language_models import BoundPrompt, EndpointSettings, is_causal_model
 from limbeck.teachers.language_models.answer_journal import JOURNALS
-from limbeck.teachers.outputs import default_store
 
 if TYPE_CHECKING:
     from limbeck.teachers.language_models import EndpointLabeller

@@ -10,17 +10,16 @@ from functools import partial
 import numpy as np
 
 from limbeck.data.outputs_file import QUANTITIES, check_votes, quantities
+from limbeck.outputs import OutputStore, open_store
+from limbeck.outputs.columns import LOGITS
+from limbeck.outputs.store import place_and_member
+from limbeck.outputs.stored_teacher import GivenOutputs, StoredLayers
 from limbeck.recipe import Recipe
 from limbeck.run.stored_classes import columns_of
 from limbeck.run.stored_targets import about_store, of_targets
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.tasks import Task, get_task_type
-from limbeck.teachers.outputs import OutputStore, open_store
-from limbeck.teachers.outputs.columns import LOGITS
-from limbeck.teachers.outputs.given_outputs import GivenOutputs
-from limbeck.teachers.outputs.output_store import place_and_member
-from limbeck.teachers.outputs.stored_layers import StoredLayers
 
 _GIB = 2**30
 

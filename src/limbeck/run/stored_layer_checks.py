@@ -10,17 +10,16 @@ from collections.abc import Iterable, Iterator
 
 from limbeck.activations import ActivationKey, Request
 from limbeck.objectives import Objectives, TeamObjectives
+from limbeck.outputs import digest_of_tokenizer
+from limbeck.outputs.columns import LOGITS, name_of_key
+from limbeck.outputs.stored_teacher import StoredLayers, StoredTeacher, by_layer
+from limbeck.outputs.words import word_of
 from limbeck.recipe import Recipe
-from limbeck.run.output_words import word_of
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.support.errors import Problem
 from limbeck.support.files import at_home
 from limbeck.support.given import is_reference
 from limbeck.tasks import TASKS, Processor
-from limbeck.teachers.outputs import digest_of_tokenizer
-from limbeck.teachers.outputs.columns import LOGITS, name_of_key
-from limbeck.teachers.outputs.stored_layers import StoredLayers, by_layer
-from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 
 
 def layer_problems(

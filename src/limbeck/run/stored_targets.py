@@ -12,14 +12,13 @@ import numpy as np
 
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.objectives.predictions import SoftSpec
+from limbeck.outputs import OutputStore, digest_of_tokenizer
+from limbeck.outputs.columns import LOGITS
+from limbeck.outputs.stored_teacher import GivenOutputs, StoredTokens
 from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import checksum_of_text
 from limbeck.tasks import Processor, Task
-from limbeck.teachers.outputs import OutputStore, digest_of_tokenizer
-from limbeck.teachers.outputs.columns import LOGITS
-from limbeck.teachers.outputs.given_outputs import GivenOutputs
-from limbeck.teachers.outputs.stored_tokens import StoredTokens
 
 
 def about_store(store: OutputStore) -> dict[str, Any]:

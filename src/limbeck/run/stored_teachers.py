@@ -19,6 +19,7 @@ from limbeck.data.outputs_file import (
     read_embeddings_file,
     read_outputs_file,
 )
+from limbeck.outputs.stored_teacher import GivenOutputs, StoredTeacher
 from limbeck.recipe import Recipe
 from limbeck.run.named_teachers import ALONE, Named
 from limbeck.run.store_outputs import outputs_of_store
@@ -29,8 +30,6 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, checksum
 from limbeck.support.words import short_names
 from limbeck.tasks import Processor, Task
-from limbeck.teachers.outputs.given_outputs import GivenOutputs
-from limbeck.teachers.outputs.stored_teacher import StoredTeacher
 
 
 def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Named]:

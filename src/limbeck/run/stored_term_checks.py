@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from limbeck.outputs.stored_teacher import GivenOutputs
 from limbeck.recipe import Recipe
 from limbeck.support.errors import Problem
 from limbeck.tasks import Task
-from limbeck.teachers.outputs.given_outputs import GivenOutputs
 
 
 def task_problems(task: Task) -> list[Problem]:

@@ -15,14 +15,14 @@ from limbeck.activations import Request
 from limbeck.data import Collator
 from limbeck.data.row_ids import row_ids
 from limbeck.functional.partial_logits import CHOICES, KeptTokens
+from limbeck.outputs import Ask, digest_of_model, digest_of_tokenizer
+from limbeck.outputs.build import ask
+from limbeck.outputs.columns import IDS, INDEX, LOGITS, REST, VALUES, OutputLayout
 from limbeck.run.labelled_batch import labelled_batch
 from limbeck.run.model_labeller import values_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TEXT, TEXT_READING, Processor, Task
 from limbeck.teachers.labeller import Row, Scores
-from limbeck.teachers.outputs import Ask, digest_of_model, digest_of_tokenizer
-from limbeck.teachers.outputs.build import ask
-from limbeck.teachers.outputs.columns import IDS, INDEX, LOGITS, REST, VALUES, OutputLayout
 from limbeck.teachers.teacher import Teacher
 
 USUAL = "top64"

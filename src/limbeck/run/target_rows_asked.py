@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from limbeck.data.text_rows import TextRows, read_target_rows
+from limbeck.outputs.columns import LOGITS
 from limbeck.recipe import Recipe
 from limbeck.run.runs_meant import members_at
 from limbeck.students import read_config
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TEXT, kind_of_config
 from limbeck.teachers.labeller import KeepsTokens, Labeller
-from limbeck.teachers.outputs.columns import LOGITS
 
 
 def writes_targets(teachers: Sequence[str | Labeller], outputs: Sequence[str] | None) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from limbeck.outputs.columns import LOGITS
+from limbeck.outputs.writer import PROBABILITIES
 from limbeck.preflight import refuse_beyond
 from limbeck.recipe import Recipe
 from limbeck.run.model_labeller import ModelLabeller
@@ -19,8 +21,6 @@ from limbeck.support.words import short_name, short_names
 from limbeck.tasks import TASKS, TEXT, TEXT_READING
 from limbeck.teachers.labeller import Labeller, TeamLabeller
 from limbeck.teachers.language_models import BoundPrompt, load_causal_labeller
-from limbeck.teachers.outputs.checked_scores import PROBABILITIES
-from limbeck.teachers.outputs.columns import LOGITS
 
 _MAX_LENGTH = Recipe.model_fields["max_length"].default
 PRECISIONS = ("fp32", "bf16")

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 
 from limbeck.data.row_facts import facts_of
+from limbeck.outputs import add_model
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run.earlier_run import EarlierRun
@@ -16,7 +17,6 @@ from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.support.errors import LimbeckError
 from limbeck.support.registry import checksum_of
-from limbeck.teachers.outputs import add_model
 from limbeck.teachers.teacher import Teacher
 
 logger = logging.getLogger(__name__)

@@ -16,6 +16,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from limbeck.outputs import RememberingTeacher
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Record, write_whole
 from limbeck.run import distill, evaluate
@@ -24,7 +25,6 @@ from limbeck.support.files import file_name
 from limbeck.support.manifest import verified
 from limbeck.tasks import TASKS
 from limbeck.tasks.known_types import get_task_type
-from limbeck.teachers.outputs import RememberingTeacher
 from limbeck.teachers.teacher import Teacher
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ class Labeller(Protocol):
         kind: the task type of its answers, as `limbeck.tasks` has it registered.
         classes: names in id order; () where the answer is a number.
         outputs: the names of what `score` returns: `logits` (B, C) and `probabilities` (B, C), which every reader
-            knows, `votes` (B, C), hidden states under the names of `limbeck.teachers.outputs`, or names of its own.
+            knows, `votes` (B, C), hidden states under the names of `limbeck.outputs`, or names of its own.
             A name must not be one of the rows' columns, nor `row` or `label`.
         batch_size: rows that it likes to be given at once.
     """

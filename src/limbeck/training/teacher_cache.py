@@ -13,9 +13,7 @@ from datasets import Dataset
 from torch import Tensor
 
 from limbeck.activations import token_mask
-from limbeck.support.errors import LimbeckError
-from limbeck.teachers import Team
-from limbeck.teachers.outputs import (
+from limbeck.outputs import (
     Ask,
     CachedTeacher,
     EntryAbout,
@@ -26,7 +24,9 @@ from limbeck.teachers.outputs import (
     fingerprint,
     stored_if_it_pays,
 )
-from limbeck.teachers.outputs.columns import INDEX
+from limbeck.outputs.columns import INDEX
+from limbeck.support.errors import LimbeckError
+from limbeck.teachers import Team
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.running_trainer import AsksTeachers
 

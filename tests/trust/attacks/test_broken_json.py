@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from limbeck.outputs import ExamplesManifest
+from limbeck.outputs.cache import Store, describe
 from limbeck.reporting.records import Record
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.outputs import ExamplesManifest
-from limbeck.teachers.outputs.store import Store, describe
 
 BROKEN = ["", "{", "[1]", "null", '"text"', "[" * 50_000, '{"bytes": 1, "bytes": 2}', "9" * 5000]
 

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
+from limbeck.outputs import StoreFiles, StoreManifest, StoreWriter, open_store
+from limbeck.outputs.manifest import RowsIdentity, TeacherIdentity
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.outputs import StoreFiles, StoreManifest, StoreWriter, open_store
-from limbeck.teachers.outputs.store_manifest import RowsIdentity, TeacherIdentity
 
 ABOUT = StoreManifest(
     complete=False,

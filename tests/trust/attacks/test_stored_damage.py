@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.cli.app import app
+from limbeck.outputs import Ask, CachedTeacher, EntryAbout, Store, build
+from limbeck.outputs.cache import SHARD
+from limbeck.outputs.manifest import MANIFEST
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support import files
-from limbeck.teachers.outputs import Ask, CachedTeacher, EntryAbout, Store, build
-from limbeck.teachers.outputs.store import SHARD
-from limbeck.teachers.outputs.store_manifest import MANIFEST
 from limbeck.teachers.teacher import Teacher
 
 WANTED = Request.hidden([1, 2], pool="cls") | Request.of_logits()

@@ -10,7 +10,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from limbeck.activations import Request
-from limbeck.teachers.outputs import Ask, CachedTeacher, RememberingTeacher, Store, build
+from limbeck.outputs import Ask, CachedTeacher, RememberingTeacher, Store, build
 from limbeck.teachers.teacher import Teacher
 
 MAPS = Path("/proc/self/smaps")

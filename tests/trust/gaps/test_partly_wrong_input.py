@@ -11,10 +11,10 @@ import tiny_runs as tiny
 from limbeck.activations import Request, capture
 from limbeck.activations.attention_recorder import _call
 from limbeck.data import load_task
+from limbeck.outputs import Ask, CachedTeacher, Store, build
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.outputs import Ask, CachedTeacher, Store, build
 from limbeck.teachers.teacher import Teacher
 
 

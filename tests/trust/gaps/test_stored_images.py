@@ -14,9 +14,9 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from limbeck.activations import Request
 from limbeck.input_transforms.step_inputs import as_inputs
+from limbeck.outputs import Ask, Store, fingerprint
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.teachers.outputs import Ask, Store, fingerprint
 from limbeck.teachers.teacher import Teacher
 
 ASK = Ask(Request.of_logits())

@@ -18,7 +18,7 @@ from limbeck.lab.augmentation import (
     build_augmented_examples,
     read_augmented_examples,
 )
-from limbeck.teachers.outputs import Store
+from limbeck.outputs import Store
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "augmentation"))
 import tiny_language as tiny

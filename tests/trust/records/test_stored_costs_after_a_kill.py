@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import tiny_runs as tiny
+from limbeck.outputs import default_store, storing
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import Record
 from limbeck.run import distill
-from limbeck.teachers.outputs import default_store, storing
 
 module = import_module("limbeck.run.train")
 OWN = {"text_columns": ["review"], "label_column": "verdict"}

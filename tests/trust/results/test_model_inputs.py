@@ -19,6 +19,7 @@ import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.data import add_inputs, encode
 from limbeck.input_transforms import Mixup, MixupSpec, StepInputs
+from limbeck.outputs import RememberingTeacher, Store
 from limbeck.preflight import ask_teacher
 from limbeck.recipe import Recipe
 from limbeck.reporting.analysis import linear_cka
@@ -33,7 +34,6 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 from limbeck.tasks import get_task
 from limbeck.teachers import EnsembleTeam, SampledTeam
-from limbeck.teachers.outputs import RememberingTeacher, Store
 from limbeck.teachers.teacher import Teacher
 
 SEEN = Request.hidden([1, 4], pool="mean") | Request.hidden([2]) | Request.of_logits()

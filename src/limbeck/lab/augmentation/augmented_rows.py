@@ -25,10 +25,10 @@ from limbeck.lab.augmentation.augmentation_spec import AugmentSpec
 from limbeck.lab.augmentation.augmented_examples import augmented_examples_of
 from limbeck.lab.augmentation.candidates import Candidates, Watch, find_candidates, unwatched
 from limbeck.lab.augmentation.progressive_edits import Editor
+from limbeck.outputs import ExamplesManifest, StoredEntry, add_model, library_versions
+from limbeck.outputs.cache import SHARD, describe
 from limbeck.support.files import at_home
 from limbeck.tasks import TEXT_READING
-from limbeck.teachers.outputs import ExamplesManifest, StoredEntry, add_model, library_versions
-from limbeck.teachers.outputs.store import SHARD, describe
 
 _FORMAT = 2
 _ROW, _INDEX = "row", "index"

@@ -17,6 +17,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from limbeck.outputs import digest_of_model, digest_of_text, digest_of_tokenizer
 from limbeck.students import load_model, read_config, read_tokenizer
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device
@@ -29,7 +30,6 @@ from limbeck.teachers.language_models.few_shot import Row
 from limbeck.teachers.language_models.prompt import prompt_digest
 from limbeck.teachers.language_models.prompt_tokens import PromptTokenizer, token_limit
 from limbeck.teachers.language_models.seq2seq_scoring import Seq2SeqScorer
-from limbeck.teachers.outputs import digest_of_model, digest_of_text, digest_of_tokenizer
 
 log = logging.getLogger(__name__)
 

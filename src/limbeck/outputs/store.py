@@ -1,4 +1,4 @@
-"""One store of teacher outputs, read by row ids. Part of `limbeck.teachers.outputs`."""
+"""One store of teacher outputs, read by row ids. Part of `limbeck.outputs`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from limbeck.support.errors import LimbeckError, unknown
-from limbeck.support.files import at_home
-from limbeck.teachers.outputs.columns import INDEX, MEMBER, ROW, OutputColumn
-from limbeck.teachers.outputs.mapped_shards import is_mapped, map_shard
-from limbeck.teachers.outputs.parquet_shards import (
+from limbeck.outputs.columns import INDEX, MEMBER, ROW, OutputColumn
+from limbeck.outputs.files import StoreFiles
+from limbeck.outputs.manifest import MANIFEST, ShardRecord, StoreManifest
+from limbeck.outputs.shards import (
     LABEL,
+    is_mapped,
+    map_shard,
     read_rows,
     read_shard,
     shaped_values,
     shard_content,
 )
-from limbeck.teachers.outputs.store_files import StoreFiles
-from limbeck.teachers.outputs.store_manifest import MANIFEST, ShardRecord, StoreManifest
+from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.files import at_home
 
 
 def place_and_member(place: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """From a store that travels to an entry that training reads at random, bit for bit.
 
-Part of `limbeck.teachers.outputs`. An entry is found again by the store's content and the rows, so it is made once.
+Part of `limbeck.outputs`. An entry is found again by the store's content and the rows, so it is made once.
 """
 
 from __future__ import annotations
@@ -15,13 +15,7 @@ import numpy as np
 import pyarrow as pa
 from datasets.arrow_writer import ArrowWriter
 
-from limbeck.support.errors import LimbeckError
-from limbeck.support.files import is_full
-from limbeck.support.words import human_size
-from limbeck.teachers.outputs.columns import INDEX, ROW, OutputColumn, OutputLayout
-from limbeck.teachers.outputs.entry_key import digest_of_ids
-from limbeck.teachers.outputs.output_store import OutputStore
-from limbeck.teachers.outputs.store import (
+from limbeck.outputs.cache import (
     FOLDER_VARIABLE,
     SHARD,
     Store,
@@ -29,6 +23,12 @@ from limbeck.teachers.outputs.store import (
     default_store,
     describe,
 )
+from limbeck.outputs.columns import INDEX, ROW, OutputColumn, OutputLayout
+from limbeck.outputs.key import digest_of_ids
+from limbeck.outputs.store import OutputStore
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import is_full
+from limbeck.support.words import human_size
 
 logger = logging.getLogger(__name__)
 

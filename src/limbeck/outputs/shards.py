@@ -1,4 +1,4 @@
-"""A shard of a store that travels: rows as a Parquet file, and back. Part of `limbeck.teachers.outputs`.
+"""A shard of a store that travels: rows as a Parquet file, and back. Part of `limbeck.outputs`.
 
 Equal rows make equal bytes.
 """
@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from datasets import Features, Value
 
+from limbeck.outputs.columns import INDEX, ROW, OutputColumn, OutputLayout
+from limbeck.outputs.files import StoreFiles
+from limbeck.outputs.manifest import ShardRecord
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import checksum_of_bytes
-from limbeck.teachers.outputs.columns import INDEX, ROW, OutputColumn, OutputLayout
-from limbeck.teachers.outputs.store_files import StoreFiles
-from limbeck.teachers.outputs.store_manifest import ShardRecord
+from limbeck.support.files import checksum_of_bytes, damaged
 
 LABEL = "label"
 """The column of what the outputs come to: a class id, or a number."""
@@ -173,3 +173,34 @@ def read_rows(files: StoreFiles, shard: ShardRecord) -> np.ndarray:
     except (FileNotFoundError, pa.ArrowException, LimbeckError):
         found = read_shard(files, shard, [ROW])[ROW]
     return found.to_numpy()
+
+
+# A shard of an entry of training, mapped into memory.
+
+
+_SUFFIX = ".arrow"
+
+
+def is_mapped(shard: ShardRecord) -> bool:
+    """Whether a shard is read by mapping it rather than as Parquet."""
+    return shard.name.endswith(_SUFFIX)
+
+
+def map_shard(files: StoreFiles, shard: ShardRecord) -> pa.Table:
+    """All its columns, as views of the file, which has been held against its checksum.
+
+    Raises:
+        LimbeckError: it is missing, damaged, or on another machine.
+    """
+    where = f"{files.url}: shard {shard.name}"
+    if files.folder is None:
+        raise LimbeckError(
+            f"{where} is mapped into memory, and lies on another machine",
+            "copy the entry where it was made: limbeck outputs copy KEY URL",
+        )
+    if damaged(files.folder, {shard.name: shard.checksum}):
+        raise LimbeckError(
+            f"{where} is missing or damaged: it is not what was written",
+            "remove the entry (limbeck outputs clear KEY) and run the training again, which makes it again",
+        )
+    return pa.ipc.open_stream(pa.memory_map(str(files.folder / shard.name))).read_all()

@@ -1,4 +1,4 @@
-"""What an entry is found by: everything its content follows from. Part of `limbeck.teachers.outputs`."""
+"""What an entry is found by: everything its content follows from. Part of `limbeck.outputs`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel
 
+from limbeck.outputs.columns import Ask
 from limbeck.tasks import TEXT_READING, Processor
-from limbeck.teachers.outputs.columns import Ask
 
 _FORMAT = 3
 # The outputs of a model of given weights depend on them.

@@ -1,4 +1,4 @@
-"""What a store of teacher outputs says of itself: `manifest.json`. Part of `limbeck.teachers.outputs`.
+"""What a store of teacher outputs says of itself: `manifest.json`. Part of `limbeck.outputs`.
 
 It is written after every shard, whole or not at all, so that what it names is there; what it does not name counts as
 not there.
@@ -7,19 +7,21 @@ not there.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.objectives import ModelShape
+from limbeck.outputs.columns import OutputColumn, OutputLayout
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum_of_text
 from limbeck.support.plain import read_json
 from limbeck.tasks import TASK_TYPES
-from limbeck.teachers.outputs.columns import OutputColumn, OutputLayout
 
 MANIFEST = "manifest.json"
 MISSING = "missing.json"
@@ -277,3 +279,37 @@ def _way_out(where: str) -> str:
 
 def _sum(content: dict[str, Any]) -> str:
     return checksum_of_text(json.dumps(content, sort_keys=True))
+
+
+# What an entry of training says of itself beside its outputs.
+
+
+@dataclass(frozen=True)
+class EntryRows:
+    """Which rows an entry's examples are, so that it can be read, and travel, as a store that was labelled.
+
+    Attributes:
+        ids: of the example with each `index`, int64 (n,), as `limbeck.data.output_keys` gives them; −1 of none.
+        columns: what their text columns are called.
+        source: where they were read.
+        target: whether what a decoder was to write is in the ids too.
+        classes: in id order, for a teacher whose own names say nothing (`LABEL_0`).
+        read_by: what the teacher's fingerprint says beside its weights: digest of its `tokenizer`, `max_length`;
+            of a text-to-text model the `task` that prompts begin with.
+    """
+
+    ids: np.ndarray
+    columns: tuple[str, ...]
+    source: tuple[str, ...] = ()
+    target: bool = False
+    classes: tuple[str, ...] = ()
+    read_by: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EntryAbout:
+    """Attributes: names of the teacher and the task, for people; what gives the rows, None where they have no ids."""
+
+    teacher: str | None = None
+    task: str | None = None
+    rows: Callable[[], EntryRows] | None = None

@@ -1,6 +1,6 @@
 """Whether a teacher's outputs are stored before training, and how: one decision for runs and for trainers.
 
-Part of `limbeck.teachers.outputs`.
+Part of `limbeck.outputs`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,15 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from limbeck.outputs.build import Estimate, UnstorableError, build, measure
+from limbeck.outputs.cache import FOLDER_VARIABLE, Store, StoredEntry
+from limbeck.outputs.columns import Ask, Lengths
+from limbeck.outputs.manifest import EntryAbout
+from limbeck.outputs.read import CachedTeacher
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import is_full
 from limbeck.support.machine import agreed, largest
 from limbeck.support.words import human_size
-from limbeck.teachers.outputs.build import build
-from limbeck.teachers.outputs.columns import Ask
-from limbeck.teachers.outputs.entry_about import EntryAbout
-from limbeck.teachers.outputs.estimate import Estimate, measure
-from limbeck.teachers.outputs.places import Lengths
-from limbeck.teachers.outputs.read import CachedTeacher
-from limbeck.teachers.outputs.store import FOLDER_VARIABLE, Store, StoredEntry
-from limbeck.teachers.outputs.table_writer import UnstorableError
 from limbeck.teachers.teacher import Teacher
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""What may be asked of a model to be stored, in the words of `limbeck label --outputs`. Part of `limbeck.run`."""
+"""What may be asked of a model to be stored, in the words of `limbeck label --outputs`. Part of `limbeck.outputs`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import ActivationKey, Request, number_of_layers
 from limbeck.activations.request import Pool, What
+from limbeck.outputs.columns import LOGITS
+from limbeck.outputs.stored_teacher import FLOAT32
+from limbeck.outputs.writer import PROBABILITIES
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.teachers.outputs.checked_scores import PROBABILITIES
-from limbeck.teachers.outputs.columns import LOGITS
-from limbeck.teachers.outputs.stored_layers import FLOAT32
 
 _POOLS = "|".join(get_args(Pool))
 _HIDDEN = "hidden"

@@ -1,4 +1,4 @@
-"""A labeller's outputs about the rows of one shard. Part of `limbeck.teachers.outputs`.
+"""A labeller's outputs about the rows of one shard. Part of `limbeck.outputs`.
 
 Batches are made within the shard alone, so that its content never depends on where an earlier start was stopped.
 """
@@ -12,13 +12,13 @@ from types import MappingProxyType
 
 import numpy as np
 
+from limbeck.outputs.columns import OutputColumn, OutputLayout, column_of_values
+from limbeck.outputs.files import StoreFiles
+from limbeck.outputs.manifest import ShardRecord, has_one_label
+from limbeck.outputs.shards import shard_name, shard_table, write_shard
+from limbeck.outputs.writer import DECIDING, checked
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import CountsCosts, Labeller, RowsMissingError, TellsTruncated
-from limbeck.teachers.outputs.checked_scores import DECIDING, checked
-from limbeck.teachers.outputs.columns import OutputColumn, OutputLayout, column_of_values
-from limbeck.teachers.outputs.parquet_shards import shard_name, shard_table, write_shard
-from limbeck.teachers.outputs.store_files import StoreFiles
-from limbeck.teachers.outputs.store_manifest import ShardRecord, has_one_label
 
 Texts = Mapping[str, Sequence[str]]
 """Text columns by name, each with the text of every row."""

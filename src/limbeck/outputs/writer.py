@@ -1,4 +1,4 @@
-"""A store of teacher outputs on its way: begun or continued, shard by shard. Part of `limbeck.teachers.outputs`.
+"""A store of teacher outputs on its way: begun or continued, shard by shard. Part of `limbeck.outputs`.
 
 A shard is written first and named in the manifest then, so that a kill at any moment leaves a store that can be
 continued.
@@ -12,15 +12,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import numpy as np
 from filelock import FileLock, Timeout
 
+from limbeck.outputs.columns import LOGITS, OutputLayout
+from limbeck.outputs.files import StoreFiles
+from limbeck.outputs.manifest import MANIFEST, MISSING, ShardRecord, StoreManifest
+from limbeck.outputs.shards import is_whole
+from limbeck.outputs.store import read_manifest
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import damaged, is_temporary
-from limbeck.teachers.outputs.columns import OutputLayout
-from limbeck.teachers.outputs.output_store import read_manifest
-from limbeck.teachers.outputs.parquet_shards import is_whole
-from limbeck.teachers.outputs.store_files import StoreFiles
-from limbeck.teachers.outputs.store_manifest import MANIFEST, MISSING, ShardRecord, StoreManifest
+from limbeck.tasks import TASK_TYPES
+from limbeck.teachers.labeller import Labeller
 
 logger = logging.getLogger(__name__)
 
@@ -277,3 +280,71 @@ def remove_store(url: str) -> int:
         with suppress(OSError):  # it holds something else
             files.folder.rmdir()
     return manifest.bytes
+
+
+# What a labeller returned of a batch, looked at before it is stored.
+
+
+PROBABILITIES = "probabilities"
+VOTES = "votes"
+DECIDING = (PROBABILITIES, LOGITS, VOTES)
+"""By which outputs a row's class is decided, the first that is there."""
+_ROUNDING = 1e-2
+"""Of probabilities in bf16."""
+
+
+def checked(
+    labeller: Labeller, name: str, scores: Mapping[str, np.ndarray], count: int
+) -> np.ndarray:
+    """One output of a batch.
+
+    Raises:
+        LimbeckError: what is wrong with it.
+    """
+    if not isinstance(scores, Mapping):
+        raise LimbeckError(
+            f"{labeller.name}: score returned a {type(scores).__name__}, no outputs by their names",
+            'return {"probabilities": array of a row for each text}',
+        )
+    if name not in scores:
+        raise LimbeckError(
+            f"{labeller.name}: asked for {name}, and it returned {', '.join(scores) or 'nothing'}",
+            "ask for what it returns with --outputs",
+        )
+    value = np.asarray(scores[name])
+    if len(value) != count:
+        raise LimbeckError(
+            f"{labeller.name}: {name} of {len(value)} rows, asked about {count}",
+            "a labeller must return a value for each row",
+        )
+    parts = value if value.dtype == object else [value]
+    if not all(np.isfinite(part).all() for part in parts):
+        raise LimbeckError(
+            f"{labeller.name}: {name} holds a value that is not finite, or beyond the type it is stored in",
+            "check the model, and whether it was asked in bf16 where it needs --precision fp32",
+        )
+    if name in DECIDING and _decides(labeller.kind):
+        _check_deciding(labeller, name, value)
+    return value
+
+
+def _decides(kind: str) -> bool:
+    """Whether rows of a task type are of one class each, or have one number, that outputs come to."""
+    known = TASK_TYPES.get(kind) if kind in TASK_TYPES else None
+    return known is not None and known.labels_examples and not known.classes_as_text
+
+
+def _check_deciding(labeller: Labeller, name: str, value: np.ndarray) -> None:
+    """Raise LimbeckError for outputs (B, …) that are not one for each class, or are no probabilities."""
+    width = len(labeller.classes) or 1
+    if value.dtype == object or value.shape[1:] != (width,):
+        classes = f"{width} classes" if labeller.classes else "no classes, but a number a row"
+        raise LimbeckError(
+            f"{labeller.name}: {name} is {value.shape}, and it has {classes}",
+            f"return an array of shape ({len(value)}, {width})",
+        )
+    if name == PROBABILITIES and not ((value >= 0) & (value <= 1 + _ROUNDING)).all():
+        raise LimbeckError(
+            f"{labeller.name}: {name} from {value.min():g} to {value.max():g}, which are none",
+            "return them as logits, or between 0 and 1",
+        )

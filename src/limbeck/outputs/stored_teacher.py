@@ -1,4 +1,4 @@
-"""A teacher of whom nothing is there but its outputs. Part of `limbeck.teachers.outputs`.
+"""A teacher of whom nothing is there but its outputs. Part of `limbeck.outputs`.
 
 No model is loaded. What asks for the teacher's model finds one without weights and layers that knows the classes, and
 the shape of the layers that are stored.
@@ -6,9 +6,9 @@ the shape of the layers that are stored.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -17,17 +17,211 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
-from limbeck.activations import Request, Trace
+from limbeck.activations import ActivationKey, Request, Trace
 from limbeck.activations.masks import text_mask
+from limbeck.functional.partial_logits import KeptTokens
 from limbeck.input_transforms.step_inputs import StepInputs, as_inputs
 from limbeck.objectives import ModelShape
+from limbeck.outputs.columns import IDS, INDEX, REST, VALUES, OutputColumn
+from limbeck.outputs.read import MappedOutputs
+from limbeck.outputs.store import OutputStore
+from limbeck.outputs.training_entry import training_entry
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import on_host, send
-from limbeck.teachers.outputs.columns import INDEX
-from limbeck.teachers.outputs.given_outputs import GivenOutputs
-from limbeck.teachers.outputs.mapped_outputs import MappedOutputs
-from limbeck.teachers.outputs.stored_tokens import STACKS, StoredTokens
 from limbeck.teachers.teacher import Teacher
+
+# Layers of a teacher in a store, for terms that compare them without the teacher.
+
+
+FLOAT32 = "float32"
+
+
+def by_layer(seen: Iterable[ActivationKey]) -> list[ActivationKey]:
+    """By what they are, then by layer."""
+    return sorted(seen, key=lambda one: (one.what, one.stack, one.layer, one.pool or ""))
+
+
+@dataclass(frozen=True)
+class StoredLayers:
+    """What a store holds of one teacher's layers.
+
+    Attributes:
+        store: where they lie.
+        shape: of the teacher.
+        limit: bytes that all entries of the local cache together may take.
+    """
+
+    store: OutputStore
+    shape: ModelShape
+    limit: int
+    columns: dict[ActivationKey, OutputColumn] = field(default_factory=dict)
+    """By what they are."""
+
+    @classmethod
+    def of(cls, store: OutputStore, limit: int) -> StoredLayers | None:
+        """Those of a store; None of one whose teacher has none, or does not say its shape."""
+        shape = store.manifest.teacher.shape
+        if shape is None:
+            return None
+        columns = {column.seen: column for column in store.own_columns if column.seen is not None}
+        return cls(store, ModelShape.read(shape), limit, columns)
+
+    def absent(self, wanted: Request) -> list[ActivationKey]:
+        """What of a request is not there, in order."""
+        return by_layer(seen for seen in wanted.items if seen not in self.columns)
+
+    def coarse(self, exact: Request) -> list[ActivationKey]:
+        """What is stored in float16 and has to be in float32, in order."""
+        there = (seen for seen in exact.items if seen in self.columns)
+        return by_layer(seen for seen in there if self.columns[seen].dtype != FLOAT32)
+
+    @property
+    def made_for(self) -> tuple[str | None, int | None]:
+        """The digest of the tokenizer and the length limit by which token states were made, as far as is known."""
+        about = self.store.manifest.teacher.fingerprint
+        tokenizer, length = about.get("tokenizer"), about.get("max_length")
+        return (
+            tokenizer if isinstance(tokenizer, str) else None,
+            length if isinstance(length, int) else None,
+        )
+
+    def of_rows(self, ids: np.ndarray) -> MappedOutputs:
+        """Mapped into memory for some rows: example i is the row `ids[i]`.
+
+        Raises:
+            LimbeckError: as `training_entry`.
+        """
+        names = [column.name for column in self.columns.values()]
+        return MappedOutputs(training_entry(self.store, ids, columns=names, limit=self.limit))
+
+
+# What a store keeps of a text-to-text teacher's logits, for terms that look at as much.
+
+
+STACKS = ("main", "decoder")
+"""Of a text-to-text model."""
+
+
+@dataclass(frozen=True)
+class StoredTokens:
+    """Tokens of a vocabulary at every token of each row's target.
+
+    Attributes:
+        store: where they lie.
+        kept: by which rule.
+        limit: bytes that all entries of the local cache together may take.
+    """
+
+    store: OutputStore
+    kept: KeptTokens
+    limit: int
+
+    def of_rows(self, ids: np.ndarray) -> MappedOutputs:
+        """Mapped into memory for some rows: example i is the row `ids[i]`.
+
+        Raises:
+            LimbeckError: as `training_entry`.
+        """
+        columns = (IDS, VALUES, REST)
+        return MappedOutputs(training_entry(self.store, ids, columns=columns, limit=self.limit))
+
+
+# Outputs that a run is given in a teacher's place, as logits of the data's classes.
+
+
+# As `limbeck.functional` floors what stands before a logarithm.
+_SMALLEST_PROBABILITY = 1e-12
+UNKNOWN_ROWS_FIX = "label these rows too (`limbeck label`), or leave them out: missing_outputs=drop"
+
+
+@dataclass(frozen=True)
+class GivenOutputs:
+    """One teacher's outputs by row ids.
+
+    Attributes:
+        place: where they were read: a folder, a file, a URL.
+        what: what is stored: `logits`, `probabilities`, `votes`, `score`, `margin`, `embedding`.
+        classes: of the data, in the data's order; () of a number.
+        ids: the rows that it knows, ascending, int64 (n,).
+        read: stored values of some of these rows (n, C), in the order of the data's classes.
+        about: what a record keeps of it: fingerprints, the teacher's name.
+        layers: what is stored of the teacher's layers; None where they are not known at all.
+        tokens: of a text-to-text teacher, what is stored of its logits over a vocabulary; nothing is to `read` then.
+        lists: of each of `ids` (n,) the list in which its score is known, but for a number that all of the list have
+            (`limbeck.data.margins`); None where scores are known by themselves.
+        embedding: numbers of an embedding, where outputs are embeddings of each text by itself; else 0.
+    """
+
+    place: str
+    what: str
+    classes: tuple[str, ...]
+    ids: np.ndarray
+    read: Callable[[np.ndarray], np.ndarray]
+    about: dict[str, Any]
+    layers: StoredLayers | None = None
+    tokens: StoredTokens | None = None
+    several: bool = False
+    lists: np.ndarray | None = None
+    embedding: int = 0
+
+    def known_together(self, ids: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """Which rows it knows beside the others of their group, boolean (n,), by the number of each one's group (n,).
+
+        Where scores are known within lists alone, those of the list that has most of a group.
+        """
+        known = self.known(ids)
+        if self.lists is None or not known.any():
+            return known
+        lists = self.lists[np.searchsorted(self.ids, ids[known])]
+        both, counts = np.unique(np.stack([groups[known], lists]), axis=1, return_counts=True)
+        # By group, the greatest count first.
+        order = np.lexsort([-counts, both[0]])
+        numbers, firsts = np.unique(both[0][order], return_index=True)
+        best = both[1][order][firsts]
+        known[known] = lists == best[np.searchsorted(numbers, groups[known])]
+        return known
+
+    def known(self, ids: np.ndarray) -> np.ndarray:
+        """Which rows it knows, boolean (n,)."""
+        return np.isin(ids, self.ids)
+
+    def logits(self, ids: np.ndarray) -> np.ndarray:
+        """Logits of some rows, float32 (n, C), or numbers (n, 1) (`as_logits`).
+
+        Raises:
+            LimbeckError: rows that it does not know, with their number.
+        """
+        self.check_known(ids)
+        return as_logits(self.what, self.read(ids), several=self.several)
+
+    def check_known(self, ids: np.ndarray) -> None:
+        """Raise LimbeckError for rows that it does not know, with their number."""
+        absent = len(np.unique(ids[~self.known(ids)]))
+        if absent:
+            raise LimbeckError(
+                f"outputs: {self.place} knows nothing of {absent} of {len(np.unique(ids))} rows",
+                UNKNOWN_ROWS_FIX,
+            )
+
+
+def as_logits(what: str, values: np.ndarray, *, several: bool = False) -> np.ndarray:
+    """Stored values (n, C) as logits whose softmax they are, float32; whose sigmoid, each by itself, with `several`.
+
+    Probabilities p become ln max(p, 1e-12): their softmax at any temperature is that of the logits they
+    were made from. Votes v of n become ln((v + 1/C) / (n + 1)), smoothed by one vote that all classes share, as few
+    votes do not tell that a class is impossible; by one for each class few votes about many would say nothing.
+    """
+    if what in ("probabilities", "votes"):
+        values = values.astype(np.float64)
+    if what == "probabilities" and several:
+        sure = np.clip(values, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
+        values = np.log(sure) - np.log1p(-sure)
+    elif what == "probabilities":
+        values = np.log(np.maximum(values, _SMALLEST_PROBABILITY))
+    elif what == "votes":
+        smoothed = values + 1.0 / values.shape[-1]
+        values = np.log(smoothed / smoothed.sum(axis=-1, keepdims=True))
+    return values.astype(np.float32, copy=False)
 
 
 class AbsentConfig(PretrainedConfig):

@@ -1,6 +1,6 @@
 """A folder of files on this machine or anywhere that fsspec reaches, each written whole or not at all.
 
-Part of `limbeck.teachers.outputs`.
+Part of `limbeck.outputs`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,71 @@
+"""What is computed once about the training rows: a teacher's outputs, kept in memory or on disk.
+
+Stored outputs take the live teacher's place.
+"""
+
+from limbeck.outputs.build import Estimate, UnstorableError, build, measure
+from limbeck.outputs.cache import Store, StoredEntry, copy_store, default_store
+from limbeck.outputs.columns import Ask, Lengths
+from limbeck.outputs.files import StoreFiles
+from limbeck.outputs.key import (
+    add_model,
+    add_rows,
+    digest_of_model,
+    digest_of_text,
+    digest_of_tokenizer,
+    fingerprint,
+    library_versions,
+)
+from limbeck.outputs.manifest import (
+    EntryAbout,
+    EntryRows,
+    ExamplesManifest,
+    RowsIdentity,
+    ShardRecord,
+    StoreManifest,
+    TeacherIdentity,
+    TokensIdentity,
+)
+from limbeck.outputs.read import CachedTeacher, MappedOutputs, RememberingTeacher
+from limbeck.outputs.store import OutputStore, open_store
+from limbeck.outputs.storing import StoringQuestion, stored_if_it_pays
+from limbeck.outputs.training_entry import training_entry
+from limbeck.outputs.writer import StoreWriter
+
+__all__ = [
+    "Ask",
+    "CachedTeacher",
+    "EntryAbout",
+    "EntryRows",
+    "Estimate",
+    "ExamplesManifest",
+    "Lengths",
+    "MappedOutputs",
+    "OutputStore",
+    "RememberingTeacher",
+    "RowsIdentity",
+    "ShardRecord",
+    "Store",
+    "StoreFiles",
+    "StoreManifest",
+    "StoreWriter",
+    "StoredEntry",
+    "StoringQuestion",
+    "TeacherIdentity",
+    "TokensIdentity",
+    "UnstorableError",
+    "add_model",
+    "add_rows",
+    "build",
+    "copy_store",
+    "default_store",
+    "digest_of_model",
+    "digest_of_text",
+    "digest_of_tokenizer",
+    "fingerprint",
+    "library_versions",
+    "measure",
+    "open_store",
+    "stored_if_it_pays",
+    "training_entry",
+]
