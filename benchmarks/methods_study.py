@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from limbeck.catalog import names
 from limbeck.recipe import Recipe
+from limbeck.recipe.catalog import names
 from study import Cell, Study
 
 COMMON: dict[str, Any] = {

@@ -29,10 +29,10 @@ from rich.console import Console
 from rich.table import Table
 from transformers import BertConfig, BertForSequenceClassification, Trainer, set_seed
 
-from limbeck.catalog import names
 from limbeck.objectives import Objectives
 from limbeck.outputs import Ask, CachedTeacher, Store, build
 from limbeck.recipe import Recipe
+from limbeck.recipe.catalog import names
 from limbeck.reporting.records import hardware, versions, write_whole
 from limbeck.students.execution import resolve_precision
 from limbeck.support.errors import LimbeckError

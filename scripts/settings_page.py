@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from limbeck import catalog
 from limbeck.cli.paper_settings_view import shown, value_of
-from limbeck.paper_settings import Stated, flat, stated_of
+from limbeck.recipe import catalog
+from limbeck.recipe.paper_settings import Stated, flat, stated_of
 from limbeck.recipe.quick import quick_settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"

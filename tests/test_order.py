@@ -17,8 +17,8 @@ SOURCE = Path(limbeck.__file__).parent
 # beside it. The way of a training step runs in the same direction.
 ORDER = [
     {"lab", "lab.cifar_nets", "recipes", "reporting", "support"},
-    {"catalog", "functional", "model_inputs", "reporting.records", "vision"},
-    {"activations", "mappings", "paper_settings"},
+    {"functional", "model_inputs", "reporting.records", "vision"},
+    {"activations", "mappings"},
     {"embedding", "input_transforms"},
     {"tasks"},
     {"evaluation", "objectives", "runtimes", "students"},

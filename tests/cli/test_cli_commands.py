@@ -11,9 +11,9 @@ import pytest
 import typer.main
 from typer.testing import CliRunner, Result
 
-from limbeck import catalog
 from limbeck.cli.app import app
 from limbeck.cli.quiet import SETTINGS, silence_libraries
+from limbeck.recipe import catalog
 from limbeck.reporting.records import Examples
 from limbeck.support.errors import LimbeckError, Problem
 

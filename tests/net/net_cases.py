@@ -37,9 +37,10 @@ import image_sets
 import kind_models
 import several_labels
 import tiny_runs as tiny
-from limbeck import DistillationConfig, DistillationTrainer, Recipe, build_student, catalog
+from limbeck import DistillationConfig, DistillationTrainer, Recipe, build_student
 from limbeck.cli.app import app
 from limbeck.data import Collator, Division, Labelling, encode, load_task
+from limbeck.recipe import catalog
 
 Entry = dict[str, Any]
 CASES: dict[str, Callable[[], Entry]] = {}

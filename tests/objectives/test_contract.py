@@ -13,14 +13,13 @@ import pytest
 import torch
 import transformers as hf
 
-from limbeck import catalog
 from limbeck.activations import Passes, capture
 from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.input_transforms import Mixture, StepInputs
 from limbeck.objectives import MappedTerm, ModelShape, Objectives, Shape
 from limbeck.objectives.consistency import Consistency
 from limbeck.objectives.contrastive import Contrast
-from limbeck.recipe import Recipe, Stage
+from limbeck.recipe import Recipe, Stage, catalog
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 from limbeck.tasks import get_task_type

@@ -20,13 +20,12 @@ import yaml
 from datasets import Dataset
 from tiny_pairs import CLASSES, GIVEN, answers, batch, bert, t5
 
-from limbeck import catalog
 from limbeck.activations import Passes, Request, Trace, capture
 from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
 from limbeck.mappings import MAPPINGS
 from limbeck.objectives import OBJECTIVES, ModelShape, Objectives, Shape
-from limbeck.recipe import Recipe
+from limbeck.recipe import Recipe, catalog
 from limbeck.recipe.validation import check
 from limbeck.reporting.records import Record
 from limbeck.run import prepared as prepared_module

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 import transformers as hf
 
-from limbeck import catalog
 from limbeck.activations import Passes, Trace, capture
 from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
 from limbeck.objectives import ModelShape, Objectives, Shape
-from limbeck.recipe import Recipe
+from limbeck.recipe import Recipe, catalog
 from limbeck.support.step_state import StepState
 from limbeck.teachers.teacher import Teacher
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck import catalog
-from limbeck.recipe import Recipe
+from limbeck.recipe import Recipe, catalog
 from limbeck.recipe.quick import training_for
 from limbeck.support.errors import LimbeckError
 
@@ -73,7 +72,7 @@ def test_the_catalogue_is_sorted_by_family_then_by_name():
 
 def test_listing_methods_does_not_load_torch():
     script = (
-        "import sys, limbeck, limbeck.catalog as c; c.names(); "
+        "import sys, limbeck, limbeck.recipe.catalog as c; c.names(); "
         "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from limbeck import catalog
-from limbeck.recipe import Recipe
+from limbeck.recipe import Recipe, catalog
 
 GIVEN: dict[str, dict[str, Any]] = {"pkd": {"objectives.patience.mapping.layers": {1: 4}}}
 # Keys that stand in for others, or that a single kind has.

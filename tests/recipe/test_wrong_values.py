@@ -6,7 +6,7 @@ import pytest
 
 from limbeck.cli.options import SETTINGS
 from limbeck.recipe import Recipe
-from limbeck.recipe.wanted_values import _FLAGS
+from limbeck.recipe.validation import _FLAGS
 from limbeck.support.errors import LimbeckError, Problem
 
 

@@ -8,12 +8,11 @@ import pytest
 import torch
 
 import tiny_runs as tiny
-from limbeck import catalog
 from limbeck.activations import capture
 from limbeck.input_transforms.step_inputs import as_inputs
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.outputs import Ask, CachedTeacher, Store, build, storing
-from limbeck.recipe import Recipe
+from limbeck.recipe import Recipe, catalog
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState

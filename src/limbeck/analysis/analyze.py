@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from limbeck.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.analysis.analyses import ANALYSES, Parts
-from limbeck.recipe.wanted_values import wanted
+from limbeck.recipe.validation import wanted
 from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages.analysis_views import VIEWS
 from limbeck.reporting.pages.figure_files import write_figure

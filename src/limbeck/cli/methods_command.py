@@ -16,9 +16,9 @@ from rich.syntax import ANSI_DARK, ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 
-from limbeck.catalog import FAMILIES, CatalogEntry, available, find, names, no_such_method
 from limbeck.cli.console import output
 from limbeck.cli.paper_settings_view import show_stated
+from limbeck.recipe.catalog import FAMILIES, CatalogEntry, available, find, names, no_such_method
 from limbeck.support.errors import LimbeckError
 from limbeck.support.registry import (
     Registered,

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from limbeck.paper_settings import QUICK, Stated, flat, stated_of
+from limbeck.recipe.paper_settings import QUICK, Stated, flat, stated_of
 from limbeck.recipe.quick import quick_settings
 
 NOT_STATED = "not stated"

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from limbeck.catalog import RECOMMENDED, recommended
 from limbeck.cli.console import say
 from limbeck.cli.grid_command import run_grid
 from limbeck.cli.help import setting
@@ -27,6 +26,7 @@ from limbeck.cli.recipe_options import (
     TrainingOptions,
 )
 from limbeck.cli.run_summary import show_result
+from limbeck.recipe.catalog import RECOMMENDED, recommended
 from limbeck.support.errors import LimbeckError
 
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from limbeck.catalog import available, find
+    from limbeck.recipe.catalog import available, find
     from limbeck.recipe.groups import FirstStage, ImageSpec, StudentSpec
     from limbeck.recipe.paper_departures import departures
     from limbeck.recipe.recipe import Recipe, Stage
@@ -26,7 +26,7 @@ __all__ = [
     "find",
 ]
 
-_HOMES = {"available": "limbeck.catalog", "find": "limbeck.catalog"}
+_HOMES = {"available": "limbeck.recipe.catalog", "find": "limbeck.recipe.catalog"}
 _HOMES |= {"departures": "limbeck.recipe.paper_departures"}
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from limbeck.lab.cifar_nets import SHAPES
-from limbeck.paper_settings import flat, stated_of
 from limbeck.recipe.fields import RecipeFields
+from limbeck.recipe.paper_settings import flat, stated_of
 from limbeck.students import starts_random
 
 _START = "student.init"

@@ -10,9 +10,9 @@ import math
 from functools import cache
 from typing import Any, NamedTuple
 
-from limbeck import catalog
-from limbeck.paper_settings import flat, stated_of
+from limbeck.recipe import catalog
 from limbeck.recipe.fields import plain_defaults
+from limbeck.recipe.paper_settings import flat, stated_of
 
 # What is shown also where a paper says nothing of it.
 _ALWAYS = (

@@ -9,11 +9,11 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
-from limbeck import catalog
 from limbeck.data.candidate_files import holds_candidates
 from limbeck.data.endings import form_of
 from limbeck.data.files import usual_label
 from limbeck.data.first_rows import FirstRows
+from limbeck.recipe import catalog
 from limbeck.students import labels_of, read_config
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home

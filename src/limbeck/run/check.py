@@ -9,8 +9,8 @@ from pathlib import Path
 from limbeck import preflight
 from limbeck.outputs.stored_teacher import AbsentModel
 from limbeck.recipe import Recipe, Stage
+from limbeck.recipe.checks import label_terms
 from limbeck.recipe.quick import USUAL, travelled
-from limbeck.recipe.stage_checks import label_terms
 from limbeck.run.counted_rows import confidence_problems
 from limbeck.run.known_rows import left_out_problems, order_problems
 from limbeck.run.named_teachers import learns_from_its_teacher

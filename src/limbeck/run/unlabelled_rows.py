@@ -15,7 +15,7 @@ from limbeck.data.samplers import labelled_in_batch
 from limbeck.data.unlabelled import UnlabelledRows, read_unlabelled, with_unlabelled
 from limbeck.objectives import TermSpec
 from limbeck.recipe import Recipe
-from limbeck.recipe.stage_checks import label_terms
+from limbeck.recipe.checks import label_terms
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
 from limbeck.tasks.known_types import labelled_rows, no_unlabelled

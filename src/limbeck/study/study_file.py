@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from limbeck.data.own import is_own, own_name
 from limbeck.recipe.load import merge
-from limbeck.recipe.wanted_values import wanted
+from limbeck.recipe.validation import wanted
 from limbeck.study.figure_spec import FigureSpec
 from limbeck.study.name_patterns import expand_names
 from limbeck.study.shipped_studies import shipped_names, shipped_study

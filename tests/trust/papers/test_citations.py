@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from limbeck import catalog
+from limbeck.recipe import catalog
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from limbeck import catalog
 from limbeck.cli.app import app
-from limbeck.paper_settings import stated_of
-from limbeck.recipe import Recipe
+from limbeck.recipe import Recipe, catalog
+from limbeck.recipe.paper_settings import stated_of
 from limbeck.recipe.quick import BY_ROWS, quick_settings
 
 ROOT = Path(__file__).parents[3]

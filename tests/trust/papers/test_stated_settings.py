@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from limbeck import catalog
-from limbeck.paper_settings import flat, stated_of
-from limbeck.recipe import Recipe, departures
+from limbeck.recipe import Recipe, catalog, departures
+from limbeck.recipe.paper_settings import flat, stated_of
 from limbeck.recipe.quick import BY_ROWS, quick_settings
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS

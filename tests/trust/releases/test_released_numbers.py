@@ -6,7 +6,7 @@ import pytest
 from released_numbers import DEPTHS, NUMBERS
 from released_pairs import found
 
-from limbeck import catalog
+from limbeck.recipe import catalog
 
 # The releases ran in float32; sums of some thousand terms agree far better than this.
 TOLERANCE = 1e-4

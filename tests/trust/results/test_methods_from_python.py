@@ -12,9 +12,8 @@ from safetensors.torch import load_file
 from transformers import PrinterCallback
 
 import tiny_runs
-from limbeck import catalog
 from limbeck.embedding import SENTENCE_EMBEDDERS
-from limbeck.recipe import Recipe, Stage
+from limbeck.recipe import Recipe, Stage, catalog
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationConfig, DistillationTrainer
 

@@ -11,8 +11,8 @@ from typing import Any
 from huggingface_hub import ModelCard
 from jinja2 import Environment, StrictUndefined
 
-from limbeck.catalog import HEADER, find, names
 from limbeck.recipe import Recipe
+from limbeck.recipe.catalog import HEADER, find, names
 from limbeck.reporting.cards import card_tables as tables
 from limbeck.reporting.cards.card_metadata import languages, metadata, own_splits
 from limbeck.reporting.cards.card_settings import CardSettings, read_settings

@@ -13,7 +13,7 @@ from typing import Any
 from huggingface_hub import ModelCard, try_to_load_from_cache
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 
-from limbeck.catalog import HEADER
+from limbeck.recipe.catalog import HEADER
 from limbeck.reporting.records import Record
 from limbeck.support.files import at_home
 from limbeck.support.given import PREFIX

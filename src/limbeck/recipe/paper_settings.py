@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from limbeck import catalog
+from limbeck.recipe import catalog
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.plain import read_yaml
 
