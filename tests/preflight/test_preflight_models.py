@@ -24,7 +24,7 @@ from limbeck.preflight import (
     check_vocabulary,
     errors_of,
 )
-from limbeck.preflight.classes_a_row import other_problem, unsaid_problem
+from limbeck.preflight.data_checks import other_problem, unsaid_problem
 from limbeck.tasks import MULTI_LABEL, get_task
 
 

@@ -4,12 +4,26 @@
 Each check is also a function of plain arguments.
 """
 
-from limbeck.preflight.checking import Method, TeacherSide, check
-from limbeck.preflight.condition_checks import check_conditions
-from limbeck.preflight.data_checks import check_columns, check_ids, check_truncation, check_values
+from limbeck.preflight.checking import (
+    Method,
+    TeacherSide,
+    check,
+    check_output,
+    check_share,
+    check_workers,
+    errors_of,
+    render,
+    show,
+)
+from limbeck.preflight.data_checks import (
+    check_columns,
+    check_conditions,
+    check_ids,
+    check_truncation,
+    check_values,
+)
 from limbeck.preflight.influence import check_influence, check_start, check_weights
 from limbeck.preflight.input_checks import INPUT_CHECKS
-from limbeck.preflight.machine_checks import check_share, check_workers
 from limbeck.preflight.model_checks import (
     check_labels,
     check_padding,
@@ -21,7 +35,6 @@ from limbeck.preflight.model_checks import (
     refuse_beyond,
     refuse_unfit,
 )
-from limbeck.preflight.output_checks import check_output
 from limbeck.preflight.score_checks import (
     TeacherOutputs,
     TeacherScore,
@@ -34,7 +47,6 @@ from limbeck.preflight.score_checks import (
     recorded_scores,
     teacher_record,
 )
-from limbeck.preflight.showing import errors_of, render, show
 
 __all__ = [
     "INPUT_CHECKS",

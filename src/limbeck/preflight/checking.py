@@ -6,29 +6,34 @@ data and models in which nothing cheaper was wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from datasets import Dataset
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request
 from limbeck.data import rows_fingerprint
-from limbeck.preflight.classes_a_row import unsaid_problem
 from limbeck.preflight.data_checks import (
     check_columns,
     check_ids,
+    check_overlap,
     check_scored_length,
     check_truncation,
     check_values,
+    unsaid_problem,
 )
 from limbeck.preflight.influence import Terms, check_influence, check_weights
 from limbeck.preflight.input_checks import INPUT_CHECKS
 from limbeck.preflight.model_checks import check_labels, check_request
-from limbeck.preflight.output_checks import check_output
 from limbeck.preflight.score_checks import (
     TeacherOutputs,
     ask_teacher,
@@ -37,10 +42,11 @@ from limbeck.preflight.score_checks import (
     measured_score,
     recorded_score,
 )
-from limbeck.preflight.showing import errors_of
-from limbeck.preflight.texts import check_overlap
 from limbeck.students import generic_labels, labels_of
+from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home
+from limbeck.support.machine import processes, share_of_step
 from limbeck.tasks import Processor, Task
 
 
@@ -213,3 +219,110 @@ def _proven_by_predictions(side: str, model: PreTrainedModel, task: Task) -> lis
             "note",
         )
     ]
+
+
+# The list of findings on a terminal: errors first, each with its fix.
+
+
+_STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+
+
+def errors_of(problems: Sequence[Problem]) -> list[Problem]:
+    """Those that must be fixed before a run can start."""
+    return [problem for problem in problems if problem.severity == "error"]
+
+
+def render(problems: Sequence[Problem]) -> RenderableType:
+    """One list: errors, then warnings, then what is good to know, and how many of each."""
+    if not problems:
+        return Text("pre-flight: nothing to report", style="green")
+    errors = errors_of(problems)
+    warnings = [problem for problem in problems if problem.severity == "warning"]
+    notes = [problem for problem in problems if problem.severity == "note"]
+    title = f"pre-flight: {_count(len(errors), 'error')}, {_count(len(warnings), 'warning')}"
+    title += f", {_count(len(notes), 'note')}" if notes else ""
+    parts: list[RenderableType] = [Text(title)]
+    for problem in (*errors, *warnings, *notes):
+        line = Text.assemble((problem.severity, _STYLES[problem.severity]), "  ", problem.message)
+        parts.append(Padding(line, (0, 0, 0, 2)))
+        if problem.fix:
+            label = "" if problem.severity == "note" else "fix: "
+            parts.append(Padding(Text(label + problem.fix, style="dim"), (0, 0, 0, 6)))
+    return Group(*parts)
+
+
+def show(problems: Sequence[Problem], console: Console | None = None) -> None:
+    """Print the list, to standard error unless a console is given."""
+    (console or Console(stderr=True, markup=False, emoji=False)).print(render(problems))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# Does the machine have what the settings ask of it.
+
+
+_MOST_A_CORE = 4
+
+
+def check_share(batch_size: int, accumulation: int) -> list[Problem]:
+    """Whether the processes of a launched run can share an optimisation step evenly."""
+    if share_of_step(batch_size, accumulation) is not None:
+        return []
+    count = processes()
+    passes = f" times {accumulation} forward passes" if accumulation > 1 else ""
+    return [
+        Problem(
+            f"batch_size {batch_size}: {count} processes cannot share a step of {batch_size} examples{passes} evenly",
+            f"set batch_size={-(-batch_size // count) * count}, or start another number of processes",
+        )
+    ]
+
+
+def check_workers(workers: int) -> list[Problem]:
+    """More processes that load batches than cores: slower, and with several times as many a standstill.
+
+    Each process of a launched run starts `workers` of its own.
+    """
+    there = cores()
+    # As torchrun counts the processes of one machine.
+    beside = max(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), 1)
+    wanted = workers * beside
+    if there is None or wanted <= there:
+        return []
+    times = f" in each of {beside} processes" if beside > 1 else ""
+    return [
+        Problem(
+            f"workers: {workers}{times}, and this machine has {there} core{'s' * (there != 1)}",
+            f"workers={there // beside}; 0 loads batches in the run's own process",
+            "error" if wanted > _MOST_A_CORE * there else "warning",
+        )
+    ]
+
+
+# Can the run write where it is told to.
+
+
+def check_output(folder: str | Path) -> list[Problem]:
+    """An output folder that cannot be made or written; found out by writing, then removing."""
+    folder = at_home(folder)
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        return [
+            Problem(f"output folder {folder}: {place} is a file", "choose another folder for --out")
+        ]
+    try:
+        # Asked by doing: permission bits say nothing of read-only mounts, quotas or root.
+        with tempfile.NamedTemporaryFile(dir=place, prefix=".limbeck-"):
+            pass
+    except OSError as error:
+        return [
+            Problem(
+                f"output folder {folder}: {place} cannot be written ({error.strerror})",
+                "choose another folder for --out, or fix its permissions",
+            )
+        ]
+    return []

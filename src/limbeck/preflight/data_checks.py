@@ -5,17 +5,22 @@ Part of `limbeck.preflight`. Each check takes loaded splits as they are and retu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset
-from transformers import PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+from limbeck.data import Conditions
 from limbeck.functional.labels import NO_LABEL
+from limbeck.preflight.score_checks import teacher_record
 from limbeck.support.errors import Problem
 from limbeck.tasks import Task
+from limbeck.tasks.embedding_rows import texts_of_rows
 from limbeck.tasks.known_types import no_unlabelled
 from limbeck.tasks.long_texts import tokens_of
 
@@ -187,3 +192,196 @@ def longest_of(task: Task, dataset: Dataset, tokenizer: PreTrainedTokenizerBase)
     return special + max(
         sum(tokens_of(tokenizer, column[row]) for column in columns) for row in order
     )
+
+
+# Were teacher and student trained on the same rows: as few of them, with the same noise. A teacher
+# that limbeck trained says in its record what it saw.
+
+
+# What decides nothing unless another key is set.
+_IDLE_WITHOUT = {
+    "train_rows_seed": "train_rows",
+    "stratified": "train_rows",
+    "label_noise_seed": "label_noise",
+}
+
+
+def check_conditions(
+    path: str | Path | None, task: Task, student: Conditions, *, setting: str = "teacher"
+) -> list[Problem]:
+    """A teacher of this task whose training rows were under other conditions than the student's."""
+    found = teacher_record(path, task)
+    if found is None:
+        return []
+    record, place = found
+    recipe = record.get("recipe") or {}
+    # A record of a version that knew no such condition: there was none.
+    teacher = Conditions()._replace(
+        **{key: recipe[key] for key in Conditions._fields if key in recipe}
+    )
+    theirs, ours = _said(teacher), _said(student)
+    if theirs == ours:
+        return []
+    changes = " ".join(
+        f"{key}={_written(theirs.get(key, Conditions._field_defaults[key]))}"
+        for key in Conditions._fields
+        if theirs.get(key) != ours.get(key) and (key in theirs or key not in _IDLE_WITHOUT)
+    )
+    return [
+        Problem(
+            f"{setting}: it was trained on {_words(theirs)}, the student is to be on {_words(ours)} "
+            f"({place})",
+            f"give a teacher that saw the same rows, or give the student the teacher's: {changes}; "
+            "if it is meant so: teacher_rows=any",
+            "warning",
+        )
+    ]
+
+
+def _said(conditions: Conditions) -> dict[str, object]:
+    """The conditions that decide something."""
+    return {
+        key: value
+        for key, value in conditions._asdict().items()
+        if (getattr(conditions, _IDLE_WITHOUT[key]) if key in _IDLE_WITHOUT else value)
+    }
+
+
+def _words(said: dict[str, object]) -> str:
+    if not said:
+        return "all rows as they are"
+    return "rows with " + " ".join(f"{key}={_written(value)}" for key, value in said.items())
+
+
+def _written(value: object) -> str:
+    return "null" if value is None else str(value).lower()
+
+
+# Whether a model was trained for one class a row, or for any number, as the rows are.
+
+
+_SEVERAL = "multi_label_classification"
+
+
+def other_problem(side: str, config: PretrainedConfig, task: Task) -> list[Problem]:
+    """Classes that exclude each other on one side, and do not on the other."""
+    trained, wanted = getattr(config, "problem_type", None), task.kind.problem_type
+    if trained is None or not task.labels or not task.kind.labels_examples:
+        return []
+    if (trained == wanted) or (wanted is None and trained != _SEVERAL):
+        return []
+    of_several = f"any number of classes a row ({_SEVERAL})"
+    one = "a number" if trained == "regression" else "one class a row"
+    theirs = of_several if wanted is None else f"{one} ({trained})"
+    ours, kind = ("one", "multi-label") if wanted is None else ("any number of classes", "sentence")
+    return [
+        Problem(
+            f"{side}: it was trained for {theirs}, and rows of {task.name} have {ours}",
+            f"give a {side} that was fine-tuned on {task.name}, or set kind={kind}",
+        )
+    ]
+
+
+def unsaid_problem(side: str, config: PretrainedConfig, task: Task) -> list[Problem]:
+    """A teacher for rows of any number of classes that does not say whether its own exclude each other."""
+    trained = getattr(config, "problem_type", None)
+    if not task.kind.several_classes or trained is not None or config.num_labels == 1:
+        return []
+    return [
+        Problem(
+            f"{side}: its config.json does not say whether it was trained for one class a row; its outputs are read as "
+            "the probability of each class by itself",
+            f"write problem_type: {_SEVERAL} into it if that is right; one that was trained for one class a row "
+            "(softmax) teaches kind=sentence",
+            "warning",
+        )
+    ]
+
+
+# Texts that make a score say little: scored rows the student was trained on, and tokens that say
+# nothing.
+
+
+# Of scored rows in train: below it repetitions are the data's own (CoLA has 1.5 %), and move no score by much.
+REPEATED = 0.05
+# Of tokens that a tokenizer does not know; those trained for a language leave almost none.
+_UNKNOWN = 0.2
+_CHARACTERS = 2000  # of a text are looked at
+_SAMPLE = 512
+_PIECE = 10_000
+
+
+def rows_in_train(task: Task, rows: Mapping[str, Dataset]) -> dict[str, int]:
+    """Count, by split, the scored rows whose texts also stand among the training rows.
+
+    Case and outer whitespace make no difference. Two texts of a row have to stand in one training row, in the same
+    order. A model of embeddings reads each text by itself: there every text has to stand in some training row.
+    """
+    scored = {split: _rows(task, rows[split][:]) for split in task.scored_splits if split in rows}
+    train, wanted = rows["train"], {one for dev in scored.values() for row in dev for one in row}
+    found: set[Hashable] = set()
+    for start in range(0, len(train), _PIECE):  # of millions of rows few at a time
+        read = _rows(task, train[start : start + _PIECE])
+        found |= wanted.intersection(one for row in read for one in row)
+    return {split: sum(found.issuperset(row) for row in dev) for split, dev in scored.items()}
+
+
+def check_overlap(rows: Mapping[str, Dataset], in_train: Mapping[str, int]) -> list[Problem]:
+    """Scored rows that are training rows too, on which a student is right by heart.
+
+    Args:
+        rows: the loaded splits.
+        in_train: how many rows of each (`rows_in_train`).
+    """
+    problems = []
+    for split, known in in_train.items():
+        said = f"{split}: {known:,} of {len(rows[split]):,} rows are also training rows"
+        if known > REPEATED * len(rows[split]):
+            problems.append(
+                Problem(
+                    f"{said}, so scores there say what was learned by heart",
+                    "remove repeated rows before the data is split, or give train and dev files of "
+                    "different rows",
+                    "warning",
+                )
+            )
+        elif known:
+            problems.append(Problem(said, "", "note"))
+    return problems
+
+
+def check_unknown_tokens(
+    task: Task, train: Dataset, tokenizer: PreTrainedTokenizerBase, *, side: str
+) -> list[Problem]:
+    """A tokenizer that reads much of the text as its unknown token: that of another language or script."""
+    if tokenizer.unk_token_id is None:
+        return []
+    columns = [[t[:_CHARACTERS] for t in c] for c in task.kind.texts(task, train[:_SAMPLE])]
+    ids = tokenizer(*columns, add_special_tokens=False, verbose=False)["input_ids"]
+    tokens = sum(map(len, ids))
+    unknown = sum(row.count(tokenizer.unk_token_id) for row in ids)
+    if unknown <= _UNKNOWN * tokens:
+        return []
+    return [
+        Problem(
+            f"{side}: its tokenizer does not know {100 * unknown / tokens:.0f} % of the tokens of "
+            f"{len(ids)} training rows, which all become {tokenizer.unk_token!r}",
+            "choose a model made for this language and script",
+            "warning",
+        )
+    ]
+
+
+def _rows(task: Task, rows: Mapping[str, Any]) -> list[tuple[Hashable, ...]]:
+    """By row what is looked for among the training rows: all its texts together, or each by itself."""
+    if not task.kind.embeds:
+        columns = [map(_plain, column) for column in task.kind.texts(task, rows)]
+        return [(texts,) for texts in zip(*columns, strict=True)]
+    found: list[list[str]] = [[] for _ in rows[task.text_columns[0]]]
+    for one in texts_of_rows(task, rows):
+        found[one.place].append(_plain(one.text))
+    return [tuple(texts) for texts in found]
+
+
+def _plain(text: str) -> str:
+    return text.strip().casefold()

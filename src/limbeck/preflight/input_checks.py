@@ -13,7 +13,7 @@ from dataclasses import asdict, is_dataclass
 from datasets import Dataset
 from transformers import PreTrainedModel
 
-from limbeck.preflight.data_checks import longest_of
+from limbeck.preflight.data_checks import check_unknown_tokens, longest_of, rows_in_train
 from limbeck.preflight.model_checks import (
     check_positions,
     check_stretched,
@@ -21,7 +21,6 @@ from limbeck.preflight.model_checks import (
     check_vocabulary,
     is_stretched,
 )
-from limbeck.preflight.texts import check_unknown_tokens, rows_in_train
 from limbeck.support.errors import Problem
 from limbeck.tasks import Processor, Task
 from limbeck.vision import CHANNELS, side_of

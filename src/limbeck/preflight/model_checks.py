@@ -14,7 +14,7 @@ from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.activations import Request, kinds_available, number_of_layers
-from limbeck.preflight.classes_a_row import other_problem
+from limbeck.preflight.data_checks import other_problem
 from limbeck.students import class_places, generic_labels, labels_of, spelling
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task

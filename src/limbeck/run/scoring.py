@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from limbeck.data.unlabelled import ids_of
 from limbeck.outputs.stored_teacher import StoredTeacher
 from limbeck.preflight import ask_teacher, recorded_scores, teacher_record
-from limbeck.preflight.texts import REPEATED
+from limbeck.preflight.data_checks import REPEATED
 from limbeck.recipe import Recipe
 from limbeck.reporting.records import RECORD_NAME, Numbers, OutputsFacts, Record
 from limbeck.run.final_rows import TEST, SplitsToScore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tiny_runs as tiny
-from limbeck.preflight import check_workers, machine_checks
+from limbeck.preflight import check_workers, checking
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
@@ -19,7 +19,7 @@ from limbeck.support.errors import LimbeckError
     ],
 )  # fmt: skip
 def test_workers_beside_four_cores(monkeypatch, workers, processes, severity):
-    monkeypatch.setattr(machine_checks, "cores", lambda: 4)
+    monkeypatch.setattr(checking, "cores", lambda: 4)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     if processes:
         monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
@@ -31,12 +31,12 @@ def test_workers_beside_four_cores(monkeypatch, workers, processes, severity):
 
 
 def test_a_machine_that_does_not_say_how_many_cores(monkeypatch):
-    monkeypatch.setattr(machine_checks, "cores", lambda: None)
+    monkeypatch.setattr(checking, "cores", lambda: None)
     assert check_workers(256) == []
 
 
 def test_a_run_is_refused_before_its_first_step(monkeypatch, tmp_path):
-    monkeypatch.setattr(machine_checks, "cores", lambda: 1)
+    monkeypatch.setattr(checking, "cores", lambda: 1)
     tiny.save(tiny.bert(1), tmp_path / "start")
     recipe = Recipe.load(
         "finetune",

@@ -6,7 +6,7 @@ from datasets import Dataset
 
 import tiny_runs as tiny
 from limbeck.preflight import check
-from limbeck.preflight.texts import rows_in_train
+from limbeck.preflight.data_checks import rows_in_train
 from limbeck.tasks import EMBEDDING, Task, get_task
 
 SST2 = get_task("sst2")
