@@ -20,7 +20,7 @@ from unittest.mock import patch
 import torch
 from torch import nn
 
-from limbeck.training.bert_adam import BertAdam
+from limbeck.training.optimizer import BertAdam
 from released_checkout import (
     Batch,
     Found,

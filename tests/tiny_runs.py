@@ -140,9 +140,8 @@ class Kill(TrainerCallback):
 def trainer_of(student, args, *, teacher=None, kind=None, **settings):
     """A `DistillationTrainer` of plain arguments, and settings of the trainer or of its configuration."""
     from limbeck.training import DistillationTrainer
-    from limbeck.training.config import DistillationConfig
+    from limbeck.training.config import OWN_SETTINGS, DistillationConfig
     from limbeck.training.method import OBJECTS
-    from limbeck.training.method_settings import OWN_SETTINGS
 
     first = settings.pop("first_stage", None) or {}
     own = {name: settings.pop(name) for name in OWN_SETTINGS if name in settings}

@@ -13,7 +13,7 @@ from limbeck.objectives import TermSpec
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 from limbeck.tasks import SENTENCE, SPANS, TOKENS
-from limbeck.training.bound_objectives import objectives_for
+from limbeck.training.objectives import objectives_for
 
 NOW = StepState(seed=0)
 LOGITS = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))

@@ -17,7 +17,7 @@ from limbeck.run.plan import plan_run
 from limbeck.run.run_folder import RunFolder
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer
-from limbeck.training.display import Display
+from limbeck.training.callbacks import Display
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ from limbeck.data.label_column import Labelling, class_order
 from limbeck.students import class_places, places_by_name
 from limbeck.students.configuration import spelling
 from limbeck.teachers.teacher import Teacher
-from limbeck.training.fitting import pair_problems
+from limbeck.training.objectives import pair_problems
 from tiny_runs import bert
 
 DATA = ("not entailed", "entailed", "neutral")

@@ -18,7 +18,7 @@ from limbeck.objectives import SoftSpec
 from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError
 from limbeck.training import Optimisation
-from limbeck.training.method_settings import OWN_SETTINGS
+from limbeck.training.config import OWN_SETTINGS
 
 PLAIN = {"report_to": [], "use_cpu": True, "disable_tqdm": True, "save_strategy": "no"}
 SOFT = {"soft": {"compare": "soft_kl", "temperature": 2}}

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from limbeck.training import checkpoints
-from limbeck.training.progress import Clock, LabelledTerms, Progress, Stopwatch, Window
-from limbeck.training.seconds_by_part import Parts
+from limbeck.training.progress import Clock, LabelledTerms, Parts, Progress, Stopwatch, Window
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,7 @@ from transformers import Trainer, TrainingArguments, trainer
 import limbeck
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer, trainer_privates
-from limbeck.training.resuming import Resumes
+from limbeck.training.resume import Resumes
 from limbeck.training.trainer_privates import ATTRIBUTES, CALLED, OF_ARGUMENTS, OVERRIDDEN
 
 SOURCE = Path(limbeck.__file__).parent

@@ -33,7 +33,7 @@ from limbeck.support.lock import in_use
 from limbeck.support.machine import is_first, wait_for_all
 from limbeck.support.terminal import messages, print_line
 from limbeck.teachers.teacher import Teacher
-from limbeck.training.seconds_by_part import Parts
+from limbeck.training.progress import Parts
 
 
 def distill(

@@ -15,7 +15,7 @@ from limbeck.run.shipping import predict, ship
 from limbeck.run.train import Trained
 from limbeck.support.machine import is_first, wait_for_all
 from limbeck.tasks import LOWER_IS_BETTER
-from limbeck.training.seconds_by_part import Parts
+from limbeck.training.progress import Parts
 
 
 def finish(trained: Trained, record: Record, folder: RunFolder, parts: Parts) -> None:

@@ -12,7 +12,7 @@ from limbeck.run.caching import seconds_stored_before, with_stored_outputs
 from limbeck.run.plan import Plan
 from limbeck.run.prepared import Prepared
 from limbeck.run.prepared_teachers import Train, with_team
-from limbeck.training.seconds_by_part import Parts
+from limbeck.training.progress import Parts
 
 
 def make_ready(

@@ -18,7 +18,7 @@ from limbeck.reporting.records import Cost, ModelFacts, Numbers, Record, StageFa
 from limbeck.run.prepared import Prepared
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.training import DistillationTrainer
-from limbeck.training.counting import PassesState
+from limbeck.training.progress import PassesState
 
 
 def model_facts(

@@ -16,7 +16,7 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import task_type_of
 from limbeck.teachers import ChainSpec, Team, chain_links
 from limbeck.teachers.teacher import Teacher
-from limbeck.training.bound_objectives import index_bound, objectives_for
+from limbeck.training.objectives import index_bound, objectives_for
 
 
 def objectives_of(inputs: StageInputs, student: PreTrainedModel) -> Objectives | TeamObjectives:

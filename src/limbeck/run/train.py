@@ -19,9 +19,8 @@ from limbeck.training import (
     reporting,
     training_arguments,
 )
-from limbeck.training.callbacks import CheckpointEvery
-from limbeck.training.display import Display
-from limbeck.training.seconds_by_part import Parts
+from limbeck.training.callbacks import CheckpointEvery, Display
+from limbeck.training.progress import Parts
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from limbeck.study.measured_step import UntrainedRun
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers import ChainSpec, Team, chain_links
 from limbeck.teachers.teacher import Teacher
-from limbeck.training.bound_objectives import objectives_for
+from limbeck.training.objectives import objectives_for
 
 _OF_A_STREAM = 256
 """Rows of a corpus that are streamed before a run: enough to see that there are some of its range."""

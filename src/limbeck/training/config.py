@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 from transformers import TrainingArguments
 from transformers.trainer_utils import SchedulerType
+from transformers.training_args import OptimizerNames
 
 from limbeck.objectives.registration import plain_terms
 from limbeck.recipe import Recipe
@@ -19,15 +20,164 @@ from limbeck.recipe.quick import USUAL, training_for
 from limbeck.recipe.validation import check
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks import TaskType
-from limbeck.training.config_checks import (
-    DEFAULT_OPTIM,
-    check_optimisation,
-    combination_problems,
-    said_twice,
-)
-from limbeck.training.method import method_defaults
-from limbeck.training.method_settings import BESIDE, OWN_SETTINGS, MethodSettings
+from limbeck.training.method import OBJECTS, method_defaults, of_kind, recipe_of
 from limbeck.training.optimizer import Optimisation
+
+# What limbeck reads besides the Trainer's own arguments.
+
+
+BESIDE = (
+    *("curriculum", "min_confidence", "unlabelled_weight", "example_weights"),
+    *("mixup", "input_transform"),
+)
+"""Settings that go with terms, and stand in a method's recipe."""
+
+
+@dataclass
+class MethodSettings:
+    """What limbeck reads besides the Trainer's own arguments; plain `TrainingArguments` have the defaults."""
+
+    method: str | None = field(
+        default=None,
+        metadata={
+            "help": "A shipped method's name, a recipe file, or (in Python) a Recipe; kd if neither it nor objectives "
+            "are given."
+        },
+    )
+    objectives: dict | str | None = field(
+        default=None,
+        metadata={
+            "help": "The terms themselves by name, instead of a method: settings as in a recipe, or (in Python) "
+            "limbeck.Objective."
+        },
+    )
+    curriculum: dict | str | None = field(
+        default=None, metadata={"help": "With objectives: when each layer learns."}
+    )
+    min_confidence: float | None = field(
+        default=None,
+        metadata={
+            "help": "With objectives: examples of whose class the teacher's probability is lower do not count in the "
+            "terms that learn from its logits."
+        },
+    )
+    unlabelled_weight: float | None = field(
+        default=None,
+        metadata={
+            "help": "With objectives: how much an example without a label counts in those terms, next to one with a "
+            "label; 1 if left out."
+        },
+    )
+    example_weights: dict | str | None = field(
+        default=None,
+        metadata={
+            "help": "With objectives: how much each example counts in those terms, by its name (use) and settings: "
+            "confidence, llkd."
+        },
+    )
+    mixup: dict | str | None = field(
+        default=None, metadata={"help": "With objectives: mix the inputs of both models."}
+    )
+    input_transform: dict | str | None = field(
+        default=None,
+        metadata={
+            "help": "With objectives: another input transform, by its name (use) and settings."
+        },
+    )
+    first_stage: dict | str | None = field(
+        default=None,
+        metadata={
+            "help": "Changes to the method's first stage, by its keys in a recipe: epochs, lr, batch_size, objectives."
+        },
+    )
+    optimisation: dict | str | None = field(
+        default=None,
+        metadata={
+            "help": "What the Trainer's own arguments do not reach: momentum and nesterov (SGD), milestones and decay "
+            "(a rate that falls in steps), bert_adam and epsilon; the method's own if left out."
+        },
+    )
+    cache_teacher_outputs: Literal["off", "auto", "memory", "disk"] = field(
+        default="off",
+        metadata={
+            "help": "Ask the teacher once about each training example: memory (logits and pooled states), disk (all "
+            "that the terms ask), auto (disk, where it can be and saves time)."
+        },
+    )
+    attn_implementation: str | None = field(
+        default=None,
+        metadata={
+            "help": "Attention implementation of student and teachers: eager, sdpa, …; as loaded if left out."
+        },
+    )
+    compile: bool = field(
+        default=False,
+        metadata={"help": "Run the training passes of student and teacher as compiled graphs."},
+    )
+    skip_unused_embeddings: bool = field(
+        default=True,
+        metadata={
+            "help": "Leave the embeddings of tokens that no training row holds out of every step, where a first batch "
+            "shows that outputs and gradients stay the same."
+        },
+    )
+    group_by_length: bool = field(
+        default=False,
+        metadata={"help": "Batch examples of similar length; text needs an input_ids column."},
+    )
+    labelled_share: float | None = field(
+        default=None,
+        metadata={
+            "help": "Share of labelled examples in each batch, where others have none; an epoch is then one pass over "
+            "the unlabelled ones. As they come if left out."
+        },
+    )
+    candidates: int | None = field(
+        default=None,
+        metadata={
+            "help": "Task types pair-score and embedding: candidates of a query in an epoch at most, one of the best "
+            "grade and others that are sampled again every epoch; all if left out."
+        },
+    )
+    compact_metrics: bool = field(
+        default=False,
+        metadata={
+            "help": "Hand compute_metrics and predict what the task type's scores need in place of the logits, which "
+            "are as large as a vocabulary for some."
+        },
+    )
+
+    @classmethod
+    def of(cls, args: TrainingArguments) -> MethodSettings:
+        """Those of a `DistillationConfig`; of plain arguments the defaults."""
+        return args if isinstance(args, MethodSettings) else MethodSettings(method="kd")
+
+    def recipe(self, kind: TaskType | None = None) -> Recipe:
+        """The method, or the terms, as a checked recipe; the settings of `first_stage` are not in it.
+
+        Args:
+            kind: of the student, whose terms it has; None where it is not known yet.
+
+        Raises:
+            LimbeckError: every mistake in it, together.
+        """
+        beside = {key: getattr(self, key) for key in BESIDE}
+        terms: Any = self.objectives
+        found = recipe_of(self.method or "kd", terms, **beside)
+        return found if kind is None else of_kind(found, kind)
+
+    def how_to_optimise(self) -> Optimisation:
+        """The optimiser and schedule where the Trainer's own arguments do not reach."""
+        given: Any = self.optimisation
+        given = dict(given or {})
+        if "milestones" in given:
+            given["milestones"] = tuple(given["milestones"])
+        return Optimisation(**given)
+
+
+OWN_SETTINGS = tuple(one.name for one in fields(MethodSettings))
+"""The names of limbeck's own settings."""
+
 
 _DICTS = [
     *("objectives", "curriculum", "example_weights", "mixup", "input_transform", "first_stage"),
@@ -217,3 +367,85 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     return list(value) if isinstance(value, tuple) else value
+
+
+# What is wrong with the settings of a `DistillationConfig`, by their names.
+
+
+CACHES = ("off", "auto", "memory", "disk")
+DEFAULT_OPTIM: Any = next(one.default for one in fields(TrainingArguments) if one.name == "optim")
+
+
+def check_optimisation(given: Any) -> None:
+    """Raise LimbeckError for unknown keys, and numbers that mean nothing."""
+    choices = [one.name for one in fields(Optimisation)]
+    if not isinstance(given, Mapping):
+        raise LimbeckError(
+            f"optimisation: {given!r} is not a dict of settings", f"keys: {', '.join(choices)}"
+        )
+    wrong = [unknown("key in optimisation", key, choices) for key in given if key not in choices]
+    if wrong:
+        raise LimbeckError(wrong)
+    Optimisation(**given)
+
+
+def combination_problems(config: MethodSettings) -> list[Problem]:
+    """Settings that do not go together, by their names."""
+    problems = []
+    if config.method is not None and config.objectives is not None:
+        problems.append(
+            Problem(
+                "method, objectives: the terms are a method's or your own",
+                "leave one of them out (method=None)",
+            )
+        )
+    if config.cache_teacher_outputs not in CACHES:
+        problems.append(unknown("cache_teacher_outputs", config.cache_teacher_outputs, CACHES))
+    strategy = getattr(config, "train_sampling_strategy", "random")
+    if config.group_by_length and strategy not in ("random", "group_by_length"):
+        problems.append(
+            Problem(
+                f"group_by_length, train_sampling_strategy={strategy}: batches have one order",
+                "leave one of them out",
+            )
+        )
+    first: Any = config.first_stage
+    if isinstance(first, Mapping) and (objects := [key for key in OBJECTS if key in first]):
+        problems.append(
+            Problem(
+                f"first_stage.{', first_stage.'.join(objects)}: objects, and a configuration holds settings",
+                "give them to the trainer: DistillationTrainer(…, first_stage={"
+                + ", ".join(f'"{key}": …' for key in objects)
+                + "})",
+            )
+        )
+    return problems
+
+
+def said_twice(given: Any, optim: Any, course: Any) -> list[Problem]:
+    """An optimiser, or a course of the rate, that two settings say.
+
+    Args:
+        given: `optimisation`.
+        optim: the Trainer's own name of an optimiser.
+        course: `lr_scheduler_type`.
+    """
+    problems = []
+    if not isinstance(given, Mapping):
+        return []
+    own = [key for key in ("momentum", "bert_adam") if given.get(key) not in (None, False)]
+    if own and OptimizerNames(optim) != OptimizerNames(DEFAULT_OPTIM):
+        problems.append(
+            Problem(
+                f"optimisation.{own[0]}, optim={optim}: a step is made by one optimiser",
+                "leave one of them out",
+            )
+        )
+    if given.get("milestones") and getattr(course, "value", course) not in (None, "constant"):
+        problems.append(
+            Problem(
+                f"optimisation.milestones, lr_scheduler_type={course}: the rate has one course",
+                "leave one of them out",
+            )
+        )
+    return problems

@@ -12,16 +12,17 @@ import numpy as np
 import torch
 from datasets import Dataset as Rows
 from torch import Tensor, nn
-from torch.utils.data import Dataset, Sampler, SequentialSampler
+from torch.utils.data import DataLoader, Dataset, Sampler, SequentialSampler
+from transformers import Trainer
 from transformers.trainer_utils import has_length
 
 from limbeck.data import EpochSampler
 from limbeck.data.row_facts import facts_of
 from limbeck.data.samplers import MixedSampler, QuerySampler, together
 from limbeck.support.errors import LimbeckError
+from limbeck.support.machine import SentBatch, send
 from limbeck.tasks import TaskType
 from limbeck.tasks.known_types import labelled_rows
-from limbeck.training.sending import SendsBatches
 from limbeck.training.step_weights import (
     BatchCounts,
     BatchWeights,
@@ -30,6 +31,31 @@ from limbeck.training.step_weights import (
     examples_in,
     first_examples,
 )
+
+# When a batch goes to the device: in the step, and not when it is loaded.
+
+
+class SendsBatches(Trainer):
+    """A Trainer whose training steps know of a batch what it was on the host, without waiting."""
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Its batches stay on the host until a step, which reads there what it has to know."""
+        placed = self.accelerator.device_placement
+        self.accelerator.device_placement = False
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.accelerator.device_placement = placed
+
+    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        # Evaluation's loader has sent them already, and nobody asks for what they were.
+        return SentBatch(super()._prepare_inputs(inputs), host=inputs)
+
+    def _prepare_input(self, data: Any) -> Any:
+        if isinstance(data, Tensor) and not self.is_deepspeed_enabled:
+            return send(data, self.args.device)
+        return super()._prepare_input(data)
+
 
 GROUPED, SEQUENTIAL, REBALANCED = "group_by_length", "sequential", "batch_rebalance"
 """Values of `args.train_sampling_strategy`; the others are a random order."""

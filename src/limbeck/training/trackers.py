@@ -5,20 +5,26 @@ Part of `limbeck.training`.
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from transformers import Trainer, TrainerCallback
-from transformers.integrations import integration_utils
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.integrations import TensorBoardCallback, integration_utils
 
 from limbeck.support.errors import Problem, unknown
+from limbeck.support.files import write_whole
+from limbeck.support.plain import read_json, read_text, write_yaml
 from limbeck.training.arguments import tensorboard
-from limbeck.training.tracked_recipe import TrackedRecipe
-from limbeck.training.tracker_runs import ContinuedRuns
+from limbeck.training.checkpoints import TRACKER_RUNS
 
 _CALLBACKS = integration_utils.INTEGRATION_TO_CALLBACK
 # Packages that are not called as their tracker.
@@ -101,3 +107,242 @@ def _close(name: str) -> None:
         tracker.finish()
     else:
         tracker.end_run()
+
+
+# The trackers' runs that a stage reports to, by their ids: a stage that is continued goes on with
+# the same ones. transformers' callbacks report to a run that is open already, so W&B's and
+# MLflow's are opened before them; which run it was is kept beside the stage's checkpoints.
+
+
+class _TrackerRuns(ABC):
+    """How one tracker's runs are known and opened again; `module` is its own.
+
+    Attributes:
+        variable: the environment variable by which a user chooses a run.
+        places: environment variables that say where its runs lie: an id of another place is none.
+    """
+
+    variable: ClassVar[str]
+    places: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def open_id(self, module: Any) -> str | None:
+        """The id of the run that is open in this process."""
+
+    @abstractmethod
+    def go_on(self, module: Any, known: str, name: str | None) -> None:
+        """Open the run of an id."""
+
+
+class _WandbRuns(_TrackerRuns):
+    variable = "WANDB_RUN_ID"
+    places = ("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_BASE_URL")
+
+    def open_id(self, module: Any) -> str | None:
+        return None if module.run is None else str(module.run.id)
+
+    def go_on(self, module: Any, known: str, name: str | None) -> None:
+        # As transformers' callback does; an id in the environment would be that of all of this process's runs.
+        project = os.environ.get("WANDB_PROJECT", "huggingface")
+        module.init(project=project, name=name, id=known, resume="allow")
+
+
+class _MlflowRuns(_TrackerRuns):
+    variable = "MLFLOW_RUN_ID"
+    places = ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME")
+
+    def open_id(self, module: Any) -> str | None:
+        run = module.active_run()
+        return None if run is None else str(run.info.run_id)
+
+    def go_on(self, module: Any, known: str, name: str | None) -> None:
+        # Another experiment, of an earlier run of this process, would be refused.
+        if experiment := os.environ.get("MLFLOW_EXPERIMENT_NAME"):
+            module.set_experiment(experiment)
+        module.start_run(run_id=known)
+
+
+_TRACKERS: dict[str, _TrackerRuns] = {"wandb": _WandbRuns(), "mlflow": _MlflowRuns()}
+
+
+class ContinuedRuns(TrainerCallback):
+    """Opens the runs that an earlier start of a stage reported to, and writes down which ones are open.
+
+    A run that the user names (`WANDB_RUN_ID`, `MLFLOW_RUN_ID`) or has opened is left as it is. It has to stand before
+    the trackers' own callbacks.
+
+    Args:
+        folder: the stage's checkpoints.
+        names: of trackers.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self.path = folder / TRACKER_RUNS
+        self.names = [name for name in names if name in _TRACKERS and _is_ours(name)]
+        self.written = False
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Go on with the runs that are known."""
+        known = self._known()
+        for name in self.names if state.is_world_process_zero else ():
+            run = known.get(name)
+            if run is not None and run["place"] == _place(name):
+                _TRACKERS[name].go_on(import_module(name), run["id"], args.run_name)
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """All trackers are open by the first step."""
+        if self.written or not state.is_world_process_zero:
+            return
+        self.written = True
+        known = self._known()
+        runs = known | {
+            name: {"id": found, "place": _place(name)}
+            for name in self.names
+            if (found := _open_id(name)) is not None
+        }
+        if runs != known:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self.path, json.dumps(runs, indent=1) + "\n")
+
+    def _known(self) -> dict[str, dict[str, Any]]:
+        return read_json(read_text(self.path), str(self.path)) if self.path.is_file() else {}
+
+
+def _is_ours(name: str) -> bool:
+    """Whether the run will be one that limbeck opens, of no id that the user chose."""
+    return _TRACKERS[name].variable not in os.environ and _open_id(name) is None
+
+
+def _open_id(name: str) -> str | None:
+    module = sys.modules.get(name)
+    return None if module is None else _TRACKERS[name].open_id(module)
+
+
+def _place(name: str) -> dict[str, str]:
+    """Where a tracker's runs lie, as far as the environment says."""
+    return {one: os.environ[one] for one in _TRACKERS[name].places if one in os.environ}
+
+
+# The recipe and the best epoch's scores, for trackers that limbeck knows. transformers' callbacks
+# send the Trainer's arguments and the student's configuration, which say neither the method nor
+# the task nor the teacher; and of scores the last epoch's come last, though another epoch's
+# student is shipped.
+
+
+log = logging.getLogger(__name__)
+
+_EVAL = "eval_"
+_SPEEDS = ("_runtime", "_per_second", "_time")
+
+
+class TrackedRecipe(TrainerCallback):
+    """Sends a recipe before the first step, and at the end the dev scores of the epoch that is kept.
+
+    It has to stand before the trackers' own callbacks: MLflow's closes its run when training ends.
+    """
+
+    def __init__(self, recipe: Mapping[str, Any], callbacks: Sequence[TrainerCallback]) -> None:
+        self.recipe, self.callbacks = dict(recipe), callbacks
+        self.sent = False
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """All trackers are open by the first step."""
+        if not self.sent and state.is_world_process_zero:
+            self.sent = True
+            for tracker in self._open():
+                tracker.settings(self.recipe)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Scores as `best/accuracy`, …"""
+        scores = best_scores(state)
+        if scores and state.is_world_process_zero:
+            for tracker in self._open():
+                tracker.scores(scores, state.best_global_step or 0)
+
+    def _open(self) -> Iterator[_Wandb | _Mlflow | _Tensorboard]:
+        for callback in self.callbacks:
+            writer = getattr(callback, "tb_writer", None)
+            if isinstance(callback, TensorBoardCallback) and writer is not None:
+                yield _Tensorboard(writer)
+        wandb, mlflow = sys.modules.get("wandb"), sys.modules.get("mlflow")
+        names = {type(callback).__name__ for callback in self.callbacks}
+        if "WandbCallback" in names and wandb is not None and wandb.run is not None:
+            yield _Wandb(wandb.run)
+        if "MLflowCallback" in names and mlflow is not None and mlflow.active_run() is not None:
+            yield _Mlflow(mlflow)
+
+
+def best_scores(state: TrainerState) -> dict[str, float]:
+    """`best/METRIC` → the dev score of the epoch that is kept; none where no epoch is chosen."""
+    for entry in state.log_history:
+        if entry.get("step") == state.best_global_step and any(
+            key.startswith(_EVAL) for key in entry
+        ):
+            return {
+                f"best/{key.removeprefix(_EVAL)}": value
+                for key, value in entry.items()
+                if key.startswith(_EVAL)
+                and not key.endswith(_SPEEDS)
+                and isinstance(value, int | float)
+            }
+    return {}
+
+
+class _Wandb:
+    def __init__(self, run: Any) -> None:
+        self.run = run
+
+    def settings(self, recipe: Mapping[str, Any]) -> None:
+        self.run.config.update({"recipe": dict(recipe)}, allow_val_change=True)
+
+    def scores(self, scores: Mapping[str, float], step: int) -> None:
+        self.run.summary.update({**scores, "best/step": step})
+
+
+class _Mlflow:
+    def __init__(self, mlflow: Any) -> None:
+        self.mlflow = mlflow
+
+    def settings(self, recipe: Mapping[str, Any]) -> None:
+        longest = self.mlflow.utils.validation.MAX_PARAM_VAL_LENGTH
+        flat = {name: text[:longest] for name, text in flattened(recipe, "recipe")}
+        try:
+            self.mlflow.log_params(flat)
+        # A run of the user's own, which had another recipe before: what was logged cannot be changed.
+        except self.mlflow.exceptions.MlflowException as error:
+            log.warning("MLflow does not take the recipe: %s", str(error).splitlines()[0])
+
+    def scores(self, scores: Mapping[str, float], step: int) -> None:
+        self.mlflow.log_metrics(dict(scores), step=step)
+
+
+class _Tensorboard:
+    def __init__(self, writer: Any) -> None:
+        self.writer = writer
+
+    def settings(self, recipe: Mapping[str, Any]) -> None:
+        # It shows Markdown, where lines indented by four spaces stay as they are.
+        lines = write_yaml(dict(recipe)).splitlines()
+        self.writer.add_text("recipe", "\n".join(f"    {line}" for line in lines))
+
+    def scores(self, scores: Mapping[str, float], step: int) -> None:
+        for name, value in scores.items():
+            self.writer.add_scalar(name, value, step)
+
+
+def flattened(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    """`recipe.student.layers` and its value as text, for everything that is set."""
+    for key, value in settings.items():
+        name = f"{prefix}.{key}"
+        if isinstance(value, Mapping) and value:
+            yield from flattened(value, name)
+        elif value is not None:
+            yield name, value if isinstance(value, str) else json.dumps(value)

@@ -23,34 +23,37 @@ from limbeck.teachers import Bandit, Team, members_of
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import checkpoints
 from limbeck.training.adaptive import LearnWhomToSample, hold_out
-from limbeck.training.argument_support import (
+from limbeck.training.arguments import (
     keyword_problems,
     label_problems,
     said_elsewhere,
     setting_problems,
     sharded,
+    value_problems,
 )
-from limbeck.training.argument_values import value_problems
-from limbeck.training.bound_objectives import index_bound, objectives_for
 from limbeck.training.callbacks import (
     EarlierEntries,
     EpochEntries,
     stop_if_not_finite,
     users_callbacks,
 )
-from limbeck.training.config import DistillationConfig
+from limbeck.training.config import DistillationConfig, MethodSettings
 from limbeck.training.distiller import Distiller
 from limbeck.training.feeding import numbered
-from limbeck.training.fitting import foreign_optimizer, pair_problems
-from limbeck.training.method import kind_of, with_first_stage
-from limbeck.training.method_plan import MethodPlan
-from limbeck.training.method_settings import MethodSettings
+from limbeck.training.method import kind_of, learns_whom_to_sample, teaching, with_first_stage
+from limbeck.training.objectives import (
+    check_terms,
+    foreign_optimizer,
+    index_bound,
+    objectives_for,
+    pair_problems,
+    terms_of,
+    warn_of_lost_segments,
+)
 from limbeck.training.optimizer import unseen_maps
+from limbeck.training.parts import TrainsParts
 from limbeck.training.progress import Progress
-from limbeck.training.same_terms import check_terms, terms_of
-from limbeck.training.segments import warn_of_lost_segments
-from limbeck.training.staging import TrainsParts
-from limbeck.training.teacher_argument import learns_whom_to_sample, teaching
+from limbeck.training.several_teachers import MethodPlan
 
 
 class DistillationTrainer(TrainsParts):

@@ -15,7 +15,7 @@ from limbeck.objectives.curriculum import Curriculum
 from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
-from limbeck.training.head import head_of
+from limbeck.training.step import head_of
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "training"))
 import tiny_trainers

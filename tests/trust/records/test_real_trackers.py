@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.reporting.records import Record
-from limbeck.training.tracked_recipe import TrackedRecipe
+from limbeck.training.trackers import TrackedRecipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

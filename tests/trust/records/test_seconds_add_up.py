@@ -15,7 +15,7 @@ from limbeck.recipe import Recipe
 from limbeck.reporting.records import Cost, Record
 from limbeck.run import distill
 from limbeck.training import DistillationTrainer
-from limbeck.training.seconds_by_part import PARTS, Parts
+from limbeck.training.progress import PARTS, Parts
 
 module, training, finishing = (
     import_module(f"limbeck.run.{name}") for name in ("distill", "train", "finish")

@@ -28,7 +28,7 @@ from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 from limbeck.training import reporting, tracker_problems
 from limbeck.training.checkpoints import TRACKER_RUNS, remove_all
-from limbeck.training.tracked_recipe import TrackedRecipe, best_scores, flattened
+from limbeck.training.trackers import TrackedRecipe, best_scores, flattened
 
 
 @pytest.fixture(scope="module")

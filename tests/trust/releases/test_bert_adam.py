@@ -14,9 +14,8 @@ from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationConfig, DistillationTrainer
 from limbeck.training.arguments import training_arguments
-from limbeck.training.bert_adam import BertAdam
-from limbeck.training.optimizer import Optimisation
-from limbeck.training.state_files import read_state
+from limbeck.training.checkpoints import read_state
+from limbeck.training.optimizer import BertAdam, Optimisation
 
 # Long and short gradients: the first is clipped, the second is not.
 GRADIENTS = ([3.0, -4.0, 12.0], [0.1, 0.0, -0.2], [-2.0, 0.5, 0.5], [1e-4, 1e-4, 1e-4])

@@ -15,15 +15,15 @@ from transformers import trainer as stock
 import tiny_runs as tiny
 from limbeck.data import Collator
 from limbeck.support.errors import LimbeckError
-from limbeck.training import DistillationConfig, DistillationTrainer, argument_support
+from limbeck.training import DistillationConfig, DistillationTrainer, arguments
 
 TABLES = (
-    argument_support.TRAINERS,
-    argument_support.OWN,
-    argument_support.METHOD,
-    argument_support.SCRIPTS,
-    argument_support.REFUSED,
-    argument_support.READ_WITH,
+    arguments.TRAINERS,
+    arguments.OWN,
+    arguments.METHOD,
+    arguments.SCRIPTS,
+    arguments.REFUSED,
+    arguments.READ_WITH,
 )
 
 
@@ -74,10 +74,10 @@ def test_no_setting_is_in_two_tables():
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("name", sorted(argument_support.REFUSED))
+@pytest.mark.parametrize("name", sorted(arguments.REFUSED))
 def test_what_is_refused_asks_for_nothing_by_default(name):
     default = {f.name: f.default for f in dataclasses.fields(Seq2SeqTrainingArguments)}[name]
-    assert default in argument_support.REFUSED[name].unused
+    assert default in arguments.REFUSED[name].unused
 
 
 # ---- refused ----

@@ -22,15 +22,14 @@ from transformers.trainer_utils import TrainOutput, enable_full_determinism
 
 from limbeck.training import checkpoints
 from limbeck.training.callbacks import users_callbacks
-from limbeck.training.config import DistillationConfig
+from limbeck.training.config import BESIDE, OWN_SETTINGS, DistillationConfig, MethodSettings
 from limbeck.training.course import Course, Part
-from limbeck.training.fitting import check_trainable
-from limbeck.training.method_plan import MethodPlan
-from limbeck.training.method_settings import BESIDE, OWN_SETTINGS, MethodSettings
+from limbeck.training.objectives import check_trainable
 from limbeck.training.optimizer import Optimises
 from limbeck.training.publishing import PublishesStudents
-from limbeck.training.resuming import Resumes
-from limbeck.training.stepping import TakesSteps
+from limbeck.training.resume import Resumes
+from limbeck.training.several_teachers import MethodPlan
+from limbeck.training.step import TakesSteps
 from limbeck.training.teacher_cache import answering_once
 from limbeck.training.word_embeddings import WordsInUse, words_of
 

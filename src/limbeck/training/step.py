@@ -18,15 +18,14 @@ from limbeck.data import Collator
 from limbeck.data.row_facts import facts_of
 from limbeck.input_transforms import InputTransform, StepInputs
 from limbeck.objectives import Objectives, TeamObjectives
+from limbeck.objectives.curriculum import Curriculum
 from limbeck.support.machine import on_host
 from limbeck.support.step_state import StepState
 from limbeck.tasks.known_types import labelled_rows, no_unlabelled
 from limbeck.teachers import SampledTeam
 from limbeck.training.callbacks import stop_if_not_finite
-from limbeck.training.counting import Counts
 from limbeck.training.feeding import FeedsExamples, padded
-from limbeck.training.head import train_head_alone
-from limbeck.training.progress import LabelledTerms
+from limbeck.training.progress import Counts, LabelledTerms
 from limbeck.training.step_weights import RepeatedExamples, examples_in, first_examples
 
 
@@ -178,3 +177,35 @@ class TakesSteps(Counts, FeedsExamples):
             logs.update({f"term/{name}": value for name, value in means.items()})
             self.progress.since_log.clear()
         super().log(logs, start_time)
+
+
+# What stands behind a student's last layer, and training it alone.
+
+
+def head_of(student: PreTrainedModel) -> list[nn.Parameter]:
+    """The weights behind a model's last layer: of its head, and of the pooling before it.
+
+    None that the body uses too, as a tied output embedding; none at all where a model does not say
+    what its body is.
+    """
+    body = student.base_model
+    pooler = getattr(body, "pooler", None)
+    pooling = [] if pooler is None else [*pooler.parameters()]
+    inside = {id(weight) for weight in body.parameters()} - {id(weight) for weight in pooling}
+    return [weight for weight in student.parameters() if id(weight) not in inside]
+
+
+def train_head_alone(
+    student: PreTrainedModel, curriculum: Curriculum, step_state: StepState
+) -> None:
+    """After a backward pass: if a curriculum says so, no other weight of the student is moved.
+
+    An optimiser passes by a weight without a gradient: neither momentum nor decay moves it, and the
+    norm that is clipped is the head's.
+    """
+    if not curriculum.head_alone(step_state):
+        return
+    head = {id(weight) for weight in head_of(student)}
+    for weight in student.parameters():
+        if id(weight) not in head:
+            weight.grad = None

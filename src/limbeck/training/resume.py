@@ -12,8 +12,8 @@ from transformers.training_args import ParallelMode
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import wait_for_all
 from limbeck.training import checkpoints, trainer_privates
-from limbeck.training.sending import SendsBatches
-from limbeck.training.state_files import generators, read_state, restore_generators, write_state
+from limbeck.training.checkpoints import generators, read_state, restore_generators, write_state
+from limbeck.training.feeding import SendsBatches
 
 
 class Resumes(SendsBatches):

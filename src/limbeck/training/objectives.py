@@ -1,0 +1,281 @@
+"""The terms between a student and whoever teaches it, bound to their shapes. Part of `limbeck.training`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.trainer_utils import has_length
+
+from limbeck.data.row_facts import facts_of
+from limbeck.objectives import (
+    CurriculumSpec,
+    ModelShape,
+    Objectives,
+    Shape,
+    TeamObjectives,
+    TermSpec,
+    WeightingSettings,
+)
+from limbeck.recipe import Recipe
+from limbeck.students import generic_labels, labels_of, spelling
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.tasks import TaskType
+from limbeck.teachers import Team, members_of
+from limbeck.teachers.teacher import Teacher
+from limbeck.training.config import BESIDE
+from limbeck.training.step import head_of
+
+
+def objectives_for(
+    student: PreTrainedModel,
+    teacher: Teacher | Team | None,
+    specs: dict[str, TermSpec],
+    curriculum: CurriculumSpec | None,
+    *,
+    kind: TaskType,
+    rows: int,
+    examples: Any = None,
+    weighting: WeightingSettings | None = None,
+    min_confidence: float | None = None,
+    unlabelled_weight: float = 1.0,
+) -> Objectives | TeamObjectives:
+    """The terms between a student and whoever teaches it.
+
+    `examples`: the training rows, for terms that count their classes.
+
+    Raises:
+        LimbeckError: every term that cannot be built for these models, with its reason.
+    """
+    own = ModelShape.of(student)
+    teachers = [ModelShape.of(member.model) for member in members_of(teacher)] or [own]
+    shape = Shape(
+        own, own, kind, rows, labels_of(student.config), _balanced(specs, student, kind, examples)
+    )
+    shapes = [replace(shape, teacher=other) for other in teachers]
+    if curriculum is not None and curriculum.then == "head" and not head_of(student):
+        raise LimbeckError(
+            "curriculum.then: head: the student has no weights of its own behind its last layer",
+            "train all of it, curriculum.then=student",
+        )
+    if isinstance(teacher, Team) and teacher.separate:
+        return TeamObjectives(
+            specs,
+            shapes,
+            teacher.names,
+            curriculum,
+            weighting,
+            min_confidence,
+            unlabelled_weight,
+        )
+    return Objectives(specs, shapes[0], curriculum, weighting, min_confidence, unlabelled_weight)
+
+
+def _balanced(
+    specs: dict[str, TermSpec], student: PreTrainedModel, kind: TaskType, examples: Any
+) -> Tensor | None:
+    """The weights by which all classes count alike; None where no term asks, or nobody knows the rows."""
+    if not kind.weighs_classes or not any(spec.counts_classes for spec in specs.values()):
+        return None
+    labels = None if examples is None else facts_of(examples).label_column
+    return None if labels is None else kind.balanced_weights(labels, student.config.num_labels or 0)
+
+
+def index_bound(rows: Any) -> int:
+    """One more than the largest `index` of the training examples; 0 where they have none."""
+    numbers = facts_of(rows).numbers
+    return 0 if numbers is None or not len(numbers) else int(numbers.max()) + 1
+
+
+# The terms that made a checkpoint, held against those that would go on with it.
+
+
+_SAID = {"objectives", *BESIDE}
+
+
+def terms_of(recipe: Recipe) -> dict[str, Any]:
+    """What a checkpoint keeps of the stage that made it, as plain values."""
+    return recipe.model_dump(mode="json", include=_SAID)
+
+
+def check_terms(began: Mapping[str, Any] | None, recipe: Recipe, checkpoint: str) -> None:
+    """Raise LimbeckError where a checkpoint was trained by other terms than a recipe's, naming the keys.
+
+    `began` is what `terms_of` said then; None, of a checkpoint of an older version, fits any.
+    """
+    if began is None:
+        return
+    then, now = dict(_flat(began)), dict(_flat(terms_of(recipe)))
+    # A key that only one of them has is one that an older or newer version says; a term is neither.
+    wholes = _terms(began) ^ _terms(terms_of(recipe))
+    keys = {key for key in then.keys() & now.keys() if then[key] != now[key]}
+    if wholes or keys:
+        raise LimbeckError(
+            f"{checkpoint} was trained by other terms: {', '.join(sorted(wholes | keys))} differ",
+            "train with the terms it was made by, or from the beginning, into another output_dir; to start "
+            "from its weights give the saved student as model=",
+        )
+
+
+def _terms(said: Mapping[str, Any]) -> set[str]:
+    given = {key for key in _SAID - {"objectives"} if said.get(key) is not None}
+    return given | {f"objectives.{name}" for name in said.get("objectives") or {}}
+
+
+def _flat(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        yield place, value
+        return
+    for key, inner in value.items():
+        yield from _flat(inner, f"{place}.{key}" if place else str(key))
+
+
+# Whether a student can learn from its teachers at all: whose weights are whose, what classes are
+# called.
+
+
+logger = logging.getLogger(__name__)
+
+_SHOWN = 3
+
+
+def pair_problems(
+    student: PreTrainedModel, teachers: Sequence[Teacher], names: Sequence[str], *, compared: bool
+) -> list[Problem]:
+    """What makes a student and its teachers no pairs.
+
+    Args:
+        student: the model that is trained.
+        teachers: whom it learns from, and `names`: what each is called.
+        compared: whether their logits are compared, so that classes have to mean the same.
+    """
+    problems = []
+    for teacher, name in zip(teachers, names, strict=True):
+        called = "the teacher" if len(teachers) == 1 else f"teacher {name}"
+        problems += _shared_weights(student, teacher, called)
+        if compared:
+            problems += _moved_classes(student, teacher, called)
+    return problems
+
+
+def _shared_weights(student: PreTrainedModel, teacher: Teacher, called: str) -> list[Problem]:
+    """A teacher is frozen, and with it every weight that the student has in common with it."""
+    theirs = {id(weight) for weight in teacher.model.parameters()}
+    own = dict(student.named_parameters())
+    shared = [name for name, weight in own.items() if id(weight) in theirs]
+    if not shared:
+        return []
+    count = (
+        f"all {len(own)} of its" if len(shared) == len(own) else f"{len(shared)} of its {len(own)}"
+    )
+    return [
+        Problem(
+            f"the student shares {count} weights with {called}, which is frozen, so they would not be "
+            f"trained: {_some(shared)}",
+            "give it weights of its own: limbeck.build_student(teacher, layers=…), or copy.deepcopy "
+            "of what it takes from the teacher",
+        )
+    ]
+
+
+def _moved_classes(student: PreTrainedModel, teacher: Teacher, called: str) -> list[Problem]:
+    """A class that both know by name, at another output of the teacher than of the student."""
+    own, theirs = labels_of(student.config), labels_of(teacher.config)
+    if len(own) < 2 or generic_labels(own) or generic_labels(theirs):
+        return []
+    spelled = spelling(own, theirs)
+    places = {spelled(label): place for place, label in enumerate(own)}
+    if all(places.get(spelled(label), place) == place for place, label in enumerate(theirs)):
+        return []
+    return [
+        Problem(
+            f"{called} has its classes in another order than the student: {', '.join(theirs)} "
+            f"against {', '.join(own)}",
+            "reorder the rows of one model's head and its id2label; or, if the names are wrong, "
+            "correct them in model.config.id2label",
+        )
+    ]
+
+
+def check_trainable(student: PreTrainedModel) -> None:
+    """Raise LimbeckError for a student that training would leave as it is; warn of one held in half precision."""
+    trained = [weight for weight in student.parameters() if weight.requires_grad]
+    if not trained:
+        raise LimbeckError(
+            "no weight of the student requires a gradient, so nothing of it would be trained; a model that "
+            "has been a teacher is frozen, and so are copies of it",
+            "student.requires_grad_(True)",
+        )
+    half = {weight.dtype for weight in trained} & {torch.bfloat16, torch.float16}
+    if half:
+        logger.warning(
+            "weights of the student are %s, in which small updates are rounded away; load it with "
+            "dtype=torch.float32, or call student.float(), and set TrainingArguments(bf16=True) for speed",
+            " and ".join(sorted(str(one).removeprefix("torch.") for one in half)),
+        )
+
+
+def foreign_optimizer(optimizer: torch.optim.Optimizer | None, student: nn.Module) -> list[Problem]:
+    """An optimiser that steps no weight of the student."""
+    if optimizer is None:
+        return []
+    own = {id(weight) for weight in student.parameters()}
+    if any(id(weight) in own for group in optimizer.param_groups for weight in group["params"]):
+        return []
+    return [
+        Problem(
+            "optimizers: the optimiser has none of the student's weights, so nothing of it would be trained",
+            "make it from the parameters of the model that is passed as model=",
+        )
+    ]
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    rest = len(listed) - _SHOWN
+    return ", ".join(listed[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+# Says when a teacher that tells two texts apart is given pairs as one text.
+
+
+_TYPES = "token_type_ids"
+_SAMPLE = 64
+
+
+def warn_of_lost_segments(teachers: Iterable[Teacher], rows: Any) -> None:
+    """Warn once for tokenised rows that hold pairs and no segment ids, if a teacher has segments.
+
+    A tokenizer of a family without segments (DistilBERT's, RoBERTa's) leaves them out, and the teacher
+    then reads both texts as the first.
+    """
+    columns = getattr(rows, "column_names", None) or ()
+    if not facts_of(rows).encoded:  # a run has bound its teachers to them
+        return
+    if "input_ids" not in columns or _TYPES in columns or not has_length(rows) or not len(rows):
+        return
+    if any(_has_segments(teacher) for teacher in teachers) and _has_pairs(rows):
+        logger.warning(
+            "train_dataset has pairs of texts and no %s, so the teacher reads both as one text; "
+            "if it was fine-tuned with them, tokenise with its own tokenizer and keep that column (a student "
+            "without segments is not given it); if not, a column of zeros says so",
+            _TYPES,
+        )
+
+
+def _has_segments(teacher: Teacher) -> bool:
+    known = teacher.inputs is not None or teacher.own_tokens is not None
+    kinds = getattr(teacher.model.config, "type_vocab_size", None)
+    return not known and isinstance(kinds, int) and kinds > 1
+
+
+def _has_pairs(rows: Any) -> bool:
+    """Whether the token that ends every row also stands in the middle of some."""
+    some = [list(ids) for ids in rows[: min(_SAMPLE, len(rows))]["input_ids"]]
+    last = {ids[-1] for ids in some if ids}
+    return len(last) == 1 and any(ids.count(ids[-1]) > 1 for ids in some if ids)
