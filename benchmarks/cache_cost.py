@@ -31,7 +31,7 @@ from limbeck.activations import Request
 from limbeck.objectives import Objectives
 from limbeck.outputs import Ask, CachedTeacher, Store, build
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions, write_whole
 from limbeck.students.execution import resolve_precision
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationConfig, DistillationTrainer

@@ -52,8 +52,8 @@ from limbeck.data import load_task
 from limbeck.evaluation.compare import holm, paired, paired_permutation_test
 from limbeck.preflight import ask_teacher
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record, hardware, versions
-from limbeck.reporting.records.collection import read_raw, write_collection
+from limbeck.records import Record, hardware, versions
+from limbeck.records.record import read_raw, write_collection
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared

@@ -27,8 +27,8 @@ from rich.table import Table
 from embeddings import BASELINE, METHODS
 from embeddings_table import mean_text, p_text, place_of, text_of
 from limbeck.evaluation.compare import Comparison, holm, seeds_and_rows
-from limbeck.reporting.records import write_whole
-from limbeck.reporting.records.collection import read_raw
+from limbeck.records import write_whole
+from limbeck.records.record import read_raw
 from limbeck.run.checkpoint_scores import score_checkpoint
 from study import RECORDS, records_of
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from filelock import FileLock
 
 from embeddings import COSINES, SIMILARITIES
-from limbeck.reporting.records import write_collection
-from limbeck.reporting.records.collection import read_raw
+from limbeck.records import write_collection
+from limbeck.records.record import read_raw
 from limbeck.run.checkpoint_scores import score_checkpoint
 from limbeck.study import SharedRuns
 from study import records_of

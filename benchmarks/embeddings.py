@@ -27,8 +27,8 @@ from transformers import AutoTokenizer
 
 from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import write_collection
-from limbeck.reporting.records.collection import read_raw
+from limbeck.records import write_collection
+from limbeck.records.record import read_raw
 from limbeck.run import distill
 from limbeck.study.shared_runs import portable
 from limbeck.teachers.teacher import Teacher

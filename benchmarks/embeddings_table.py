@@ -26,7 +26,7 @@ from scipy.stats import rankdata, spearmanr
 from embedding_test import PEOPLE, STUDY, TEACHER
 from embeddings import BASELINE, COSINES, METHODS, SIMILARITIES
 from limbeck.evaluation.compare import Comparison, holm, seeds_and_rows, summary
-from limbeck.reporting.records.collection import read_raw
+from limbeck.records.record import read_raw
 from study import records_of
 
 _NAME = re.compile(r"(?P<layers>\d+)l-(?P<sentences>\d+)x(?P<passes>\d+)-.+-s(?P<seed>\d+)")

@@ -46,7 +46,7 @@ from transformers import (
 
 from limbeck.data import EpochSampler
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Execution, hardware, versions, write_whole
+from limbeck.records import Execution, hardware, versions, write_whole
 from limbeck.run import distill
 from limbeck.run.caching import with_stored_outputs
 from limbeck.run.prepare import prepare

@@ -28,7 +28,7 @@ from scipy import stats
 
 from few_labels import BASELINE, CONDITIONS, LABELS, TASKS
 from limbeck.evaluation.compare import holm, paired, paired_t_test, summary
-from limbeck.reporting.records import Record, read_collection
+from limbeck.records import Record, read_collection
 from study import records_of
 
 TEACHER = "teacher"

@@ -31,7 +31,7 @@ from transformers import (
 
 from limbeck.data import load_task
 from limbeck.data.row_ids import row_ids
-from limbeck.reporting.records import hardware, versions
+from limbeck.records import hardware, versions
 from limbeck.run import label
 from limbeck.support.files import write_whole
 from limbeck.teachers.language_models import (

@@ -35,7 +35,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 import limbeck
-from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions, write_whole
 from limbeck.run import unlabelled_rows
 from limbeck.training import DistillationTrainer
 

@@ -29,7 +29,7 @@ from rich.table import Table
 import limbeck
 from limbeck.data import load_task
 from limbeck.preflight import ask_teacher
-from limbeck.reporting.records import hardware, versions
+from limbeck.records import hardware, versions
 from limbeck.students import read_tokenizer
 from limbeck.support.files import write_whole
 from limbeck.tasks import Task

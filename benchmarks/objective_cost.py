@@ -34,7 +34,7 @@ from transformers import BertForSequenceClassification, TrainingArguments, set_s
 import limbeck.mappings.maps as transport
 from limbeck.objectives import CurriculumSpec
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions, write_whole
 from limbeck.training import DistillationConfig, DistillationTrainer
 from overhead import arguments, model, rows, train
 

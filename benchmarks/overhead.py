@@ -34,7 +34,7 @@ from transformers import (
     set_seed,
 )
 
-from limbeck.reporting.records import hardware, versions
+from limbeck.records import hardware, versions
 from limbeck.training import DistillationConfig, DistillationTrainer
 
 RECORD = Path(__file__).parent / "records" / "overhead.json"

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from limbeck.reporting.records import read_collection, write_collection, write_whole
-from limbeck.reporting.records.collection import read_raw
+from limbeck.records import read_collection, write_collection, write_whole
+from limbeck.records.record import read_raw
 from limbeck.reporting.tables import render
 from limbeck.study import load_study
 from limbeck.study.study_output import RECORDS, paper_table

@@ -29,7 +29,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from limbeck.data import load_task
 from limbeck.lab import pocket
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions, write_whole
 from limbeck.run import distill
 from limbeck.run.evaluation import evaluate
 from limbeck.tasks import get_task

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from limbeck.reporting.records import write_whole
+from limbeck.records import write_whole
 from limbeck.study import SharedRuns, Study, StudyPlan, StudyRun, carry_out, load_study
 from limbeck.study.shipped_studies import shipped_names
 from limbeck.study.study_groups import Group

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions, write_whole
 from limbeck.students.execution import resolve_precision
 from step_cost import Sizes, measure
 

@@ -27,8 +27,8 @@ import numpy as np
 from datasets import Dataset
 
 from limbeck.data import load_task
-from limbeck.reporting.records import ClassificationScores, Record
-from limbeck.reporting.records.collection import read_raw
+from limbeck.records import ClassificationScores, Record
+from limbeck.records.record import read_raw
 from study import Cell, Study, records_of
 
 _WORDS = re.compile(r"[a-z]+(?:'[a-z]+)?|n't")

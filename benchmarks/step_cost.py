@@ -33,7 +33,7 @@ from limbeck.objectives import Objectives
 from limbeck.outputs import Ask, CachedTeacher, Store, build
 from limbeck.recipe import Recipe
 from limbeck.recipe.catalog import names
-from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions, write_whole
 from limbeck.students.execution import resolve_precision
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher

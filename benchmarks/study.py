@@ -19,8 +19,8 @@ from filelock import FileLock
 
 from limbeck.outputs import RememberingTeacher
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import write_collection
-from limbeck.reporting.records.collection import SUFFIX, read_raw
+from limbeck.records import write_collection
+from limbeck.records.record import SUFFIX, read_raw
 from limbeck.run import distill
 from limbeck.study import SharedRuns
 from limbeck.study.shared_runs import portable

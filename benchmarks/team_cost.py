@@ -24,7 +24,7 @@ from transformers import Trainer, set_seed
 
 from limbeck.activations import Request
 from limbeck.outputs import Ask, CachedTeacher, Store, build
-from limbeck.reporting.records import hardware, versions, write_whole
+from limbeck.records import hardware, versions, write_whole
 from limbeck.students.execution import resolve_precision
 from limbeck.teachers import EnsembleTeam, SampledTeam, SamplingProbabilities
 from limbeck.teachers.teacher import Teacher

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from limbeck.reporting.records import read_collection
+from limbeck.records import read_collection
 from study import Cell, Study, records_of
 
 TEAM = ("resnet-14", "resnet-20", "resnet-32", "wrn-16-1", "wrn-16-2")

@@ -12,7 +12,7 @@ from statistics import mean, stdev
 from rich.console import Console
 from rich.table import Table
 
-from limbeck.reporting.records import Record, read_collection
+from limbeck.records import Record, read_collection
 from study import records_of
 from team_study import SKD, TEAM, TEAMS, TOGETHER
 

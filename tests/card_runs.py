@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import BenchFacts, BenchRow, Record
+from limbeck.records import BenchFacts, BenchRow, Record
 from limbeck.run import distill
 from limbeck.runtimes import exports_of, read_export, weights_of
 from limbeck.runtimes.export_manifest import (

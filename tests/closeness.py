@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 
 SHARE = 1e-3
 """Of the way that a weight may differ. Other rounding moves weights apart by less than 1e-6 of it, and

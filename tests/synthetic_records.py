@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from limbeck.reporting.records import (
-    Best,
-    Cost,
-    Epoch,
-    Examples,
-    Latency,
-    ModelFacts,
-    Record,
-    TeacherFacts,
-)
+from limbeck.records import Best, Cost, Epoch, Examples, Latency, ModelFacts, Record, TeacherFacts
 
 TEACHER_SCORE = 90.0
 

@@ -7,7 +7,7 @@ import torch
 from transformers import DebertaV2Config, DebertaV2ForSequenceClassification
 
 import limbeck
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.students import execution
 from limbeck.students.execution import resolve_attention, resolve_precision
 from limbeck.support.errors import LimbeckError

@@ -8,7 +8,7 @@ import pytest
 
 from limbeck import quickstart as quick
 from limbeck.data import load_task
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.support.errors import LimbeckError
 
 

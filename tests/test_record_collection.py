@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from limbeck.reporting.records import Record, read_collection, write_collection
+from limbeck.records import Record, read_collection, write_collection
 from limbeck.reporting.tables import collect
 from limbeck.support.errors import LimbeckError
 

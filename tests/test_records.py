@@ -11,16 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from limbeck.reporting.records import (
-    Epoch,
-    Latency,
-    ModelFacts,
-    Record,
-    hardware,
-    versions,
-    write_whole,
-)
-from limbeck.reporting.records.machine import processor_name
+from limbeck.records import Epoch, Latency, ModelFacts, Record, hardware, versions, write_whole
+from limbeck.records.machine import processor_name
 from limbeck.support.errors import LimbeckError
 
 

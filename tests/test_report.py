@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
+from limbeck.records import ClassificationScores, KeptFacts, Record
+from limbeck.records.facts import ClassFacts
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.pages.content import Content
 from limbeck.reporting.pages.gather import curve, draws, seconds_split
 from limbeck.reporting.pages.plots import Series, line_panel
 from limbeck.reporting.pages.svg import Panel
-from limbeck.reporting.records import ClassificationScores, KeptFacts, Record
-from limbeck.reporting.records.classification_facts import ClassFacts
 from limbeck.reporting.tables import build_table
 from limbeck.support.errors import LimbeckError
 from synthetic_records import a_run, a_study, a_teacher

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from limbeck.reporting.records import Best, Numbers, TeamFacts, TeamMember
+from limbeck.records import Best, Numbers, TeamFacts, TeamMember
 from limbeck.reporting.tables import build_table, collect, render
 from limbeck.support.errors import LimbeckError
 from synthetic_records import a_run, a_student, a_study, a_teacher

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.reporting.tables import FACTS, FORMATS, build_table, render
 from limbeck.reporting.tables.measured_columns import duration, magnitude, milliseconds
 from limbeck.support.errors import LimbeckError

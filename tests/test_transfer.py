@@ -16,7 +16,7 @@ from limbeck.activations import Request
 from limbeck.cli.app import app
 from limbeck.data import Collator
 from limbeck.outputs import RememberingTeacher
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.support.machine import SentBatch, device, on_host, send
 from limbeck.teachers.teacher import Teacher
 from numberless import META, numbers_are_told_apart

@@ -17,8 +17,8 @@ from rich.console import Console
 from limbeck.data import load_task
 from limbeck.data.conditions import Conditions
 from limbeck.recipe import Recipe
+from limbeck.records import RECORD_NAME, Record
 from limbeck.reporting.pages import write_report
-from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.reporting.tables import ResultsTable, build_table, terminal
 from limbeck.run import distill
 from limbeck.run.earlier_run import EarlierRun

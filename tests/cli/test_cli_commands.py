@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from limbeck.cli.app import app
 from limbeck.cli.quiet import SETTINGS, silence_libraries
 from limbeck.recipe import catalog
-from limbeck.reporting.records import Examples
+from limbeck.records import Examples
 from limbeck.support.errors import LimbeckError, Problem
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from limbeck.cli.app import app
 from limbeck.cli.next_step import after_labelling, next_step
 from limbeck.cli.run_summary import show_result
-from limbeck.reporting.records import (
+from limbeck.records import (
     Best,
     ClassFacts,
     Examples,

@@ -15,7 +15,7 @@ import several_labels
 import tiny_runs as tiny
 from limbeck.exporting import export, workshop
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import distill, evaluate
 from limbeck.run.kept_predictions import kept_predictions
 from limbeck.support.errors import LimbeckError

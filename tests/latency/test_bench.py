@@ -23,8 +23,8 @@ from limbeck.latency.bench_records import keep_in_records
 from limbeck.latency.bench_report import BenchCondition, BenchReport, Measurement
 from limbeck.latency.bench_table import as_markdown, as_tables
 from limbeck.latency.contenders import Contender, contenders
+from limbeck.records import BenchFacts, BenchRow, Record
 from limbeck.reporting.pages.latency_section import bench_section
-from limbeck.reporting.records import BenchFacts, BenchRow, Record
 from limbeck.reporting.tables import build_table
 from limbeck.runtimes.export_manifest import (
     Conversion,

@@ -27,7 +27,7 @@ from limbeck.mappings import MAPPINGS
 from limbeck.objectives import OBJECTIVES, ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe, catalog
 from limbeck.recipe.validation import check
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import prepared as prepared_module
 from limbeck.run import prepared_teachers as teaching_module
 from limbeck.run.named_teachers import Named, form_team

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import tiny_runs as tiny
 from limbeck import evaluate, predict
 from limbeck.cli.app import app
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from synthetic_records import a_run
 
 runner = CliRunner()

@@ -24,7 +24,7 @@ import image_sets as sets
 import kind_models as kinds
 import tiny_runs as tiny
 from limbeck import LimbeckError, predict
-from limbeck.reporting.records import ClassFacts, ClassificationScores, ModelScores
+from limbeck.records import ClassFacts, ClassificationScores, ModelScores
 from limbeck.run.checkpoint_scores import score_checkpoint
 from limbeck.tasks.rules import ROW
 from limbeck.tasks.spans import OFFSETS, SPANS, best_spans

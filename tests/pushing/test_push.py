@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from card_runs import add_export, make_run
 from limbeck.cli.app import app
 from limbeck.pushing import push, push_files
+from limbeck.records import Record
 from limbeck.reporting.cards import CardSettings, write_card
-from limbeck.reporting.records import Record
 from limbeck.runtimes import read_export
 from limbeck.support.errors import LimbeckError
 from synthetic_records import a_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.study import StudyPlan, load_study
 from limbeck.support.errors import LimbeckError
 

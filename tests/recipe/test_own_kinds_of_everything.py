@@ -15,7 +15,7 @@ from limbeck.cli.app import app
 from limbeck.data import DATA_READERS, load_task
 from limbeck.mappings import MAPPINGS
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.support import registry as plugins
 from limbeck.support.errors import LimbeckError
 from limbeck.support.registry import load_plugins

@@ -15,7 +15,7 @@ import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.objectives import OBJECTIVES
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import distill, evaluate
 from limbeck.support import registry
 from limbeck.support import registry as plugins

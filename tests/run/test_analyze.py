@@ -17,9 +17,9 @@ import tiny_runs as tiny
 from limbeck.analysis import ANALYSES, AnalysedRun, analyze, measure
 from limbeck.analysis.student_stages import stage_problems
 from limbeck.cli.app import app
+from limbeck.records import Record
 from limbeck.reporting.pages.analysis_views import VIEWS
 from limbeck.reporting.pages.stored_analyses import read_numbers, write_numbers
-from limbeck.reporting.records import Record
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 

@@ -15,8 +15,8 @@ import tiny_runs as tiny
 from closeness import assert_trained_alike, travelled
 from limbeck.lab.augmentation import augmented_rows as augment_rows
 from limbeck.outputs import RememberingTeacher, Store
+from limbeck.records import Record
 from limbeck.reporting.pages import write_report
-from limbeck.reporting.records import Record
 from limbeck.reporting.tables.comparability import comparability_notes
 from limbeck.run import distill
 from limbeck.run.augmented_run import with_augmented_examples

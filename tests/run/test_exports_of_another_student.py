@@ -13,7 +13,7 @@ from limbeck.latency.contenders import contenders
 from limbeck.predicting.about_model import facts_of
 from limbeck.pushing import push_files
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import distill, evaluate
 from limbeck.run.run_report import refresh
 from limbeck.runtimes import exports_of, read_export

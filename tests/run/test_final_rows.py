@@ -13,7 +13,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.reporting.tables import build_table
 from limbeck.run import distill, evaluate
 from limbeck.run.compare_runs import compare_runs

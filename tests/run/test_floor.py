@@ -14,9 +14,9 @@ from limbeck.cli.run_summary import show_result
 from limbeck.evaluation.linear_floor import fit_floor
 from limbeck.evaluation.row_tests import is_ahead, row_tests
 from limbeck.recipe import Recipe
+from limbeck.records import Record
 from limbeck.reporting.cards import CardSettings
 from limbeck.reporting.cards.model_card import render_card
-from limbeck.reporting.records import Record
 from limbeck.reporting.tables import build_table, render
 from limbeck.run import distill
 from limbeck.run.result import Result

@@ -11,7 +11,7 @@ from rich.console import Console
 
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.reporting.tables.team_members import members_table
 from limbeck.run import distill, train_grid
 from limbeck.run.grid import Member

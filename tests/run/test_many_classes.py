@@ -9,13 +9,8 @@ from typer.testing import CliRunner
 
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.reporting.records import Record
-from limbeck.reporting.records.classification_facts import (
-    AnswerCounts,
-    ClassFacts,
-    ClassificationScores,
-    ModelScores,
-)
+from limbeck.records import Record
+from limbeck.records.facts import AnswerCounts, ClassFacts, ClassificationScores, ModelScores
 from limbeck.run.kept_predictions import kept_predictions
 from synthetic_records import a_run
 

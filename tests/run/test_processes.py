@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 import tiny_runs as tiny
 from closeness import assert_trained_alike, travelled
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import distill
 
 TESTS = Path(__file__).parent.parent

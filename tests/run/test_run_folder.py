@@ -10,7 +10,7 @@ import yaml
 
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import distill
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.plan import plan_run

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 import tiny_runs as tiny
 from limbeck.data import load_task
 from limbeck.recipe import Recipe
-from limbeck.reporting.records.rows_said import rows_said
+from limbeck.records.words import rows_said
 from limbeck.run import distill, label
 from limbeck.run.counted_rows import warn_of_none_counted
 from limbeck.run.prepare import prepare

@@ -10,7 +10,7 @@ import pytest
 import limbeck
 from limbeck.cli.run_summary import last_lines
 from limbeck.preflight import check_share
-from limbeck.reporting.records import Execution, Record
+from limbeck.records import Execution, Record
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import share_of_step
 

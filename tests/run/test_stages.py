@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import tiny_runs as tiny
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import Result, distill
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.run_folder import RunFolder

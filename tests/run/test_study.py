@@ -16,7 +16,7 @@ from tiny_studies import plan_of, scored
 import limbeck.study.run_workers as run_workers
 import tiny_runs as tiny
 from limbeck.outputs import RememberingTeacher
-from limbeck.reporting.records import RECORD_NAME
+from limbeck.records import RECORD_NAME
 from limbeck.reporting.tables import build_table, collect
 from limbeck.study import (
     SharedRuns,

@@ -10,6 +10,8 @@ import pytest
 from tiny_studies import plan_of, scored
 
 from limbeck.analysis import AnalysedRun
+from limbeck.records import Epoch, Record
+from limbeck.records.facts import TeamFacts, TeamMember
 from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages.score_figures import (
     RunPoint,
@@ -21,8 +23,6 @@ from limbeck.reporting.pages.score_figures import (
 )
 from limbeck.reporting.pages.share_figures import share_panels
 from limbeck.reporting.pages.stored_analyses import read_numbers
-from limbeck.reporting.records import Epoch, Record
-from limbeck.reporting.records.teacher_facts import TeamFacts, TeamMember
 from limbeck.study import SharedRuns, carry_out, estimate, load_study, write_study
 from limbeck.study.study_figures import MadeRun, study_figures
 from limbeck.study.study_output import gather_results

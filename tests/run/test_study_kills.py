@@ -9,7 +9,7 @@ import sys
 import pytest
 from tiny_studies import plan_of
 
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.study import SharedRuns, StudyPlan, load_study
 
 KILLS = 25
@@ -18,7 +18,7 @@ SCRIPT = """
 import json, os, random, signal, sys, time
 from pathlib import Path
 import torch
-from limbeck.reporting.records import RECORD_NAME
+from limbeck.records import RECORD_NAME
 from limbeck.study import SharedRuns, StudyPlan, carry_out, load_study
 
 study, folder, kills, out = sys.argv[1:]

@@ -10,7 +10,7 @@ import yaml
 
 import tiny_runs as tiny
 from limbeck.data import load_task
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import Result, distill
 from limbeck.run.check import check_run
 from limbeck.run.earlier_run import EarlierRun

@@ -30,7 +30,7 @@ import tiny_runs as tiny
 from embedding.tiny_embedders import embedder, encoder
 from limbeck.cli.app import app
 from limbeck.embedding import SENTENCE_EMBEDDERS
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.reporting.tables import build_table, render
 from limbeck.run import teacher_labels
 from limbeck.run.teacher_labels import FOLDER

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import tiny_runs as tiny
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import look_at_team, train_grid
 from limbeck.run.stage_rows import load_rows
 from limbeck.support.errors import LimbeckError

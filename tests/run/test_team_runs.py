@@ -12,7 +12,7 @@ import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.data import load_task, rows_fingerprint
 from limbeck.objectives import TeamObjectives
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import Result, distill, evaluate
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared_teachers import _alone, origin_problems, pretrained_form

@@ -19,9 +19,9 @@ from limbeck.analysis.named_otherwise import or_name
 from limbeck.analysis.student_stages import FIRST, stage_problems
 from limbeck.data import Collator, Division, batches_of, encode, load_task
 from limbeck.recipe import Recipe
+from limbeck.records import RECORD_NAME, Record
 from limbeck.reporting.analysis.layer_probing import Progressed, nobody
 from limbeck.reporting.analysis.pooled_states import evaluating, inputs_of
-from limbeck.reporting.records import RECORD_NAME, Record
 from limbeck.run.class_checks import class_names, resolve_class_order
 from limbeck.run.own_task import student_labelling
 from limbeck.run.run_folder import RunFolder

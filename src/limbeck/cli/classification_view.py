@@ -11,7 +11,7 @@ from rich.text import Text
 from limbeck.cli.console import output, say
 
 if TYPE_CHECKING:
-    from limbeck.reporting.records import ClassificationScores, RowTests
+    from limbeck.records import ClassificationScores, RowTests
 
 # More do not fit a screen.
 _MOST_CLASSES = 40

@@ -13,7 +13,7 @@ from limbeck.support.given import PREFIX
 
 if TYPE_CHECKING:
     from limbeck.outputs import OutputStore
-    from limbeck.reporting.records import Record
+    from limbeck.records import Record
 
 _USUAL_RATE = 1e-4
 _OF_ROWS = (
@@ -40,7 +40,7 @@ _OF_ROWS = (
 
 def next_step(record: Record, path: Path) -> str | None:
     """A command that brings a run further; None where there is none to advise."""
-    from limbeck.reporting.records.one_answer import one_answer
+    from limbeck.records.words import one_answer
 
     if one_answer(record) is not None:
         return _trained_differently(record, path)
@@ -52,8 +52,8 @@ def next_step(record: Record, path: Path) -> str | None:
 def after_export(export: Path, run: Path) -> str | None:
     """Predict the rows that a run was made from, by what was exported of it; None where no file holds them."""
     from limbeck.data.own import is_own
-    from limbeck.reporting.records import RECORD_NAME, Record
-    from limbeck.reporting.records.one_answer import one_answer
+    from limbeck.records import RECORD_NAME, Record
+    from limbeck.records.words import one_answer
     from limbeck.support.files import at_home
 
     if not (run / RECORD_NAME).is_file():
@@ -78,7 +78,7 @@ def after_labelling(store: OutputStore, teachers: Sequence[str], data: str | Non
 
 def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) -> str | None:
     from limbeck.outputs.writer import DECIDING
-    from limbeck.reporting.records import RECORD_NAME, Record
+    from limbeck.records import RECORD_NAME, Record
     from limbeck.support.files import at_home
     from limbeck.tasks import get_task_type
 

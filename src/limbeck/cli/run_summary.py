@@ -12,7 +12,7 @@ from limbeck.cli.console import say, say_command, scores_said
 from limbeck.cli.next_step import next_step
 
 if TYPE_CHECKING:
-    from limbeck.reporting.records import Latency, Record
+    from limbeck.records import Latency, Record
     from limbeck.run import Result
 
 _MB = 1e6
@@ -30,7 +30,7 @@ def show_result(result: Result) -> None:
 
 def last_lines(record: Record, path: Path) -> list[tuple[str, str]]:
     """Label and text of each line, in the order in which they are printed."""
-    from limbeck.reporting.records.rows_said import rows_said
+    from limbeck.records.words import rows_said
 
     rows = rows_said(record.examples)
     lines = [("Score", _score(record, split)) for split in record.scores]
@@ -51,7 +51,7 @@ def model_name(record: Record) -> str:
 
 def _score(record: Record, split: str) -> str:
     """Every score of a split; of the one that selects also the epochs it was chosen from, and the share kept."""
-    from limbeck.reporting.records.rows_said import agreement_said
+    from limbeck.records.words import agreement_said
 
     own, theirs = record.scores[split], _teachers_score(record, split)
     if (agreement := agreement_said(record.examples, split)) is not None:
@@ -164,7 +164,7 @@ def _files(record: Record, run: Path) -> str:
 
 
 def _constant(record: Record) -> list[str]:
-    from limbeck.reporting.records.one_answer import one_answer
+    from limbeck.records.words import one_answer
 
     only = one_answer(record)
     if only is None:

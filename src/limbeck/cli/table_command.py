@@ -61,7 +61,7 @@ def table(
     title: Annotated[str, typer.Option(help="A title for the table.")] = "",
 ) -> None:
     """Compare runs: mean ± standard deviation over seeds, methods by tasks."""
-    from limbeck.reporting.records import write_whole
+    from limbeck.records import write_whole
     from limbeck.reporting.tables import (
         DEFAULT_FACTS,
         build_table,

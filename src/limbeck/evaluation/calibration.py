@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from limbeck.evaluation.prediction_shapes import class_outputs
-from limbeck.reporting.records import ReliabilityPoint
+from limbeck.records import ReliabilityPoint
 
 _MOST_NUMBERS = 4_000_000
 BINS = 15

@@ -17,7 +17,7 @@ from limbeck.evaluation.calibration import (
     reliability_facts,
     unbiased_error,
 )
-from limbeck.reporting.records import AnswerCounts, ClassFacts, CoverageFacts, ModelScores
+from limbeck.records import AnswerCounts, ClassFacts, CoverageFacts, ModelScores
 
 COVERAGES = (0.5, 0.8)
 

@@ -28,7 +28,7 @@ from limbeck.evaluation.class_predictions import (
 )
 from limbeck.evaluation.disagreements import disagreements
 from limbeck.evaluation.several_class_scores import several_class_scores
-from limbeck.reporting.records import ClassificationScores, ModelScores
+from limbeck.records import ClassificationScores, ModelScores
 from limbeck.tasks import Task
 from limbeck.tasks.metrics import is_agreement
 

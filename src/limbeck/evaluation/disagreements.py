@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from limbeck.evaluation.class_predictions import ClassPredictions
-from limbeck.reporting.records import Disagreement
+from limbeck.records import Disagreement
 
 MOST = 10
 # Of one column; the rest of a document shows as an ellipsis.

@@ -9,7 +9,7 @@ import numpy as np
 
 from limbeck.evaluation.class_predictions import Predictions
 from limbeck.evaluation.resampled_scores import LEVEL, bootstrap, primary_of_samples
-from limbeck.reporting.records import KeptFacts
+from limbeck.records import KeptFacts
 from limbeck.tasks import Task
 
 

@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedModel
 
 from limbeck.evaluation.architecture import once_for_each
-from limbeck.reporting.records import Latency
+from limbeck.records import Latency
 from limbeck.support.errors import LimbeckError
 
 

@@ -23,7 +23,7 @@ from limbeck.evaluation.resampled_scores import (
     bootstrap,
     primary_of_samples,
 )
-from limbeck.reporting.records import DifferenceFacts, McNemarFacts, RowTests
+from limbeck.records import DifferenceFacts, McNemarFacts, RowTests
 from limbeck.tasks import Task
 from limbeck.tasks.metrics import plain_metric
 

@@ -22,7 +22,7 @@ from limbeck.evaluation.class_counts import (
 )
 from limbeck.evaluation.class_predictions import Predictions
 from limbeck.evaluation.disagreements import worst_disagreements
-from limbeck.reporting.records import ClassificationScores, Disagreement, ModelScores
+from limbeck.records import ClassificationScores, Disagreement, ModelScores
 from limbeck.tasks import Task
 
 

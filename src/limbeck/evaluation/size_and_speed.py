@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import hidden_size, number_of_heads, number_of_layers, stack_names
 from limbeck.evaluation.measuring import Size, count_parameters, flops_per_example
-from limbeck.reporting.records import Latency, ModelFacts
+from limbeck.records import Latency, ModelFacts
 from limbeck.support.errors import LimbeckError
 
 PAPERS_TOKENS = 128

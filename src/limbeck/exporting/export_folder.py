@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.exporting.export_readme import readme
 from limbeck.exporting.snippet import SNIPPET_FILE, snippet
-from limbeck.reporting.records import RECORD_NAME
+from limbeck.records import RECORD_NAME
 from limbeck.runtimes import EXPORT_NAME, EXPORTS, ExportManifest, is_export
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import (

@@ -23,7 +23,7 @@ from limbeck.exporting.showing_export import ExportProgress
 from limbeck.exporting.text_to_text_graphs import generation_of
 from limbeck.exporting.workshop import Workshop, library_versions
 from limbeck.preflight import refuse_unfit
-from limbeck.reporting.records import RECORD_NAME, versions
+from limbeck.records import RECORD_NAME, versions
 from limbeck.run.checkpoint_scores import longest_of
 from limbeck.run.class_checks import class_names, resolve_class_order
 from limbeck.run.gate_rows import GateRows, gate_rows

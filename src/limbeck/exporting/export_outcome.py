@@ -12,8 +12,8 @@ from limbeck.embedding.text_prompts import BARE
 from limbeck.exporting.conversions import ExportSettings
 from limbeck.exporting.gate import cross_fitted
 from limbeck.exporting.workshop import Workshop, library_versions
-from limbeck.reporting.records import versions
-from limbeck.reporting.records.machine import processor_name
+from limbeck.records import versions
+from limbeck.records.machine import processor_name
 from limbeck.run.gate_rows import GateRows
 from limbeck.runtimes import ExportManifest
 from limbeck.runtimes.export_manifest import Attempt, GateRowsFacts

@@ -8,7 +8,7 @@ from typing import Literal
 
 from limbeck.latency.bench_report import BenchReport, Measurement
 from limbeck.latency.contenders import Contender
-from limbeck.reporting.records import BenchFacts, BenchRow, Latency, Record
+from limbeck.records import BenchFacts, BenchRow, Latency, Record
 from limbeck.runtimes import EXPORTS
 from limbeck.support.files import at_home
 

@@ -18,8 +18,8 @@ from limbeck.latency.bench_report import BenchCondition, BenchReport, Measuremen
 from limbeck.latency.bench_table import as_markdown
 from limbeck.latency.contenders import Contender, contenders
 from limbeck.latency.turns import Turn, rounds_of, time_in_turns, too_many_threads
-from limbeck.reporting.records import hardware, versions, write_whole
-from limbeck.reporting.records.measured_facts import BUSY
+from limbeck.records import hardware, versions, write_whole
+from limbeck.records.facts import BUSY
 from limbeck.run.run_report import refresh
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home

@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import AutoConfig
 
-from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.records import RECORD_NAME, Record
 from limbeck.runtimes import (
     EXPORTS,
     RUNTIMES,

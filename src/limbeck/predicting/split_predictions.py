@@ -12,7 +12,7 @@ from limbeck.data import Division, Labelling, load_task
 from limbeck.predicting.predict_rows import predict
 from limbeck.predicting.prediction_summary import Predictions
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.records import RECORD_NAME, Record
 from limbeck.run.own_task import student_labelling
 from limbeck.run.run_folder import RunFolder
 from limbeck.support.errors import LimbeckError, unknown

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from limbeck.records import RECORD_NAME, Record, finite
 from limbeck.reporting.cards import CARD_NAME, is_ours
 from limbeck.reporting.cards.card_settings import read_settings
 from limbeck.reporting.cards.model_card import render_card
 from limbeck.reporting.cards.origins import public_name, without_paths
-from limbeck.reporting.records import RECORD_NAME, Record, finite
 from limbeck.runtimes import EXPORT_NAME, exports_of, read_export
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, checksum_of_text

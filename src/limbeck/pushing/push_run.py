@@ -12,7 +12,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineMod
 from huggingface_hub.utils import validate_repo_id
 
 from limbeck.pushing.push_files import PushFile, push_files
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.support.errors import LimbeckError
 
 _TOKENS = "https://huggingface.co/settings/tokens"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from limbeck.recipe import Recipe, departures
-from limbeck.reporting.records import Examples, Record, hardware, versions
+from limbeck.records import Examples, Record, hardware, versions
 from limbeck.run.final_rows import TEST
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder

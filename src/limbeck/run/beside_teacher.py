@@ -11,13 +11,7 @@ from datasets import Dataset
 from limbeck.evaluation.classification import task_classification
 from limbeck.evaluation.kept_share import kept_share
 from limbeck.evaluation.row_tests import row_tests
-from limbeck.reporting.records import (
-    ClassificationScores,
-    FloorFacts,
-    KeptFacts,
-    Numbers,
-    RowTests,
-)
+from limbeck.records import ClassificationScores, FloorFacts, KeptFacts, Numbers, RowTests
 from limbeck.run.final_rows import SplitsToScore
 from limbeck.run.kept_predictions import kept_by_its_run
 from limbeck.run.prepared import Prepared

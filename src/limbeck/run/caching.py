@@ -22,7 +22,7 @@ from limbeck.outputs import (
     stored_if_it_pays,
 )
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Execution
+from limbeck.records import Execution
 from limbeck.run.entry_rows import entry_rows
 from limbeck.run.output_groups import OutputGroup, StagePlace, output_groups
 from limbeck.run.prepared import Prepared

@@ -12,7 +12,7 @@ from typing import Any
 
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Numbers, Record, RowTests, finite
+from limbeck.records import Numbers, Record, RowTests, finite
 from limbeck.run.kept_predictions import kept_predictions
 from limbeck.run.own_task import own_task
 from limbeck.run.run_folder import RunFolder

@@ -11,7 +11,7 @@ from typing import Any
 from transformers import set_seed
 
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run.beginning import begin, new_record
 from limbeck.run.check import check_run
 from limbeck.run.failing import fail

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import as_divided_then
-from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.records import RECORD_NAME, Record
 from limbeck.run.run_folder import RunFolder
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import is_temporary

@@ -7,7 +7,7 @@ from typing import Any
 
 from limbeck.evaluation.classification import task_classification
 from limbeck.evaluation.row_tests import row_tests
-from limbeck.reporting.records import ClassificationScores, Numbers, RowTests, finite
+from limbeck.records import ClassificationScores, Numbers, RowTests, finite
 from limbeck.run.beside_teacher import kept_texts
 from limbeck.run.checkpoint_scores import checkpoint_results
 from limbeck.run.scored_split import Scored

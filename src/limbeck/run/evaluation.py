@@ -16,7 +16,7 @@ from datasets import DatasetDict
 from limbeck.data import Collator, Division, Labelling, encode, load_task, rows_fingerprint
 from limbeck.preflight import refuse_unfit
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import RECORD_NAME, Numbers, Record
+from limbeck.records import RECORD_NAME, Numbers, Record
 from limbeck.run.checkpoint_scores import score_checkpoint
 from limbeck.run.class_checks import class_names, resolve_class_order
 from limbeck.run.evaluated import Evaluation, evaluation_against

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run.run_folder import RunFolder
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import full_disk, is_full

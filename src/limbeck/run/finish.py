@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from limbeck.reporting.records import Best, Epoch, Record
+from limbeck.records import Best, Epoch, Record
 from limbeck.run.beginning import save
 from limbeck.run.beside_teacher import beside_teacher
 from limbeck.run.counted_rows import warn_of_none_counted

@@ -22,7 +22,7 @@ from limbeck.data import (
     rows_fingerprint,
 )
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.records import RECORD_NAME, Record
 from limbeck.run.checkpoint_scores import LONGEST, wanted_kind
 from limbeck.run.known_classes import labelling_of, names_at, names_of
 from limbeck.run.model_thresholds import decided_by

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.records import RECORD_NAME, Record
 from limbeck.run.distill import distill
 from limbeck.run.grid_cells import GridCell, cells_of
 from limbeck.run.loaded_models import build_models

@@ -5,7 +5,7 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
-from limbeck.reporting.records import Examples, Execution, Record
+from limbeck.records import Examples, Execution, Record
 from limbeck.run.augmented_run import with_augmented_examples
 from limbeck.run.beginning import save
 from limbeck.run.caching import seconds_stored_before, with_stored_outputs

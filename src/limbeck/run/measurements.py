@@ -14,7 +14,7 @@ from limbeck.data import CORPUS
 from limbeck.evaluation import flops_of, latencies
 from limbeck.outputs import CachedTeacher
 from limbeck.recipe import Stage
-from limbeck.reporting.records import Cost, ModelFacts, Numbers, Record, StageFacts, TeacherFacts
+from limbeck.records import Cost, ModelFacts, Numbers, Record, StageFacts, TeacherFacts
 from limbeck.run.prepared import Prepared
 from limbeck.run.stage_inputs import StageInputs
 from limbeck.training import DistillationTrainer

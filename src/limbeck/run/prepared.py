@@ -20,7 +20,7 @@ from limbeck.evaluation import Size
 from limbeck.evaluation.linear_floor import LinearFloor
 from limbeck.lab.augmentation import Augmenter
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Execution, Numbers
+from limbeck.records import Execution, Numbers
 from limbeck.run.final_rows import TEST, FinalRows, SplitsToScore
 from limbeck.run.model_predictions import example_size
 from limbeck.run.named_teachers import Named

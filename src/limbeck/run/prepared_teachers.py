@@ -18,7 +18,7 @@ from limbeck.lab.augmentation import FROM_TEACHER
 from limbeck.lab.cifar_nets import SHAPES
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec
-from limbeck.reporting.records import Record, TeamFacts, TeamMember
+from limbeck.records import Record, TeamFacts, TeamMember
 from limbeck.run.named_teachers import Named, form_team, load_teacher
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder

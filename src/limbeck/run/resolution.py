@@ -10,7 +10,7 @@ from typing import Any
 from limbeck.activations import stack_names
 from limbeck.objectives import ModelShape
 from limbeck.recipe.quick import USUAL, training_for
-from limbeck.reporting.records import Execution, Record
+from limbeck.records import Execution, Record
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.unchanged import digests, plugins_read, refuse_changed

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from limbeck.reporting.records import Numbers, Record
+from limbeck.records import Numbers, Record
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import load_model
 

@@ -21,7 +21,7 @@ from limbeck.evaluation.row_tests import is_ahead, row_tests
 from limbeck.outputs import CachedTeacher
 from limbeck.outputs.stored_teacher import StoredTeacher
 from limbeck.preflight import TeacherOutputs, ask_teacher
-from limbeck.reporting.records import FloorFacts
+from limbeck.records import FloorFacts
 from limbeck.run.kept_predictions import kept_by_its_run
 from limbeck.run.known_rows import stored_results
 from limbeck.run.named_teachers import Named, learns_from_its_teacher

@@ -12,12 +12,12 @@ import numpy as np
 
 from limbeck.activations import stack_names
 from limbeck.data import add_inputs, batches_of
+from limbeck.records import Record
 from limbeck.reporting.analysis import layer_similarity
 from limbeck.reporting.cards import CARD_NAME, is_ours, write_card
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.pages.analysis_views import analysis_sections
 from limbeck.reporting.pages.stored_analyses import stored_analyses
-from limbeck.reporting.records import Record
 from limbeck.reporting.tables.run_scores import task_title
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder

@@ -20,7 +20,7 @@ from limbeck.outputs.stored_teacher import StoredTeacher
 from limbeck.preflight import ask_teacher, recorded_scores, teacher_record
 from limbeck.preflight.data_checks import REPEATED
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import RECORD_NAME, Numbers, OutputsFacts, Record
+from limbeck.records import RECORD_NAME, Numbers, OutputsFacts, Record
 from limbeck.run.final_rows import TEST, SplitsToScore
 from limbeck.run.known_rows import stored_results
 from limbeck.run.prepared import Prepared

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.reporting.records import Numbers, write_whole
+from limbeck.records import Numbers, write_whole
 from limbeck.run.final_rows import SplitsToScore
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from limbeck.outputs import default_store
-from limbeck.run.runs_meant import members_at
+from limbeck.records.runs_meant import members_at
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers.labeller import Labeller
 from limbeck.teachers.language_models import BoundPrompt, EndpointSettings, is_causal_model

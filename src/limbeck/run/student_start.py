@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from limbeck.lab.cifar_nets import SHAPES
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.recipe.paper_settings import stated_of
-from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.records import RECORD_NAME, Record
 from limbeck.students import resolve_checkpoint, starts_random
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home

@@ -8,7 +8,7 @@ from pathlib import Path
 from limbeck.data.text_rows import TextRows, read_target_rows
 from limbeck.outputs.columns import LOGITS
 from limbeck.recipe import Recipe
-from limbeck.run.runs_meant import members_at
+from limbeck.records.runs_meant import members_at
 from limbeck.students import read_config
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TEXT, kind_of_config

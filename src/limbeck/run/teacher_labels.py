@@ -27,7 +27,7 @@ from limbeck.data.text_rows import read_text_rows
 from limbeck.embedding.embedder import WAYS
 from limbeck.preflight import positions_of, refuse_unfit
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.records import RECORD_NAME, Record
 from limbeck.run.embedding_settings import embedding_kind
 from limbeck.run.input_files import checksums_of_inputs
 from limbeck.run.model_predictions import compact_outputs_of

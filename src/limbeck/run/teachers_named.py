@@ -11,8 +11,8 @@ from limbeck.outputs.columns import LOGITS
 from limbeck.outputs.writer import PROBABILITIES
 from limbeck.preflight import refuse_beyond
 from limbeck.recipe import Recipe
+from limbeck.records.runs_meant import members_at
 from limbeck.run.model_labeller import ModelLabeller
-from limbeck.run.runs_meant import members_at
 from limbeck.run.target_labeller import TargetLabeller, kept_word
 from limbeck.students import load_model, read_processor
 from limbeck.support.errors import LimbeckError

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from limbeck.data.row_facts import facts_of
 from limbeck.outputs import add_model
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.input_files import checksums_of_inputs
 from limbeck.run.prepare import prepare

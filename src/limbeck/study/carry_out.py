@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.study.ray_workers import OnRay
 from limbeck.study.run_workers import OneAfterTheOther, RunMaker, SideBySide
 from limbeck.study.shared_runs import Outcome, SharedRuns, StudyRun

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.study.figure_checks import split_problems
 from limbeck.study.measured_step import StepCost, UntrainedRun, measure, untrained
 from limbeck.study.run_workers import parts_of_cores

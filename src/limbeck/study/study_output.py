@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.analysis.analysed_run import Watch
+from limbeck.records import Record, write_collection, write_whole
 from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.pages.figure_files import write_figure
 from limbeck.reporting.pages.score_figures import RunPoint
-from limbeck.reporting.records import Record, write_collection, write_whole
 from limbeck.reporting.tables import ResultsTable, build_table, render
 from limbeck.reporting.tables.measured_columns import duration
 from limbeck.reporting.tables.printed_numbers import beside_printed, in_order

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.records import RECORD_NAME, Record
 from limbeck.students.weights import refuse_damaged_student
 from limbeck.submitting.glue_files import GLUE_FILES
 from limbeck.support.errors import LimbeckError, Problem

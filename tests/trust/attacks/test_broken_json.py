@@ -6,7 +6,7 @@ import pytest
 
 from limbeck.outputs import ExamplesManifest
 from limbeck.outputs.cache import Store, describe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.support.errors import LimbeckError
 
 BROKEN = ["", "{", "[1]", "null", '"text"', "[" * 50_000, '{"bytes": 1, "bytes": 2}', "9" * 5000]

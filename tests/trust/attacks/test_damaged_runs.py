@@ -14,7 +14,7 @@ from test_output_folder import contents, recipe_of
 import tiny_runs as tiny
 from limbeck.data import load_task, rows_fingerprint
 from limbeck.preflight.score_checks import recorded_score
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import distill
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepared_teachers import pretrained_form

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import distill, train_grid
 from limbeck.run.input_files import checksums_of_inputs
 from limbeck.support.errors import LimbeckError

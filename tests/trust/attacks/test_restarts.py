@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from test_output_folder import contents, recipe_of
 
 import tiny_runs as tiny
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import distill
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.run_folder import RunFolder

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from limbeck import quickstart
-from limbeck.reporting.records import read_collection
+from limbeck.records import read_collection
 from limbeck.reporting.tables import build_table, collect, render
 
 ROOT = Path(__file__).parents[3]

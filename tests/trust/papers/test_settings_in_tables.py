@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.reporting.tables.comparability import comparability_notes
 
 

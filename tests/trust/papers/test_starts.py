@@ -10,7 +10,7 @@ import torch
 
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import distill, train_grid
 from limbeck.run.prepare import prepare
 from limbeck.run.student_start import with_start

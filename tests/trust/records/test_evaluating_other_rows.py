@@ -11,7 +11,7 @@ import pytest
 
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import distill, evaluate
 
 OWN = {"text_columns": ["review"], "label_column": "verdict"}

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.training.trackers import TrackedRecipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

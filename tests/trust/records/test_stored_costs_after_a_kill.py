@@ -11,7 +11,7 @@ import pytest
 import tiny_runs as tiny
 from limbeck.outputs import default_store, storing
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import distill
 
 module = import_module("limbeck.run.train")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationConfig, DistillationTrainer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 
 
 @dataclass(frozen=True)

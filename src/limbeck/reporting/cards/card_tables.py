@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from limbeck.records import Latency, ModelFacts, Numbers, Record
+from limbeck.records.words import rows_said
 from limbeck.reporting.cards.origins import public_name, teacher_names
 from limbeck.reporting.cards.student_facts import StudentFacts
-from limbeck.reporting.records import Latency, ModelFacts, Numbers, Record
-from limbeck.reporting.records.rows_said import rows_said
 from limbeck.reporting.tables.measured_columns import duration, magnitude, milliseconds
 from limbeck.reporting.tables.text_cells import one_line
 from limbeck.tasks import TASKS

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from limbeck.records import Record
+from limbeck.records.words import agreement_said, one_answer, repeated_said
 from limbeck.reporting.cards.card_metadata import own_splits
 from limbeck.reporting.cards.card_settings import CardSettings
 from limbeck.reporting.cards.student_facts import StudentFacts
-from limbeck.reporting.records import Record
-from limbeck.reporting.records.one_answer import one_answer
-from limbeck.reporting.records.rows_said import agreement_said, repeated_said
 from limbeck.reporting.tables.run_scores import task_title
 from limbeck.tasks import TASKS
 

@@ -13,6 +13,8 @@ from jinja2 import Environment, StrictUndefined
 
 from limbeck.recipe import Recipe
 from limbeck.recipe.catalog import HEADER, find, names
+from limbeck.records import Record
+from limbeck.records.words import agreement_said
 from limbeck.reporting.cards import card_tables as tables
 from limbeck.reporting.cards.card_metadata import languages, metadata, own_splits
 from limbeck.reporting.cards.card_settings import CardSettings, read_settings
@@ -21,8 +23,6 @@ from limbeck.reporting.cards.origins import dataset_of, teacher_names, without_p
 from limbeck.reporting.cards.spread import spread_of
 from limbeck.reporting.cards.student_facts import StudentFacts
 from limbeck.reporting.cards.usage import usage
-from limbeck.reporting.records import Record
-from limbeck.reporting.records.rows_said import agreement_said
 from limbeck.reporting.tables import class_scores
 from limbeck.reporting.tables.run_scores import task_title
 from limbeck.runtimes import exports_of_student

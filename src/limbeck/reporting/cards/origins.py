@@ -14,7 +14,7 @@ from huggingface_hub import ModelCard, try_to_load_from_cache
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from limbeck.recipe.catalog import HEADER
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.support.files import at_home
 from limbeck.support.given import PREFIX
 from limbeck.tasks import TASKS, HubSource

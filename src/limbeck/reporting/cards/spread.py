@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from limbeck.records import Record
 from limbeck.reporting.cards.student_facts import StudentFacts
-from limbeck.reporting.records import Record
 from limbeck.reporting.tables import build_table, collect, render
 from limbeck.reporting.tables.run_scores import place_of
 from limbeck.support.errors import LimbeckError, Problem

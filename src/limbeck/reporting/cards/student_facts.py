@@ -11,7 +11,7 @@ from typing import Any
 from limbeck.activations.compat import MODEL_TYPES
 from limbeck.embedding import TextPrompts, modules_of
 from limbeck.embedding.text_prompts import BARE
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.runtimes import ExportManifest, exports_of_student
 from limbeck.support.plain import read_json, read_text
 from limbeck.tasks import TASKS, TaskType, kind_of_config

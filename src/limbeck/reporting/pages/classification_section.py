@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from limbeck.evaluation.calibration import Bin
+from limbeck.records import ClassificationScores, ModelScores, Record
 from limbeck.reporting.pages.class_plots import confusion_map, reliability
 from limbeck.reporting.pages.sections import Section, SectionTable
-from limbeck.reporting.records import ClassificationScores, ModelScores, Record
 from limbeck.reporting.tables import class_scores as cells
 
 _LEAD = (

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from limbeck.records import Record
+from limbeck.records.words import agreement_said, one_answer, repeated_said, rows_said
 from limbeck.reporting.pages import gather, plots
 from limbeck.reporting.pages.cell_maps import heat_map
 from limbeck.reporting.pages.classification_section import classification_sections
@@ -17,9 +19,6 @@ from limbeck.reporting.pages.latency_section import bench_section
 from limbeck.reporting.pages.row_tests_section import row_tests_section
 from limbeck.reporting.pages.sections import Section, legend_entry
 from limbeck.reporting.pages.teachers_section import team_section
-from limbeck.reporting.records import Record
-from limbeck.reporting.records.one_answer import one_answer
-from limbeck.reporting.records.rows_said import agreement_said, repeated_said, rows_said
 from limbeck.reporting.tables.measured_columns import FACTS, duration, facts_of
 from limbeck.reporting.tables.model import ResultsTable, Row
 from limbeck.reporting.tables.run_scores import (

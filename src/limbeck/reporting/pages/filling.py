@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from limbeck.reporting.records import write_whole
+from limbeck.records import write_whole
 
 # The drawings' marker shapes, centred on (17, 6), for the legends.
 _SHAPES = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 
+from limbeck.records import Epoch, Record
 from limbeck.reporting.pages.plots import Series, StackedBars
-from limbeck.reporting.records import Epoch, Record
 from limbeck.reporting.tables.run_scores import place_of
 
 GroupKey = tuple[str, int | None]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from limbeck.records import Record
 from limbeck.reporting.pages import plots
 from limbeck.reporting.pages.sections import Section
-from limbeck.reporting.records import Record
 from limbeck.runtimes import ExportManifest
 
 _MB = 1e6

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from limbeck.records import Record
 from limbeck.reporting.pages.sections import Section, SectionTable
-from limbeck.reporting.records import Record
 from limbeck.reporting.tables.class_scores import row_test_cells, row_test_words
 
 _LEAD = (

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from limbeck.records import Record
 from limbeck.reporting.pages.content import Content
 from limbeck.reporting.pages.filling import fill, write_page
 from limbeck.reporting.pages.latency_section import export_cards
 from limbeck.reporting.pages.sections import Section
-from limbeck.reporting.records import Record
 from limbeck.reporting.tables import ResultsTable, build_table
 from limbeck.reporting.tables.bench_latency import with_bench
 from limbeck.reporting.tables.teacher_rows import split_teachers

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from limbeck.records import Epoch, Record
 from limbeck.reporting.pages import gather
 from limbeck.reporting.pages.map_panels import map_panel
 from limbeck.reporting.pages.plots import SCORE_SPAN, Series, line_panel
 from limbeck.reporting.pages.svg import INK, MUTED, Panel, series_colour
-from limbeck.reporting.records import Epoch, Record
 from limbeck.reporting.tables.run_scores import task_title
 
 

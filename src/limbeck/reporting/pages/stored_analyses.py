@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from limbeck.records import finite
 from limbeck.reporting.pages.analysis_views import VIEWS
-from limbeck.reporting.records import finite
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole
 from limbeck.support.plain import read_json, read_text

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from limbeck.records import Record, TeamFacts
 from limbeck.reporting.pages import plots
 from limbeck.reporting.pages.sections import Section, legend_entry
-from limbeck.reporting.records import Record, TeamFacts
 
 # More drawings than this are for the runs' own pages.
 _MOST_RUNS = 4

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
+from limbeck.records import ModelFacts
 from limbeck.reporting.analysis import TeamOverview
 from limbeck.reporting.pages.class_plots import reliability
 from limbeck.reporting.pages.content import Section
 from limbeck.reporting.pages.filling import fill, write_page
 from limbeck.reporting.pages.team_plots import additions, pair_map
-from limbeck.reporting.records import ModelFacts
 from limbeck.reporting.tables.team_table import ENSEMBLE, team_headings, team_notes, team_rows
 
 TEAM_PAGE = "team.html"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from limbeck.reporting.records import ModelFacts, Record
+from limbeck.records import ModelFacts, Record
 
 
 def with_bench(records: Sequence[Record]) -> tuple[Sequence[Record], str | None]:

@@ -7,13 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from limbeck.reporting.records import (
-    ClassificationScores,
-    Disagreement,
-    ModelScores,
-    Record,
-    RowTests,
-)
+from limbeck.records import ClassificationScores, Disagreement, ModelScores, Record, RowTests
 from limbeck.reporting.tables.text_cells import one_line
 
 Cells = list[list[str]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from limbeck.reporting.records import RECORD_NAME, Record, is_collection, read_collection
+from limbeck.records import RECORD_NAME, Record, is_collection, read_collection
 from limbeck.support.errors import LimbeckError, Problem
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.reporting.tables.run_scores import place_of, place_title, several_sources
 from limbeck.support.words import short_name
 

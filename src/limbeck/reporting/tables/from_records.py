@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from limbeck.evaluation.compare import summary
-from limbeck.reporting.records import Record
-from limbeck.reporting.records.rows_said import agreement_said
+from limbeck.records import Record
+from limbeck.records.words import agreement_said
 from limbeck.reporting.tables.against import (
     Scores,
     baseline_of,

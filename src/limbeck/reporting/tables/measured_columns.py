@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from limbeck.reporting.records import ModelFacts, Record
+from limbeck.records import ModelFacts, Record
 from limbeck.reporting.tables.model import Fact
 from limbeck.reporting.tables.run_scores import place_of
 from limbeck.support.errors import LimbeckError, unknown

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from limbeck.reporting.records import Numbers, Record
+from limbeck.records import Numbers, Record
 from limbeck.reporting.tables.model import OutOfDomain, TableColumn
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import TASKS

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from limbeck.reporting.records import Record, TeacherFacts
+from limbeck.records import Record, TeacherFacts
 from limbeck.reporting.tables.run_scores import place_of, teacher_values, values_of
 
 

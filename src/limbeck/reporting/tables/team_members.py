@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from rich.table import Table as Grid
 from rich.text import Text
 
-from limbeck.reporting.records import Record
+from limbeck.records import Record
 from limbeck.reporting.tables.measured_columns import duration, magnitude
 from limbeck.reporting.tables.run_scores import columns_of, knows, values_of
 from limbeck.tasks.score_profiles import get_profile

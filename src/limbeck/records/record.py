@@ -8,38 +8,73 @@ its record, so that a table shows the gap instead of hiding it.
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from limbeck.reporting.records.classification_facts import (
+from limbeck.records.course_facts import Best, Cost, Epoch, Examples, Execution, StageFacts
+from limbeck.records.facts import (
+    BenchFacts,
     ClassFacts,
     ClassificationScores,
-    RowTests,
-)
-from limbeck.reporting.records.course_facts import (
-    Best,
-    Cost,
-    Epoch,
-    Examples,
-    Execution,
-    StageFacts,
-)
-from limbeck.reporting.records.measured_facts import (
-    BenchFacts,
     FloorFacts,
     KeptFacts,
     ModelFacts,
+    OutputsFacts,
+    RowTests,
+    TeacherFacts,
+    TeamFacts,
 )
-from limbeck.reporting.records.record_part import Numbers, RecordPart, finite
-from limbeck.reporting.records.recorded_recipe import readable_recipe
-from limbeck.reporting.records.teacher_facts import OutputsFacts, TeacherFacts, TeamFacts
+from limbeck.records.record_part import Numbers, RecordPart, finite
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole
 from limbeck.support.manifest import sealed, verified
 from limbeck.support.plain import read_json, regular
+
+# The part of a recorded recipe that tables and reports read, and of which type it has to be.
+# Beside the record. A record of another version may have keys that this one does not know; what is
+# read must be what it says, or a table ends in an error about something else.
+
+
+class _Read(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _Length(_Read):
+    epochs: float | None = None
+    max_steps: int | None = None
+
+
+class _Student(_Read):
+    init: str | None = None
+    layers: int | list[int] | dict[str, int | list[int]] | None = None
+
+
+class _Recipe(_Length):
+    student: _Student | None = None
+    first_stage: _Length | None = None
+    label_noise: float | None = None
+    max_length: int | None = None
+    train_rows: int | None = None
+    lr: float | None = None
+    batch_size: int | None = None
+    joint: bool | None = None
+
+
+def readable_recipe(recipe: dict[str, Any]) -> dict[str, Any]:
+    """The recipe itself. Raises ValueError naming the keys that hold what they cannot."""
+    try:
+        _Recipe.model_validate(recipe)
+    except ValidationError as error:
+        keys = dict.fromkeys(str(item["loc"][0]) for item in error.errors())
+        raise ValueError(f"its recipe cannot be read: {', '.join(keys)}") from None
+    return recipe
+
 
 SCHEMA = 1
 RECORD_NAME = "record.json"
@@ -197,3 +232,75 @@ def _validated(kind: type[Record], content: object, source: Path) -> Record:
 
 def _record_file(path: Path) -> Path:
     return path if path.suffix == ".json" and not path.is_dir() else path / RECORD_NAME
+
+
+# The records of many runs in one compressed file: a study to keep, to send, or to commit. Gzipped
+# JSON lines, one run a line as `{"name": …, "record": {…}}`, sorted by name. The same records
+# always make the same bytes.
+
+
+SUFFIX = ".jsonl.gz"
+
+
+def is_collection(path: Path) -> bool:
+    """Whether a path is named as a file of many records."""
+    return path.name.endswith(SUFFIX)
+
+
+def read_collection(path: str | Path) -> dict[str, Record]:
+    """Every record of the file, by the run's name.
+
+    A record's `path` is where its run folder would lie below the file.
+
+    Raises:
+        LimbeckError: no such file, not compressed JSON lines, or a line that is no record.
+    """
+    return {
+        name: Record.of(content, Path(path) / name / RECORD_NAME)
+        for name, content in _lines(Path(path))
+    }
+
+
+def read_raw(path: Path) -> dict[str, dict[str, Any]]:
+    """As `read_collection`, as plain JSON; empty where there is no file yet."""
+    return dict(_lines(path)) if path.exists() else {}
+
+
+def write_collection(path: Path, records: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write plain JSON records by name, whole or not at all.
+
+    Raises:
+        LimbeckError: the place is not writable.
+    """
+    lines = (
+        json.dumps({"name": name, "record": records[name]}, ensure_ascii=False, allow_nan=False)
+        for name in sorted(records)
+    )
+    text = "".join(f"{line}\n" for line in lines)
+    # Without a time stamp, so that unchanged records are an unchanged file.
+    write_whole(path, gzip.compress(text.encode(), compresslevel=9, mtime=0))
+
+
+def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as stream:
+            for number, line in enumerate(stream, start=1):
+                yield _named(line, path, number)
+    except FileNotFoundError:
+        raise LimbeckError(f"no records at {path}", "name a file of records") from None
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise LimbeckError(
+            f"cannot read {path}: {error}", f"name a {SUFFIX} file that limbeck wrote"
+        ) from None
+
+
+def _named(line: str, path: Path, number: int) -> tuple[str, dict[str, Any]]:
+    try:
+        # Other writers' NaN and Infinity read as "no number", as in a single record.
+        content = read_json(line, f"{path}, line {number},", constant=lambda _: None)
+        return str(content["name"]), content["record"]
+    except (TypeError, KeyError):
+        raise LimbeckError(
+            f"{path}, line {number}, is no named record",
+            f"name a {SUFFIX} file that limbeck wrote, or take the line out",
+        ) from None

@@ -1,6 +1,6 @@
 """Who is meant by a folder: a run or a checkpoint itself, a folder of runs all that have finished.
 
-Part of `limbeck.run`.
+Part of `limbeck.records`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from limbeck.recipe import Recipe
-from limbeck.reporting.records import RECORD_NAME, Record
+from limbeck.records import RECORD_NAME, Record
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 

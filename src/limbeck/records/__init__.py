@@ -1,43 +1,38 @@
 """One JSON record a run: the last thing a training run writes and the first that tables read."""
 
-from limbeck.reporting.records.classification_facts import (
+from limbeck.records.course_facts import Best, Cost, Epoch, Examples, Execution, StageFacts
+from limbeck.records.facts import (
     AnswerCounts,
+    BenchFacts,
+    BenchRow,
     ClassFacts,
     ClassificationScores,
     CoverageFacts,
     DifferenceFacts,
     Disagreement,
-    McNemarFacts,
-    ModelScores,
-    ReliabilityPoint,
-    RowTests,
-)
-from limbeck.reporting.records.collection import is_collection, read_collection, write_collection
-from limbeck.reporting.records.course_facts import (
-    Best,
-    Cost,
-    Epoch,
-    Examples,
-    Execution,
-    StageFacts,
-)
-from limbeck.reporting.records.machine import hardware, versions
-from limbeck.reporting.records.measured_facts import (
-    BenchFacts,
-    BenchRow,
     FloorFacts,
     KeptFacts,
     Latency,
+    McNemarFacts,
     ModelFacts,
-)
-from limbeck.reporting.records.record import RECORD_NAME, SCHEMA, Record
-from limbeck.reporting.records.record_part import Numbers, finite
-from limbeck.reporting.records.teacher_facts import (
+    ModelScores,
     OutputsFacts,
+    ReliabilityPoint,
+    RowTests,
     TeacherFacts,
     TeamFacts,
     TeamMember,
 )
+from limbeck.records.machine import hardware, versions
+from limbeck.records.record import (
+    RECORD_NAME,
+    SCHEMA,
+    Record,
+    is_collection,
+    read_collection,
+    write_collection,
+)
+from limbeck.records.record_part import Numbers, finite
 from limbeck.support.files import write_whole
 
 __all__ = [

@@ -1,8 +1,9 @@
-"""Which rows a run was trained on, in words. Part of `limbeck.reporting.records`."""
+"""Which rows a run was trained on, in words. Part of `limbeck.records`."""
 
 from __future__ import annotations
 
-from limbeck.reporting.records.course_facts import Examples
+from limbeck.records.course_facts import Examples
+from limbeck.records.record import Record
 
 
 def agreement_said(examples: Examples, split: str | None = None) -> str | None:
@@ -46,3 +47,19 @@ def rows_said(examples: Examples) -> str | None:
     said = f"{examples.labelled or 0:,} with a label, {examples.unlabelled:,} without"
     others = ", ".join(f"{count:,} {why}" for why, count in left_out.items() if count)
     return f"{said} ({others}: left out)" if others else said
+
+
+# A classifier that predicts one class whatever it reads.
+
+
+def one_answer(record: Record) -> str | None:
+    """The class that a run's model predicts of every dev row; None where it tells rows apart.
+
+    None as well of a regression, and where the dev rows are of one class themselves.
+    """
+    predicted = [one for one in record.classes if one.precision is not None]
+    if len(record.classes) < 2 or len(predicted) != 1:
+        return None
+    (only,) = predicted
+    # Less is found where rows were given a class that no dev row has.
+    return only.name if only.recall == 100 else None

@@ -1,6 +1,6 @@
 """How a run went: its epochs and stages, the rows it saw, how the arithmetic was done, what it cost.
 
-Part of `limbeck.reporting.records`.
+Part of `limbeck.records`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from limbeck.reporting.records.record_part import Numbers, RecordPart
+from limbeck.records.record_part import Numbers, RecordPart
 
 
 class Epoch(RecordPart):

@@ -1,4 +1,4 @@
-"""What every part of a record has in common. Part of `limbeck.reporting.records`."""
+"""What every part of a record has in common. Part of `limbeck.records`."""
 
 from __future__ import annotations
 
