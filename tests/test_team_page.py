@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from limbeck.evaluation.team import TeamOverview, team_of
 from limbeck.records import ModelFacts
-from limbeck.reporting.analysis import TeamOverview, team_of
 from limbeck.reporting.pages import team_sections, write_team_page
 from limbeck.reporting.tables.team_table import team_rows, team_tables
 from test_report import Page

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, cohen_kappa_score
 
-from limbeck.reporting.analysis import class_diversity, number_diversity
+from limbeck.evaluation.team import class_diversity, number_diversity
 
 
 def one_hot(*classes: int, count: int = 2) -> np.ndarray:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from limbeck.evaluation.class_counts import covered
 from limbeck.evaluation.class_predictions import ClassPredictions
-from limbeck.evaluation.classification import classification_scores, task_classification
+from limbeck.evaluation.classification import classification_scores, covered, task_classification
 from limbeck.reporting.tables.class_scores import count_cells, whole_cells
 from limbeck.tasks import MULTI_LABEL, TASKS, Task, as_kind
 

@@ -12,13 +12,14 @@ from limbeck.evaluation.measuring import (
     Pixels,
     Size,
     count_parameters,
+    flops_of,
+    flops_of_pass,
     flops_per_example,
     latencies,
     latency,
+    model_facts,
     random_inputs,
 )
-from limbeck.evaluation.size_and_speed import model_facts
-from limbeck.evaluation.work import flops_of, flops_of_pass
 
 __all__ = [
     "Comparison",

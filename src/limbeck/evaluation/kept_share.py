@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from limbeck.evaluation.class_predictions import Predictions
-from limbeck.evaluation.resampled_scores import LEVEL, bootstrap, primary_of_samples
+from limbeck.evaluation.row_tests import LEVEL, bootstrap, primary_of_samples
 from limbeck.records import KeptFacts
 from limbeck.tasks import Task
 

@@ -6,20 +6,33 @@ are random ids sampled from the vocabulary that its config names (or random pixe
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import combinations_with_replacement, product
+from math import prod
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedModel
 
-from limbeck.evaluation.architecture import once_for_each
-from limbeck.records import Latency
+from limbeck.activations import (
+    Passes,
+    Request,
+    capture,
+    hidden_size,
+    number_of_heads,
+    number_of_layers,
+    stack_names,
+)
+from limbeck.activations.compat import attention_of
+from limbeck.records import Latency, ModelFacts
 from limbeck.support.errors import LimbeckError
 
 
@@ -219,3 +232,151 @@ def _quartile_distance(values: list[float]) -> float:
 
 def _reads_text(model: PreTrainedModel) -> bool:
     return model.main_input_name != "pixel_values"
+
+
+# Work that depends on a model's architecture alone, done once for all models that share it. A
+# grid's cells, a team's students and a run's stages are of few shapes; each would be counted
+# again.
+
+
+# What a configuration says of where a model comes from, not of what it is.
+_ORIGIN = {"_name_or_path", "architectures", "transformers_version"}
+_KNOWN: dict[Hashable, int] = {}
+
+
+def once_for_each(model: PreTrainedModel, about: Hashable, count: Callable[[], int]) -> int:
+    """What `count()` finds, or has found about another model of this architecture.
+
+    `about` names what is counted: the pass and its sizes. An architecture is a class, a
+    configuration with its attention implementation, and the shapes of all parameters.
+    """
+    config = {k: v for k, v in model.config.to_dict().items() if k not in _ORIGIN}
+    attention = attention_of(model)
+    shapes = tuple((name, weight.shape) for name, weight in model.named_parameters())
+    key = (type(model), json.dumps(config, sort_keys=True, default=str), attention, shapes, about)
+    if key not in _KNOWN:
+        _KNOWN[key] = count()
+    return _KNOWN[key]
+
+
+# One model's size and speed in the form that a record keeps. A run calls it once for the student
+# and once for the teacher.
+
+
+PAPERS_TOKENS = 128
+"""The length at which the papers' tables state FLOPs."""
+
+
+def model_facts(
+    model: PreTrainedModel, tokens: Size, *, latency_ms: Latency | None = None
+) -> ModelFacts:
+    """Parameters, layers, width, heads and the FLOPs of one example of that size, and of 128 tokens.
+
+    A network without layers over tokens has no number of layers, width and heads here.
+
+    Latency is passed in, because models that are compared have to be timed in turns
+    (`measure.latencies`). Raises LimbeckError when the model cannot read that many tokens.
+    """
+    count = count_parameters(model)
+    inside = bool(stack_names(model))
+    return ModelFacts(
+        parameters=count.total,
+        embedding_parameters=count.embedding,
+        layers=number_of_layers(model) if inside else None,
+        hidden_size=hidden_size(model) if inside else None,
+        heads=number_of_heads(model) if inside else None,
+        flops_per_example=flops_per_example(model, tokens),
+        flops_at_128=_flops_at_128(model) if isinstance(tokens, int) else None,
+        latency_ms=latency_ms,
+    )
+
+
+def _flops_at_128(model: PreTrainedModel) -> int | None:
+    """FLOPs of one example of 128 tokens; None for a model that cannot read so many."""
+    try:
+        return flops_per_example(model, PAPERS_TOKENS)
+    except LimbeckError:
+        return None
+
+
+# FLOPs of the passes that a model has run (`limbeck.activations.Passes`), padding included. Each
+# kind of pass is run once more, on one example.
+
+
+Sizes = tuple[int, ...]
+
+# The backward pass computes two products for each one of the forward pass.
+_WITH_BACKWARD = 3
+
+
+def flops_of(model: PreTrainedModel, passes: Passes) -> int:
+    """FLOPs of a model's passes, those of their backward passes included; a multiply-add counts 2.
+
+    Counted as `flops_per_example` counts, for every kind of pass at the sizes it was padded to.
+    Terms' own products, of projections or of comparisons, are not the model's and not in it.
+    """
+    # What is recomputed in the backward pass is another forward pass.
+    again = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+    backward = _WITH_BACKWARD + again
+    examples: dict[Request, dict[Sizes, int]] = {}
+    for kind, count in passes.examples.items():
+        sizes = examples.setdefault(kind.request, {})
+        sizes[kind.sizes] = sizes.get(kind.sizes, 0) + count * (backward if kind.gradient else 1)
+    total = 0.0
+    for request, counts in examples.items():
+        costs = _costs(model, request, list(counts))
+        total += sum(count * costs[sizes] for sizes, count in counts.items())
+    return round(total)
+
+
+def flops_of_pass(model: PreTrainedModel, request: Request, sizes: Sizes) -> int:
+    """FLOPs of one forward pass that answers a request about one example of these sizes."""
+    return once_for_each(model, (request, sizes), lambda: _flops_of_pass(model, request, sizes))
+
+
+def _flops_of_pass(model: PreTrainedModel, request: Request, sizes: Sizes) -> int:
+    if model.main_input_name == "pixel_values":
+        batch = random_inputs(model, Pixels(*sizes))
+    else:
+        batch = random_inputs(model, sizes[0])
+        if len(sizes) > 1:
+            batch["decoder_input_ids"] = torch.zeros(
+                1, sizes[1], dtype=torch.long, device=model.device
+            )
+    counter = FlopCounterMode(display=False)
+    with measuring(model), sdpa_kernel(SDPBackend.MATH), counter:
+        capture(model, batch, request)
+    return int(counter.get_total_flops())
+
+
+def _costs(model: PreTrainedModel, request: Request, wanted: list[Sizes]) -> Mapping[Sizes, float]:
+    """FLOPs by sizes: each measured where they are few, else a polynomial through some of them.
+
+    Every product of a transformer is linear in a length or has two of them as sides, so that the
+    polynomial of second degree is exact.
+    """
+    axes = [_spread(sorted(set(axis))) for axis in zip(*wanted, strict=True)]
+    if len(wanted) <= prod(map(len, axes)):
+        return {sizes: flops_of_pass(model, request, sizes) for sizes in wanted}
+    points = list(product(*axes))
+    largest = np.array([max(axis) for axis in axes], dtype=float)
+    measured = np.array([flops_of_pass(model, request, sizes) for sizes in points], dtype=float)
+    fitted, *_ = np.linalg.lstsq(_terms(points, largest), measured, rcond=None)
+    found = _terms(wanted, largest) @ fitted
+    return dict(zip(wanted, np.round(found).tolist(), strict=True))
+
+
+def _spread(axis: list[int]) -> list[int]:
+    """The smallest, one in the middle and the largest."""
+    return sorted({axis[0], axis[len(axis) // 2], axis[-1]})
+
+
+def _terms(points: list[Sizes], largest: np.ndarray) -> np.ndarray:
+    """The monomials of first and second degree, and one, at each point [P, …]."""
+    scaled = np.array(points, dtype=float) / largest
+    columns = [np.ones(len(points)), *scaled.T]
+    columns += [
+        scaled[:, one] * scaled[:, other]
+        for one, other in combinations_with_replacement(range(scaled.shape[1]), 2)
+    ]
+    return np.stack(columns, axis=1)

@@ -19,10 +19,10 @@ from transformers import PreTrainedModel
 from limbeck import preflight
 from limbeck.data import MAX_ROWS, Collator, Division, Labelling, encode, load_task
 from limbeck.evaluation import Size, model_facts
+from limbeck.evaluation.team import TeamOverview, team_of
 from limbeck.recipe import Recipe
 from limbeck.records import ModelFacts
 from limbeck.records.runs_meant import members_at
-from limbeck.reporting.analysis import TeamOverview, team_of
 from limbeck.run.known_classes import names_at
 from limbeck.run.model_predictions import compact_outputs_of, example_size
 from limbeck.run.scored_split import split_to_score

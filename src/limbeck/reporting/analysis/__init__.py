@@ -1,4 +1,4 @@
-"""Looking into trained models: layers, attention, noise, agreement, calibration; which members of a team add anything.
+"""Looking into trained models: layers, attention, noise, agreement, calibration.
 
 Everything here is computed from checkpoints, predictions and records.
 """
@@ -6,7 +6,6 @@ Everything here is computed from checkpoints, predictions and records.
 from limbeck.reporting.analysis.attended_tokens import AttentionMaps, attention_maps
 from limbeck.reporting.analysis.attention_by_layer import LayerAttention, layer_attention
 from limbeck.reporting.analysis.calibration_curves import ReliabilityCurve, reliability_curve
-from limbeck.reporting.analysis.diversity import Diversity, class_diversity, number_diversity
 from limbeck.reporting.analysis.input_noise import (
     NoiseTolerance,
     noise_tolerance,
@@ -33,12 +32,10 @@ from limbeck.reporting.analysis.similarity_matrix import (
     mean_cosine,
     similarity_of_layers,
 )
-from limbeck.reporting.analysis.team_overview import TeamOverview, team_of
 
 __all__ = [
     "AttentionMaps",
     "Corner",
-    "Diversity",
     "LayerAttention",
     "LayerSimilarity",
     "LossSurface",
@@ -49,10 +46,8 @@ __all__ = [
     "RowAgreement",
     "RunCourse",
     "StatePoints",
-    "TeamOverview",
     "agreement_of",
     "attention_maps",
-    "class_diversity",
     "filter_normalised_direction",
     "layer_attention",
     "layer_similarity",
@@ -62,13 +57,11 @@ __all__ = [
     "mean_cosine",
     "noise_tolerance",
     "noisy_embeddings",
-    "number_diversity",
     "pooled_states",
     "probe_layers",
     "reliability_curve",
     "run_course",
     "similarity_of_layers",
     "state_points",
-    "team_of",
     "weights_of",
 ]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from limbeck.evaluation.team import TeamOverview
 from limbeck.records import ModelFacts
-from limbeck.reporting.analysis import TeamOverview
 from limbeck.reporting.pages.class_plots import reliability
 from limbeck.reporting.pages.content import Section
 from limbeck.reporting.pages.filling import fill, write_page

@@ -13,8 +13,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from limbeck.evaluation.calibration import Calibration
+from limbeck.evaluation.team import TeamOverview
 from limbeck.records import ModelFacts
-from limbeck.reporting.analysis import TeamOverview
 from limbeck.reporting.tables.measured_columns import magnitude
 
 ENSEMBLE = "ensemble"

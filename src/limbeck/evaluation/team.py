@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import log_softmax
 
-from limbeck.evaluation.prediction_shapes import class_outputs, number_outputs
+from limbeck.evaluation.calibration import Calibration, calibration_of
+from limbeck.evaluation.class_predictions import class_outputs, number_outputs
 from limbeck.tasks import metrics
 
 Score = Callable[[np.ndarray, np.ndarray], float]
@@ -160,3 +161,41 @@ def _one_minus_correlation(outputs: np.ndarray) -> np.ndarray:
 
 def _accuracy(outputs: np.ndarray, labels: np.ndarray) -> float:
     return metrics.accuracy(outputs.argmax(axis=1), labels)
+
+
+# A team looked at as a whole: how its members differ, and how sure each of them is. What the
+# report of a team, or of a run with several teachers, shows.
+
+
+@dataclass(frozen=True)
+class TeamOverview:
+    """A team's predictions to one split, measured."""
+
+    diversity: Diversity
+    calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    """By member's name; empty for numbers, which come without a probability."""
+    ensemble: Calibration | None = None
+    """Of the mean of all logits."""
+
+
+def team_of(
+    outputs: Mapping[str, np.ndarray],
+    labels: np.ndarray,
+    *,
+    regression: bool = False,
+    score: Score | None = None,
+) -> TeamOverview:
+    """Measure a team, from each member's logits (n, C), or outputs (n, 1) or (n,), by name.
+
+    `score` gives a prediction's score, 0 to 100: by default accuracy, or Pearson's correlation.
+
+    Raises ValueError for no members, and for shapes that do not fit.
+    """
+    if regression:
+        return TeamOverview(number_diversity(outputs, labels, score=score))
+    logits = [log_softmax(np.asarray(given, dtype=float), axis=1) for given in outputs.values()]
+    return TeamOverview(
+        class_diversity(outputs, labels, score=score),
+        {name: calibration_of(given, labels) for name, given in outputs.items()},
+        calibration_of(np.mean(logits, axis=0), labels),
+    )
