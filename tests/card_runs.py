@@ -9,12 +9,7 @@ from limbeck.recipe import Recipe
 from limbeck.records import BenchFacts, BenchRow, Record
 from limbeck.run import distill
 from limbeck.runtimes import exports_of, read_export, weights_of
-from limbeck.runtimes.export_manifest import (
-    Conversion,
-    ExportManifest,
-    GateMeasure,
-    GateRowsFacts,
-)
+from limbeck.runtimes.manifest import Conversion, ExportManifest, GateMeasure, GateRowsFacts
 from limbeck.support.files import checksums
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from limbeck.cli.export_summary import show_export
 from limbeck.runtimes import ExportManifest
-from limbeck.runtimes.export_manifest import Attempt, Conversion, GateMeasure, GateRowsFacts
+from limbeck.runtimes.manifest import Attempt, Conversion, GateMeasure, GateRowsFacts
 
 
 def said(recall: dict[str, list[float]], capsys) -> str:

@@ -53,10 +53,10 @@ def test_programs_say_what_torch_says(places, tmp_path):
 def test_what_a_program_cannot_be_is_said(places, tmp_path, monkeypatch):
     assert ExportSettings(format="executorch", precision="fp16").problems()
     model, data, settings = places["text"]
-    monkeypatch.setattr("limbeck.runtimes.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("limbeck.runtimes.sessions.find_spec", lambda name: None)
     with pytest.raises(LimbeckError, match=r"needs executorch.*not installed") as missing:
         export(model, data=data, out=tmp_path / "out", format="executorch", **settings)
     assert "limbeck[executorch]" in str(missing.value)
-    monkeypatch.setattr("limbeck.runtimes.extras.find_spec", lambda name: name)
+    monkeypatch.setattr("limbeck.runtimes.sessions.find_spec", lambda name: name)
     with pytest.raises(LimbeckError, match="choose format onnx, onnx-int8 or openvino"):
         export(model, data=data, out=tmp_path / "out", format="executorch", **settings)

@@ -26,7 +26,7 @@ from limbeck.exporting.onnx_graph import OUTPUTS, write_graph
 from limbeck.run import evaluate
 from limbeck.run.gate_rows import GateRows, gate_rows
 from limbeck.runtimes import OnnxPredictor, open_session, read_export
-from limbeck.runtimes.export_manifest import Conversion
+from limbeck.runtimes.manifest import Conversion
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASK_TYPES
 

@@ -13,7 +13,7 @@ from writing_model import written_by_torch
 
 from limbeck import LimbeckError, predict
 from limbeck.cli.app import app
-from limbeck.runtimes.runtime_sessions import OnnxSession
+from limbeck.runtimes.sessions import OnnxSession
 
 ROWS = {
     "sentence": [{"text": text} for text in ("good film", "bad", "the end of a good film", "")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from limbeck.runtimes.graph_session import GraphSession
+from limbeck.runtimes.sessions import GraphSession
 from limbeck.support.errors import LimbeckError
 
 

@@ -20,7 +20,7 @@ from limbeck.exporting.quantisation_aware import (
 )
 from limbeck.run.gate_rows import gate_rows
 from limbeck.runtimes import OnnxPredictor
-from limbeck.runtimes.export_manifest import Conversion
+from limbeck.runtimes.manifest import Conversion
 from limbeck.students import load_model
 
 INT8 = Conversion(name="int8", precision="int8", scheme="dynamic")

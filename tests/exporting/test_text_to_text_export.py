@@ -21,8 +21,8 @@ from limbeck.latency.bench_inputs import inputs_of
 from limbeck.latency.contenders import contenders
 from limbeck.run import evaluate
 from limbeck.runtimes import OnnxPredictor, open_export, open_files, read_export
-from limbeck.runtimes.export_manifest import Conversion, Generation
-from limbeck.runtimes.text_to_text import shifted_right
+from limbeck.runtimes.manifest import Conversion, Generation
+from limbeck.runtimes.sessions import shifted_right
 from limbeck.support.errors import LimbeckError
 
 PAIRS = [(SENTENCES[2], "ann"), (SENTENCES[0], SENTENCES[1]), ("lee", "who ?"), SENTENCES[3:5]]

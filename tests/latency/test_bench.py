@@ -26,12 +26,7 @@ from limbeck.latency.contenders import Contender, contenders
 from limbeck.records import BenchFacts, BenchRow, Record
 from limbeck.reporting.pages.latency_section import bench_section
 from limbeck.reporting.tables import build_table
-from limbeck.runtimes.export_manifest import (
-    Conversion,
-    ExportManifest,
-    GateMeasure,
-    GateRowsFacts,
-)
+from limbeck.runtimes.manifest import Conversion, ExportManifest, GateMeasure, GateRowsFacts
 from limbeck.support.errors import LimbeckError
 from synthetic_records import a_run, a_teacher
 

@@ -10,7 +10,7 @@ from limbeck.exporting.gate import measure
 from limbeck.exporting.int8 import weight_bytes
 from limbeck.exporting.sensitive_nodes import amounts, number_of_groups, ranked
 from limbeck.exporting.workshop import Workshop
-from limbeck.runtimes.export_manifest import Attempt, Conversion
+from limbeck.runtimes.manifest import Attempt, Conversion
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import is_full
 

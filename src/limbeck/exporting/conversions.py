@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from limbeck.runtimes.export_manifest import Conversion
+from limbeck.runtimes.manifest import Conversion
 from limbeck.support.errors import LimbeckError, Problem, unknown
 
 FORMATS = ("onnx", "onnx-int8", "openvino", "executorch")

@@ -29,7 +29,7 @@ from limbeck.run.class_checks import class_names, resolve_class_order
 from limbeck.run.gate_rows import GateRows, gate_rows
 from limbeck.run.run_report import refresh
 from limbeck.runtimes import ExportManifest, need_extra, weights_of
-from limbeck.runtimes.export_manifest import Generation, exports_of, read_export
+from limbeck.runtimes.manifest import Generation, exports_of, read_export
 from limbeck.students import load_model, read_processor, resolve_checkpoint
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home

@@ -16,7 +16,7 @@ from limbeck.records import versions
 from limbeck.records.machine import processor_name
 from limbeck.run.gate_rows import GateRows
 from limbeck.runtimes import ExportManifest
-from limbeck.runtimes.export_manifest import Attempt, GateRowsFacts
+from limbeck.runtimes.manifest import Attempt, GateRowsFacts
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.text import prompt_of
 

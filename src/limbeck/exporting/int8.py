@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from limbeck.exporting.onnx_graph import LARGEST_FILE, quiet_export
-from limbeck.runtimes.export_manifest import Conversion
+from limbeck.runtimes.manifest import Conversion
 
 WEIGHTED = ("MatMul", "Gemm", "Gather", "Conv")
 """Operators with weights that are quantised."""

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
 from limbeck.run.gate_rows import GateRows
-from limbeck.runtimes.export_manifest import Conversion
+from limbeck.runtimes.manifest import Conversion
 from limbeck.tasks import SoftRule
 
 BATCH = 16

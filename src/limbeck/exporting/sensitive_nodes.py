@@ -9,7 +9,7 @@ import numpy as np
 
 from limbeck.exporting.int8 import Feed, quantisable, quantise
 from limbeck.runtimes import GraphSession
-from limbeck.runtimes.export_manifest import Conversion
+from limbeck.runtimes.manifest import Conversion
 
 MOST_GROUPS = 40
 """Graphs of more nodes than this are searched by neighbours together."""

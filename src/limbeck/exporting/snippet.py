@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from limbeck.runtimes.export_manifest import ExportManifest
+from limbeck.runtimes.manifest import ExportManifest
 from limbeck.tasks import get_task_type
 
 SNIPPET_FILE = "predict.py"

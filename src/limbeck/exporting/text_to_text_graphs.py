@@ -17,8 +17,8 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from limbeck.exporting.onnx_graph import write_graph
-from limbeck.runtimes.export_manifest import Generation
-from limbeck.runtimes.text_to_text import shifted_right
+from limbeck.runtimes.manifest import Generation
+from limbeck.runtimes.sessions import shifted_right
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
 from limbeck.tasks.text import answer_limit

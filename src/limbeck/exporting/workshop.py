@@ -23,7 +23,7 @@ from limbeck.exporting.showing_export import ExportProgress
 from limbeck.exporting.text_to_text_graphs import PARTS, write_text_to_text
 from limbeck.run.gate_rows import GateRows
 from limbeck.runtimes import GraphSession, TextToTextSession, open_files
-from limbeck.runtimes.export_manifest import Conversion, Generation
+from limbeck.runtimes.manifest import Conversion, Generation
 
 _TRACED_ROWS = 2
 _CONVERTING = "writing the graph (torch.export; about a minute, whatever the model's size)"

@@ -8,23 +8,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from limbeck.runtimes.export_manifest import (
+from limbeck.runtimes.manifest import (
     EXPORT_NAME,
+    EXPORTS,
     ExportManifest,
     exports_of,
     exports_of_student,
     is_export,
     read_export,
     remove_export,
+    weights_of,
 )
-from limbeck.runtimes.extras import need_extra
-from limbeck.runtimes.graph_session import GraphSession
-from limbeck.runtimes.opening import RUNTIMES, open_export, open_files, open_session, readers_of
-from limbeck.runtimes.student_of_export import EXPORTS, weights_of
-from limbeck.runtimes.text_to_text import TextToTextSession
+from limbeck.runtimes.sessions import (
+    RUNTIMES,
+    GraphSession,
+    TextToTextSession,
+    need_extra,
+    open_export,
+    open_files,
+    open_session,
+    readers_of,
+)
 
 if TYPE_CHECKING:
-    from limbeck.runtimes.onnx_predictor import OnnxPredictor
+    from limbeck.runtimes.predictor import OnnxPredictor
 
 __all__ = [
     "EXPORTS",
@@ -51,7 +58,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # The predictor imports transformers; a process that times one file shall hold nothing else.
     if name == "OnnxPredictor":
-        from limbeck.runtimes.onnx_predictor import OnnxPredictor
+        from limbeck.runtimes.predictor import OnnxPredictor
 
         return OnnxPredictor
     raise AttributeError(f"module 'limbeck.runtimes' has no attribute {name!r}")

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from limbeck.embedding.text_prompts import SENTENCE, TextPrompts
-from limbeck.runtimes.export_manifest import ExportManifest, read_export
-from limbeck.runtimes.graph_session import GraphSession
-from limbeck.runtimes.opening import open_export
-from limbeck.runtimes.text_to_text import TextToTextSession
+from limbeck.runtimes.manifest import ExportManifest, read_export
+from limbeck.runtimes.sessions import GraphSession, TextToTextSession, open_export
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import get_task_type
 
