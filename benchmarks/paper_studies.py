@@ -17,9 +17,9 @@ from typing import Any
 
 from limbeck.records import read_collection, write_collection, write_whole
 from limbeck.records.record import read_raw
-from limbeck.reporting.tables import render
 from limbeck.study import load_study
 from limbeck.study.study_output import RECORDS, paper_table
+from limbeck.tables import render
 
 KEPT = Path(__file__).parent / "records" / "paper_studies"
 _FOLDER_OF_ANALYSES = "analysis"

@@ -29,7 +29,7 @@ ORDER = [
     {"recipe"},
     {"records", "training"},
     {"evaluation"},
-    {"reporting.analysis", "reporting.tables"},
+    {"reporting.analysis", "tables"},
     {"reporting.cards", "reporting.pages"},
     {"pushing", "run"},
     {"analysis", "exporting", "predicting"},
@@ -42,7 +42,7 @@ LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 
 
 def place_of(name: str) -> str:
-    """`data.glue` has its place by `data`, `reporting.tables.render` by `reporting.tables`."""
+    """`data.glue` has its place by `data`, `tables.render` by `tables`."""
     parts = name.split(".")
     prefixes = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
     return next((prefix for prefix in prefixes if prefix in LEVEL), parts[0])

@@ -8,8 +8,8 @@ import io
 import pytest
 
 from limbeck.reporting.pages import write_report
-from limbeck.reporting.tables import build_table, render
-from limbeck.reporting.tables.printed_numbers import beside_printed, in_order
+from limbeck.tables import build_table, render
+from limbeck.tables.cells import beside_printed, in_order
 from synthetic_records import a_run
 
 PRINTED = {

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from limbeck.records import Record, read_collection, write_collection
-from limbeck.reporting.tables import collect
 from limbeck.support.errors import LimbeckError
+from limbeck.tables import collect
 
 
 def a_record(seed: int) -> Record:

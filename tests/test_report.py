@@ -16,8 +16,8 @@ from limbeck.reporting.pages.content import Content
 from limbeck.reporting.pages.gather import curve, draws, seconds_split
 from limbeck.reporting.pages.plots import Series, line_panel
 from limbeck.reporting.pages.svg import Panel
-from limbeck.reporting.tables import build_table
 from limbeck.support.errors import LimbeckError
+from limbeck.tables import build_table
 from synthetic_records import a_run, a_study, a_teacher
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use", "line", "rect"}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from limbeck.records import Best, Numbers, TeamFacts, TeamMember
-from limbeck.reporting.tables import build_table, collect, render
 from limbeck.support.errors import LimbeckError
+from limbeck.tables import build_table, collect, render
 from synthetic_records import a_run, a_student, a_study, a_teacher
 
 

@@ -8,9 +8,9 @@ import io
 import pytest
 
 from limbeck.records import Record
-from limbeck.reporting.tables import FACTS, FORMATS, build_table, render
-from limbeck.reporting.tables.measured_columns import duration, magnitude, milliseconds
 from limbeck.support.errors import LimbeckError
+from limbeck.tables import FACTS, FORMATS, build_table, render
+from limbeck.tables.cells import duration, magnitude, milliseconds
 from synthetic_records import a_run, a_study
 
 

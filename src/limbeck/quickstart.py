@@ -19,7 +19,6 @@ from limbeck.data.conditions import Conditions
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.reporting.pages import write_report
-from limbeck.reporting.tables import ResultsTable, build_table, terminal
 from limbeck.run import distill
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepare import prepare
@@ -30,6 +29,7 @@ from limbeck.study.study_estimate import held_or_none
 from limbeck.study.study_groups import Group
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole
+from limbeck.tables import ResultsTable, build_table, terminal
 from limbeck.teachers.teacher import Teacher
 
 FACTS_SHOWN = ("layers", "parameters", "flops", "latency", "kept")

@@ -8,7 +8,7 @@ from sklearn import metrics
 
 from limbeck.evaluation.class_predictions import ClassPredictions
 from limbeck.evaluation.classification import classification_scores, covered, task_classification
-from limbeck.reporting.tables.class_scores import count_cells, whole_cells
+from limbeck.tables.classes import count_cells, whole_cells
 from limbeck.tasks import MULTI_LABEL, TASKS, Task, as_kind
 
 NAMES = ("a", "b", "c")

@@ -11,7 +11,7 @@ from sklearn import metrics
 
 from limbeck.evaluation.row_tests import mcnemar, row_tests, score_difference
 from limbeck.records import McNemarFacts
-from limbeck.reporting.tables.class_scores import row_test_words
+from limbeck.tables.classes import row_test_words
 from limbeck.tasks import TASKS, as_kind
 
 

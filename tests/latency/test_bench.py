@@ -25,9 +25,9 @@ from limbeck.latency.bench_table import as_markdown, as_tables
 from limbeck.latency.contenders import Contender, contenders
 from limbeck.records import BenchFacts, BenchRow, Record
 from limbeck.reporting.pages.latency_section import bench_section
-from limbeck.reporting.tables import build_table
 from limbeck.runtimes.manifest import Conversion, ExportManifest, GateMeasure, GateRowsFacts
 from limbeck.support.errors import LimbeckError
+from limbeck.tables import build_table
 from synthetic_records import a_run, a_teacher
 
 SETTINGS = BenchSettings(lengths=(4, 8), passes=10, warm_up=2)

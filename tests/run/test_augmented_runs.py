@@ -17,11 +17,11 @@ from limbeck.lab.augmentation import augmented_rows as augment_rows
 from limbeck.outputs import RememberingTeacher, Store
 from limbeck.records import Record
 from limbeck.reporting.pages import write_report
-from limbeck.reporting.tables.comparability import comparability_notes
 from limbeck.run import distill
 from limbeck.run.augmented_run import with_augmented_examples
 from limbeck.run.prepare import prepare
 from limbeck.support.errors import LimbeckError
+from limbeck.tables.notes import comparability_notes
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
 

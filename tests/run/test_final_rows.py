@@ -14,7 +14,6 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
 from limbeck.records import Record
-from limbeck.reporting.tables import build_table
 from limbeck.run import distill, evaluate
 from limbeck.run.compare_runs import compare_runs
 from limbeck.run.final_rows import FinalRows
@@ -23,6 +22,7 @@ from limbeck.run.prepare import prepare
 from limbeck.run.scoring import teacher_scores
 from limbeck.run.stage_rows import EncodedRows, load_rows
 from limbeck.support.errors import LimbeckError
+from limbeck.tables import build_table
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,10 @@ from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.reporting.cards import CardSettings
 from limbeck.reporting.cards.model_card import render_card
-from limbeck.reporting.tables import build_table, render
 from limbeck.run import distill
 from limbeck.run.result import Result
 from limbeck.run.stage_rows import load_rows
+from limbeck.tables import build_table, render
 from limbeck.tasks import TASKS
 
 

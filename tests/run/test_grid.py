@@ -12,11 +12,11 @@ from rich.console import Console
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
 from limbeck.records import Record
-from limbeck.reporting.tables.team_members import members_table
 from limbeck.run import distill, train_grid
 from limbeck.run.grid import Member
 from limbeck.run.prepare import prepare
 from limbeck.support.errors import LimbeckError
+from limbeck.tables.teachers import members_table
 from limbeck.training import DistillationTrainer
 
 

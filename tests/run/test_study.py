@@ -17,7 +17,6 @@ import limbeck.study.run_workers as run_workers
 import tiny_runs as tiny
 from limbeck.outputs import RememberingTeacher
 from limbeck.records import RECORD_NAME
-from limbeck.reporting.tables import build_table, collect
 from limbeck.study import (
     SharedRuns,
     StudyPlan,
@@ -30,6 +29,7 @@ from limbeck.study import (
 from limbeck.study.study_groups import cells_of
 from limbeck.study.study_output import RECORDS, gather_results
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.tables import build_table, collect
 from limbeck.training import DistillationTrainer
 
 

@@ -31,10 +31,10 @@ from embedding.tiny_embedders import embedder, encoder
 from limbeck.cli.app import app
 from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.records import Record
-from limbeck.reporting.tables import build_table, render
 from limbeck.run import teacher_labels
 from limbeck.run.teacher_labels import FOLDER
 from limbeck.support.errors import LimbeckError
+from limbeck.tables import build_table, render
 
 QUICK = ("--layers", "1", "--epochs", "2", "--max-length", "24")
 SETTINGS: dict[str, Any] = {"student.layers": 1, "epochs": 2, "max_length": 24, "floor": False}

@@ -20,7 +20,7 @@ _MOST_EXAMPLES = 5
 
 def show_classification(found: ClassificationScores) -> None:
     """Print all classes together, each class, the confusion matrix and the worst disagreements."""
-    from limbeck.reporting.tables import class_scores as cells
+    from limbeck.tables import classes as cells
 
     _show(cells.whole_cells(found))
     by_class = cells.class_cells(found)
@@ -42,7 +42,7 @@ def show_classification(found: ClassificationScores) -> None:
 
 def show_row_tests(tests: RowTests, first: str, second: str) -> None:
     """Print what tests over rows say of two models."""
-    from limbeck.reporting.tables.class_scores import row_test_words
+    from limbeck.tables.classes import row_test_words
 
     for line in row_test_words(tests, first, second):
         say(line)

@@ -26,8 +26,8 @@ def run_grid(
     models = [word for word in words if not is_setting(word)]
     axes = parse_axes([word for word in words if is_setting(word)])
 
-    from limbeck.reporting.tables.team_members import members_table
     from limbeck.run import train_grid
+    from limbeck.tables.teachers import members_table
 
     folder = out or Path("runs") / file_name(f"{settings.get('task') or 'own'}-team")
     members = train_grid(

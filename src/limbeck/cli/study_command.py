@@ -119,11 +119,11 @@ def _run(
     dry_run: bool,
 ) -> None:
     from limbeck.cli.analyze_command import watching
-    from limbeck.reporting.tables import terminal
     from limbeck.study import SharedRuns, StudyPlan, carry_out, estimate, load_study, write_study
     from limbeck.study.study_plan import runs_folder
     from limbeck.support.cores import cores
     from limbeck.support.terminal import step_bar
+    from limbeck.tables import terminal
 
     asked = load_study(name, scale=scale, **given)
     jobs = jobs or min(asked.jobs or 1, cores() or 1)

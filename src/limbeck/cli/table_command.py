@@ -1,6 +1,6 @@
 """`limbeck table`: methods by tasks over many runs, with spread over seeds and a paired test.
 
-It finds records, has `limbeck.reporting.tables` make and render the table.
+It finds records, has `limbeck.tables` make and render the table.
 """
 
 from __future__ import annotations
@@ -62,14 +62,7 @@ def table(
 ) -> None:
     """Compare runs: mean ± standard deviation over seeds, methods by tasks."""
     from limbeck.records import write_whole
-    from limbeck.reporting.tables import (
-        DEFAULT_FACTS,
-        build_table,
-        check_by,
-        collect,
-        render,
-        terminal,
-    )
+    from limbeck.tables import DEFAULT_FACTS, build_table, check_by, collect, render, terminal
 
     records = collect(runs)
     check_by(records, by or ())

@@ -30,8 +30,8 @@ def team(
 ) -> None:
     """Show how the members of a team differ, and which of them add anything to it."""
     from limbeck.reporting.pages import write_team_page
-    from limbeck.reporting.tables.team_table import team_tables
     from limbeck.run import look_at_team
+    from limbeck.tables.teachers import team_tables
 
     look = look_at_team(
         members,

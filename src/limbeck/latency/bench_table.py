@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from limbeck.latency.bench_report import BenchCondition, BenchReport, Measurement
-from limbeck.reporting.tables.measured_columns import milliseconds
+from limbeck.tables.cells import milliseconds
 
 _HEADINGS = (
     "model", "backend", "form", "p50 ms", "p90", "p95", "CPU ms", "× first", "rows/s", "load s", "cold ms",

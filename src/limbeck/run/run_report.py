@@ -18,11 +18,11 @@ from limbeck.reporting.cards import CARD_NAME, is_ours, write_card
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.pages.analysis_views import analysis_sections
 from limbeck.reporting.pages.stored_analyses import stored_analyses
-from limbeck.reporting.tables.run_scores import task_title
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.runtimes import exports_of_student
 from limbeck.support.errors import LimbeckError
+from limbeck.tables.model import task_title
 
 log = logging.getLogger(__name__)
 

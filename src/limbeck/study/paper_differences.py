@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from limbeck.reporting.tables.run_scores import task_title
 from limbeck.study.student_settings import student_settings
 from limbeck.study.study_fields import Study
 from limbeck.support.words import count_of
+from limbeck.tables.model import task_title
 
 Values = tuple[float, ...]
 """Of one setting on one task: those of all methods, each once."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from limbeck.reporting.tables.against import CORRECTIONS
-from limbeck.reporting.tables.measured_columns import FACTS
-from limbeck.reporting.tables.printed_numbers import AVERAGE, TEACHER
-from limbeck.reporting.tables.run_scores import knows, task_title
 from limbeck.study.figure_checks import figure_problems
 from limbeck.study.study_fields import METHOD, MODEL, REST, WEIGHT, Grid, Study, is_range
 from limbeck.study.study_groups import cells_of
 from limbeck.support.errors import Problem, unknown
+from limbeck.tables.against import CORRECTIONS
+from limbeck.tables.cells import AVERAGE, FACTS, TEACHER
+from limbeck.tables.model import knows, task_title
 from limbeck.tasks import TASKS
 from limbeck.tasks.score_profiles import PROFILES
 

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from limbeck.reporting.tables import DEFAULT_FACTS
-from limbeck.reporting.tables.model import OutOfDomain
 from limbeck.study.figure_spec import FigureSpec
 from limbeck.support.files import file_name
 from limbeck.support.settings import Count, Seed, Settings
+from limbeck.tables import DEFAULT_FACTS
+from limbeck.tables.model import OutOfDomain
 
 AS_PUBLISHED = "paper"
 SCALES = (AS_PUBLISHED, "small", "pocket")

@@ -25,12 +25,12 @@ from limbeck.reporting.pages.sections import Section, SectionTable
 from limbeck.reporting.pages.share_figures import share_panels
 from limbeck.reporting.pages.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
 from limbeck.reporting.pages.svg import Panel
-from limbeck.reporting.tables.run_scores import task_title
 from limbeck.study.figure_checks import further_rows
 from limbeck.study.figure_spec import METHOD, PARAMETERS, TASK, FigureSpec
 from limbeck.study.study_fields import Study
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum_of_text
+from limbeck.tables.model import task_title
 
 
 @dataclass(frozen=True)

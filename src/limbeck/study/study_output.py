@@ -14,9 +14,6 @@ from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages import write_report
 from limbeck.reporting.pages.figure_files import write_figure
 from limbeck.reporting.pages.score_figures import RunPoint
-from limbeck.reporting.tables import ResultsTable, build_table, render
-from limbeck.reporting.tables.measured_columns import duration
-from limbeck.reporting.tables.printed_numbers import beside_printed, in_order
 from limbeck.study.paper_differences import given_otherwise, paper_differences
 from limbeck.study.plan_builder import TEACHER_LABEL
 from limbeck.study.shared_runs import Held, SharedRuns, StudyRun, nested, portable
@@ -26,6 +23,8 @@ from limbeck.study.study_figures import MadeRun, StudyFigure, study_figures
 from limbeck.study.study_groups import Choice, Group
 from limbeck.study.study_plan import StudyPlan
 from limbeck.support.files import file_name
+from limbeck.tables import ResultsTable, build_table, render
+from limbeck.tables.cells import beside_printed, duration, in_order
 
 RECORDS = "records.jsonl.gz"
 PAGE = "study.html"

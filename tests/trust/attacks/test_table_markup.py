@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from limbeck.cli.app import app
-from limbeck.reporting.tables import FORMATS, build_table, render, terminal
+from limbeck.tables import FORMATS, build_table, render, terminal
 from synthetic_records import a_run
 
 NAMES = ["[/t]", "[bold]x", "a|b<i>", "*b* _c_ `d`", "[a](http://b)", "~~x~~ &lt;", "a\\"]

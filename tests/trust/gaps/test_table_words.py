@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.reporting.tables import build_table, render
+from limbeck.tables import build_table, render
 from synthetic_records import a_run, a_teacher
 
 

@@ -13,7 +13,7 @@ from scipy.stats import ttest_rel
 
 from limbeck import quickstart
 from limbeck.records import read_collection
-from limbeck.reporting.tables import build_table, collect, render
+from limbeck.tables import build_table, collect, render
 
 ROOT = Path(__file__).parents[3]
 RECORDS = ROOT / "benchmarks" / "records"

@@ -104,7 +104,7 @@ def test_rails_average_by_hand():
 
 
 def test_a_tables_average_counts_mnli_as_its_profile_does():
-    from limbeck.reporting.tables import build_table
+    from limbeck.tables import build_table
     from synthetic_records import a_run
 
     mnli = {

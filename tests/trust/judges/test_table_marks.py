@@ -8,10 +8,10 @@ import random
 import pytest
 from scipy import stats
 
-from limbeck.reporting.tables import build_table, render
-from limbeck.reporting.tables.against import compare_rows
-from limbeck.reporting.tables.model import TableColumn
 from limbeck.support.errors import LimbeckError
+from limbeck.tables import build_table, render
+from limbeck.tables.against import compare_rows
+from limbeck.tables.model import TableColumn
 from synthetic_records import a_run, a_study
 
 

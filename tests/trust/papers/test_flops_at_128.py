@@ -6,7 +6,7 @@ import pytest
 
 import tiny_runs as tiny
 from limbeck.evaluation import model_facts
-from limbeck.reporting.tables import build_table, render
+from limbeck.tables import build_table, render
 from synthetic_records import a_run
 
 

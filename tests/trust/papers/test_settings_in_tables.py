@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from limbeck.records import Record
-from limbeck.reporting.tables.comparability import comparability_notes
+from limbeck.tables.notes import comparability_notes
 
 
 def run(method: str, settings: str, departures: list[str]) -> Record:

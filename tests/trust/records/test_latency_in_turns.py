@@ -7,8 +7,8 @@ import pytest
 from limbeck.records import Record
 from limbeck.reporting.pages import plots, write_report
 from limbeck.reporting.pages.content import Content
-from limbeck.reporting.tables import build_table
-from limbeck.reporting.tables.teacher_rows import split_teachers
+from limbeck.tables import build_table
+from limbeck.tables.teachers import split_teachers
 from synthetic_records import a_run, a_teacher
 
 

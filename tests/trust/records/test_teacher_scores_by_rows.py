@@ -11,9 +11,9 @@ import pytest
 import tiny_runs as tiny
 from limbeck.data import load_task, rows_fingerprint
 from limbeck.recipe import Recipe
-from limbeck.reporting.tables import build_table
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
+from limbeck.tables import build_table
 from limbeck.tasks import get_task
 from synthetic_records import a_run, a_teacher
 

@@ -7,7 +7,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from limbeck.reporting.cards.card_settings import CardSettings
 from limbeck.reporting.cards.origins import base_models, dataset_of, public_name
 from limbeck.reporting.cards.student_facts import StudentFacts
-from limbeck.reporting.tables.run_scores import task_title
+from limbeck.tables.model import task_title
 from limbeck.tasks import HubSource
 
 HUB_METRICS = {

@@ -9,8 +9,7 @@ from limbeck.records import Latency, ModelFacts, Numbers, Record
 from limbeck.records.words import rows_said
 from limbeck.reporting.cards.origins import public_name, teacher_names
 from limbeck.reporting.cards.student_facts import StudentFacts
-from limbeck.reporting.tables.measured_columns import duration, magnitude, milliseconds
-from limbeck.reporting.tables.text_cells import one_line
+from limbeck.tables.cells import duration, magnitude, milliseconds, one_line
 from limbeck.tasks import TASKS
 
 Cells = list[list[str]]

@@ -7,7 +7,7 @@ from limbeck.records.words import agreement_said, one_answer, repeated_said
 from limbeck.reporting.cards.card_metadata import own_splits
 from limbeck.reporting.cards.card_settings import CardSettings
 from limbeck.reporting.cards.student_facts import StudentFacts
-from limbeck.reporting.tables.run_scores import task_title
+from limbeck.tables.model import task_title
 from limbeck.tasks import TASKS
 
 # A class below this recall is named.

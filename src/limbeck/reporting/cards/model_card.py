@@ -23,12 +23,12 @@ from limbeck.reporting.cards.origins import dataset_of, teacher_names, without_p
 from limbeck.reporting.cards.spread import spread_of
 from limbeck.reporting.cards.student_facts import StudentFacts
 from limbeck.reporting.cards.usage import usage
-from limbeck.reporting.tables import class_scores
-from limbeck.reporting.tables.run_scores import task_title
 from limbeck.runtimes import exports_of_student
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.plain import write_yaml
+from limbeck.tables import classes as class_scores
+from limbeck.tables.model import task_title
 
 log = logging.getLogger(__name__)
 

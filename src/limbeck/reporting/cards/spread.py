@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from limbeck.records import Record
 from limbeck.reporting.cards.student_facts import StudentFacts
-from limbeck.reporting.tables import build_table, collect, render
-from limbeck.reporting.tables.run_scores import place_of
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.tables import build_table, collect, render
+from limbeck.tables.model import place_of
 
 
 def spread_of(

@@ -13,7 +13,7 @@ from limbeck.evaluation.calibration import Bin
 from limbeck.records import ClassificationScores, ModelScores, Record
 from limbeck.reporting.pages.class_plots import confusion_map, reliability
 from limbeck.reporting.pages.sections import Section, SectionTable
-from limbeck.reporting.tables import class_scores as cells
+from limbeck.tables import classes as cells
 
 _LEAD = (
     "The student beside its teacher, class by class. Reliability: bars are the share of right predictions among those "

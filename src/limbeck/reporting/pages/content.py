@@ -19,15 +19,16 @@ from limbeck.reporting.pages.latency_section import bench_section
 from limbeck.reporting.pages.row_tests_section import row_tests_section
 from limbeck.reporting.pages.sections import Section, legend_entry
 from limbeck.reporting.pages.teachers_section import team_section
-from limbeck.reporting.tables.measured_columns import FACTS, duration, facts_of
-from limbeck.reporting.tables.model import ResultsTable, Row
-from limbeck.reporting.tables.run_scores import (
+from limbeck.support.plain import write_yaml
+from limbeck.tables.cells import FACTS, duration, facts_of
+from limbeck.tables.model import (
+    ResultsTable,
+    Row,
     place_title,
     several_sources,
     teacher_values,
     values_of,
 )
-from limbeck.support.plain import write_yaml
 
 # More drawings of one kind than this are for a table, not for the eye.
 _MOST_DRAWS = 6

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from limbeck.records import Epoch, Record
 from limbeck.reporting.pages.plots import Series, StackedBars
-from limbeck.reporting.tables.run_scores import place_of
+from limbeck.tables.model import place_of
 
 GroupKey = tuple[str, int | None]
 """Method and student layers: one line or bar of the report."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from limbeck.records import Record
 from limbeck.reporting.pages.sections import Section, SectionTable
-from limbeck.reporting.tables.class_scores import row_test_cells, row_test_words
+from limbeck.tables.classes import row_test_cells, row_test_words
 
 _LEAD = (
     "The student less its teacher by the primary score, on the same samples of the split: how far the choice of "

@@ -12,11 +12,10 @@ from limbeck.reporting.pages.content import Content
 from limbeck.reporting.pages.filling import fill, write_page
 from limbeck.reporting.pages.latency_section import export_cards
 from limbeck.reporting.pages.sections import Section
-from limbeck.reporting.tables import ResultsTable, build_table
-from limbeck.reporting.tables.bench_latency import with_bench
-from limbeck.reporting.tables.teacher_rows import split_teachers
-from limbeck.reporting.tables.text_cells import grid
 from limbeck.runtimes import ExportManifest
+from limbeck.tables import ResultsTable, build_table
+from limbeck.tables.cells import grid, with_bench
+from limbeck.tables.teachers import split_teachers
 
 _FACTS = ("layers", "parameters", "flops", "latency", "speedup", "kept")
 REPORT_NAME = "report.html"

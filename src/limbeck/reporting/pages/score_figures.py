@@ -15,7 +15,7 @@ from limbeck.reporting.pages import gather
 from limbeck.reporting.pages.map_panels import map_panel
 from limbeck.reporting.pages.plots import SCORE_SPAN, Series, line_panel
 from limbeck.reporting.pages.svg import INK, MUTED, Panel, series_colour
-from limbeck.reporting.tables.run_scores import task_title
+from limbeck.tables.model import task_title
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from limbeck.reporting.pages.map_panels import map_panel
 from limbeck.reporting.pages.score_figures import RunPoint, by_key
 from limbeck.reporting.pages.svg import Panel
-from limbeck.reporting.tables.run_scores import task_title
+from limbeck.tables.model import task_title
 
 
 def share_panels(points: Sequence[RunPoint]) -> list[Panel]:

@@ -16,7 +16,7 @@ from limbeck.reporting.pages.class_plots import reliability
 from limbeck.reporting.pages.content import Section
 from limbeck.reporting.pages.filling import fill, write_page
 from limbeck.reporting.pages.team_plots import additions, pair_map
-from limbeck.reporting.tables.team_table import ENSEMBLE, team_headings, team_notes, team_rows
+from limbeck.tables.teachers import ENSEMBLE, team_headings, team_notes, team_rows
 
 TEAM_PAGE = "team.html"
 

@@ -1,13 +1,13 @@
 """What a reader must know of the marks ▲ and ▼: what was tested, over how many seeds, what was not.
 
-Part of `limbeck.reporting.tables`. Without a significant difference a table says nothing about order.
+Part of `limbeck.tables`. Without a significant difference a table says nothing about order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from limbeck.reporting.tables.model import SIGNIFICANT, TableColumn, Tested
+from limbeck.tables.model import SIGNIFICANT, TableColumn, Tested
 
 RowId = tuple[str, int | None, tuple[str, ...]]
 """Method, student layers, values of the `by` settings."""

@@ -1,6 +1,6 @@
 """Paired tests of every row against a baseline method's row of the same student size.
 
-Part of `limbeck.reporting.tables`. Runs pair when task, data, seed and student depth agree. What is tested is
+Part of `limbeck.tables`. Runs pair when task, data, seed and student depth agree. What is tested is
 what is printed: a task's mean over its seeds, and the average as the weighted mean of these means.
 """
 
@@ -22,9 +22,9 @@ from limbeck.evaluation.compare import (
     pooled_t_test,
     smallest_p,
 )
-from limbeck.reporting.tables.mark_notes import RowId, mark_notes, row_label
-from limbeck.reporting.tables.model import TableColumn, Tested
 from limbeck.support.errors import LimbeckError, unknown
+from limbeck.tables.marks import RowId, mark_notes, row_label
+from limbeck.tables.model import TableColumn, Tested
 
 Scores = dict[str, dict[int, float]]
 """Column key → seed → score, of one row."""

@@ -1,6 +1,6 @@
 """One table, four ways to print it: terminal, Markdown, LaTeX, CSV.
 
-Last step of `limbeck.reporting.tables`; all four read the same grid or the same numbers.
+Last step of `limbeck.tables`; all four read the same grid or the same numbers.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from rich.console import Console, Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from limbeck.reporting.tables.model import Fact, ResultsTable, TableCell
-from limbeck.reporting.tables.text_cells import Piece, caption, grid
 from limbeck.support.errors import LimbeckError, unknown
+from limbeck.tables.cells import Piece, caption, grid
+from limbeck.tables.model import Fact, ResultsTable, TableCell
 
 _MARKER_STYLE = {"▲": "bold green", "▼": "bold red"}
 

@@ -1,6 +1,6 @@
 """Notes a reader needs beside the numbers: runs that differ in more than the method.
 
-Part of `limbeck.reporting.tables`. Nothing here changes a number; it makes visible what may explain one.
+Part of `limbeck.tables`. Nothing here changes a number; it makes visible what may explain one.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from limbeck.records import Record
-from limbeck.reporting.tables.run_scores import place_of, place_title, several_sources
 from limbeck.support.words import short_name
+from limbeck.tables.model import place_of, place_title, several_sources
 
 _SHOWN_FAILURES = 5
 _NAMED_METHODS = 6

@@ -1,44 +1,34 @@
 """From records to a table: rows, cells, averages.
 
-Part of `limbeck.reporting.tables`; `tests_against` adds the paired comparisons, renderers print the result.
+Part of `limbeck.tables`; `tests_against` adds the paired comparisons, renderers print the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from limbeck.evaluation.compare import summary
-from limbeck.records import Record
+from limbeck.records import RECORD_NAME, Record, is_collection, read_collection
 from limbeck.records.words import agreement_said
-from limbeck.reporting.tables.against import (
+from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.tables.against import (
     Scores,
     baseline_of,
     check_correction,
     check_variance,
     compare_rows,
 )
-from limbeck.reporting.tables.bench_latency import with_bench
-from limbeck.reporting.tables.comparability import (
-    comparability_notes,
-    dotted,
-    failure_notes,
-    latency_notes,
-    other_settings,
-    repeat_notes,
-    teacher_notes,
-)
-from limbeck.reporting.tables.measured_columns import DEFAULT_FACTS, check_facts, facts_of
-from limbeck.reporting.tables.model import (
+from limbeck.tables.cells import DEFAULT_FACTS, check_facts, facts_of, with_bench
+from limbeck.tables.model import (
     Fact,
     OutOfDomain,
     ResultsTable,
     Row,
     TableCell,
     TableColumn,
-)
-from limbeck.reporting.tables.run_scores import (
     check_profile,
     columns_of,
     floor_values,
@@ -50,8 +40,16 @@ from limbeck.reporting.tables.run_scores import (
     task_title,
     values_of,
 )
-from limbeck.reporting.tables.teacher_rows import TeacherRow, share_kept, split_teachers
-from limbeck.support.errors import LimbeckError, unknown
+from limbeck.tables.notes import (
+    comparability_notes,
+    dotted,
+    failure_notes,
+    latency_notes,
+    other_settings,
+    repeat_notes,
+    teacher_notes,
+)
+from limbeck.tables.teachers import TeacherRow, share_kept, split_teachers
 
 FLOOR = "words alone"
 _FLOOR_NOTE = (
@@ -381,3 +379,47 @@ def _seed_note(rows: Sequence[Row]) -> str:
         return "Mean ± standard deviation (n − 1) over seeds; n stands where it is not the usual."
     n = counts.pop()
     return f"Mean ± standard deviation (n − 1) over {n} seeds." if n > 1 else "One seed each."
+
+
+# Finding the records of many runs. First step of `limbeck.tables`: folders in, records
+# out; failed and unfinished runs stay in.
+
+
+def collect(paths: Iterable[str | Path]) -> list[Record]:
+    """All records in the given run folders, folders of runs (at any depth), record files and
+    files of many records (`.jsonl.gz`).
+
+    Each file once, in the order of the paths and then of the names. Raises LimbeckError that lists
+    every path without a record and every file that is not one, so that no run is left out silently.
+    """
+    files: dict[Path, None] = {}
+    problems: list[Problem] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            found = sorted(file for file in path.rglob("*") if _holds_records(file))
+            if not found:
+                problems.append(
+                    Problem(f"no {RECORD_NAME} anywhere in {path}", "name a folder that holds runs")
+                )
+            files.update((file.resolve(), None) for file in found)
+        elif path.exists():
+            files[path.resolve()] = None
+        else:
+            problems.append(Problem(f"no such file or folder: {path}", "check the path"))
+    records: list[Record] = []
+    for file in files:
+        try:
+            records += (
+                read_collection(file).values() if is_collection(file) else [Record.load(file)]
+            )
+        except LimbeckError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise LimbeckError(problems)
+    if not records:
+        raise LimbeckError("no runs were named", "name one or more run folders")
+    return records
+
+
+def _holds_records(file: Path) -> bool:
+    return file.name == RECORD_NAME or is_collection(file)

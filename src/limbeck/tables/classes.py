@@ -1,6 +1,6 @@
 """Predictions of classes in cells and sentences, the same in a terminal, on a page and in a card.
 
-Part of `limbeck.reporting.tables`.
+Part of `limbeck.tables`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from limbeck.records import ClassificationScores, Disagreement, ModelScores, Record, RowTests
-from limbeck.reporting.tables.text_cells import one_line
+from limbeck.tables.cells import one_line
 
 Cells = list[list[str]]
 """Headings, then rows."""

@@ -1,0 +1,25 @@
+"""Results tables: the records of many runs as methods × tasks, with spread and paired tests.
+
+Tables are made from records alone.
+"""
+
+from limbeck.tables.build import build_table, check_by, collect
+from limbeck.tables.cells import DEFAULT_FACTS, FACTS
+from limbeck.tables.model import Fact, ResultsTable, Row, TableCell, TableColumn
+from limbeck.tables.render import FORMATS, render, terminal
+
+__all__ = [
+    "DEFAULT_FACTS",
+    "FACTS",
+    "FORMATS",
+    "Fact",
+    "ResultsTable",
+    "Row",
+    "TableCell",
+    "TableColumn",
+    "build_table",
+    "check_by",
+    "collect",
+    "render",
+    "terminal",
+]
