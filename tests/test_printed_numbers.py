@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from limbeck.reporting.pages import write_report
+from limbeck.report import write_report
 from limbeck.tables import build_table, render
 from limbeck.tables.cells import beside_printed, in_order
 from synthetic_records import a_run

@@ -11,11 +11,11 @@ from matplotlib.text import Text
 
 from limbeck.records import ClassificationScores, KeptFacts, Record
 from limbeck.records.facts import ClassFacts
-from limbeck.reporting.pages import write_report
-from limbeck.reporting.pages.content import Content
-from limbeck.reporting.pages.gather import curve, draws, seconds_split
-from limbeck.reporting.pages.plots import Series, line_panel
-from limbeck.reporting.pages.svg import Panel
+from limbeck.report import write_report
+from limbeck.report.content import Content
+from limbeck.report.gather import curve, draws, seconds_split
+from limbeck.report.plots import Series, line_panel
+from limbeck.report.svg import Panel
 from limbeck.support.errors import LimbeckError
 from limbeck.tables import build_table
 from synthetic_records import a_run, a_study, a_teacher

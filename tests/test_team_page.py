@@ -11,7 +11,7 @@ from rich.console import Console
 
 from limbeck.evaluation.team import TeamOverview, team_of
 from limbeck.records import ModelFacts
-from limbeck.reporting.pages import team_sections, write_team_page
+from limbeck.report import team_sections, write_team_page
 from limbeck.tables.teachers import team_rows, team_tables
 from test_report import Page
 

@@ -18,7 +18,7 @@ from limbeck.data import load_task
 from limbeck.data.conditions import Conditions
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
-from limbeck.reporting.pages import write_report
+from limbeck.report import write_report
 from limbeck.run import distill
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepare import prepare

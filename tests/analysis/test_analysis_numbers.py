@@ -13,6 +13,7 @@ from torch import nn
 import tiny_runs as tiny
 from limbeck.evaluation.class_predictions import ClassPredictions
 from limbeck.records import Epoch, Record
+from limbeck.report.plane_plots import point_panels
 from limbeck.reporting.analysis import (
     agreement_of,
     filter_normalised_direction,
@@ -27,7 +28,6 @@ from limbeck.reporting.analysis import (
     state_points,
     weights_of,
 )
-from limbeck.reporting.pages.plane_plots import point_panels
 
 
 def test_a_probe_reads_what_a_layer_holds_and_nothing_else() -> None:

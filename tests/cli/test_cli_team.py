@@ -122,7 +122,7 @@ def test_team_passes_its_options(monkeypatch, tmp_path) -> None:
         calls.append((args, kwargs))
         return tmp_path / "team.html"
 
-    monkeypatch.setattr("limbeck.reporting.pages.write_team_page", page)
+    monkeypatch.setattr("limbeck.report.write_team_page", page)
     line = f"team A B --task sst2 --data D --text-columns x y --label-column z --out {tmp_path}"
     ended = invoke(*line.split(), "--split", "test")
     assert ended.exit_code == 0, ended.output

@@ -24,7 +24,7 @@ from limbeck.latency.bench_report import BenchCondition, BenchReport, Measuremen
 from limbeck.latency.bench_table import as_markdown, as_tables
 from limbeck.latency.contenders import Contender, contenders
 from limbeck.records import BenchFacts, BenchRow, Record
-from limbeck.reporting.pages.latency_section import bench_section
+from limbeck.report.sections import bench_section
 from limbeck.runtimes.manifest import Conversion, ExportManifest, GateMeasure, GateRowsFacts
 from limbeck.support.errors import LimbeckError
 from limbeck.tables import build_table

@@ -18,8 +18,8 @@ from limbeck.analysis import ANALYSES, AnalysedRun, analyze, measure
 from limbeck.analysis.student_stages import stage_problems
 from limbeck.cli.app import app
 from limbeck.records import Record
-from limbeck.reporting.pages.analysis_views import VIEWS
-from limbeck.reporting.pages.stored_analyses import read_numbers, write_numbers
+from limbeck.report.analysis_views import VIEWS
+from limbeck.report.stored_analyses import read_numbers, write_numbers
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 

@@ -16,7 +16,7 @@ from closeness import assert_trained_alike, travelled
 from limbeck.lab.augmentation import augmented_rows as augment_rows
 from limbeck.outputs import RememberingTeacher, Store
 from limbeck.records import Record
-from limbeck.reporting.pages import write_report
+from limbeck.report import write_report
 from limbeck.run import distill
 from limbeck.run.augmented_run import with_augmented_examples
 from limbeck.run.prepare import prepare

@@ -13,8 +13,8 @@ from card_runs import make_run
 from limbeck.cli.app import app
 from limbeck.pushing.push_files import push_files
 from limbeck.records import Record
+from limbeck.report import write_report
 from limbeck.reporting.cards import CardSettings, write_card
-from limbeck.reporting.pages import write_report
 from limbeck.run import evaluate, evaluation_of
 from limbeck.run.compare_runs import compare_runs
 from limbeck.support.errors import LimbeckError

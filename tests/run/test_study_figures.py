@@ -12,6 +12,7 @@ from tiny_studies import plan_of, scored
 from limbeck.analysis import AnalysedRun
 from limbeck.records import Epoch, Record
 from limbeck.records.facts import TeamFacts, TeamMember
+from limbeck.report.stored_analyses import read_numbers
 from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages.score_figures import (
     RunPoint,
@@ -22,7 +23,6 @@ from limbeck.reporting.pages.score_figures import (
     score_bars,
 )
 from limbeck.reporting.pages.share_figures import share_panels
-from limbeck.reporting.pages.stored_analyses import read_numbers
 from limbeck.study import SharedRuns, carry_out, estimate, load_study, write_study
 from limbeck.study.study_figures import MadeRun, study_figures
 from limbeck.study.study_output import gather_results

@@ -1,7 +1,7 @@
 """Analyses of finished runs: `limbeck analyze`, and the same from Python.
 
 Each is registered in `ANALYSES`; the functions that compute their numbers stand in `limbeck.reporting.analysis`, how
-they are shown in `limbeck.reporting.pages`.
+they are shown in `limbeck.report`.
 """
 
 from limbeck.analysis import (  # noqa: F401  # they register themselves

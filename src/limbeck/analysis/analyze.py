@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from limbeck.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.analysis.analyses import ANALYSES, Parts
 from limbeck.recipe.validation import wanted
+from limbeck.report.analysis_views import VIEWS
+from limbeck.report.stored_analyses import ANALYSES_FOLDER, write_numbers
+from limbeck.report.svg import write_figure
 from limbeck.reporting.analysis.layer_probing import nobody
-from limbeck.reporting.pages.analysis_views import VIEWS
-from limbeck.reporting.pages.figure_files import write_figure
-from limbeck.reporting.pages.stored_analyses import ANALYSES_FOLDER, write_numbers
 from limbeck.run.run_report import refresh
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.settings import Settings

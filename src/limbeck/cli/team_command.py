@@ -29,7 +29,7 @@ def team(
     ] = None,
 ) -> None:
     """Show how the members of a team differ, and which of them add anything to it."""
-    from limbeck.reporting.pages import write_team_page
+    from limbeck.report import write_team_page
     from limbeck.run import look_at_team
     from limbeck.tables.teachers import team_tables
 

@@ -12,7 +12,10 @@ from limbeck.analysis import AnalysedRun
 from limbeck.analysis.analysed_run import Watch
 from limbeck.analysis.analyses import ANALYSES, Parts
 from limbeck.analysis.analyze import asked_of, together
-from limbeck.reporting.pages.analysis_views import VIEWS
+from limbeck.report.analysis_views import VIEWS
+from limbeck.report.own_sections import Section, SectionTable
+from limbeck.report.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
+from limbeck.report.svg import Panel
 from limbeck.reporting.pages.score_figures import (
     RunPoint,
     box_panels,
@@ -21,10 +24,7 @@ from limbeck.reporting.pages.score_figures import (
     line_panels,
     score_bars,
 )
-from limbeck.reporting.pages.sections import Section, SectionTable
 from limbeck.reporting.pages.share_figures import share_panels
-from limbeck.reporting.pages.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
-from limbeck.reporting.pages.svg import Panel
 from limbeck.study.figure_checks import further_rows
 from limbeck.study.figure_spec import METHOD, PARAMETERS, TASK, FigureSpec
 from limbeck.study.study_fields import Study

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from limbeck.records import Record
-from limbeck.reporting.pages import plots, write_report
-from limbeck.reporting.pages.content import Content
+from limbeck.report import plots, write_report
+from limbeck.report.content import Content
 from limbeck.tables import build_table
 from limbeck.tables.teachers import split_teachers
 from synthetic_records import a_run, a_teacher

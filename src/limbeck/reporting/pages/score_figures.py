@@ -1,4 +1,4 @@
-"""Figures of many runs' scores: lines, boxes, bars, maps and curves. Part of `limbeck.reporting.pages`."""
+"""Figures of many runs' scores: lines, boxes, bars, maps and curves. Part of `limbeck.report`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from limbeck.records import Epoch, Record
-from limbeck.reporting.pages import gather
-from limbeck.reporting.pages.map_panels import map_panel
-from limbeck.reporting.pages.plots import SCORE_SPAN, Series, line_panel
-from limbeck.reporting.pages.svg import INK, MUTED, Panel, series_colour
+from limbeck.report import gather
+from limbeck.report.maps import map_panel
+from limbeck.report.plots import SCORE_SPAN, Series, line_panel
+from limbeck.report.svg import INK, MUTED, Panel, series_colour
 from limbeck.tables.model import task_title
 
 

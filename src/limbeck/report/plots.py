@@ -1,25 +1,21 @@
 """The report's drawings, each from plain numbers to one inline SVG.
 
-Part of `limbeck.reporting.pages`; which runs go into which drawing is decided in `content`.
+Part of `limbeck.report`; which runs go into which drawing is decided in `content`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from limbeck.reporting.pages.svg import (
-    INK,
-    MUTED,
-    PAPER,
-    Panel,
-    series_colour,
-    series_dash,
-    series_marker,
-)
+from limbeck.evaluation.calibration import Bin
+from limbeck.report.maps import value_cells
+from limbeck.report.svg import INK, MUTED, PAPER, Panel, series_colour, series_dash, series_marker
+from limbeck.reporting.analysis.run_course import RunCourse
 
 # A reference level, and what stands beside it.
 _DASHED: dict[str, Any] = {"color": MUTED, "linestyle": (0, (4, 3)), "linewidth": 1.2}
@@ -268,4 +264,145 @@ def stacks(title: str, bars: Sequence[StackedBars], *, x_label: str, unit: str) 
         axes.margins(x=0.14)
         axes.set_xlim(left=0)
         axes.set_xlabel(x_label)
+    return panel.svg
+
+
+# The drawings of how runs went.
+
+
+def course_panels(found: Mapping[str, RunCourse]) -> list[Panel]:
+    """Dev score by step, with the layers whose turn was over; then every term."""
+    panels = []
+    scores = [
+        _series(name, style, one, one.scores) for style, (name, one) in enumerate(found.items())
+    ]
+    if known := [one for one in scores if one is not None]:
+        first = next(iter(found.values()))
+        panel = line_panel(
+            "Convergence",
+            known,
+            x_label="step",
+            y_label=first.metric,
+            least_span=SCORE_SPAN,
+            legend=len(known) > 1,
+        )
+        for style, one in enumerate(found.values()):
+            _turns(panel, style, one)
+        panels.append(panel)
+    terms = dict.fromkeys(term for one in found.values() for term in one.terms)
+    for term in sorted(terms, key=lambda term: term != "loss"):
+        series = [
+            _series(name, style, one, one.terms.get(term, ()))
+            for style, (name, one) in enumerate(found.items())
+        ]
+        if shown := [one for one in series if one is not None]:
+            called = "total loss" if term == "loss" else term
+            panels.append(
+                line_panel(called, shown, x_label="step", y_label=called, legend=len(shown) > 1)
+            )
+    return panels
+
+
+def _series(name: str, style: int, one: RunCourse, values: Sequence[float | None]) -> Series | None:
+    known = [
+        (float(step), value)
+        for step, value in zip(one.steps, values, strict=False)
+        if value is not None
+    ]
+    if not known:
+        return None
+    x, y = zip(*known, strict=True)
+    return Series(name, style, x, y, y, y)
+
+
+def _turns(panel: Panel, style: int, one: RunCourse) -> None:
+    """The number of each layer at the epoch with which its turn ended."""
+    for step, score, layer in zip(one.steps, one.scores, one.learned, strict=True):
+        if layer is None or score is None:
+            continue
+        panel.axes[0].annotate(
+            # Runs that are at one place stand apart.
+            f"L{layer}", (step, score), (0, 6 if style % 2 == 0 else -13), textcoords="offset points", ha="center",
+            fontsize=8, color=series_colour(style),
+        )  # fmt: skip
+
+
+# The drawings of a classifier: how sure it is and how right, and what it takes for what. Part of
+# `limbeck.report`, beside `plots`.
+
+
+def reliability(title: str, bins: Sequence[Bin], error: float) -> str:
+    """`reliability_panel`, as it stands in a page."""
+    return reliability_panel(title, bins, error).svg
+
+
+def reliability_panel(title: str, bins: Sequence[Bin], error: float) -> Panel:
+    """Accuracy by confidence, over bins; the fuller a bin, the darker its bar. `error`: expected, 0 to 1."""
+    full = [part for part in bins if part.count]
+    said = "; ".join(
+        f"{part.confidence:.0%} sure, {part.accuracy:.0%} right ({part.count})" for part in full
+    )
+    panel = Panel(title, f"{title}. Accuracy by confidence: {said}.", 3.0, 2.7)
+    with panel as axes:
+        most = max(part.count for part in full)
+        for part in full:
+            axes.bar(
+                (part.low + part.high) / 2,
+                part.accuracy,
+                width=0.92 * (part.high - part.low),
+                color=series_colour(0),
+                alpha=0.2 + 0.8 * (part.count / most) ** 0.5,
+            )
+            axes.plot(
+                [part.confidence - 0.02, part.confidence + 0.02],
+                [part.confidence] * 2,
+                color=series_colour(1),
+                linewidth=2.2,
+                solid_capstyle="butt",
+            )
+        # The largest of C probabilities is at least 1 / C, so bins below are always empty.
+        lowest = min(part.low for part in full)
+        axes.plot([lowest, 1], [lowest, 1], color=MUTED, linestyle=(0, (4, 3)), linewidth=1)
+        axes.set_xlim(lowest, 1)
+        axes.set_ylim(0, 1)
+        axes.annotate(
+            f"error {100 * error:.1f} %",
+            (0.04, 0.92),
+            xycoords="axes fraction",
+            color=INK,
+            fontsize=9,
+        )
+        axes.set(xlabel="confidence", ylabel="accuracy")
+    return panel
+
+
+def confusion_map(
+    title: str, labels: Sequence[str], predicted: Sequence[str], counts: np.ndarray
+) -> str:
+    """Counts (label, prediction), the first label at the top; coloured by the share of the label's rows."""
+    counts = np.asarray(counts, dtype=float)
+    totals = counts.sum(axis=1, keepdims=True)
+    shares = np.where(totals > 0, counts / np.maximum(totals, 1), np.nan)
+    said = "; ".join(
+        f"{label} as {other} {counts[row, column]:.0f}"
+        for row, label in enumerate(labels)
+        for column, other in enumerate(predicted)
+    )
+    longest = max(map(len, labels))
+    panel = Panel(
+        title,
+        f"{title}. Rows by label and prediction: {said}.",
+        1.6 + 0.075 * longest + 0.6 * len(predicted),
+        1.5 + 0.075 * min(max(map(len, predicted)), 12) + 0.42 * len(labels),
+        "none",
+    )
+    with panel as axes:
+        value_cells(axes, shares, low=0.0, high=1.0, written=counts, text=lambda n: f"{n:,.0f}")
+        axes.set_xticks(range(1, len(predicted) + 1), predicted, rotation=40, ha="right")
+        axes.set_yticks(range(1, len(labels) + 1), labels)
+        axes.invert_yaxis()
+        axes.tick_params(length=0, labelcolor=INK)
+        axes.set(xlabel="predicted", ylabel="label")
+        for edge in ("left", "bottom"):
+            axes.spines[edge].set_visible(False)
     return panel.svg

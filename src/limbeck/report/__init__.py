@@ -3,7 +3,7 @@
 Pages are made from records and measurements alone.
 """
 
-from limbeck.reporting.pages.run_page import write_report
-from limbeck.reporting.pages.team_page import team_sections, write_team_page
+from limbeck.report.page import write_report
+from limbeck.report.team import team_sections, write_team_page
 
 __all__ = ["team_sections", "write_report", "write_team_page"]

@@ -1,6 +1,6 @@
 """From records to the numbers of each drawing: curves, terms, draws, cost.
 
-Part of `limbeck.reporting.pages`; finished runs only, means over seeds.
+Part of `limbeck.report`; finished runs only, means over seeds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 
 from limbeck.records import Epoch, Record
-from limbeck.reporting.pages.plots import Series, StackedBars
+from limbeck.report.plots import Series, StackedBars
 from limbeck.tables.model import place_of
 
 GroupKey = tuple[str, int | None]

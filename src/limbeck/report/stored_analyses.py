@@ -1,4 +1,4 @@
-"""What analyses have found, kept beside a run and read again for its page. Part of `limbeck.reporting.pages`."""
+"""What analyses have found, kept beside a run and read again for its page. Part of `limbeck.report`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from limbeck.records import finite
-from limbeck.reporting.pages.analysis_views import VIEWS
+from limbeck.report.analysis_views import VIEWS
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole
 from limbeck.support.plain import read_json, read_text

@@ -1,6 +1,6 @@
 """What each analysis looks like: a heading, how to read it, its drawings and tables.
 
-Part of `limbeck.reporting.pages`.
+Part of `limbeck.report`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from limbeck.report import analysis_plots as draw
+from limbeck.report import plane_plots as plane
+from limbeck.report.own_sections import Section, SectionTable
+from limbeck.report.plots import course_panels
+from limbeck.report.svg import Panel
 from limbeck.reporting.analysis.attended_tokens import AttentionMaps
 from limbeck.reporting.analysis.attention_by_layer import LayerAttention
 from limbeck.reporting.analysis.calibration_curves import ReliabilityCurve
@@ -19,11 +24,6 @@ from limbeck.reporting.analysis.principal_components import StatePoints
 from limbeck.reporting.analysis.row_agreement import RowAgreement
 from limbeck.reporting.analysis.run_course import RunCourse
 from limbeck.reporting.analysis.similarity_matrix import LayerSimilarity
-from limbeck.reporting.pages import analysis_plots as draw
-from limbeck.reporting.pages import plane_plots as plane
-from limbeck.reporting.pages.course_plots import course_panels
-from limbeck.reporting.pages.sections import Section, SectionTable
-from limbeck.reporting.pages.svg import Panel
 from limbeck.support.registry import Registry
 
 Tables = Callable[[Mapping[str, Any]], list[SectionTable]]

@@ -1,6 +1,6 @@
 """What the report says, section by section, ready for the template.
 
-Part of `limbeck.reporting.pages`: records and a table in, plain strings, numbers and drawings out.
+Part of `limbeck.report`: records and a table in, plain strings, numbers and drawings out.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import numpy as np
 
 from limbeck.records import Record
 from limbeck.records.words import agreement_said, one_answer, repeated_said, rows_said
-from limbeck.reporting.pages import gather, plots
-from limbeck.reporting.pages.cell_maps import heat_map
-from limbeck.reporting.pages.classification_section import classification_sections
-from limbeck.reporting.pages.latency_section import bench_section
-from limbeck.reporting.pages.row_tests_section import row_tests_section
-from limbeck.reporting.pages.sections import Section, legend_entry
-from limbeck.reporting.pages.teachers_section import team_section
+from limbeck.report import gather, plots
+from limbeck.report.maps import heat_map
+from limbeck.report.own_sections import Section, legend_entry
+from limbeck.report.sections import (
+    bench_section,
+    classification_sections,
+    row_tests_section,
+    team_section,
+)
 from limbeck.support.plain import write_yaml
 from limbeck.tables.cells import FACTS, duration, facts_of
 from limbeck.tables.model import (

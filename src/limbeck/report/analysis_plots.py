@@ -1,4 +1,4 @@
-"""The drawings of analyses: from what was found of each part to panels. Part of `limbeck.reporting.pages`.
+"""The drawings of analyses: from what was found of each part to panels. Part of `limbeck.report`.
 
 Each takes a mapping from what it was found of (`student`, `teacher`, a run's name) to numbers.
 """
@@ -10,16 +10,15 @@ from collections.abc import Mapping
 import numpy as np
 
 from limbeck.evaluation.calibration import Bin
+from limbeck.report.maps import layer_map, value_cells
+from limbeck.report.plots import SCORE_SPAN, Series, line_panel, reliability_panel
+from limbeck.report.svg import INK, Panel
 from limbeck.reporting.analysis.attention_by_layer import LayerAttention
 from limbeck.reporting.analysis.calibration_curves import ReliabilityCurve
 from limbeck.reporting.analysis.input_noise import NoiseTolerance
 from limbeck.reporting.analysis.layer_probing import ACCURACY, ProbedLayers
 from limbeck.reporting.analysis.row_agreement import RowAgreement
 from limbeck.reporting.analysis.similarity_matrix import LayerSimilarity
-from limbeck.reporting.pages.cell_maps import layer_map, value_cells
-from limbeck.reporting.pages.class_plots import reliability_panel
-from limbeck.reporting.pages.plots import SCORE_SPAN, Series, line_panel
-from limbeck.reporting.pages.svg import INK, Panel
 
 
 def similarity_panels(found: Mapping[str, LayerSimilarity]) -> list[Panel]:

@@ -1,11 +1,11 @@
-"""A part of a page: what every section is made of. Part of `limbeck.reporting.pages`."""
+"""A part of a page: what every section is made of. Part of `limbeck.report`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from limbeck.reporting.pages.svg import COLOURS, series_dash, series_marker
+from limbeck.report.svg import COLOURS, series_dash, series_marker
 
 
 @dataclass(frozen=True)
