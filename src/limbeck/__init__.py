@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from limbeck import functional
     from limbeck.activations import ActivationKey, Request, Trace, capture
+    from limbeck.cards import write_card
+    from limbeck.cards.push import push
     from limbeck.data import data_reader
     from limbeck.exporting import export
     from limbeck.latency import bench
@@ -30,9 +32,7 @@ if TYPE_CHECKING:
     )
     from limbeck.predicting.predict_job import Predictions
     from limbeck.predicting.predict_rows import predict
-    from limbeck.pushing import push
     from limbeck.recipe import Recipe
-    from limbeck.reporting.cards import write_card
     from limbeck.run.distill import distill
     from limbeck.run.evaluation import evaluate
     from limbeck.run.grid import train_grid
@@ -122,11 +122,11 @@ _HOMES = {
     "look_at_team": "limbeck.run",
     "mapping": "limbeck.mappings",
     "predict": "limbeck.predicting",
-    "push": "limbeck.pushing",
+    "push": "limbeck.cards.push",
     "submit": "limbeck.submitting",
     "task_type": "limbeck.tasks",
     "train_grid": "limbeck.run",
-    "write_card": "limbeck.reporting.cards",
+    "write_card": "limbeck.cards",
 }
 # Public as they are.
 _PACKAGES = ("functional",)

@@ -15,15 +15,13 @@ from huggingface_hub.repocard_data import model_index_to_eval_results
 from typer.testing import CliRunner
 
 from card_runs import add_bench, add_export, make_run
+from limbeck.cards import CardSettings, is_ours, write_card
+from limbeck.cards.card import MARKER
+from limbeck.cards.card_settings import HUB_METRICS, metadata
+from limbeck.cards.facts import PIPELINES, StudentFacts, hub_name, public_name, usage, without_paths
 from limbeck.cli.app import app
 from limbeck.recipe import Recipe
 from limbeck.records import Record
-from limbeck.reporting.cards import CardSettings, is_ours, write_card
-from limbeck.reporting.cards.card_metadata import HUB_METRICS, metadata
-from limbeck.reporting.cards.model_card import MARKER
-from limbeck.reporting.cards.origins import hub_name, public_name, without_paths
-from limbeck.reporting.cards.student_facts import PIPELINES, StudentFacts
-from limbeck.reporting.cards.usage import usage
 from limbeck.run import distill
 from limbeck.run.run_report import refresh
 from limbeck.support.errors import LimbeckError

@@ -13,9 +13,9 @@ from transformers import AutoModel, AutoTokenizer
 from typer.testing import CliRunner
 
 import tiny_runs
+from limbeck.cards import write_card
 from limbeck.cli.app import app
 from limbeck.recipe import Recipe
-from limbeck.reporting.cards import write_card
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer

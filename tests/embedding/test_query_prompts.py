@@ -12,10 +12,10 @@ from transformers import BertForSequenceClassification
 
 import tiny_runs
 from limbeck import predict
+from limbeck.cards import CardSettings
+from limbeck.cards.card import render_card
 from limbeck.embedding import EmbeddingModules, TextPrompts
 from limbeck.recipe import Recipe
-from limbeck.reporting.cards import CardSettings
-from limbeck.reporting.cards.model_card import render_card
 from limbeck.run import distill, evaluate
 from limbeck.run.prepare import prepare
 from limbeck.support.errors import LimbeckError

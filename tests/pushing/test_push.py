@@ -13,10 +13,10 @@ from transformers import AutoModelForSequenceClassification
 from typer.testing import CliRunner
 
 from card_runs import add_export, make_run
+from limbeck.cards import CardSettings, write_card
+from limbeck.cards.push import push, push_files
 from limbeck.cli.app import app
-from limbeck.pushing import push, push_files
 from limbeck.records import Record
-from limbeck.reporting.cards import CardSettings, write_card
 from limbeck.runtimes import read_export
 from limbeck.support.errors import LimbeckError
 from synthetic_records import a_run
@@ -187,7 +187,7 @@ def test_a_wrong_token_and_none(run, hub, monkeypatch):
     with pytest.raises(LimbeckError, match="does not accept the token") as found:
         send(run, hub, token="hf_wrong")
     assert "hf auth login" in str(found.value)
-    monkeypatch.setattr("limbeck.pushing.push_run.get_token", lambda: None)
+    monkeypatch.setattr("limbeck.cards.push.get_token", lambda: None)
     with pytest.raises(LimbeckError, match="no token") as found:
         send(run, hub, token=None)
     assert "HF_TOKEN" in str(found.value)

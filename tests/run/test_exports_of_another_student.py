@@ -9,9 +9,9 @@ import shutil
 import pytest
 
 from card_runs import add_bench, add_export, make_run
+from limbeck.cards.push import push_files
 from limbeck.latency.contenders import contenders
 from limbeck.predicting.about_model import facts_of
-from limbeck.pushing import push_files
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill, evaluate

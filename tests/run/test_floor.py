@@ -10,13 +10,13 @@ import pytest
 
 import tiny_runs as tiny
 from card_runs import make_run
+from limbeck.cards import CardSettings
+from limbeck.cards.card import render_card
 from limbeck.cli.run_summary import show_result
 from limbeck.evaluation.linear_floor import fit_floor
 from limbeck.evaluation.row_tests import is_ahead, row_tests
 from limbeck.recipe import Recipe
 from limbeck.records import Record
-from limbeck.reporting.cards import CardSettings
-from limbeck.reporting.cards.model_card import render_card
 from limbeck.run import distill
 from limbeck.run.result import Result
 from limbeck.run.stage_rows import load_rows

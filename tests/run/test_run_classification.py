@@ -10,11 +10,11 @@ from sklearn import metrics
 from typer.testing import CliRunner
 
 from card_runs import make_run
+from limbeck.cards import CardSettings, write_card
+from limbeck.cards.push import push_files
 from limbeck.cli.app import app
-from limbeck.pushing.push_files import push_files
 from limbeck.records import Record
 from limbeck.report import write_report
-from limbeck.reporting.cards import CardSettings, write_card
 from limbeck.run import evaluate, evaluation_of
 from limbeck.run.compare_runs import compare_runs
 from limbeck.support.errors import LimbeckError

@@ -14,9 +14,9 @@ from sklearn import metrics
 import several_labels as several
 import tiny_runs as tiny
 from limbeck import predict
+from limbeck.cards import write_card
 from limbeck.predicting.split_predictions import write_predictions
 from limbeck.records import Record
-from limbeck.reporting.cards import write_card
 from limbeck.run import distill, evaluate, label
 from limbeck.run.evaluation import evaluation_of
 from limbeck.run.stage_rows import load_rows

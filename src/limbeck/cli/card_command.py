@@ -1,6 +1,6 @@
 """`limbeck card`: a run's model card, with what no record knows and the spread over other runs.
 
-It calls `limbeck.reporting.cards`.
+It calls `limbeck.cards`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def card(
     ] = None,
 ) -> None:
     """Write a run's model card for the Hub again; what is said here is kept for later cards."""
-    from limbeck.reporting.cards import CardSettings, write_card
+    from limbeck.cards import CardSettings, write_card
 
     settings = CardSettings(
         seeds=[str(Path(seed).absolute()) for seed in seeds or ()],

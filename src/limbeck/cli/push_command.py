@@ -1,6 +1,6 @@
 """`limbeck push`: a finished run to the Hugging Face Hub.
 
-It calls `limbeck.pushing`.
+It calls `limbeck.cards.push`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def push(
     ] = False,
 ) -> None:
     """Upload a run's student, its exports, its card and its record to the Hub, in one commit."""
-    from limbeck.pushing import push as push_run
+    from limbeck.cards.push import push as push_run
 
     result = push_run(run, repo, private=not public, dry_run=dry_run)
     for file in result.files:

@@ -9,8 +9,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from limbeck.cards import CARD_NAME
 from limbeck.records import Cost, Record
-from limbeck.reporting.cards import CARD_NAME
 from limbeck.run.run_folder import RunFolder
 
 

@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from limbeck.cards import CARD_NAME, is_ours
+from limbeck.cards.card_settings import SETTINGS_NAME
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import RECORD_NAME, write_whole
 from limbeck.report.stored_analyses import ANALYSES_FOLDER
-from limbeck.reporting.cards import CARD_NAME, is_ours
-from limbeck.reporting.cards.card_settings import SETTINGS_NAME
 from limbeck.run.kept_predictions import PREDICTIONS_NAME
 from limbeck.runtimes import EXPORTS, exports_of, remove_export
 from limbeck.support.errors import LimbeckError

@@ -1,4 +1,4 @@
-"""The card itself: metadata and text, written into the student's folder. Part of `limbeck.reporting.cards`."""
+"""The card itself: metadata and text, written into the student's folder. Part of `limbeck.cards`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ from typing import Any
 from huggingface_hub import ModelCard
 from jinja2 import Environment, StrictUndefined
 
+from limbeck.cards import tables
+from limbeck.cards.card_settings import CardSettings, languages, metadata, own_splits, read_settings
+from limbeck.cards.facts import StudentFacts, dataset_of, teacher_names, usage, without_paths
+from limbeck.cards.limits import limits
+from limbeck.cards.tables import spread_of
 from limbeck.recipe import Recipe
 from limbeck.recipe.catalog import HEADER, find, names
 from limbeck.records import Record
 from limbeck.records.words import agreement_said
-from limbeck.reporting.cards import card_tables as tables
-from limbeck.reporting.cards.card_metadata import languages, metadata, own_splits
-from limbeck.reporting.cards.card_settings import CardSettings, read_settings
-from limbeck.reporting.cards.limits import limits
-from limbeck.reporting.cards.origins import dataset_of, teacher_names, without_paths
-from limbeck.reporting.cards.spread import spread_of
-from limbeck.reporting.cards.student_facts import StudentFacts
-from limbeck.reporting.cards.usage import usage
 from limbeck.runtimes import exports_of_student
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, write_whole

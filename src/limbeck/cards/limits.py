@@ -1,12 +1,11 @@
-"""What is known of a model's limits, sentence by sentence. Part of `limbeck.reporting.cards`."""
+"""What is known of a model's limits, sentence by sentence. Part of `limbeck.cards`."""
 
 from __future__ import annotations
 
+from limbeck.cards.card_settings import CardSettings, own_splits
+from limbeck.cards.facts import StudentFacts
 from limbeck.records import Record
 from limbeck.records.words import agreement_said, one_answer, repeated_said
-from limbeck.reporting.cards.card_metadata import own_splits
-from limbeck.reporting.cards.card_settings import CardSettings
-from limbeck.reporting.cards.student_facts import StudentFacts
 from limbeck.tables.model import task_title
 from limbeck.tasks import TASKS
 
