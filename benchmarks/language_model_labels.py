@@ -31,8 +31,8 @@ from transformers import (
 
 from limbeck.data import load_task
 from limbeck.data.row_ids import row_ids
+from limbeck.labelling import label
 from limbeck.records import hardware, versions
-from limbeck.run import label
 from limbeck.support.files import write_whole
 from limbeck.teachers.language_models import (
     BoundPrompt,

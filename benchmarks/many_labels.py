@@ -31,10 +31,10 @@ from many_rows import Memory, about, private_gib, write_rows
 RECORD = Path(__file__).parent / "records" / "many_labels.json"
 # Where each part of the work begins and ends.
 _PARTS = {
-    "reading": "limbeck.run.label._rows",
-    "measuring": "limbeck.run.label_store.measure_labelling",
-    "labelling": "limbeck.run.label_store._make_shards",
-    "table": "limbeck.run.label.write_plain_labels",
+    "reading": "limbeck.labelling.label._rows",
+    "measuring": "limbeck.labelling.fill.measure_labelling",
+    "labelling": "limbeck.labelling.fill._make_shards",
+    "table": "limbeck.labelling.label.write_plain_labels",
 }
 
 

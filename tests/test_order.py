@@ -32,9 +32,9 @@ ORDER = [
     {"reporting.analysis", "tables"},
     {"cards", "report"},
     {"reporting.pages", "run"},
-    {"analysis", "exporting", "predicting"},
-    {"latency", "study", "submitting"},
-    {"quickstart"},
+    {"analysis", "exporting", "labelling"},
+    {"latency", "predicting", "study"},
+    {"quickstart", "submitting"},
     {"cli"},
     {"__main__"},
 ]

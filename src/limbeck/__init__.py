@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from limbeck.cards.push import push
     from limbeck.data import data_reader
     from limbeck.exporting import export
+    from limbeck.labelling.label import label
     from limbeck.latency import bench
     from limbeck.mappings import mapping
     from limbeck.objectives import (
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from limbeck.run.distill import distill
     from limbeck.run.evaluation import evaluate
     from limbeck.run.grid import train_grid
-    from limbeck.run.label import label
     from limbeck.run.result import Result
     from limbeck.run.team_review import look_at_team
     from limbeck.runtimes import OnnxPredictor
@@ -118,7 +118,7 @@ _HOMES = {
     "distill": "limbeck.run",
     "evaluate": "limbeck.run",
     "export": "limbeck.exporting",
-    "label": "limbeck.run",
+    "label": "limbeck.labelling",
     "look_at_team": "limbeck.run",
     "mapping": "limbeck.mappings",
     "predict": "limbeck.predicting",

@@ -48,7 +48,7 @@ def test_everything_that_is_typed_is_handed_on(monkeypatch, tmp_path):
         calls.append((args, kwargs))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("limbeck.run.label", label)
+    monkeypatch.setattr("limbeck.labelling.label", label)
     words = (
         "label --teacher a b --data hub --task sst2 --unlabelled c.txt d.csv --text-columns x y --label-column z "
         "--out s3://bucket/store --to t.parquet --outputs logits --with-text --shard-rows 5 "
@@ -88,7 +88,7 @@ def test_an_endpoints_options_are_handed_on(monkeypatch):
         calls.append((args, kwargs))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("limbeck.run.label", label)
+    monkeypatch.setattr("limbeck.labelling.label", label)
     words = (
         "label --data a.csv --out s --prompt p.yaml --endpoint http://here/v1 --model m --api-key-env K --mode votes "
         "--votes 3 --temperature 0.5 --top-logprobs 9 --concurrency 2 --rate 30 --token-rate 4e4 --price-in 1 "

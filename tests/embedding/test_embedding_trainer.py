@@ -9,7 +9,7 @@ import torch
 from datasets import Dataset
 
 from limbeck import DistillationConfig, DistillationTrainer, build_student
-from limbeck.run import ModelLabeller
+from limbeck.labelling import ModelLabeller
 from limbeck.support.errors import LimbeckError
 
 

@@ -13,8 +13,9 @@ from transformers import BertForSequenceClassification
 
 import tiny_runs
 from limbeck.activations import Request
+from limbeck.labelling import label
 from limbeck.recipe import Recipe
-from limbeck.run import distill, label
+from limbeck.run import distill
 from limbeck.run.prepare import prepare
 from limbeck.support.errors import LimbeckError
 

@@ -24,8 +24,9 @@ from transformers import (
 import tiny_runs as tiny
 from limbeck import LimbeckError, predict
 from limbeck.exporting import export
+from limbeck.labelling import label
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate, label
+from limbeck.run import distill, evaluate
 
 TEXTS = tiny.sentences(5)
 

@@ -10,10 +10,9 @@ import pytest
 
 import limbeck
 from limbeck.data.text_rows import read_text_rows
+from limbeck.labelling.fill import _rounded
+from limbeck.labelling.plan import LabelPlan, measure_labelling
 from limbeck.outputs import open_store
-from limbeck.run.label_estimate import measure_labelling
-from limbeck.run.label_plan import LabelPlan
-from limbeck.run.label_store import _rounded
 from limbeck.teachers.labeller import RowsMissingError, TeamLabeller
 
 _EACH = 0.02

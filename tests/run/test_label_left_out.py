@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 import limbeck
 from limbeck.cli.app import app
 from limbeck.data.row_ids import row_ids
+from limbeck.labelling import missing_rows
+from limbeck.labelling.plan import _TRIED_ROWS
 from limbeck.outputs import StoreFiles, copy_store, open_store
 from limbeck.outputs.manifest import MISSING
 from limbeck.outputs.store import read_manifest
-from limbeck.run import missing_rows
-from limbeck.run.label_estimate import _TRIED_ROWS
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from faulty_proxy import faulty_proxy, fine, status
 from limbeck.cli.app import app
 from limbeck.data.row_ids import row_ids
+from limbeck.labelling import label
 from limbeck.outputs import open_store
-from limbeck.run import label
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.language_models import (
     EndpointSettings,
@@ -108,7 +108,7 @@ def test_a_causal_model_gets_the_tasks_default_prompt(files) -> None:
 
 def test_examples_are_sampled_from_the_labelled_rows(files) -> None:
     from limbeck.data.text_rows import read_text_rows
-    from limbeck.run.prompted_rows import prompt_for
+    from limbeck.labelling.prompted import prompt_for
 
     (files / "folder").mkdir()
     table = (files / "rows.csv").read_text(encoding="utf-8")
@@ -133,15 +133,15 @@ def test_examples_are_sampled_from_the_labelled_rows(files) -> None:
 
 
 def test_a_file_may_hold_as_many_rows_for_examples_as_for_labels(files, monkeypatch) -> None:
-    from limbeck.run import prompted_rows
+    from limbeck.labelling import prompted
 
-    asked, real = [], prompted_rows.load_task
+    asked, real = [], prompted.load_task
 
     def watched(*args, max_rows, **settings):
         asked.append(max_rows)
         return real(*args, max_rows=max_rows, **settings)
 
-    monkeypatch.setattr(prompted_rows, "load_task", watched)
+    monkeypatch.setattr(prompted, "load_task", watched)
     prompt = Prompt(verbalizations={"positive": "good", "negative": "bad"}, examples_per_class=1)
     given = {"text_columns": "review", "label_column": "verdict", "prompt": prompt}
     model = save_language_model(files / "model", chat=False)

@@ -11,13 +11,12 @@ import pytest
 
 import limbeck
 import tiny_runs as tiny
+from limbeck.labelling import fill
+from limbeck.labelling.by_ray import RayMakers, found_anywhere, ray_session
+from limbeck.labelling.fill import LocalMaker
+from limbeck.labelling.model_labeller import ModelLabeller
+from limbeck.labelling.plan import LabelEstimate
 from limbeck.outputs import StoreFiles
-from limbeck.run import label_store
-from limbeck.run.label_by_ray import RayMakers, found_anywhere
-from limbeck.run.label_estimate import LabelEstimate
-from limbeck.run.model_labeller import ModelLabeller
-from limbeck.run.ray_session import ray_session
-from limbeck.run.shard_makers import LocalMaker
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import TeamLabeller
 
@@ -62,8 +61,8 @@ def test_the_time_is_that_of_all_workers(tmp_path, monkeypatch, capsys, workers,
         yield made
 
     measured = LabelEstimate(bytes=24, seconds=0.5, costs={})
-    monkeypatch.setattr(label_store, "_makers", makers)
-    monkeypatch.setattr(label_store, "measure_labelling", lambda labeller, plan: measured)
+    monkeypatch.setattr(fill, "_makers", makers)
+    monkeypatch.setattr(fill, "measure_labelling", lambda labeller, plan: measured)
     rows = tmp_path / "rows.txt"
     rows.write_text("\n".join(f"row {number}" for number in range(24)))
     store = limbeck.label(Letters(), rows, out=tmp_path / "store", shard_rows=7, show=True)

@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 import tiny_runs as tiny
-from limbeck.run import distill, label
+from limbeck.labelling import label
+from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 
 POOLED = [f"hidden:{layer}:{pool}" for layer in range(1, 5) for pool in ("mean", "cls")]

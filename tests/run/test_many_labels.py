@@ -15,10 +15,9 @@ import pytest
 
 from limbeck.data.row_ids import row_ids
 from limbeck.data.text_rows import TextRows
-from limbeck.run import label, plain_labels
-from limbeck.run.label_estimate import measure_labelling
-from limbeck.run.label_plan import LabelPlan
-from limbeck.run.plain_labels import write_plain_labels
+from limbeck.labelling import label, plain_table
+from limbeck.labelling.plain_table import write_plain_labels
+from limbeck.labelling.plan import LabelPlan, measure_labelling
 from limbeck.support.errors import LimbeckError
 
 COUNT, CHUNK = 2000, 200
@@ -88,7 +87,7 @@ def allocated() -> Iterator[dict[str, float]]:
 
 
 def test_the_measured_batch_is_of_mean_length_and_takes_no_copy_of_all_texts(rows, monkeypatch):
-    monkeypatch.setattr("limbeck.run.label_estimate._SAMPLE", 200)
+    monkeypatch.setattr("limbeck.labelling.plan._SAMPLE", 200)
     labeller, plan = Tens(), LabelPlan(rows, ("logits",), 4, with_text=False)
     assert len(plan) == COUNT  # the ids are there before
     with allocated() as most:
@@ -110,7 +109,7 @@ def test_of_fewer_rows_than_a_batch_all_are_measured(rows):
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
 def test_a_table_is_written_in_pieces(rows, store, tmp_path, kind, monkeypatch):
-    monkeypatch.setattr(plain_labels, "_PIECE", 100)
+    monkeypatch.setattr(plain_table, "_PIECE", 100)
     path = tmp_path / f"labels.{kind}"
     assert len(rows.ids) == COUNT + 100
     with allocated() as most:

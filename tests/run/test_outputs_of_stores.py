@@ -12,11 +12,12 @@ from transformers import BertConfig
 
 import tiny_runs as tiny
 from limbeck.data.row_ids import row_ids
+from limbeck.labelling import label
 from limbeck.outputs.stored_teacher import as_logits
 from limbeck.outputs.writer import remove_store
 from limbeck.preflight.model_checks import check_labels
 from limbeck.recipe import Recipe
-from limbeck.run import distill, label
+from limbeck.run import distill
 from limbeck.run.protected_paths import places
 from limbeck.run.stored_teachers import open_outputs, stored_teachers
 from limbeck.support.errors import LimbeckError

@@ -14,8 +14,9 @@ from transformers import AutoModelForSequenceClassification, BertForSequenceClas
 import kind_models as tiny
 import tiny_runs
 from limbeck.data.row_ids import row_ids
+from limbeck.labelling import label
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate, evaluation_of, label
+from limbeck.run import distill, evaluate, evaluation_of
 from limbeck.run.compare_runs import compare_runs
 from limbeck.run.prepare import prepare
 from limbeck.run.stage_rows import load_rows

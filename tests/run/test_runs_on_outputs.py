@@ -13,9 +13,10 @@ from safetensors.torch import load_file
 
 import tiny_runs as tiny
 from limbeck.data import load_task
+from limbeck.labelling import label
 from limbeck.recipe import Recipe
 from limbeck.records.words import rows_said
-from limbeck.run import distill, label
+from limbeck.run import distill
 from limbeck.run.counted_rows import warn_of_none_counted
 from limbeck.run.prepare import prepare
 from limbeck.support.errors import LimbeckError

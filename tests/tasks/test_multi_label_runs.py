@@ -15,9 +15,10 @@ import several_labels as several
 import tiny_runs as tiny
 from limbeck import predict
 from limbeck.cards import write_card
+from limbeck.labelling import label
 from limbeck.predicting.split_predictions import write_predictions
 from limbeck.records import Record
-from limbeck.run import distill, evaluate, label
+from limbeck.run import distill, evaluate
 from limbeck.run.evaluation import evaluation_of
 from limbeck.run.stage_rows import load_rows
 from limbeck.support.errors import LimbeckError

@@ -16,9 +16,10 @@ from transformers import AutoModelForSeq2SeqLM
 import kind_models as tiny
 from limbeck.data.row_ids import row_ids
 from limbeck.functional.partial_logits import KeptTokens
+from limbeck.labelling import label
 from limbeck.outputs import StoreFiles, copy_store, default_store, open_store
 from limbeck.recipe import Recipe
-from limbeck.run import distill, label
+from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
 
 V = len(tiny.PIECES)

@@ -19,6 +19,7 @@ import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.cli.app import app
 from limbeck.data.row_ids import row_ids
+from limbeck.labelling.model_labeller import ModelLabeller
 from limbeck.outputs import (
     Ask,
     Store,
@@ -34,7 +35,6 @@ from limbeck.outputs import (
 from limbeck.outputs.writer import remove_store
 from limbeck.recipe import Recipe
 from limbeck.run import Result, distill
-from limbeck.run.model_labeller import ModelLabeller
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher
 

@@ -11,9 +11,9 @@ import limbeck
 from limbeck.activations import Request, token_mask
 from limbeck.activations.masks import text_mask
 from limbeck.data.row_ids import row_ids
+from limbeck.labelling.model_labeller import ModelLabeller
 from limbeck.outputs import MappedOutputs, Store, open_store, training_entry
 from limbeck.outputs.shards import shaped_values
-from limbeck.run.model_labeller import ModelLabeller
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher
 from tiny_runs import knowing_teacher, sentences, tokenizer

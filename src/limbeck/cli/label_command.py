@@ -1,6 +1,6 @@
 """`limbeck label`: a teacher's outputs about any rows, in a store that training, and anyone else, reads.
 
-It calls `limbeck.run.label`.
+It calls `limbeck.labelling.label`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def label(
     load_plugins(plugin or ())
     served = endpoint.settings()
 
-    from limbeck.run import label as run
+    from limbeck.labelling import label as run
 
     made = run(
         teacher or (),

@@ -80,8 +80,8 @@ def copy(
 
     Every bit of the outputs stays. A copy that was stopped is continued by the same command.
     """
+    from limbeck.labelling.fill import labelling_progress
     from limbeck.outputs import StoreFiles, copy_store, open_store
-    from limbeck.run.label_progress import labelling_progress
 
     kept = _Kept([] if _is_place(place) else _Kept.read().entries, [])
     named = _one_each([place], kept).entries

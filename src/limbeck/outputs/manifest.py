@@ -25,7 +25,7 @@ from limbeck.tasks import TASK_TYPES
 
 MANIFEST = "manifest.json"
 MISSING = "missing.json"
-"""Beside it, where rows have no outputs: which they are, and why (`limbeck.run.missing_rows`)."""
+"""Beside it, where rows have no outputs: which they are, and why (`limbeck.labelling.missing_rows`)."""
 FORMAT = 1
 _OWN_SUM = "checksum"
 _OUTPUTS: Literal["limbeck teacher outputs"] = "limbeck teacher outputs"

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from limbeck.data.stream import RowStream
-from limbeck.run.label_progress import spoken
+from limbeck.labelling.fill import spoken
 
 _LINE_SECONDS = 60.0
 

@@ -3,20 +3,16 @@
 from limbeck.run.distill import distill
 from limbeck.run.evaluation import evaluate, evaluation_of
 from limbeck.run.grid import Member, train_grid
-from limbeck.run.label import label
-from limbeck.run.model_labeller import ModelLabeller
 from limbeck.run.result import Result
 from limbeck.run.team_review import TeamLook, look_at_team
 
 __all__ = [
     "Member",
-    "ModelLabeller",
     "Result",
     "TeamLook",
     "distill",
     "evaluate",
     "evaluation_of",
-    "label",
     "look_at_team",
     "train_grid",
 ]

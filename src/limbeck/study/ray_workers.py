@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, final
 
-from limbeck.run.ray_session import ray_session
+from limbeck.labelling.by_ray import ray_session
 from limbeck.study.run_workers import RunMaker
 from limbeck.study.shared_runs import Outcome, SharedRuns, StudyRun
 from limbeck.support.errors import Problem

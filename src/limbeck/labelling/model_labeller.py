@@ -1,9 +1,9 @@
-"""A fine-tuned Hugging Face model as a labeller of texts. Part of `limbeck.run`."""
+"""A fine-tuned Hugging Face model as a labeller of texts. Part of `limbeck.labelling`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,10 +26,10 @@ from limbeck.outputs.columns import (
 )
 from limbeck.outputs.words import ModelOutputs
 from limbeck.outputs.writer import PROBABILITIES
-from limbeck.run.labelled_batch import labelled_batch
 from limbeck.students import class_places, generic_labels, labels_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Task, task_type_of
+from limbeck.tasks.rules import CUT
 from limbeck.teachers.labeller import Row, Scores
 from limbeck.teachers.teacher import Teacher
 
@@ -196,3 +196,24 @@ def _classes(model: PreTrainedModel, given: Sequence[str], name: str) -> tuple[s
             "label with a teacher of this task, or name the task that it is of",
         )
     return tuple(given) if generic_labels(own) else own
+
+
+# Rows that a model is asked about, as a batch.
+
+
+class LabelledBatch(NamedTuple):
+    """Attributes: what the model reads; the places of the rows that the length limit cut."""
+
+    batch: dict[str, Tensor]
+    truncated: frozenset[int]
+
+
+def labelled_batch(
+    collate: Collator, task: Task, max_length: int, texts: Mapping[str, list[Any]]
+) -> LabelledBatch:
+    """Some rows, by column, which hold `index`, encoded by the collator's tokenizer."""
+    encoded = task.kind.encode(task, collate.tokenizer, max_length, dict(texts))
+    cut = frozenset(place for place, was in enumerate(encoded[CUT]) if was)
+    names = [name for name in encoded if name != CUT]
+    values = zip(*(encoded[name] for name in names), strict=True)
+    return LabelledBatch(collate([dict(zip(names, row, strict=True)) for row in values]), cut)

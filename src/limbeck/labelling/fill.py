@@ -1,32 +1,109 @@
-"""A store filled shard by shard, here or by Ray, from wherever an earlier start stopped. Part of `limbeck.run`."""
+"""A store filled shard by shard, here or by Ray, from wherever an earlier start stopped."""
 
 from __future__ import annotations
 
 import shutil
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
+from limbeck.labelling.label_failures import none_has_outputs
+from limbeck.labelling.missing_rows import MissingRows
+from limbeck.labelling.plan import LabelEstimate, LabelPlan, measure_labelling
+from limbeck.labelling.teachers_named import LabellerSource
 from limbeck.outputs import StoreFiles, StoreManifest, StoreWriter
 from limbeck.outputs.manifest import MISSING
-from limbeck.outputs.scored_shard import make_empty_shard
+from limbeck.outputs.scored_shard import (
+    MadeShard,
+    ShardContent,
+    ShardRows,
+    costs_of,
+    make_empty_shard,
+    make_shard,
+)
 from limbeck.outputs.shards import shard_name
 from limbeck.outputs.store import read_manifest
 from limbeck.outputs.writer import alone
-from limbeck.run.label_estimate import LabelEstimate, measure_labelling
-from limbeck.run.label_failures import none_has_outputs
-from limbeck.run.label_plan import LabelPlan
-from limbeck.run.label_progress import labelling_progress, spoken
-from limbeck.run.missing_rows import MissingRows
-from limbeck.run.shard_makers import LocalMaker, ShardMakers
-from limbeck.run.teachers_named import LabellerSource
 from limbeck.support.errors import LimbeckError
 from limbeck.support.words import human_size
 from limbeck.teachers.labeller import Labeller
+
+# Who makes a store's shards: this process, or others.
+
+
+class ShardMakers(Protocol):
+    """Whoever makes shards."""
+
+    @property
+    def workers(self) -> int:
+        """How many shards are made at a time."""
+
+    def made(
+        self,
+        parts: Iterable[ShardRows],
+        advance: Callable[[int], None],
+        missing: MissingRows,
+    ) -> Iterator[MadeShard]:
+        """Make shards, in any order.
+
+        Args:
+            parts: their rows.
+            advance: called with the number of rows that were labelled since the last call.
+            missing: told of rows without outputs, whose shards are left out.
+
+        Raises:
+            LimbeckError: what is wrong with the labeller's outputs, or with who is to make them.
+        """
+
+    def costs(self) -> dict[str, float]:
+        """What the labeller, here and elsewhere, has counted so far; of shards that were left out too."""
+
+
+class LocalMaker:
+    """This process, one shard after the other.
+
+    Args:
+        files: the store's place.
+        content: of every shard.
+        labeller: the teacher.
+    """
+
+    workers = 1
+
+    def __init__(self, files: StoreFiles, content: ShardContent, labeller: Labeller) -> None:
+        self.files, self.content, self.labeller = files, content, labeller
+
+    def made(
+        self,
+        parts: Iterable[ShardRows],
+        advance: Callable[[int], None],
+        missing: MissingRows,
+    ) -> Iterator[MadeShard]:
+        """As `ShardMakers.made`, in order."""
+        for part in parts:
+            with missing.of(part):
+                yield make_shard(self.files, self.labeller, part, self.content, advance)
+
+    def costs(self) -> dict[str, float]:
+        """What the labeller has counted."""
+        return costs_of(self.labeller)
+
 
 ENGINES = ("local", "ray")
 _ROWS_OF_SHARD = "rows of a shard"
@@ -92,8 +169,7 @@ def _makers(work: LabelWork) -> Iterator[ShardMakers]:
     """Who makes the shards, for as long as the block runs."""
     if work.engine == "ray":
         # Ray is not there unless it is asked for.
-        from limbeck.run.label_by_ray import RayMakers
-        from limbeck.run.ray_session import ray_session
+        from limbeck.labelling.by_ray import RayMakers, ray_session
 
         with ray_session() as ray:
             yield RayMakers(
@@ -219,3 +295,62 @@ def _rounded(count: float) -> str:
     if count >= 100:
         return f"{count:,.0f}"
     return np.format_float_positional(count, precision=3, fractional=False, trim="-")
+
+
+# How far labelling has come: a bar with rows a second and the time left, lines where nobody looks.
+
+
+_LINE_SECONDS = 60.0
+
+
+class _RowsPerSecond(ProgressColumn):
+    """Over the last minutes, as the time left is reckoned."""
+
+    def render(self, task: Task) -> Text:
+        """`214 rows/s`."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.1f} rows/s")
+
+
+@contextmanager
+def labelling_progress(console: Console, rows: int, done: int) -> Iterator[Callable[[int], None]]:
+    """Gives what is told of rows labelled; `done` of them were before. A log gets a line each minute."""
+    bar = Progress(
+        TextColumn("rows"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _RowsPerSecond(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        speed_estimate_period=120,
+    )
+    task = bar.add_task("rows", total=rows, completed=done)
+    began = last = time.monotonic()
+    now_done = 0
+
+    def advance(count: int) -> None:
+        nonlocal last, now_done
+        now_done += count
+        bar.advance(task, count)
+        now = time.monotonic()
+        if not console.is_terminal and now - last >= _LINE_SECONDS:
+            last = now
+            speed = now_done / (now - began)
+            left = (rows - done - now_done) / speed
+            console.print(
+                f"{done + now_done:,} of {rows:,} rows, {speed:,.1f} rows/s, {spoken(left)} left",
+                highlight=False,
+            )
+
+    with bar:
+        yield advance
+
+
+def spoken(seconds: float) -> str:
+    """A duration as people say it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""From what `--teacher` names to a labeller. Part of `limbeck.run`."""
+"""From what `--teacher` names to a labeller. Part of `limbeck.labelling`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from limbeck.labelling.model_labeller import ModelLabeller
+from limbeck.labelling.target_labeller import TargetLabeller, kept_word
 from limbeck.outputs.columns import LOGITS
 from limbeck.outputs.writer import PROBABILITIES
 from limbeck.preflight import refuse_beyond
 from limbeck.recipe import Recipe
 from limbeck.records.runs_meant import members_at
-from limbeck.run.model_labeller import ModelLabeller
-from limbeck.run.target_labeller import TargetLabeller, kept_word
 from limbeck.students import load_model, read_processor
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device

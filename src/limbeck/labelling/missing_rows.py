@@ -1,4 +1,4 @@
-"""Rows without outputs: gathered while the others are labelled, recorded beside the store. Part of `limbeck.run`."""
+"""Rows without outputs: gathered while the others are labelled, recorded beside the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pseudo-labels as a plain table that any program reads: text, label, confidence. Part of `limbeck.run`.
+"""Pseudo-labels as a plain table that any program reads: text, label, confidence. Part of `limbeck.labelling`.
 
 Of all rows at once only numbers are held; their texts are read and written piece by piece.
 """

@@ -1,22 +1,22 @@
-"""`label(teacher, data, out=…)`: a teacher's outputs about any rows, in a store. Part of `limbeck.run`."""
+"""`label(teacher, data, out=…)`: a teacher's outputs about any rows, in a store. Part of `limbeck.labelling`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
 
 from limbeck.data import MAX_ROWS
-from limbeck.data.text_rows import TextRows
-from limbeck.outputs import OutputStore, StoreFiles, StoreManifest, open_store
-from limbeck.run.label_by_ray import found_anywhere
-from limbeck.run.label_plan import LabelPlan, outputs_asked
-from limbeck.run.label_store import ENGINES, LabelWork, fill
-from limbeck.run.missing_rows import MISSING_ROWS
-from limbeck.run.plain_labels import (
+from limbeck.data.text_rows import TextRows, joined, read_text_rows, stands_for
+from limbeck.data.unlabelled import text_files
+from limbeck.labelling.by_ray import found_anywhere, imported_ray
+from limbeck.labelling.fill import ENGINES, LabelWork, fill
+from limbeck.labelling.missing_rows import MISSING_ROWS
+from limbeck.labelling.plain_table import (
     check_columns,
     check_free,
     check_target,
@@ -24,19 +24,94 @@ from limbeck.run.plain_labels import (
     columns_beside,
     write_plain_labels,
 )
-from limbeck.run.prompted_rows import prompt_for
-from limbeck.run.ray_session import imported_ray
-from limbeck.run.rows_to_label import RowSources, listed
-from limbeck.run.speaking_teachers import check_speaking, endpoint_labeller, speaks
-from limbeck.run.target_rows_asked import target_rows, writes_targets
-from limbeck.run.teachers_named import PRECISIONS, LabellerSource, named
+from limbeck.labelling.plan import LabelPlan, outputs_asked
+from limbeck.labelling.prompted import check_speaking, endpoint_labeller, prompt_for, speaks
+from limbeck.labelling.target_labeller import target_rows, writes_targets
+from limbeck.labelling.teachers_named import PRECISIONS, LabellerSource, named
+from limbeck.outputs import OutputStore, StoreFiles, StoreManifest, open_store
+from limbeck.run.given_rows import read_rows_to_label
+from limbeck.run.objects import unlabelled_places
 from limbeck.students.execution import warn_of_emulated_bf16
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.support.given import at_hand
+from limbeck.support.given import Write, at_hand
 from limbeck.support.terminal import messages
 from limbeck.tasks import get_task_type
 from limbeck.teachers.labeller import Labeller
 from limbeck.teachers.language_models import BoundPrompt, EndpointSettings, Prompt
+
+# Which rows `label` reads: files, folders and patterns of them, and rows given as objects.
+
+
+@dataclass(frozen=True)
+class RowSources:
+    """Where rows are read.
+
+    Attributes:
+        data: a source that `read_text_rows` knows, or the reference of an object; None for no such rows.
+        unlabelled: files, folders, patterns and references of more.
+        task: a known task, whose columns they are.
+        text_columns: the columns that hold text.
+        writers: what writes the object behind each reference (`limbeck.support.given.at_hand`).
+    """
+
+    data: str | Path | None
+    unlabelled: tuple[str, ...]
+    task: str | None
+    text_columns: tuple[str, ...]
+    writers: Mapping[str, Write]
+
+    @classmethod
+    def of(cls, data: Any, unlabelled: Any, task: str | None, text_columns: Any) -> RowSources:
+        """From the arguments of `label`, in which one name may stand where several can.
+
+        Raises:
+            LimbeckError: an object that holds no rows, a column that is named twice.
+        """
+        columns = tuple(listed(text_columns))
+        if len({*columns}) < len(columns):
+            raise LimbeckError(
+                f"text_columns: {', '.join(columns)} names one column twice", "name two, or one"
+            )
+        writers: dict[str, Write] = {}
+        if data is not None and not isinstance(data, str | Path):
+            rows = read_rows_to_label(data)
+            writers[rows.reference] = rows.write
+            data = rows.reference
+        more = unlabelled_places(unlabelled, task, writers)
+        return cls(data, tuple(more), task, columns, writers)
+
+    @property
+    def all(self) -> list[str | Path]:
+        """Every source that is named, in order."""
+        return [*([] if self.data is None else [self.data]), *self.unlabelled]
+
+    def read(self, max_rows: int) -> TextRows:
+        """The rows of all sources. Raises LimbeckError as `read_text_rows`."""
+        # Names of files alone, where `data` may be more than that.
+        text_files([source for source in self.unlabelled if not Path(source).is_dir()])
+        return joined(
+            [
+                read_text_rows(
+                    source, task=self.task, text_columns=self.text_columns, max_rows=max_rows
+                )
+                for source in self.all
+            ]
+        )
+
+    def check_apart(self, path: Path) -> None:
+        """Raise LimbeckError for a table that the next start would read as rows: the same command is to go on."""
+        for source in self.all:
+            if stands_for(source, path, task=self.task, text_columns=self.text_columns):
+                raise LimbeckError(
+                    f"--to {path} would be one of the files of {source}, so that the same command would read it as "
+                    "rows when it is given again",
+                    "name a file that lies elsewhere",
+                )
+
+
+def listed(given: Any) -> Sequence[Any]:
+    """Several names; one may stand alone."""
+    return [given] if isinstance(given, str | Path) else given
 
 
 def label(

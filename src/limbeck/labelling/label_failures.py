@@ -1,4 +1,4 @@
-"""What is said where a teacher has no outputs for any row. Part of `limbeck.run`."""
+"""What is said where a teacher has no outputs for any row. Part of `limbeck.labelling`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards made by a pool of Ray Data's actors, on one machine or a cluster. Part of `limbeck.run`.
+"""Shards made by a pool of Ray Data's actors, on one machine or a cluster. Part of `limbeck.labelling`.
 
 An actor labels a whole shard and writes it, exactly as one process does; only the manifest is the caller's. An actor
 that dies is started again, and its shard is made again.
@@ -7,18 +7,21 @@ that dies is started again, and its shard is made again.
 from __future__ import annotations
 
 import json
+import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from limbeck.labelling.missing_rows import MissingRows
+from limbeck.labelling.teachers_named import LabellerSource
 from limbeck.outputs import ShardRecord, StoreFiles
 from limbeck.outputs.columns import OutputLayout
 from limbeck.outputs.scored_shard import MadeShard, ShardContent, ShardRows, costs_of, make_shard
-from limbeck.run.missing_rows import MissingRows
-from limbeck.run.teachers_named import LabellerSource
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
 from limbeck.teachers.labeller import Labeller, RowsMissingError
@@ -180,3 +183,57 @@ def _made(report: dict[str, Any]) -> MadeShard:
         raise LimbeckError([Problem(*problem) for problem in report[_WRONG]])
     record = ShardRecord.model_validate(report["record"])
     return MadeShard(record, OutputLayout.read(report["columns"]), report[_COSTS])
+
+
+# Ray, connected to a cluster or started on this machine for as long as it is needed.
+
+
+@contextmanager
+def ray_session(address: str | None = None) -> Iterator[Any]:
+    """The module `ray`, connected, and stopped at the end if it was not connected before.
+
+    `address`: a cluster's; by default the one that `RAY_ADDRESS` names, else one started on this machine.
+
+    Raises:
+        LimbeckError: Ray is not installed, or there is no such cluster.
+    """
+    ray = imported_ray()
+    ours = not ray.is_initialized()
+    if ours:
+        try:
+            ray.init(
+                address=address,
+                include_dashboard=None if address else False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                configure_logging=False,
+            )
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise LimbeckError(f"engine ray: {reason}", _fix(address)) from error
+    try:
+        yield ray
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def imported_ray() -> Any:
+    """The module. Raises LimbeckError where it is not installed."""
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise LimbeckError(
+            f"engine ray: {error}", "pip install 'limbeck[ray]', or leave --engine out"
+        ) from None
+    return ray
+
+
+def _fix(address: str | None) -> str:
+    """For a cluster that does not answer: where its name was read."""
+    if address is not None:
+        return f"{address}: name a cluster that runs, HOST:PORT, or none"
+    if named := os.environ.get("RAY_ADDRESS"):
+        return f"RAY_ADDRESS is {named}: name a cluster that runs, HOST:PORT, or unset it"
+    return "look for what else of Ray runs on this machine (ray status), or leave --engine out"
