@@ -32,15 +32,15 @@ from transformers import (
 from limbeck.data import load_task
 from limbeck.data.row_ids import row_ids
 from limbeck.labelling import label
-from limbeck.records import hardware, versions
-from limbeck.support.files import write_whole
-from limbeck.teachers.language_models import (
+from limbeck.labelling.language_models import (
     BoundPrompt,
     CausalLabeller,
     Prompt,
     bind_prompt,
     load_causal_labeller,
 )
+from limbeck.records import hardware, versions
+from limbeck.support.files import write_whole
 
 RECORD = Path(__file__).parent / "records" / "language_model_labels.json"
 PROMPT = Prompt(

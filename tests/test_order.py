@@ -24,7 +24,7 @@ ORDER = [
     {"objectives", "runtimes", "students"},
     {"teachers"},
     {"outputs"},
-    {"data", "lab.augmentation", "teachers.language_models"},
+    {"data", "lab.augmentation", "labelling.language_models"},
     {"lab.cifar", "lab.digits", "lab.pocket", "preflight"},
     {"recipe"},
     {"records", "training"},

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 import limbeck
 from limbeck.cli.app import app
+from limbeck.labelling.language_models.answer_journal import JOURNALS, AnswerJournal
 from limbeck.outputs import ExamplesManifest, RowsIdentity, Store, StoreManifest, TeacherIdentity
 from limbeck.outputs.cache import SHARD, describe
 from limbeck.outputs.manifest import MANIFEST
-from limbeck.teachers.language_models.answer_journal import JOURNALS, AnswerJournal
 
 
 @pytest.fixture

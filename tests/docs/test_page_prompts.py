@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pages import PAGES, fences
 
+from limbeck.labelling.language_models import Prompt, bind_prompt
 from limbeck.support.plain import read_yaml
-from limbeck.teachers.language_models import Prompt, bind_prompt
 
 PROMPTS = [
     fence for page in PAGES for fence in fences(page, "yaml") if "prompt.yaml" in fence.text.split("\n")[0]

@@ -12,10 +12,10 @@ import pytest
 
 import limbeck
 from limbeck.data.row_ids import row_ids
+from limbeck.labelling.language_models import Prompt
 from limbeck.outputs import open_store
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.labeller import RowsMissingError
-from limbeck.teachers.language_models import Prompt
 from tiny_language_models import save_language_model
 from tiny_runs import knowing_teacher, save, sentences
 

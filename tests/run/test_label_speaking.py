@@ -15,15 +15,15 @@ from faulty_proxy import faulty_proxy, fine, status
 from limbeck.cli.app import app
 from limbeck.data.row_ids import row_ids
 from limbeck.labelling import label
-from limbeck.outputs import open_store
-from limbeck.support.errors import LimbeckError
-from limbeck.teachers.language_models import (
+from limbeck.labelling.language_models import (
     EndpointSettings,
     Prompt,
     bind_prompt,
     endpoint_client,
     load_causal_labeller,
 )
+from limbeck.outputs import open_store
+from limbeck.support.errors import LimbeckError
 from llama_server import llama_server
 from tiny_language_models import save_gguf, save_language_model
 

@@ -11,18 +11,17 @@ from tokenizers.processors import TemplateProcessing
 from torch.testing import assert_close
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
-from limbeck.outputs.key import digest_of_tokenizer
-from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labeller import TellsTruncated
-from limbeck.teachers.language_models import (
+from limbeck.labelling.language_models import (
     CausalLabeller,
     Prompt,
     bind_prompt,
     is_language_model,
     load_causal_labeller,
 )
-from limbeck.teachers.language_models.exclusive_answers import exclusive_scores
-from limbeck.teachers.language_models.prompt_tokens import PromptTokenizer
+from limbeck.labelling.language_models.prompt_tokens import PromptTokenizer, exclusive_scores
+from limbeck.outputs.key import digest_of_tokenizer
+from limbeck.support.errors import LimbeckError
+from limbeck.teachers.labeller import TellsTruncated
 from tiny_language_models import MERGES, byte_tokenizer, language_model, save_language_model
 from tiny_language_models import WORDS as WORDS_OF_ALL
 from tiny_runs import bert
@@ -418,10 +417,7 @@ def test_a_longer_answer_can_win() -> None:
 
 def test_calibration_by_hand() -> None:
     """Zhao et al. 2021: with W = diag(p_cf)^-1, p = (.6, .3, .1) against p_cf = (.6, .2, .2) is (2, 3, 1)/6."""
-    from limbeck.teachers.language_models.contextual_calibration import (
-        calibrated,
-        content_free_prior,
-    )
+    from limbeck.labelling.language_models.causal_labeller import calibrated, content_free_prior
 
     prior = content_free_prior(np.log([[0.7, 0.1, 0.2], [5.0, 3.0, 2.0]]))
     assert_close(np.exp(prior), np.array([0.6, 0.2, 0.2]))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from torch.testing import assert_close
 
-from limbeck.teachers.language_models import Prompt, bind_prompt
-from limbeck.teachers.language_models.endpoint_answers import (
+from limbeck.labelling.language_models import Prompt, bind_prompt
+from limbeck.labelling.language_models.endpoint_requests import (
     AnswerReader,
     listed_classes,
     nested_answers,

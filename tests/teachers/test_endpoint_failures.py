@@ -10,17 +10,17 @@ import pytest
 from tenacity import wait_none
 
 from faulty_proxy import dropped, faulty_proxy, fine, halved, slow, status
-from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labeller import RowsMissingError
-from limbeck.teachers.language_models import (
+from limbeck.labelling.language_models import (
     EndpointLabeller,
     EndpointSettings,
     Prompt,
     bind_prompt,
     endpoint_client,
 )
-from limbeck.teachers.language_models.endpoint_errors import LabellingStoppedError
-from limbeck.teachers.language_models.endpoint_limits import Pace
+from limbeck.labelling.language_models.endpoint_client import Pace
+from limbeck.labelling.language_models.endpoint_errors import LabellingStoppedError
+from limbeck.support.errors import LimbeckError
+from limbeck.teachers.labeller import RowsMissingError
 from llama_server import llama_server
 from tiny_language_models import save_gguf
 

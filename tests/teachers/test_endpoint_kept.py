@@ -8,17 +8,17 @@ import pytest
 from tenacity import wait_none
 
 from faulty_proxy import faulty_proxy, status
-from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labeller import RowsMissingError
-from limbeck.teachers.language_models import (
+from limbeck.labelling.language_models import (
     EndpointLabeller,
     EndpointSettings,
     Prompt,
     bind_prompt,
     endpoint_client,
 )
-from limbeck.teachers.language_models.answer_journal import AnswerJournal
-from limbeck.teachers.language_models.endpoint_errors import LabellingStoppedError
+from limbeck.labelling.language_models.answer_journal import AnswerJournal
+from limbeck.labelling.language_models.endpoint_errors import LabellingStoppedError
+from limbeck.support.errors import LimbeckError
+from limbeck.teachers.labeller import RowsMissingError
 
 ROWS = [{"sentence": f"film {number}"} for number in range(4)]
 PRICED = {"price_in": 1e6, "price_out": 1e6}  # a token costs 1

@@ -10,16 +10,16 @@ import torch
 from torch.testing import assert_close
 
 from faulty_proxy import faulty_proxy
-from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labeller import CountsCosts, Labeller, RowsMissingError
-from limbeck.teachers.language_models import (
+from limbeck.labelling.language_models import (
     EndpointLabeller,
     EndpointSettings,
     Prompt,
     bind_prompt,
 )
-from limbeck.teachers.language_models.answer_journal import AnswerJournal
-from limbeck.teachers.language_models.prompt import CONTENT_FREE
+from limbeck.labelling.language_models.answer_journal import AnswerJournal
+from limbeck.labelling.language_models.prompt import CONTENT_FREE
+from limbeck.support.errors import LimbeckError
+from limbeck.teachers.labeller import CountsCosts, Labeller, RowsMissingError
 from llama_server import llama_server
 from tiny_language_models import byte_tokenizer, language_model, save_gguf
 

@@ -10,11 +10,10 @@ from types import SimpleNamespace
 import openai
 import pytest
 
-from limbeck.teachers.language_models import EndpointSettings
-from limbeck.teachers.language_models.endpoint_client import EndpointClient
-from limbeck.teachers.language_models.endpoint_errors import LabellingStoppedError, RowFailedError
-from limbeck.teachers.language_models.endpoint_limits import Pace
-from limbeck.teachers.language_models.endpoint_spending import RequestSize, Spending
+from limbeck.labelling.language_models import EndpointSettings
+from limbeck.labelling.language_models.endpoint_client import EndpointClient, Pace
+from limbeck.labelling.language_models.endpoint_errors import LabellingStoppedError, RowFailedError
+from limbeck.labelling.language_models.endpoint_spending import RequestSize, Spending
 
 PRICED = {"price_in": 1e6, "price_out": 1e6}  # a token costs 1
 SHORT, LONG = RequestSize(prompt=4, answers=0), RequestSize(prompt=400, answers=0)

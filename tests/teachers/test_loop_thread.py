@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from limbeck.teachers.language_models.loop_thread import LoopThread
+from limbeck.labelling.language_models.endpoint_client import LoopThread
 
 
 def test_what_still_runs_is_ended_before_the_thread() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from limbeck.labelling.language_models import Prompt, bind_prompt, read_prompt, sample_examples
 from limbeck.support.errors import LimbeckError
-from limbeck.teachers.language_models import Prompt, bind_prompt, read_prompt, sample_examples
 
 CLASSES = ("negative", "positive")
 ROW = {"sentence": "a {dull} film"}

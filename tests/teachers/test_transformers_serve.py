@@ -15,9 +15,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from limbeck.support.errors import LimbeckError
-from limbeck.teachers.labeller import RowsMissingError
-from limbeck.teachers.language_models import (
+from limbeck.labelling.language_models import (
     CausalLabeller,
     EndpointLabeller,
     EndpointSettings,
@@ -25,6 +23,8 @@ from limbeck.teachers.language_models import (
     bind_prompt,
     endpoint_client,
 )
+from limbeck.support.errors import LimbeckError
+from limbeck.teachers.labeller import RowsMissingError
 from tiny_language_models import byte_tokenizer, language_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]

@@ -23,10 +23,9 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from limbeck.teachers.language_models import CausalLabeller, Prompt, bind_prompt
-from limbeck.teachers.language_models.causal_scoring import CausalScorer
-from limbeck.teachers.language_models.pass_limits import PassLimits, pass_limits
-from limbeck.teachers.language_models.prompt_tokens import PromptTokens
+from limbeck.labelling.language_models import CausalLabeller, Prompt, bind_prompt
+from limbeck.labelling.language_models.prompt_tokens import PromptTokens
+from limbeck.labelling.language_models.scoring import CausalScorer, PassLimits, pass_limits
 from tiny_language_models import SMALL, byte_tokenizer
 
 BOUND = 24  # tokens of a window, or of the context that frequencies were made for

@@ -11,7 +11,7 @@ from limbeck.cli.option_groups import typed
 from limbeck.support.errors import LimbeckError, Problem
 
 if TYPE_CHECKING:
-    from limbeck.teachers.language_models import EndpointSettings
+    from limbeck.labelling.language_models import EndpointSettings
 
 _PANEL = "Endpoint"
 
@@ -102,7 +102,7 @@ class EndpointOptions:
 
         from pydantic import ValidationError
 
-        from limbeck.teachers.language_models import EndpointSettings
+        from limbeck.labelling.language_models import EndpointSettings
 
         try:
             return EndpointSettings(**given)

@@ -18,8 +18,8 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.words import human_size
 
 if TYPE_CHECKING:
+    from limbeck.labelling.language_models.answer_journal import AnswerJournal
     from limbeck.outputs import OutputStore, Store, StoredEntry
-    from limbeck.teachers.language_models.answer_journal import AnswerJournal
 
 outputs = typer.Typer(
     help="Stored teacher outputs, of training and of `limbeck label`, endpoint answers, and augmented examples.",
@@ -139,8 +139,8 @@ class _Kept:
 
     @classmethod
     def read(cls) -> _Kept:
+        from limbeck.labelling.language_models.answer_journal import JOURNALS, journals_in
         from limbeck.outputs import default_store
-        from limbeck.teachers.language_models.answer_journal import JOURNALS, journals_in
 
         store = default_store()
         return cls(store.entries(), journals_in(store.folder / JOURNALS))

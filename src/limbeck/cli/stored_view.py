@@ -13,8 +13,8 @@ from rich.table import Table
 from limbeck.support.words import human_size
 
 if TYPE_CHECKING:
+    from limbeck.labelling.language_models.answer_journal import AnswerJournal
     from limbeck.outputs import ExamplesManifest, OutputStore, StoredEntry, StoreManifest
-    from limbeck.teachers.language_models.answer_journal import AnswerJournal
 
 ANSWERS = "endpoint answers"
 """What a journal holds, in words."""

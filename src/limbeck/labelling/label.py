@@ -15,6 +15,7 @@ from limbeck.data.text_rows import TextRows, joined, read_text_rows, stands_for
 from limbeck.data.unlabelled import text_files
 from limbeck.labelling.by_ray import found_anywhere, imported_ray
 from limbeck.labelling.fill import ENGINES, LabelWork, fill
+from limbeck.labelling.language_models import BoundPrompt, EndpointSettings, Prompt
 from limbeck.labelling.missing_rows import MISSING_ROWS
 from limbeck.labelling.plain_table import (
     check_columns,
@@ -37,7 +38,6 @@ from limbeck.support.given import Write, at_hand
 from limbeck.support.terminal import messages
 from limbeck.tasks import get_task_type
 from limbeck.teachers.labeller import Labeller
-from limbeck.teachers.language_models import BoundPrompt, EndpointSettings, Prompt
 
 # Which rows `label` reads: files, folders and patterns of them, and rows given as objects.
 

@@ -10,12 +10,7 @@ from datasets import DatasetDict
 
 from limbeck.data import MAX_ROWS, load_task
 from limbeck.data.text_rows import TextRows
-from limbeck.outputs import default_store
-from limbeck.records.runs_meant import members_at
-from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import TASKS, Task
-from limbeck.teachers.labeller import Labeller
-from limbeck.teachers.language_models import (
+from limbeck.labelling.language_models import (
     BoundPrompt,
     EndpointSettings,
     Prompt,
@@ -24,10 +19,15 @@ from limbeck.teachers.language_models import (
     read_prompt,
     sample_examples,
 )
-from limbeck.teachers.language_models.answer_journal import JOURNALS
+from limbeck.labelling.language_models.answer_journal import JOURNALS
+from limbeck.outputs import default_store
+from limbeck.records.runs_meant import members_at
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.tasks import TASKS, Task
+from limbeck.teachers.labeller import Labeller
 
 if TYPE_CHECKING:
-    from limbeck.teachers.language_models import EndpointLabeller
+    from limbeck.labelling.language_models import EndpointLabeller
 
 
 def prompt_for(
@@ -151,7 +151,7 @@ def endpoint_labeller(settings: EndpointSettings, bound: BoundPrompt) -> Endpoin
     Raises:
         LimbeckError: the package of its client is not installed, or as `EndpointLabeller`.
     """
-    from limbeck.teachers.language_models import EndpointLabeller
+    from limbeck.labelling.language_models import EndpointLabeller
 
     return EndpointLabeller(settings, bound, journals=default_store().folder / JOURNALS)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from limbeck.labelling.language_models import BoundPrompt, load_causal_labeller
 from limbeck.labelling.model_labeller import ModelLabeller
 from limbeck.labelling.target_labeller import TargetLabeller, kept_word
 from limbeck.outputs.columns import LOGITS
@@ -20,7 +21,6 @@ from limbeck.support.machine import device
 from limbeck.support.words import short_name, short_names
 from limbeck.tasks import TASKS, TEXT, TEXT_READING
 from limbeck.teachers.labeller import Labeller, TeamLabeller
-from limbeck.teachers.language_models import BoundPrompt, load_causal_labeller
 
 _MAX_LENGTH = Recipe.model_fields["max_length"].default
 PRECISIONS = ("fp32", "bf16")

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from limbeck.teachers.language_models.endpoint_errors import LabellingStoppedError
-from limbeck.teachers.language_models.endpoint_settings import EndpointSettings
+from limbeck.labelling.language_models.endpoint_errors import LabellingStoppedError
+from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
 
 _MILLION = 1_000_000
 # What a chat template puts around a prompt, in tokens, before an answer tells.

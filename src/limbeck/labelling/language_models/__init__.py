@@ -6,17 +6,16 @@ the client of the extra `endpoint`, which is imported when it is first named.
 
 from typing import TYPE_CHECKING, Any
 
-from limbeck.support.errors import LimbeckError
-from limbeck.teachers.language_models.bound_prompt import BoundPrompt, bind_prompt
-from limbeck.teachers.language_models.causal_labeller import (
+from limbeck.labelling.language_models.bound_prompt import BoundPrompt, bind_prompt
+from limbeck.labelling.language_models.causal_labeller import (
     CausalLabeller,
     is_causal_model,
     is_language_model,
     load_causal_labeller,
 )
-from limbeck.teachers.language_models.endpoint_settings import EndpointSettings
-from limbeck.teachers.language_models.few_shot import sample_examples
-from limbeck.teachers.language_models.prompt import Prompt, read_prompt
+from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
+from limbeck.labelling.language_models.prompt import Prompt, read_prompt, sample_examples
+from limbeck.support.errors import LimbeckError
 
 __all__ = [
     "BoundPrompt",
@@ -33,14 +32,14 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from limbeck.teachers.language_models.endpoint_labeller import EndpointLabeller
+    from limbeck.labelling.language_models.endpoint_labeller import EndpointLabeller
 
 
 def __getattr__(name: str) -> Any:
     if name != "EndpointLabeller":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from limbeck.teachers.language_models.endpoint_labeller import EndpointLabeller
+        from limbeck.labelling.language_models.endpoint_labeller import EndpointLabeller
     except ModuleNotFoundError as error:
         raise LimbeckError(
             f"labels from an endpoint need the package {error.name}, which is not installed",

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import openai
 
+from limbeck.labelling.language_models.endpoint_settings import KEY_VARIABLE, EndpointSettings
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.teachers.language_models.endpoint_settings import KEY_VARIABLE, EndpointSettings
 
 _STATUS_TO_REPEAT = (408, 409, 425, 429)
 _MESSAGE = 300

@@ -7,10 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 
+from limbeck.labelling.language_models.prompt import (
+    CLASS,
+    Prompt,
+    PromptTemplate,
+    Row,
+    parse_template,
+)
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.teachers.language_models.few_shot import CLASS, Row
-from limbeck.teachers.language_models.prompt import Prompt
-from limbeck.teachers.language_models.prompt_templates import PromptTemplate, parse_template
 
 _TEXT, _CLASSES, _EXAMPLES, _ANSWER = "text", "classes", "examples", "answer"
 

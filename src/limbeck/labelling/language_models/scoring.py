@@ -13,13 +13,16 @@ import copy
 import inspect
 import logging
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel
+from transformers import DynamicCache, PreTrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
 
-from limbeck.teachers.language_models.pass_limits import pass_limits
-from limbeck.teachers.language_models.prompt_tokens import PromptTokens
+from limbeck.labelling.language_models.prompt_tokens import PromptTokens
 
 log = logging.getLogger(__name__)
 
@@ -270,3 +273,128 @@ def _padded(sequences: list[list[int]], *, left: bool) -> tuple[Tensor, Tensor]:
         ids[number, place] = torch.tensor(one, dtype=torch.long)
         mask[number, place] = 1
     return ids, mask
+
+
+# How likely an encoder-decoder finds each class's answer to a prompt.
+
+
+class Seq2SeqScorer:
+    """Sums of token log-probabilities, (B, C), in float32: the encoder reads a prompt once for all classes.
+
+    Args:
+        model: in eval mode, with a decoder that a labels argument teaches.
+        sequences: sequences in a pass of the decoder.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, sequences: int = 32) -> None:
+        self.model, self.sequences = model, sequences
+
+    @torch.no_grad()
+    def __call__(self, rows: Sequence[PromptTokens]) -> Tensor:
+        """log P(answer | prompt) of each row and class, on the CPU."""
+        each = len(rows[0].answers)
+        size = max(1, self.sequences // each)
+        parts = [self._scores(rows[at : at + size]) for at in range(0, len(rows), size)]
+        return torch.cat(parts).cpu()
+
+    def _scores(self, rows: Sequence[PromptTokens]) -> Tensor:
+        each, device = len(rows[0].answers), self.model.device
+        ids = _filled([row.prefix for row in rows], 0).to(device)
+        lengths = torch.tensor([len(row.prefix) for row in rows], device=device)
+        mask = (torch.arange(ids.shape[1], device=device) < lengths[:, None]).long()
+        read = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
+        wanted = [row.begun + answer for row in rows for answer in row.answers]
+        labels = _filled(wanted, -100).to(device)
+        made = self.model(
+            encoder_outputs=BaseModelOutput(last_hidden_state=read.repeat_interleave(each, 0)),
+            attention_mask=mask.repeat_interleave(each, 0),
+            labels=labels,
+            use_cache=False,
+        )
+        there = labels != -100
+        there[:, : len(rows[0].begun)] = False  # read by the decoder, and no part of an answer
+        spoken = made.logits.float().log_softmax(-1)
+        spoken = spoken.gather(-1, labels.clamp(min=0)[..., None]).squeeze(-1)
+        return (spoken * there).sum(1).view(len(rows), each)
+
+
+def _filled(sequences: Sequence[Sequence[int]], value: int) -> Tensor:
+    length = max(map(len, sequences))
+    filled = torch.full((len(sequences), length), value)
+    for number, one in enumerate(sequences):
+        filled[number, : len(one)] = torch.tensor(one)
+    return filled
+
+
+# What a causal model's configuration says about which sequences may stand in one pass. A token's
+# number in a cache is its place in the sequence only where no padding stands between: an attention
+# window counts the padding too. And frequencies of rotary positions that grow with the length are
+# chosen once for a whole pass, by its longest sequence.
+
+
+# As transformers' configurations call how far a token sees.
+_WINDOWS = (
+    "sliding_window",
+    "sliding_window_size",
+    "attention_chunk_size",
+    "attention_window_size",
+    "window_size",
+)
+
+
+@dataclass(frozen=True)
+class PassLimits:
+    """Limits of a pass, in tokens.
+
+    Attributes:
+        window: the fewest tokens that a layer sees, or infinity.
+        longrope: lengths up to which frequencies are the short ones.
+        dynamic: lengths up to which frequencies are the original ones; from there each length has its own.
+    """
+
+    window: float = inf
+    longrope: tuple[int, ...] = ()
+    dynamic: tuple[int, ...] = ()
+
+    @property
+    def reusable(self) -> float:
+        """The widest pass, shared beginning, padding and answers together, that may use keys and values again."""
+        # At a dynamic model's original length itself the frequencies of the pass before it stay.
+        return min(self.window, *self.longrope, *(length - 1 for length in self.dynamic), inf)
+
+    def frequencies(self, length: int) -> Hashable:
+        """Equal for lengths that have the same frequencies."""
+        grown = length if any(length >= one for one in self.dynamic) else 0
+        return (grown, *(length > one for one in self.longrope))
+
+
+def pass_limits(config: PreTrainedConfig) -> PassLimits:
+    """Of a model's configuration, the text part's if it has several."""
+    text = config.get_text_config()
+    ropes = _ropes(text)
+    longrope = [
+        rope.get("original_max_position_embeddings", text.max_position_embeddings)
+        for rope in ropes
+        if rope.get("rope_type") == "longrope"
+    ]
+    # As transformers has it: whatever the parameters say of an original length.
+    dynamic = [
+        text.max_position_embeddings for rope in ropes if "dynamic" in str(rope.get("rope_type"))
+    ]
+    return PassLimits(_window(text), tuple(longrope), tuple(dynamic))
+
+
+def _window(config: PreTrainedConfig) -> float:
+    if not getattr(config, "use_sliding_window", True):
+        return inf
+    # Layers may have sizes of their own.
+    layers = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
+    named = [getattr(layer, name, None) for layer in layers for name in _WINDOWS]
+    return min((size for size in named if isinstance(size, int) and size > 0), default=inf)
+
+
+def _ropes(config: PreTrainedConfig) -> list[dict[str, Any]]:
+    """One for all layers, or one for each type of layer."""
+    given = getattr(config, "rope_parameters", None) or {}
+    nested = [one for one in given.values() if isinstance(one, dict)]
+    return nested or [given]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
-from typing import Any
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 import openai
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 from tenacity.wait import wait_exponential, wait_random
 
-from limbeck.teachers.language_models.endpoint_errors import (
+from limbeck.labelling.language_models.endpoint_errors import (
     LabellingStoppedError,
     RowFailedError,
     ends_everything,
@@ -21,9 +23,8 @@ from limbeck.teachers.language_models.endpoint_errors import (
     said_by,
     seconds_to_wait,
 )
-from limbeck.teachers.language_models.endpoint_limits import Pace
-from limbeck.teachers.language_models.endpoint_settings import EndpointSettings
-from limbeck.teachers.language_models.endpoint_spending import RequestSize, Spending, Tokens
+from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
+from limbeck.labelling.language_models.endpoint_spending import RequestSize, Spending, Tokens
 
 log = logging.getLogger(__name__)
 
@@ -178,3 +179,87 @@ def _pause_before(state: RetryCallState) -> float:
     """What the server says, else exponential back-off with jitter."""
     said = seconds_to_wait(state.outcome.exception() if state.outcome else None)
     return _BACK_OFF(state) if said is None else said
+
+
+# How fast: requests evenly spaced in time, and none while a server asks for a pause.
+
+
+class Pace:
+    """So much in a minute, without bursts: who comes gets the next free moment.
+
+    Args:
+        per_minute: None for no limit.
+        clock: seconds, from any beginning.
+    """
+
+    def __init__(
+        self, per_minute: float | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.each = 60 / per_minute if per_minute else 0.0
+        self.clock = clock
+        self._free = 0.0
+        self._paused_until = 0.0
+
+    @property
+    def paused(self) -> bool:
+        """Whether nobody may begin now, not even who has booked this moment: it is to book another."""
+        return self.clock() < self._paused_until
+
+    def book(self, amount: float = 1.0) -> float:
+        """Take the next moment for so much; returns the seconds until then."""
+        now = self.clock()
+        begin = max(now, self._free, self._paused_until)
+        self._free = begin + amount * self.each
+        return begin - now
+
+    def correct(self, amount: float) -> None:
+        """So much more (or less) was used than was booked."""
+        self._free += amount * self.each
+
+    def pause(self, seconds: float) -> None:
+        """Nobody begins before so many seconds are over."""
+        self._paused_until = max(self._paused_until, self.clock() + seconds)
+
+
+# An event loop in a thread of its own, for work that callers wait for.
+
+
+Made = TypeVar("Made")
+
+
+class LoopThread:
+    """An event loop of its own: connections stay open between calls, and callers may have a loop running."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, Made]) -> Made:
+        """Its result; interrupted, it is cancelled."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self, last: Coroutine[Any, Any, None]) -> None:
+        """End what still runs, do one last thing, and end the thread; once closed, nothing."""
+        if self._loop.is_closed():
+            last.close()
+            return
+        try:
+            self.run(self._finish(last))
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    async def _finish(self, last: Coroutine[Any, Any, None]) -> None:
+        # Of what was interrupted, requests may still be open.
+        running = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await last

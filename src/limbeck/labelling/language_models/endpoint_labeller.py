@@ -13,20 +13,17 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from limbeck.labelling.language_models.answer_journal import KeptAnswers, key_of
+from limbeck.labelling.language_models.bound_prompt import BoundPrompt
+from limbeck.labelling.language_models.causal_labeller import calibrated, content_free_prior
+from limbeck.labelling.language_models.endpoint_client import EndpointClient, LoopThread
+from limbeck.labelling.language_models.endpoint_errors import RowFailedError
+from limbeck.labelling.language_models.endpoint_requests import Answer, RowRequests, Vote
+from limbeck.labelling.language_models.endpoint_settings import EndpointSettings
+from limbeck.labelling.language_models.prompt import Row, prompt_digest
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import SENTENCE
 from limbeck.teachers.labeller import RowsMissingError
-from limbeck.teachers.language_models.answer_journal import key_of
-from limbeck.teachers.language_models.bound_prompt import BoundPrompt
-from limbeck.teachers.language_models.contextual_calibration import calibrated, content_free_prior
-from limbeck.teachers.language_models.endpoint_client import EndpointClient
-from limbeck.teachers.language_models.endpoint_errors import RowFailedError
-from limbeck.teachers.language_models.endpoint_requests import Answer, RowRequests, Vote
-from limbeck.teachers.language_models.endpoint_settings import EndpointSettings
-from limbeck.teachers.language_models.few_shot import Row
-from limbeck.teachers.language_models.kept_answers import KeptAnswers
-from limbeck.teachers.language_models.loop_thread import LoopThread
-from limbeck.teachers.language_models.prompt import prompt_digest
 
 log = logging.getLogger(__name__)
 

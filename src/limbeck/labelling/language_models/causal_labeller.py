@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from scipy.special import log_softmax, logsumexp
 from torch import nn
 from transformers import (
     AutoModelForCausalLM,
@@ -17,19 +18,19 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from limbeck.labelling.language_models.bound_prompt import BoundPrompt
+from limbeck.labelling.language_models.prompt import Row, prompt_digest
+from limbeck.labelling.language_models.prompt_tokens import (
+    PromptTokenizer,
+    exclusive_scores,
+    token_limit,
+)
+from limbeck.labelling.language_models.scoring import CausalScorer, Seq2SeqScorer
 from limbeck.outputs import digest_of_model, digest_of_text, digest_of_tokenizer
 from limbeck.students import load_model, read_config, read_tokenizer
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device
 from limbeck.tasks import SENTENCE
-from limbeck.teachers.language_models.bound_prompt import BoundPrompt
-from limbeck.teachers.language_models.causal_scoring import CausalScorer
-from limbeck.teachers.language_models.contextual_calibration import calibrated, content_free_prior
-from limbeck.teachers.language_models.exclusive_answers import exclusive_scores
-from limbeck.teachers.language_models.few_shot import Row
-from limbeck.teachers.language_models.prompt import prompt_digest
-from limbeck.teachers.language_models.prompt_tokens import PromptTokenizer, token_limit
-from limbeck.teachers.language_models.seq2seq_scoring import Seq2SeqScorer
 
 log = logging.getLogger(__name__)
 
@@ -193,3 +194,30 @@ def _uses_chat(bound: BoundPrompt, tokenizer: PreTrainedTokenizerBase) -> bool:
 
 def _empty(bound: BoundPrompt) -> Row:
     return dict.fromkeys(bound.columns, "")
+
+
+# What a model says of the classes when there is nothing to say, taken out of what it says of a
+# text.
+
+
+def content_free_prior(scores: np.ndarray) -> np.ndarray:
+    """log p̂_cf of Zhao et al. 2021, §5: the mean probability of each class, over inputs without content.
+
+    Args:
+        scores: class log-scores of those inputs, (M, C); each row's own normalisation does not matter.
+
+    Returns:
+        log-probabilities, (C,).
+    """
+    each = log_softmax(np.asarray(scores, dtype=np.float64), axis=1)
+    return logsumexp(each, axis=0) - np.log(len(each))
+
+
+def calibrated(scores: np.ndarray, prior: np.ndarray | None) -> np.ndarray:
+    """Class log-probabilities (B, C): those of `scores`, divided by the prior and normalised again.
+
+    W p̂ of the paper with W = diag(p̂_cf)⁻¹, so its argmax; the paper sends W p̂ through a softmax once more,
+    which leaves every distribution nearly flat, and a student is to learn the distribution.
+    """
+    logs = log_softmax(np.asarray(scores, dtype=np.float64), axis=1)
+    return logs if prior is None else log_softmax(logs - prior, axis=1)
