@@ -29,7 +29,7 @@ from embeddings_table import mean_text, p_text, place_of, text_of
 from limbeck.evaluation.compare import Comparison, holm, seeds_and_rows
 from limbeck.records import write_whole
 from limbeck.records.record import read_raw
-from limbeck.run.checkpoint_scores import score_checkpoint
+from limbeck.scoring.scored_model import score_checkpoint
 from study import RECORDS, records_of
 
 KEPT = RECORDS / "embedding_retrieval.json"

@@ -20,7 +20,7 @@ from filelock import FileLock
 from embeddings import COSINES, SIMILARITIES
 from limbeck.records import write_collection
 from limbeck.records.record import read_raw
-from limbeck.run.checkpoint_scores import score_checkpoint
+from limbeck.scoring.scored_model import score_checkpoint
 from limbeck.study import SharedRuns
 from study import records_of
 

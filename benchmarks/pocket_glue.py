@@ -31,7 +31,7 @@ from limbeck.lab import pocket
 from limbeck.recipe import Recipe
 from limbeck.records import hardware, versions, write_whole
 from limbeck.run import distill
-from limbeck.run.evaluation import evaluate
+from limbeck.scoring.evaluation import evaluate
 from limbeck.tasks import get_task
 from limbeck.tasks.task import Task
 

@@ -32,9 +32,10 @@ ORDER = [
     {"reporting.analysis", "tables"},
     {"cards", "report"},
     {"reporting.pages", "run"},
-    {"analysis", "exporting", "labelling"},
-    {"latency", "predicting", "study"},
-    {"quickstart", "submitting"},
+    {"labelling", "scoring"},
+    {"analysis", "exporting", "predicting"},
+    {"latency", "study", "submitting"},
+    {"quickstart"},
     {"cli"},
     {"__main__"},
 ]

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from limbeck.predicting.predict_rows import predict
     from limbeck.recipe import Recipe
     from limbeck.run.distill import distill
-    from limbeck.run.evaluation import evaluate
     from limbeck.run.grid import train_grid
     from limbeck.run.result import Result
-    from limbeck.run.team_review import look_at_team
     from limbeck.runtimes import OnnxPredictor
+    from limbeck.scoring.evaluation import evaluate
+    from limbeck.scoring.team import look_at_team
     from limbeck.students import build_student
     from limbeck.submitting import submit
     from limbeck.support.errors import LimbeckError
@@ -116,10 +116,10 @@ _HOMES = {
     "comparison": "limbeck.objectives",
     "data_reader": "limbeck.data",
     "distill": "limbeck.run",
-    "evaluate": "limbeck.run",
+    "evaluate": "limbeck.scoring",
     "export": "limbeck.exporting",
     "label": "limbeck.labelling",
-    "look_at_team": "limbeck.run",
+    "look_at_team": "limbeck.scoring",
     "mapping": "limbeck.mappings",
     "predict": "limbeck.predicting",
     "push": "limbeck.cards.push",

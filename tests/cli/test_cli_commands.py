@@ -42,8 +42,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
 
         return call
 
-    recipe, run, quickstart = (
-        ModuleType(f"limbeck.{name}") for name in ("recipe", "run", "quickstart")
+    recipe, run, scoring, quickstart = (
+        ModuleType(f"limbeck.{name}") for name in ("recipe", "run", "scoring", "quickstart")
     )
     record = SimpleNamespace(
         best=SimpleNamespace(epoch=2, primary=70.125),
@@ -66,9 +66,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
     scored = SimpleNamespace(
         scores={"accuracy": 61.0, "f1": None}, classification=None, row_tests=None
     )
-    run.evaluation_of = noting("evaluate", scored)
+    scoring.evaluation_of = noting("evaluate", scored)
     quickstart.quickstart = noting("quickstart", None)
-    for module in (recipe, run, quickstart):
+    for module in (recipe, run, scoring, quickstart):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     return made
 
@@ -209,9 +209,9 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def call(*_: object, **__: object) -> None:
         raise error
 
-    module = ModuleType("limbeck.run")
+    module = ModuleType("limbeck.scoring")
     module.evaluation_of = call
-    monkeypatch.setitem(sys.modules, "limbeck.run", module)
+    monkeypatch.setitem(sys.modules, "limbeck.scoring", module)
 
 
 def test_problems_are_listed_with_their_fixes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,14 +256,14 @@ def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_library_messages_become_notes(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("limbeck.run")
+    module = ModuleType("limbeck.scoring")
 
     def evaluation_of(*_: object, **__: object) -> SimpleNamespace:
         logging.getLogger("limbeck.students").warning("kept %d layers", 3)
         return SimpleNamespace(scores={}, classification=None, row_tests=None)
 
     module.evaluation_of = evaluation_of
-    monkeypatch.setitem(sys.modules, "limbeck.run", module)
+    monkeypatch.setitem(sys.modules, "limbeck.scoring", module)
     ended = invoke("evaluate", "x")
     assert (
         ended.stderr
@@ -283,7 +283,7 @@ def test_what_loads_pytorch_says_so_before_it_does(monkeypatch: pytest.MonkeyPat
             assert begun
             raise LimbeckError("imported")
 
-    monkeypatch.setitem(sys.modules, "limbeck.run", Slow("limbeck.run"))
+    monkeypatch.setitem(sys.modules, "limbeck.scoring", Slow("limbeck.scoring"))
     assert "imported" in invoke("evaluate", "x").stderr
     assert len(begun) == 1
     group: Any = typer.main.get_command(app)

@@ -114,7 +114,7 @@ def test_team_passes_its_options(monkeypatch, tmp_path) -> None:
         data="D",
     )
     monkeypatch.setattr(
-        "limbeck.run.look_at_team", lambda *args, **kwargs: calls.append((args, kwargs)) or look
+        "limbeck.scoring.look_at_team", lambda *args, **kwargs: calls.append((args, kwargs)) or look
     )
     monkeypatch.setattr("limbeck.tables.teachers.team_tables", lambda team, models: "the tables")
 

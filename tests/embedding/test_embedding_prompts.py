@@ -10,7 +10,8 @@ import tiny_embedders as tiny
 
 from limbeck import predict
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate
+from limbeck.run import distill
+from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 
 PROMPT = "very good "

@@ -11,7 +11,8 @@ import tiny_embedders as tiny
 from limbeck.data import load_task
 from limbeck.data.row_ids import rows_fingerprint
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate
+from limbeck.run import distill
+from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import EMBEDDING
 from limbeck.tasks.retrieval import RETRIEVAL_METRICS

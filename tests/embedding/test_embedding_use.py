@@ -22,9 +22,10 @@ from limbeck.embedding.folder import write_modules
 from limbeck.exporting import export
 from limbeck.objectives import ModelShape, Shape
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate
+from limbeck.run import distill
 from limbeck.run.model_predictions import compact_outputs_of
 from limbeck.runtimes import OnnxPredictor, read_export
+from limbeck.scoring import evaluate
 from limbeck.students import load_model, read_tokenizer
 from limbeck.support.step_state import StepState
 from limbeck.tasks import EMBEDDING

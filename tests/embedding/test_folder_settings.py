@@ -14,9 +14,9 @@ from limbeck import predict
 from limbeck.embedding import modules_of
 from limbeck.embedding.embedder import embedding_config
 from limbeck.recipe import Recipe
-from limbeck.run import evaluate
-from limbeck.run.checkpoint_scores import longest_of
 from limbeck.run.embedding_settings import embedding_kind
+from limbeck.scoring import evaluate
+from limbeck.scoring.scored_model import longest_of
 from limbeck.students import build_student, load_model, read_processor
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import EMBEDDING, TEXT_READING

@@ -16,8 +16,9 @@ from limbeck.cards import CardSettings
 from limbeck.cards.card import render_card
 from limbeck.embedding import EmbeddingModules, TextPrompts
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate
+from limbeck.run import distill
 from limbeck.run.prepare import prepare
+from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.retrieval import RETRIEVAL_METRICS
 

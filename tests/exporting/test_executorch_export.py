@@ -10,8 +10,8 @@ from said_alone import said_alone
 import tiny_runs as tiny
 from limbeck import predict
 from limbeck.exporting import ExportSettings, export
-from limbeck.run import evaluate
 from limbeck.runtimes import OnnxPredictor
+from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 
 

@@ -23,10 +23,10 @@ from limbeck.exporting import ExportSettings, export, export_model
 from limbeck.exporting.attempts import _try
 from limbeck.exporting.gate import cross_fitted
 from limbeck.exporting.onnx_graph import OUTPUTS, write_graph
-from limbeck.run import evaluate
-from limbeck.run.gate_rows import GateRows, gate_rows
 from limbeck.runtimes import OnnxPredictor, open_session, read_export
 from limbeck.runtimes.manifest import Conversion
+from limbeck.scoring import evaluate
+from limbeck.scoring.gate_rows import GateRows, gate_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASK_TYPES
 

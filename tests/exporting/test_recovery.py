@@ -18,9 +18,9 @@ from limbeck.exporting.quantisation_aware import (
     rounded,
     rounding,
 )
-from limbeck.run.gate_rows import gate_rows
 from limbeck.runtimes import OnnxPredictor
 from limbeck.runtimes.manifest import Conversion
+from limbeck.scoring.gate_rows import gate_rows
 from limbeck.students import load_model
 
 INT8 = Conversion(name="int8", precision="int8", scheme="dynamic")

@@ -11,7 +11,7 @@ import several_labels as several
 import tiny_runs as tiny
 from limbeck import predict
 from limbeck.exporting import export
-from limbeck.run import evaluate
+from limbeck.scoring import evaluate
 
 TEXTS = ["good film", "bad slow plot", "good slow long end", "bad the long end"]
 THRESHOLDS = [0.5, 0.5, 0.1]

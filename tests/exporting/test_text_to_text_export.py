@@ -19,10 +19,10 @@ from limbeck.exporting.int8 import quantisable, quantise
 from limbeck.exporting.sensitive_nodes import ranked
 from limbeck.latency.bench_inputs import inputs_of
 from limbeck.latency.contenders import contenders
-from limbeck.run import evaluate
 from limbeck.runtimes import OnnxPredictor, open_export, open_files, read_export
 from limbeck.runtimes.manifest import Conversion, Generation
 from limbeck.runtimes.sessions import shifted_right
+from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 
 PAIRS = [(SENTENCES[2], "ann"), (SENTENCES[0], SENTENCES[1]), ("lee", "who ?"), SENTENCES[3:5]]

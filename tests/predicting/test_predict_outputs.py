@@ -25,7 +25,7 @@ import kind_models as kinds
 import tiny_runs as tiny
 from limbeck import LimbeckError, predict
 from limbeck.records import ClassFacts, ClassificationScores, ModelScores
-from limbeck.run.checkpoint_scores import score_checkpoint
+from limbeck.scoring.scored_model import score_checkpoint
 from limbeck.tasks.rules import ROW
 from limbeck.tasks.spans import OFFSETS, SPANS, best_spans
 from limbeck.tasks.task import TASKS

@@ -26,7 +26,8 @@ from limbeck import LimbeckError, predict
 from limbeck.exporting import export
 from limbeck.labelling import label
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate
+from limbeck.run import distill
+from limbeck.scoring import evaluate
 
 TEXTS = tiny.sentences(5)
 

@@ -16,7 +16,8 @@ from limbeck.cli.app import app
 from limbeck.objectives import OBJECTIVES
 from limbeck.recipe import Recipe
 from limbeck.records import Record
-from limbeck.run import distill, evaluate
+from limbeck.run import distill
+from limbeck.scoring import evaluate
 from limbeck.support import registry
 from limbeck.support import registry as plugins
 from limbeck.support.errors import LimbeckError

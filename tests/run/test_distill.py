@@ -15,10 +15,11 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import tiny_runs as tiny
 from limbeck.data import load_task
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate
+from limbeck.run import distill
 from limbeck.run.default_folder import default_folder
 from limbeck.run.prepare import prepare
 from limbeck.run.stage_rows import load_rows
+from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer
@@ -273,7 +274,7 @@ def test_evaluate_scores_the_run_on_the_rows_it_was_not_trained_on(
     copied, finished, place, monkeypatch
 ):
     """A single own file holds both; given as other data, the file is scored as a whole."""
-    module = import_module("limbeck.run.evaluation")
+    module = import_module("limbeck.scoring.evaluation")
     scored: list[int] = []
     compact_outputs_of = module.compact_outputs_of
 

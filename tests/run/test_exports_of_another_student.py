@@ -14,9 +14,10 @@ from limbeck.latency.contenders import contenders
 from limbeck.predicting.about_model import facts_of
 from limbeck.recipe import Recipe
 from limbeck.records import Record
-from limbeck.run import distill, evaluate
+from limbeck.run import distill
 from limbeck.run.run_report import refresh
 from limbeck.runtimes import exports_of, read_export
+from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 
 MADE_OF_ANOTHER = "made from another student"

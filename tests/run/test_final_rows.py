@@ -14,13 +14,14 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
 from limbeck.records import Record
-from limbeck.run import distill, evaluate
-from limbeck.run.compare_runs import compare_runs
+from limbeck.run import distill
 from limbeck.run.final_rows import FinalRows
-from limbeck.run.gate_rows import gate_rows
 from limbeck.run.prepare import prepare
 from limbeck.run.scoring import teacher_scores
 from limbeck.run.stage_rows import EncodedRows, load_rows
+from limbeck.scoring import evaluate
+from limbeck.scoring.compare import compare_runs
+from limbeck.scoring.gate_rows import gate_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tables import build_table
 

@@ -18,8 +18,9 @@ from fresh_process import printed_by
 from limbeck.lab.cifar_nets import CifarNetForImageClassification
 from limbeck.outputs import RememberingTeacher
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate, look_at_team
+from limbeck.run import distill
 from limbeck.run.prepare import prepare
+from limbeck.scoring import evaluate, look_at_team
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher
 from limbeck.training import DistillationTrainer

@@ -16,11 +16,12 @@ import tiny_runs
 from limbeck.data.row_ids import row_ids
 from limbeck.labelling import label
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate, evaluation_of
-from limbeck.run.compare_runs import compare_runs
+from limbeck.run import distill
 from limbeck.run.prepare import prepare
 from limbeck.run.stage_rows import load_rows
 from limbeck.run.stored_teachers import open_outputs
+from limbeck.scoring import evaluate, evaluation_of
+from limbeck.scoring.compare import compare_runs
 from limbeck.students import build_student
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import PAIR_SCORE, task_type_of

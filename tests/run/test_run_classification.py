@@ -15,8 +15,8 @@ from limbeck.cards.push import push_files
 from limbeck.cli.app import app
 from limbeck.records import Record
 from limbeck.report import write_report
-from limbeck.run import evaluate, evaluation_of
-from limbeck.run.compare_runs import compare_runs
+from limbeck.scoring import evaluate, evaluation_of
+from limbeck.scoring.compare import compare_runs
 from limbeck.support.errors import LimbeckError
 from limbeck.support.plain import read_json
 

@@ -14,8 +14,9 @@ from limbeck.activations import Request
 from limbeck.data import Collator
 from limbeck.outputs import RememberingTeacher
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate
+from limbeck.run import distill
 from limbeck.run.prepare import prepare
+from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MASKED, get_task, get_task_type
 from limbeck.teachers.teacher import Teacher

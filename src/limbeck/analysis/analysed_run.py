@@ -22,11 +22,14 @@ from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.reporting.analysis.layer_probing import Progressed, nobody
 from limbeck.reporting.analysis.pooled_states import evaluating, inputs_of
-from limbeck.run.class_checks import class_names, resolve_class_order
-from limbeck.run.own_task import student_labelling
 from limbeck.run.run_folder import RunFolder
-from limbeck.run.scored_split import split_to_score
 from limbeck.run.student_source import processor_of
+from limbeck.scoring.scored_model import (
+    class_names,
+    resolve_class_order,
+    split_to_score,
+    student_labelling,
+)
 from limbeck.students import load_model
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.files import at_home

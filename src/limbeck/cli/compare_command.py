@@ -1,6 +1,6 @@
 """`limbeck compare`: two runs over the rows that both predicted, with tests over these rows.
 
-It calls `limbeck.run.compare_runs`.
+It calls `limbeck.scoring.compare`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def compare(
     """Compare two runs row by row: McNemar's exact test and a paired bootstrap over the rows that both predicted."""
     load_plugins(plugin or ())
 
-    from limbeck.run.compare_runs import compare_runs
+    from limbeck.scoring.compare import compare_runs
 
     found = compare_runs(first, second, split)
     if as_json:

@@ -1,6 +1,6 @@
 """`limbeck evaluate`: score a finished run's student on a task, its own or one out of its domain.
 
-It calls `limbeck.run.evaluation`.
+It calls `limbeck.scoring.evaluation`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def evaluate(
     """Score a run's student (and record it), on its own task or out of its domain; or any checkpoint."""
     load_plugins(plugin or ())
 
-    from limbeck.run import evaluation_of
+    from limbeck.scoring import evaluation_of
 
     if predictions is not None:
         from limbeck.predicting.split_predictions import write_predictions

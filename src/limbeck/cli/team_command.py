@@ -1,6 +1,6 @@
 """`limbeck team`: how the members of a team differ, which of them add anything, how sure they are.
 
-It calls `limbeck.run.look_at_team` and shows what it found.
+It calls `limbeck.scoring.look_at_team` and shows what it found.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def team(
 ) -> None:
     """Show how the members of a team differ, and which of them add anything to it."""
     from limbeck.report import write_team_page
-    from limbeck.run import look_at_team
+    from limbeck.scoring import look_at_team
     from limbeck.tables.teachers import team_tables
 
     look = look_at_team(

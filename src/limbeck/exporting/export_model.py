@@ -24,12 +24,11 @@ from limbeck.exporting.text_to_text_graphs import generation_of
 from limbeck.exporting.workshop import Workshop, library_versions
 from limbeck.preflight import refuse_unfit
 from limbeck.records import RECORD_NAME, versions
-from limbeck.run.checkpoint_scores import longest_of
-from limbeck.run.class_checks import class_names, resolve_class_order
-from limbeck.run.gate_rows import GateRows, gate_rows
 from limbeck.run.run_report import refresh
 from limbeck.runtimes import ExportManifest, need_extra, weights_of
 from limbeck.runtimes.manifest import Generation, exports_of, read_export
+from limbeck.scoring.gate_rows import GateRows, gate_rows
+from limbeck.scoring.scored_model import class_names, longest_of, resolve_class_order
 from limbeck.students import load_model, read_processor, resolve_checkpoint
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home

@@ -14,9 +14,9 @@ from limbeck.exporting.gate import cross_fitted
 from limbeck.exporting.workshop import Workshop, library_versions
 from limbeck.records import versions
 from limbeck.records.machine import processor_name
-from limbeck.run.gate_rows import GateRows
 from limbeck.runtimes import ExportManifest
 from limbeck.runtimes.manifest import Attempt, GateRowsFacts
+from limbeck.scoring.gate_rows import GateRows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.text import prompt_of
 

@@ -17,10 +17,10 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
 from limbeck.functional.labels import NO_LABEL
-from limbeck.run.exported_outputs import compact_outputs_of_export
-from limbeck.run.gate_rows import GateRows
 from limbeck.runtimes import GraphSession
 from limbeck.runtimes.manifest import GateMeasure, LogitParity
+from limbeck.scoring.exported_scores import compact_outputs_of_export
+from limbeck.scoring.gate_rows import GateRows
 from limbeck.tasks import Results, Task, as_array, join
 
 # Logits of more numbers than this are compared on the first rows only (a vocabulary's are large).

@@ -18,8 +18,8 @@ from torch.nn.utils import parametrize
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture
-from limbeck.run.gate_rows import GateRows
 from limbeck.runtimes.manifest import Conversion
+from limbeck.scoring.gate_rows import GateRows
 from limbeck.tasks import SoftRule
 
 BATCH = 16

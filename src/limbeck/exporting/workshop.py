@@ -21,9 +21,9 @@ from limbeck.exporting.openvino_model import write_openvino
 from limbeck.exporting.quantisation_aware import recovered
 from limbeck.exporting.showing_export import ExportProgress
 from limbeck.exporting.text_to_text_graphs import PARTS, write_text_to_text
-from limbeck.run.gate_rows import GateRows
 from limbeck.runtimes import GraphSession, TextToTextSession, open_files
 from limbeck.runtimes.manifest import Conversion, Generation
+from limbeck.scoring.gate_rows import GateRows
 
 _TRACED_ROWS = 2
 _CONVERTING = "writing the graph (torch.export; about a minute, whatever the model's size)"

@@ -11,8 +11,8 @@ from transformers import AutoConfig, PretrainedConfig
 from limbeck.data.glue import LAYOUTS
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
-from limbeck.run.exported_scores import find_export
 from limbeck.runtimes import RUNTIMES, ExportManifest, is_export, read_export
+from limbeck.scoring.exported_scores import find_export
 from limbeck.students import generic_labels, labels_of, read_config, resolve_checkpoint
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.files import at_home

@@ -19,8 +19,8 @@ from limbeck.embedding import SentenceEmbedder
 from limbeck.outputs.key import add_model
 from limbeck.predicting.about_model import TORCH, AboutModel
 from limbeck.preflight import positions_of, refuse_beyond, refuse_unfit
-from limbeck.run.checkpoint_scores import longest_of
 from limbeck.runtimes import OnnxPredictor, TextToTextSession
+from limbeck.scoring.scored_model import longest_of
 from limbeck.students import load_model, read_processor
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import device

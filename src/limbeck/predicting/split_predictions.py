@@ -13,8 +13,8 @@ from limbeck.predicting.predict_rows import predict
 from limbeck.predicting.prediction_summary import Predictions
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
-from limbeck.run.own_task import student_labelling
 from limbeck.run.run_folder import RunFolder
+from limbeck.scoring.scored_model import student_labelling
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import Task
 

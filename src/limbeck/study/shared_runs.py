@@ -19,7 +19,8 @@ from filelock import FileLock, Timeout
 from limbeck.outputs import RememberingTeacher
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record, write_whole
-from limbeck.run import distill, evaluate
+from limbeck.run import distill
+from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import file_name
 from limbeck.support.manifest import verified

@@ -10,7 +10,7 @@ import tiny_runs as tiny
 from limbeck.preflight import check_labels
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.run.checkpoint_scores import score_checkpoint
+from limbeck.scoring.scored_model import score_checkpoint
 from limbeck.students import load_model
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import get_task

@@ -11,7 +11,8 @@ import pytest
 
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
-from limbeck.run import distill, evaluate
+from limbeck.run import distill
+from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 
 OWN = {"text_columns": ["review"], "label_column": "verdict"}

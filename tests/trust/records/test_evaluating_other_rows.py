@@ -12,7 +12,8 @@ import pytest
 import tiny_runs as tiny
 from limbeck.recipe import Recipe
 from limbeck.records import Record
-from limbeck.run import distill, evaluate
+from limbeck.run import distill
+from limbeck.scoring import evaluate
 
 OWN = {"text_columns": ["review"], "label_column": "verdict"}
 

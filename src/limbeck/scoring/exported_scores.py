@@ -1,16 +1,28 @@
-"""The scores of an exported model, computed by its own runtime. Part of `limbeck.run`."""
+"""The scores of an exported model, computed by its own runtime. Part of `limbeck.scoring`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from limbeck.run.exported_outputs import compact_outputs_of_export
-from limbeck.run.gate_rows import gate_rows
-from limbeck.run.scored_split import Scored
-from limbeck.runtimes import RUNTIMES, OnnxPredictor, exports_of, is_export
+import numpy as np
+import torch
+from torch import Tensor
+
+from limbeck.runtimes import (
+    RUNTIMES,
+    GraphSession,
+    OnnxPredictor,
+    TextToTextSession,
+    exports_of,
+    is_export,
+)
+from limbeck.scoring.gate_rows import gate_rows
+from limbeck.scoring.scored_model import Scored
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.files import at_home
+from limbeck.tasks import Task, as_array
 
 
 def find_export(path: str) -> Path:
@@ -82,3 +94,37 @@ def score_export(
         logits = predictor.logits_of(batch)
         outputs.append(compact_outputs_of_export(rows.task, predictor.session, batch, logits))
     return Scored(rows.task, rows.split, rows.rows, rows.results(outputs))
+
+
+# What a task type keeps of an exported model's outputs.
+
+
+class _Writer:
+    """An exported text-to-text model as what generates in a model's place."""
+
+    def __init__(self, session: TextToTextSession) -> None:
+        self.session = session
+
+    def generate(
+        self,
+        *,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        max_new_tokens: int,
+        do_sample: bool,
+        num_beams: int,
+    ) -> Tensor:
+        """Greedily generated token ids (B, T)."""
+        assert not do_sample
+        assert num_beams == 1
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask}
+        return torch.from_numpy(self.session.generated(batch, max_new_tokens))
+
+
+def compact_outputs_of_export(
+    task: Task, session: GraphSession, batch: Mapping[str, Tensor], logits: np.ndarray
+) -> np.ndarray:
+    """What a task type scores of a batch: of logits, or of text that the exported model writes."""
+    # What is kept of logits asks no model.
+    writer: Any = _Writer(session) if isinstance(session, TextToTextSession) else None
+    return as_array(task.kind.compact_outputs(writer, batch, torch.from_numpy(logits)))

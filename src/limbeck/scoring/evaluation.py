@@ -1,39 +1,99 @@
 """`evaluate(run, task)`: score a finished run's student, on its own task or out of its domain.
 
-Part of `limbeck.run`.
+Part of `limbeck.scoring`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from datasets import DatasetDict
 
 from limbeck.data import Collator, Division, Labelling, encode, load_task, rows_fingerprint
+from limbeck.evaluation.classification import task_classification
+from limbeck.evaluation.row_tests import row_tests
 from limbeck.preflight import refuse_unfit
 from limbeck.recipe import Recipe
-from limbeck.records import RECORD_NAME, Numbers, Record
-from limbeck.run.checkpoint_scores import score_checkpoint
-from limbeck.run.class_checks import class_names, resolve_class_order
-from limbeck.run.evaluated import Evaluation, evaluation_against
-from limbeck.run.exported_scores import score_export
+from limbeck.records import RECORD_NAME, ClassificationScores, Numbers, Record, RowTests, finite
+from limbeck.run.beside_teacher import kept_texts
 from limbeck.run.kept_predictions import kept_predictions
 from limbeck.run.model_predictions import compact_outputs_of
 from limbeck.run.model_thresholds import decided_by
-from limbeck.run.own_task import own_task, student_labelling
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.run_report import refresh
-from limbeck.run.scored_split import Scored, split_to_score
 from limbeck.runtimes import is_export
-from limbeck.students import load_model, read_config
+from limbeck.scoring.exported_scores import score_export
+from limbeck.scoring.scored_model import (
+    Scored,
+    checkpoint_results,
+    class_names,
+    own_task,
+    resolve_class_order,
+    score_checkpoint,
+    split_to_score,
+    student_labelling,
+)
+from limbeck.students import load_model, read_config, resolve_checkpoint
 from limbeck.support.errors import LimbeckError
 from limbeck.support.given import is_reference, refuse_absent_rows
 from limbeck.tasks import Task, project
 from limbeck.tasks.metrics import TEACHER_LABEL
+
+# What an evaluation comes to: scores, classes, and the comparison with a teacher.
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A model's predictions on one split, scored.
+
+    Attributes:
+        split: as a record names it: of other rows than the run's with where they lie.
+        scores: 0 to 100.
+        classification: of a classifier what its predictions come to, class by class and beside a teacher's.
+        row_tests: the model less the teacher over the same rows, where the teacher's predictions are known.
+    """
+
+    split: str
+    scores: Numbers
+    classification: ClassificationScores | None = None
+    row_tests: RowTests | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; a number that is not finite is None."""
+        parts = {"classification": self.classification, "row_tests": self.row_tests}
+        plain = {name: part and part.model_dump(mode="python") for name, part in parts.items()}
+        return finite({"split": self.split, "scores": self.scores, **plain})
+
+
+def evaluation_against(
+    scored: Scored,
+    name: str,
+    teacher: str | None,
+    *,
+    texts: bool,
+    max_length: int | None = None,
+) -> Evaluation:
+    """What predictions come to, alone or beside a teacher that is run on the same rows."""
+    task, predictions = scored.task, scored.results.predictions
+    taught = None
+    if teacher is not None:
+        path = resolve_checkpoint(teacher)
+        taught = checkpoint_results(
+            path, task, scored.rows, scored.split, side="teacher", max_length=max_length
+        ).predictions
+    shown = kept_texts(task, scored.rows) if texts else None
+    return Evaluation(
+        name,
+        dict(scored.results.scores),
+        task_classification(task, predictions, taught, shown),
+        None if taught is None else row_tests(task, predictions, taught),
+    )
+
 
 log = logging.getLogger(__name__)
 

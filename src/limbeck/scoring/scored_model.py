@@ -1,22 +1,26 @@
-"""The scores of a checkpoint that is no run of limbeck's. Part of `limbeck.run`."""
+"""The scores of a checkpoint that is no run of limbeck's. Part of `limbeck.scoring`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 from datasets import Dataset
 from transformers import PreTrainedModel
 
 from limbeck import preflight
 from limbeck.data import Collator, Labelling, encode, load_task
 from limbeck.embedding import modules_of
-from limbeck.run.class_checks import class_names, resolve_class_order
-from limbeck.run.known_classes import names_at
+from limbeck.recipe import Recipe
+from limbeck.run.known_classes import labelling_of, names_at
 from limbeck.run.model_predictions import compact_outputs_of
 from limbeck.run.model_thresholds import decided_by
-from limbeck.run.scored_split import Scored, split_to_score
+from limbeck.run.run_folder import RunFolder
 from limbeck.students import load_model, read_config, read_processor
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks import (
     SENTENCE,
     TASKS,
@@ -24,8 +28,40 @@ from limbeck.tasks import (
     Results,
     Task,
     TaskType,
+    as_kind,
+    get_task,
     kind_of_config,
 )
+
+# Which split of loaded rows is scored, and what came of it.
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A split of a task's rows, as loaded, with a model's scores and predictions."""
+
+    task: Task
+    split: str
+    rows: Dataset
+    results: Results
+
+
+def split_to_score(task: Task, rows: Mapping[str, Dataset], split: str | None) -> str:
+    """The split that is named, or the one that the task is scored on.
+
+    Raises:
+        LimbeckError: there is none of that name, or it has no labels.
+    """
+    chosen = split or (task.evaluation_splits(rows) or tuple(rows))[0]
+    if chosen not in rows:
+        raise LimbeckError(unknown("split", chosen, list(rows)))
+    if task.label_column not in rows[chosen].column_names:
+        raise LimbeckError(
+            f"split {chosen!r} of {task.name} has no labels",
+            "name another split, or add --predictions FILE to predict it",
+        )
+    return chosen
+
 
 # A model without a limit, or one of thousands of tokens, is measured on texts this long.
 LONGEST = 512
@@ -111,3 +147,69 @@ def longest_of(model: PreTrainedModel, processor: Processor) -> int:
     own = getattr(processor, "model_max_length", None) or LONGEST
     longest = (None if modules is None else modules.max_tokens) or min(own, LONGEST)
     return min(preflight.positions_of(model) or longest, longest)
+
+
+# What a finished run was trained to predict, with its student's order of the classes.
+
+
+def student_labelling(recipe: Recipe, folder: RunFolder) -> Labelling:
+    """Classes in the order of the student's head, whatever became of its teacher."""
+    return replace(labelling_of(recipe), teacher=names_at(folder.student))
+
+
+def own_task(recipe: Recipe, folder: RunFolder) -> Task:
+    """The task that the run was trained on, of a user's own file as the file has it."""
+    if recipe.task not in TASKS or recipe.text_columns or recipe.label_column:
+        task, _ = load_task(
+            recipe.task,
+            recipe.data,
+            text_columns=recipe.text_columns,
+            label_column=recipe.label_column,
+            kind=recipe.kind,
+            labelling=student_labelling(recipe, folder),
+            max_rows=recipe.max_rows,
+            division=recipe.division,
+        )
+        return task
+    return as_kind(get_task(str(recipe.task)), recipe.kind)
+
+
+# Whether a model that is to be scored has the classes of the rows, in their order.
+
+
+logger = logging.getLogger(__name__)
+
+
+def class_names(task: Task, model: PreTrainedModel, *, side: str) -> list[Problem]:
+    """Names that prove nothing about the order of the classes, as warnings.
+
+    Raises:
+        LimbeckError: another number of classes than the rows', or a class of theirs at another output.
+    """
+    found = preflight.check_labels(side, model.config, task)
+    if errors := preflight.errors_of(found):
+        raise LimbeckError(errors)
+    return found
+
+
+def resolve_class_order(
+    task: Task,
+    unproven: Sequence[Problem],
+    outputs: np.ndarray,
+    labels: Sequence[Any],
+    split: str,
+    *,
+    side: str,
+) -> None:
+    """Say what `class_names` could not prove, if the outputs are in the order of the rows' classes.
+
+    Raises:
+        LimbeckError: they fit another order much better.
+    """
+    if not unproven:
+        return
+    given = preflight.TeacherOutputs(outputs, labels, f"measured on {split}")
+    if found := preflight.check_class_order(task, given, side=side):
+        raise LimbeckError(found)
+    for problem in unproven:
+        logger.warning("%s (%s)", problem.message, problem.fix)

@@ -1,4 +1,4 @@
-"""The labelled rows that a model is measured on before it is exported, and where it runs. Part of `limbeck.run`."""
+"""The labelled rows that a model is measured on before it is exported, and where it runs. Part of `limbeck.scoring`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ from limbeck.data import (
 )
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
-from limbeck.run.checkpoint_scores import LONGEST, wanted_kind
 from limbeck.run.known_classes import labelling_of, names_at, names_of
 from limbeck.run.model_thresholds import decided_by
-from limbeck.run.scored_split import split_to_score
 from limbeck.runtimes import is_export, read_export
+from limbeck.scoring.scored_model import LONGEST, split_to_score, wanted_kind
 from limbeck.students import read_config, resolve_checkpoint
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home

@@ -1,6 +1,6 @@
 """Two finished runs over the rows that both predicted: is one better, or were the rows kind to it?
 
-Part of `limbeck.run`. Predictions that the runs kept are read; no model runs.
+Part of `limbeck.scoring`. Predictions that the runs kept are read; no model runs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from limbeck.evaluation.row_tests import row_tests
 from limbeck.recipe import Recipe
 from limbeck.records import Numbers, Record, RowTests, finite
 from limbeck.run.kept_predictions import kept_predictions
-from limbeck.run.own_task import own_task
 from limbeck.run.run_folder import RunFolder
+from limbeck.scoring.scored_model import own_task
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
 

@@ -1,6 +1,6 @@
 """`look_at_team(…)`: what the members of a team predict on one split, and how they differ.
 
-Part of `limbeck.run`.
+Part of `limbeck.scoring`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from limbeck.records import ModelFacts
 from limbeck.records.runs_meant import members_at
 from limbeck.run.known_classes import names_at
 from limbeck.run.model_predictions import compact_outputs_of, example_size
-from limbeck.run.scored_split import split_to_score
+from limbeck.scoring.scored_model import split_to_score
 from limbeck.students import load_model, read_processor
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
