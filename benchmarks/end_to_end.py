@@ -48,12 +48,12 @@ from limbeck.data import EpochSampler
 from limbeck.recipe import Recipe
 from limbeck.records import Execution, hardware, versions, write_whole
 from limbeck.run import distill
-from limbeck.run.caching import with_stored_outputs
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared
-from limbeck.run.resolution import resolve
+from limbeck.run.rows import load_rows
 from limbeck.run.run_folder import RunFolder
-from limbeck.run.stage_rows import load_rows
+from limbeck.run.stored_outputs import with_stored_outputs
+from limbeck.run.train import resolve
 from limbeck.training import DistillationConfig, DistillationTrainer, training_arguments
 from peers import BATCH, LR, papers, textbrewer
 

@@ -36,7 +36,7 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 import limbeck
 from limbeck.records import hardware, versions, write_whole
-from limbeck.run import unlabelled_rows
+from limbeck.run import rows as unlabelled_rows
 from limbeck.training import DistillationTrainer
 
 RECORD = Path(__file__).parent / "records" / "many_rows.json"

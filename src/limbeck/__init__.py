@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from limbeck.predicting.predict_job import Predictions
     from limbeck.predicting.predict_rows import predict
     from limbeck.recipe import Recipe
-    from limbeck.run.distill import distill
+    from limbeck.run.distill import Result, distill
     from limbeck.run.grid import train_grid
-    from limbeck.run.result import Result
     from limbeck.runtimes import OnnxPredictor
     from limbeck.scoring.evaluation import evaluate
     from limbeck.scoring.team import look_at_team

@@ -22,8 +22,8 @@ from limbeck.report import write_report
 from limbeck.run import distill
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepare import prepare
+from limbeck.run.report import similarity
 from limbeck.run.run_folder import RunFolder
-from limbeck.run.run_report import similarity
 from limbeck.study import SharedRuns, Study, StudyPlan, StudyRun, carry_out
 from limbeck.study.study_estimate import held_or_none
 from limbeck.study.study_groups import Group

@@ -23,7 +23,7 @@ from limbeck.records import (
     TeamFacts,
     TeamMember,
 )
-from limbeck.run.result import Result
+from limbeck.run.distill import Result
 from synthetic_records import a_run, a_teacher
 
 KEPT = KeptFacts(share=0.9, low=0.85, high=0.934, rows=408)

@@ -16,7 +16,7 @@ from limbeck.cli.app import app
 from limbeck.cli.options import is_setting, parse_axes
 from limbeck.objectives import OBJECTIVES
 from limbeck.recipe import Recipe
-from limbeck.run.grid_cells import cells_of
+from limbeck.run.grid import cells_of
 
 # A page names a recipe file in the first line of its block: `# mine.yaml:  limbeck distill …`.
 RECIPES = {

@@ -17,7 +17,7 @@ from limbeck.exporting import export, workshop
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill
-from limbeck.run.kept_predictions import kept_predictions
+from limbeck.run.run_folder import kept_predictions
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum

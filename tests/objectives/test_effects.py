@@ -29,13 +29,12 @@ from limbeck.recipe import Recipe, catalog
 from limbeck.recipe.validation import check
 from limbeck.records import Record
 from limbeck.run import prepared as prepared_module
-from limbeck.run import prepared_teachers as teaching_module
-from limbeck.run.named_teachers import Named, form_team
-from limbeck.run.prepared import Prepared
-from limbeck.run.prepared_teachers import with_team
+from limbeck.run import several_teachers as teaching_module
+from limbeck.run.prepared import Prepared, StageInputs
+from limbeck.run.rows import EncodedRows
 from limbeck.run.run_folder import RunFolder
-from limbeck.run.stage_inputs import StageInputs
-from limbeck.run.stage_rows import EncodedRows
+from limbeck.run.several_teachers import with_team
+from limbeck.run.teachers import Named, form_team
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 from limbeck.tasks import get_task, get_task_type

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from limbeck.run.grid_cells import cells_of
+from limbeck.run.grid import cells_of
 from limbeck.support.errors import LimbeckError
 
 

@@ -18,7 +18,7 @@ from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.default_folder import default_folder
 from limbeck.run.prepare import prepare
-from limbeck.run.stage_rows import load_rows
+from limbeck.run.rows import load_rows
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers.teacher import Teacher

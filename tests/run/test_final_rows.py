@@ -17,8 +17,8 @@ from limbeck.records import Record
 from limbeck.run import distill
 from limbeck.run.final_rows import FinalRows
 from limbeck.run.prepare import prepare
-from limbeck.run.scoring import teacher_scores
-from limbeck.run.stage_rows import EncodedRows, load_rows
+from limbeck.run.rows import EncodedRows, load_rows
+from limbeck.run.teacher_scores import teacher_scores
 from limbeck.scoring import evaluate
 from limbeck.scoring.compare import compare_runs
 from limbeck.scoring.gate_rows import gate_rows

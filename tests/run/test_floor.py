@@ -18,8 +18,8 @@ from limbeck.evaluation.row_tests import is_ahead, row_tests
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill
-from limbeck.run.result import Result
-from limbeck.run.stage_rows import load_rows
+from limbeck.run.distill import Result
+from limbeck.run.rows import load_rows
 from limbeck.tables import build_table, render
 from limbeck.tasks import TASKS
 

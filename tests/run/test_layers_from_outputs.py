@@ -62,7 +62,7 @@ def test_a_store_of_layers_teaches_as_the_live_teacher(
     def refuse(*args, **kwargs):
         raise AssertionError("a teacher's model was loaded")
 
-    monkeypatch.setattr(import_module("limbeck.run.named_teachers"), "load_model", refuse)
+    monkeypatch.setattr(import_module("limbeck.run.teachers"), "load_model", refuse)
     given = recipe(method, teacher=None, outputs=store, **changes)
     read = distill(given, tmp_path / "read", report=False)
     for ours, theirs in zip(losses(read), losses(live), strict=True):
@@ -113,7 +113,7 @@ def test_states_of_another_length_limit_are_refused(recipe, store, tmp_path, no_
 def test_states_of_other_tokens_are_refused_and_pooled_ones_are_not(
     recipe, store, tmp_path, no_training, monkeypatch
 ):
-    checks = import_module("limbeck.run.stored_layer_checks")
+    checks = import_module("limbeck.run.in_place_checks")
     monkeypatch.setattr(checks, "digest_of_tokenizer", lambda tokenizer: "another")
     with pytest.raises(LimbeckError, match="tokens that another tokenizer made"):
         distill(recipe("tinybert", teacher=None, outputs=store), tmp_path / "run", report=False)

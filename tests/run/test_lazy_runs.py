@@ -13,8 +13,8 @@ import tiny_runs as tiny
 from limbeck.data import load_task
 from limbeck.data.encoding import LazyRows, encode
 from limbeck.run import distill
+from limbeck.run.earlier_run import digests
 from limbeck.run.prepare import prepare
-from limbeck.run.unchanged import digests
 
 TEXTS = [
     " ".join([tiny.WORDS[row % 2], *words])

@@ -11,7 +11,7 @@ import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.records import Record
 from limbeck.records.facts import AnswerCounts, ClassFacts, ClassificationScores, ModelScores
-from limbeck.run.kept_predictions import kept_predictions
+from limbeck.run.run_folder import kept_predictions
 from synthetic_records import a_run
 
 CLASSES = 10_000

@@ -18,8 +18,8 @@ from limbeck.outputs.writer import remove_store
 from limbeck.preflight.model_checks import check_labels
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.run.in_place import open_outputs, stored_teachers
 from limbeck.run.protected_paths import places
-from limbeck.run.stored_teachers import open_outputs, stored_teachers
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import SENTENCE, Task
 

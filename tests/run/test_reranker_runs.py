@@ -17,9 +17,9 @@ from limbeck.data.row_ids import row_ids
 from limbeck.labelling import label
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.run.in_place import open_outputs
 from limbeck.run.prepare import prepare
-from limbeck.run.stage_rows import load_rows
-from limbeck.run.stored_teachers import open_outputs
+from limbeck.run.rows import load_rows
 from limbeck.scoring import evaluate, evaluation_of
 from limbeck.scoring.compare import compare_runs
 from limbeck.students import build_student
@@ -239,7 +239,7 @@ def test_a_labelled_file_of_candidates_is_a_store_and_a_table_that_teach(
 
 def test_a_batch_holds_whole_queries(place, teacher) -> None:
     prepared = prepare(taught(place, teacher, "listwise-kl"))
-    from limbeck.run.query_checks import query_problems
+    from limbeck.run.check import query_problems
 
     found = query_problems(prepared)
     sizes = [len(row["passages"]) for row in candidates(24, 1)]

@@ -17,7 +17,7 @@ from limbeck.labelling import label
 from limbeck.recipe import Recipe
 from limbeck.records.words import rows_said
 from limbeck.run import distill
-from limbeck.run.counted_rows import warn_of_none_counted
+from limbeck.run.check import warn_of_none_counted
 from limbeck.run.prepare import prepare
 from limbeck.support.errors import LimbeckError
 
@@ -98,7 +98,7 @@ def test_no_model_is_loaded_and_the_record_says_what_taught(from_outputs, tmp_pa
     def refuse(*args, **kwargs):
         raise AssertionError("a teacher's model was loaded")
 
-    monkeypatch.setattr(import_module("limbeck.run.named_teachers"), "load_model", refuse)
+    monkeypatch.setattr(import_module("limbeck.run.teachers"), "load_model", refuse)
     run = train(from_outputs(), tmp_path / "run")
     (facts,) = run.record.outputs
     assert facts.path.endswith("one.jsonl") and facts.what == "logits"

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from limbeck.recipe import Recipe
-from limbeck.run.stored_classes import columns_of
+from limbeck.run.in_place import columns_of
 from limbeck.tasks import SENTENCE, Task
 
 CLASSES = ("negative", "positive")

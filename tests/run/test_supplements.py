@@ -15,8 +15,8 @@ from limbeck.run import Result, distill
 from limbeck.run.check import check_run
 from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepare import prepare
+from limbeck.run.rows import load_rows
 from limbeck.run.run_folder import RunFolder
-from limbeck.run.stage_rows import load_rows
 from limbeck.support.errors import LimbeckError
 
 # The package's attribute of that name is the function.

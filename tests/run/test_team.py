@@ -14,7 +14,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import tiny_runs as tiny
 from limbeck.records import Record
 from limbeck.run import train_grid
-from limbeck.run.stage_rows import load_rows
+from limbeck.run.rows import load_rows
 from limbeck.scoring import look_at_team
 from limbeck.support.errors import LimbeckError
 

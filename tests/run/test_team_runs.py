@@ -15,8 +15,8 @@ from limbeck.objectives import TeamObjectives
 from limbeck.records import Record
 from limbeck.run import Result, distill
 from limbeck.run.prepare import prepare
-from limbeck.run.prepared_teachers import _alone, origin_problems, pretrained_form
 from limbeck.run.run_folder import RunFolder
+from limbeck.run.several_teachers import _alone, origin_problems, pretrained_form
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 from limbeck.teachers import SampledTeam, SamplingProbabilities, by_capacity, chain_links

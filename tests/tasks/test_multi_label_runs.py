@@ -19,7 +19,7 @@ from limbeck.labelling import label
 from limbeck.predicting.split_predictions import write_predictions
 from limbeck.records import Record
 from limbeck.run import distill
-from limbeck.run.stage_rows import load_rows
+from limbeck.run.rows import load_rows
 from limbeck.scoring import evaluate
 from limbeck.scoring.evaluation import evaluation_of
 from limbeck.support.errors import LimbeckError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from limbeck.recipe import Recipe
-from limbeck.run.unlabelled_rows import add_unlabelled
+from limbeck.run.rows import add_unlabelled
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASK_TYPES, Task, get_task_type
 from limbeck.tasks.known_types import no_unlabelled

@@ -16,7 +16,7 @@ from limbeck.report.analysis_views import VIEWS
 from limbeck.report.stored_analyses import ANALYSES_FOLDER, write_numbers
 from limbeck.report.svg import write_figure
 from limbeck.reporting.analysis.layer_probing import nobody
-from limbeck.run.run_report import refresh
+from limbeck.run.report import refresh
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.settings import Settings
 

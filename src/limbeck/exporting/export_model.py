@@ -24,7 +24,7 @@ from limbeck.exporting.text_to_text_graphs import generation_of
 from limbeck.exporting.workshop import Workshop, library_versions
 from limbeck.preflight import refuse_unfit
 from limbeck.records import RECORD_NAME, versions
-from limbeck.run.run_report import refresh
+from limbeck.run.report import refresh
 from limbeck.runtimes import ExportManifest, need_extra, weights_of
 from limbeck.runtimes.manifest import Generation, exports_of, read_export
 from limbeck.scoring.gate_rows import GateRows, gate_rows

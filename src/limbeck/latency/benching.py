@@ -20,7 +20,7 @@ from limbeck.latency.contenders import Contender, contenders
 from limbeck.latency.turns import Turn, rounds_of, time_in_turns, too_many_threads
 from limbeck.records import hardware, versions, write_whole
 from limbeck.records.facts import BUSY
-from limbeck.run.run_report import refresh
+from limbeck.run.report import refresh
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
 

@@ -1,8 +1,7 @@
 """Whole runs: from a recipe to a shipped student, its record and its report."""
 
-from limbeck.run.distill import distill
+from limbeck.run.distill import Result, distill
 from limbeck.run.grid import Member, train_grid
-from limbeck.run.result import Result
 
 __all__ = [
     "Member",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from limbeck.data.row_facts import facts_of
 from limbeck.run.augmenting import augmented
 from limbeck.run.prepared import Prepared
-from limbeck.run.stage_rows import EncodedRows
+from limbeck.run.rows import EncodedRows
 
 
 def with_augmented_examples(prepared: Prepared, *, show: bool = False) -> Prepared:

@@ -13,9 +13,9 @@ from limbeck.evaluation.kept_share import kept_share
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.records import ClassificationScores, FloorFacts, KeptFacts, Numbers, RowTests
 from limbeck.run.final_rows import SplitsToScore
-from limbeck.run.kept_predictions import kept_by_its_run
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_floor import floor_facts
+from limbeck.run.run_folder import kept_by_its_run
 from limbeck.tasks import Task
 from limbeck.tasks.metrics import is_agreement
 

@@ -5,35 +5,122 @@ Part of `limbeck.run`. Plan → prepare → check → make ready → train → f
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from transformers import set_seed
 
 from limbeck.recipe import Recipe
-from limbeck.records import Record
-from limbeck.run.beginning import begin, new_record
+from limbeck.records import Examples, Execution, Numbers, Record
+from limbeck.run.augmented_run import with_augmented_examples
 from limbeck.run.check import check_run
-from limbeck.run.failing import fail
+from limbeck.run.earlier_run import checksums_of_inputs
 from limbeck.run.finish import finish, take_over
-from limbeck.run.input_files import checksums_of_inputs
-from limbeck.run.make_ready import make_ready
 from limbeck.run.objects import settings_of
 from limbeck.run.plan import Plan, plan_run
 from limbeck.run.prepare import prepare
-from limbeck.run.prepared_teachers import Train
-from limbeck.run.resolution import resolve, say_training
-from limbeck.run.result import Result
-from limbeck.run.run_report import card_run, report_run
-from limbeck.run.train import train_stages
+from limbeck.run.prepared import Prepared
+from limbeck.run.report import card_run, report_run
+from limbeck.run.run_folder import RunFolder
+from limbeck.run.several_teachers import Train, with_team
+from limbeck.run.stored_outputs import seconds_stored_before, with_stored_outputs
+from limbeck.run.train import begin, new_record, resolve, save, say_training, train_stages
+from limbeck.students import load_model
 from limbeck.students.execution import warn_of_emulated_bf16
-from limbeck.support.files import one_error_for_a_full_disk
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import full_disk, is_full, one_error_for_a_full_disk
 from limbeck.support.given import at_hand
 from limbeck.support.lock import in_use
 from limbeck.support.machine import is_first, wait_for_all
 from limbeck.support.terminal import messages, print_line
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.progress import Parts
+
+# What costs time before the first step, once all is checked: augmented rows, who teaches, stored
+# outputs.
+
+
+def make_ready(
+    plan: Plan, prepared: Prepared, record: Record, parts: Parts, train: Train
+) -> Prepared:
+    """The run as its stages train it; what was done for it is in the record as soon as it is done.
+
+    Of a run whose student is another run's nothing more is made (`record.team.chosen`). `train` makes
+    the runs that have to come first.
+    """
+    prepared = with_augmented_examples(prepared, show=plan.show)
+    _count(prepared, record.examples)
+    with parts.part("teams"):
+        prepared, record.team = with_team(plan.recipe, prepared, plan.folder, train)
+    if record.team is not None and record.team.chosen is not None:
+        return prepared
+
+    def keep(execution: Execution) -> None:
+        record.execution = execution
+        save(record, plan.folder)
+
+    before = prepared.execution
+    asks = any(inputs.recipe.needs_teacher for inputs in prepared.stages)
+    with parts.part("storing" if asks else "preparation"):
+        prepared = with_stored_outputs(prepared, show=plan.show, keep=keep)
+        keep(prepared.execution)
+    # The first checkpoint, if there is one, knows them too, and takes their place.
+    parts.restore({"storing": seconds_stored_before(prepared, before)})
+    return prepared
+
+
+def _count(prepared: Prepared, examples: Examples) -> None:
+    """How many rows there are now; what is more of them than before has been made."""
+    rows = len(prepared.train.encoded)
+    examples.augmented = rows - (examples.train or 0)
+    examples.train, examples.truncated = rows, prepared.truncated
+
+
+# What a run leaves when it fails.
+
+
+def fail(record: Record, folder: RunFolder, error: Exception) -> None:
+    """Keep the reason in the record; on a full disk, first make room for it."""
+    full = is_full(error)
+    raw = full and not isinstance(error, LimbeckError)
+    record.fail(str(full_disk(folder.path, error)) if raw else error)
+    if not is_first():
+        return
+    if not full:
+        record.save(folder.path)
+        return
+    folder.remove_unfinished()
+    with suppress(LimbeckError):  # not even that: what is wrong is said by who calls
+        record.save(folder.path)
+
+
+# What a run gives back.
+
+
+@dataclass
+class Result:
+    """What a run gives back.
+
+    Attributes:
+        path: the run folder.
+        scores: split → metric → score, 0 to 100.
+        record: everything known about the run.
+    """
+
+    path: Path
+    record: Record
+
+    @property
+    def scores(self) -> dict[str, Numbers]:
+        """Split → metric → score, 0 to 100."""
+        return self.record.scores
+
+    @property
+    def student(self) -> Any:
+        """The shipped student, loaded from the run folder."""
+        return load_model(RunFolder(self.path).student)
 
 
 def distill(

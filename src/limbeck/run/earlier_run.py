@@ -5,24 +5,37 @@ Part of `limbeck.run`.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
 
+from limbeck.data.row_facts import facts_of
+from limbeck.outputs import StoreFiles, add_model
+from limbeck.outputs.manifest import MANIFEST
+from limbeck.outputs.store import place_and_member
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import as_divided_then
 from limbeck.records import RECORD_NAME, Record
+from limbeck.run.prepare import prepare
+from limbeck.run.prepared import Prepared
+from limbeck.run.protected_paths import places
 from limbeck.run.run_folder import RunFolder
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import is_temporary
+from limbeck.support.files import checksum, checksum_of_text, is_temporary
 from limbeck.support.lock import HOLDER, LOCK
 from limbeck.support.manifest import NAME, Manifest
 from limbeck.support.plain import read_text, read_yaml
+from limbeck.support.registry import checksum_of
+from limbeck.teachers.teacher import Teacher
 
 logger = logging.getLogger(__name__)
 
@@ -193,3 +206,205 @@ def _as_of_now(there: dict[str, Any]) -> dict[str, Any]:
         return Recipe.model_validate(full).model_dump(mode="json")
     except ValidationError:
         return full
+
+
+# A run goes on, or counts as finished, with the rows and models that it began with.
+
+
+_ROWS = "training rows"
+_DEV = "dev rows"
+_FIRST_ROWS = "rows of the first stage"
+_START = "student start"
+_FIRST_TEACHER = "teacher of the first stage"
+# What makes augmented examples is read when they are made, and no preparation holds what it says.
+_UNSEEN = "augment."
+
+
+def digests(prepared: Prepared) -> dict[str, str]:
+    """What is read all through a run → what it was: rows as they are encoded, models' weights."""
+    first = prepared.stages[0]
+    rows = {_ROWS: prepared.train.encoded, _DEV: prepared.selecting}
+    if not first.stage.same_rows:
+        rows[_FIRST_ROWS] = first.rows.encoded
+    models = {_START: prepared.student}
+    models |= {one.setting: one.teacher.model for one in prepared.named}
+    if first.own:
+        models[_FIRST_TEACHER] = first.members[0].model
+    found = {}
+    for name, dataset in rows.items():
+        digest = hashlib.blake2b(digest_size=8)
+        facts_of(dataset).add_to(digest)
+        found[name] = digest.hexdigest()
+    for name, model in models.items():
+        digest = hashlib.blake2b(digest_size=8)
+        add_model(digest, model)
+        found[name] = digest.hexdigest()
+    return found
+
+
+def plugins_read(recipe: Recipe) -> dict[str, str]:
+    """The files of Python that a recipe names → checksum of what was executed."""
+    return {f"plugin {path}": checksum_of(path) for path in recipe.plugins}
+
+
+def refuse_changed(folder: RunFolder, began: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raise LimbeckError where checkpoints lie of a run that began with other rows or models.
+
+    Half of a student would come from each, and the record would know of one.
+    """
+    changed = _differing(began, now)
+    if changed and folder.begun:
+        raise LimbeckError(
+            f"out: {folder.path} holds a stopped run that began with other {' and '.join(changed)} "
+            "than lie there now",
+            "put back what it began with; or remove the folder, or choose another with --out, to "
+            "begin again",
+        )
+
+
+def finished(
+    recipe: Recipe,
+    folder: RunFolder,
+    *,
+    overwrite: bool = False,
+    live_teacher: Teacher | None = None,
+    for_another: bool = False,
+) -> Record | None:
+    """As `EarlierRun.finished`, of a run whose rows and models are still what they were.
+
+    Files with the checksums of then hold what they held; where some differ, the rows and the models
+    themselves are compared. `for_another`: the run was made for another one, in whose command no
+    `--overwrite` reaches it.
+
+    Raises:
+        LimbeckError: also where they differ, with their names: the scores would be of others.
+    """
+    record = EarlierRun(folder, recipe).finished(overwrite=overwrite)
+    changed = [] if record is None else _changed(recipe, folder, record, live_teacher)
+    if changed:
+        fix = f"remove {folder.path}" if for_another else "pass --overwrite"
+        raise LimbeckError(
+            f"out: {folder.path} has finished, with other {' and '.join(changed)} than lie there now",
+            f"{fix} to train it again; or put back what it was made from, or choose another folder "
+            "with --out",
+        )
+    return record
+
+
+def _changed(
+    recipe: Recipe, folder: RunFolder, record: Record, live_teacher: Teacher | None
+) -> list[str]:
+    """What is other than it was, by name; what is not there any more cannot be compared, and is said."""
+    began, now = record.execution.files, checksums_of_inputs(recipe)
+    if other := _differing(record.execution.read, plugins_read(recipe)):
+        return other
+    gone = [name for name in began if name not in now]
+    if gone:
+        logger.warning(
+            "%s has finished, and %s is not there any more to compare with",
+            folder.path,
+            " and ".join(gone),
+        )
+    if not began and not record.execution.read:  # of an earlier version
+        return []
+    differing = [name for name in now if now[name] != began.get(name)]
+    if not differing:
+        return []
+    try:
+        now_there = prepare(recipe, live_teacher)
+    except LimbeckError:
+        # With nothing to hold it against, a record of an earlier version has to be believed.
+        return [name for name in differing if name in began]
+    unseen = [name for name in differing if name.startswith(_UNSEEN) and name in began]
+    return _differing(record.execution.read, digests(now_there)) + unseen
+
+
+def _differing(began: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return [name for name in now if began.get(name, now[name]) != now[name]]
+
+
+# Which files a recipe names, and checksums of what they hold: a quick look at whether a run's
+# inputs are the same. It may see a change where a run would see none (quotes in a table, a file
+# that nothing reads), and never misses one; what comes from the Hub by name has no files here and
+# is taken to be the same.
+
+
+# Settings that name a model or a tokenizer; others name rows, text or vectors.
+_MODELS = frozenset({"teacher", "teachers", "init", "tokenizer", "model"})
+# What a model and its tokenizer are read from; a card or a log beside them says nothing of either.
+_OF_MODELS = frozenset({".safetensors", ".json", ".txt", ".model", ".jinja"})
+_UNREADABLE = "unreadable"
+
+
+def checksums_of_inputs(recipe: Recipe) -> dict[str, str]:
+    """Setting and place, as `teacher runs/t`, → checksum of the files there; none where nothing lies."""
+    found = {}
+    for setting, place in places(recipe.model_dump(mode="json")):
+        if place.exists():
+            model = setting.rpartition(".")[2] in _MODELS
+            files = _of_model(place) if model else _of_rows(place, set())
+            found[f"{setting} {place}"] = _of(place, files)
+    return found | _of_far_stores(recipe)
+
+
+def _of_far_stores(recipe: Recipe) -> dict[str, str]:
+    """Of stores that lie behind a URL what their manifests say, which has the checksum of every shard."""
+    found = {}
+    for named in recipe.outputs or ():
+        url, _ = place_and_member(named)
+        if "://" in url:
+            with suppress(FileNotFoundError):
+                found[f"outputs {url}"] = _of_manifest(StoreFiles(url))
+    return found
+
+
+def _of_manifest(files: StoreFiles) -> str:
+    """Raise FileNotFoundError where there is none."""
+    try:
+        return checksum_of_text(files.read(MANIFEST).decode(errors="replace"))
+    except LimbeckError:  # whoever reads it says why it cannot
+        return _UNREADABLE
+
+
+def _of(root: Path, files: Iterator[Path]) -> str:
+    try:
+        known = [f"{path.relative_to(root).as_posix()} {_of_file(path)}" for path in sorted(files)]
+    except OSError:  # whoever reads it says why it cannot
+        return _UNREADABLE
+    return checksum_of_text("\n".join(known))
+
+
+def _of_model(place: Path) -> Iterator[Path]:
+    """Of a run the student's files."""
+    if place.is_file():
+        return iter((place,))
+    student = place / "student"
+    run = not (place / "config.json").exists() and student.is_dir()
+    files = (student if run else place).iterdir()
+    return (path for path in files if path.suffix in _OF_MODELS and path.is_file())
+
+
+def _of_rows(place: Path, seen: set[Path]) -> Iterator[Path]:
+    """All below a folder, but for hidden ones and for runs, which may lie beside the rows; each folder once."""
+    if not place.is_dir():
+        if place.is_file():  # a pipe would be waited for
+            yield place
+        return
+    if place.resolve() in seen:  # a link leads back
+        return
+    seen.add(place.resolve())
+    for path in place.iterdir():
+        if path.name.startswith(".") or (path / NAME).is_file():
+            continue
+        yield from _of_rows(path, seen)
+
+
+def _of_file(path: Path) -> str:
+    about = path.stat()
+    return _once(path, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+
+
+@lru_cache(maxsize=100_000)
+def _once(path: Path, size: int, modified: int, changed: int) -> str:
+    """A grid's cells share their teacher and their rows."""
+    return f"{size} {checksum(path)}"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from datasets import Dataset, DatasetDict
 
 from limbeck.data import rows_fingerprint
-from limbeck.run.stage_rows import EncodedRows
+from limbeck.run.rows import EncodedRows
 from limbeck.tasks import Processor, Task
 
 TEST = "test"

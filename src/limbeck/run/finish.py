@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from limbeck.records import Best, Epoch, Record
-from limbeck.run.beginning import save
 from limbeck.run.beside_teacher import beside_teacher
-from limbeck.run.counted_rows import warn_of_none_counted
-from limbeck.run.measurements import add_draws, cost, model_facts, stage_facts
-from limbeck.run.model_thresholds import thresholds_by_class
-from limbeck.run.promotion import promote
+from limbeck.run.check import warn_of_none_counted
+from limbeck.run.model_predictions import thresholds_by_class
 from limbeck.run.run_folder import RunFolder
-from limbeck.run.scoring import Kept, reference_scores
-from limbeck.run.shipping import predict, ship
-from limbeck.run.train import Trained
+from limbeck.run.several_teachers import promote
+from limbeck.run.shipping import add_draws, cost, model_facts, predict, ship, stage_facts
+from limbeck.run.teacher_scores import Kept, reference_scores
+from limbeck.run.train import Trained, save
 from limbeck.support.machine import is_first, wait_for_all
 from limbeck.tasks import LOWER_IS_BETTER
 from limbeck.training.progress import Parts

@@ -17,8 +17,8 @@ from limbeck.data.output_keys import OutputKeys, output_keys
 from limbeck.data.unlabelled import ids_of
 from limbeck.outputs.stored_teacher import UNKNOWN_ROWS_FIX, StoredTeacher
 from limbeck.recipe import Recipe, Stage
-from limbeck.run.named_teachers import Named
-from limbeck.run.stage_rows import EncodedRows
+from limbeck.run.rows import EncodedRows
+from limbeck.run.teachers import Named
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Results, Task
 from limbeck.tasks.known_types import labelled_rows

@@ -12,14 +12,13 @@ from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.records.runs_meant import named_one_by_one
 from limbeck.run.default_folder import default_folder
-from limbeck.run.earlier_run import EarlierRun
+from limbeck.run.earlier_run import EarlierRun, finished
 from limbeck.run.own_columns import with_columns
 from limbeck.run.prepare import refuse_wrong
 from limbeck.run.protected_paths import refuse_inputs
+from limbeck.run.required_settings import with_start
 from limbeck.run.run_folder import RunFolder
-from limbeck.run.student_start import with_start
 from limbeck.run.teacher_labels import with_teacher_labels
-from limbeck.run.unchanged import finished
 from limbeck.support.errors import LimbeckError
 from limbeck.support.given import absent
 from limbeck.support.machine import agreed, is_first
@@ -52,7 +51,7 @@ class Plan:
         """The record of this very run if it has finished; every process has to ask.
 
         Raises:
-            LimbeckError: as `limbeck.run.unchanged.finished`; what is wrong with the command itself, where another
+            LimbeckError: as `limbeck.run.earlier_run.finished`; what is wrong with the command itself, where another
                 recipe's run lies there.
         """
         if not self.overwrite and EarlierRun(self.folder, self.recipe).is_of_another():

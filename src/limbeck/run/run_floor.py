@@ -22,10 +22,10 @@ from limbeck.outputs import CachedTeacher
 from limbeck.outputs.stored_teacher import StoredTeacher
 from limbeck.preflight import TeacherOutputs, ask_teacher
 from limbeck.records import FloorFacts
-from limbeck.run.kept_predictions import kept_by_its_run
 from limbeck.run.known_rows import stored_results
-from limbeck.run.named_teachers import Named, learns_from_its_teacher
 from limbeck.run.prepared import Prepared
+from limbeck.run.run_folder import kept_by_its_run
+from limbeck.run.teachers import Named, learns_from_its_teacher
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
 from limbeck.tasks.known_types import labelled_rows

@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from limbeck.cards import CARD_NAME, is_ours
 from limbeck.cards.card_settings import SETTINGS_NAME
+from limbeck.preflight import recorded_scores
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import RECORD_NAME, write_whole
 from limbeck.report.stored_analyses import ANALYSES_FOLDER
-from limbeck.run.kept_predictions import PREDICTIONS_NAME
 from limbeck.runtimes import EXPORTS, exports_of, remove_export
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum, is_temporary, put_in_place
 from limbeck.support.given import note
 from limbeck.support.lock import held
 from limbeck.support.manifest import NAME, Manifest
+from limbeck.support.plain import read_json
+from limbeck.tasks import Task
 from limbeck.training.checkpoints import (
     SEAL,
     TRACKER_RUNS,
@@ -31,6 +34,35 @@ from limbeck.training.checkpoints import (
     remove_all,
     remove_unfinished,
 )
+
+# The predictions that a run keeps of the splits it was scored on.
+
+
+PREDICTIONS_NAME = "predictions.json"
+
+
+def kept_predictions(run: Path, split: str) -> Mapping[str, Sequence[Any]] | None:
+    """A split's predictions by row, as the run's task type keeps them; None where there are none, or damaged ones."""
+    manifest = Manifest.read(run)
+    if manifest is None or manifest.damaged(run, PREDICTIONS_NAME):
+        return None
+    try:
+        kept = read_json((run / PREDICTIONS_NAME).read_bytes(), PREDICTIONS_NAME)[split]
+        same = len(kept["prediction"]) == len(kept["label"])
+    except (OSError, LimbeckError, KeyError, TypeError):
+        return None
+    return kept if same else None
+
+
+def kept_by_its_run(
+    path: str, task: Task, split: str, fingerprint: str
+) -> Mapping[str, Sequence[Any]] | None:
+    """What the run that made a model predicted on the very same rows of a split, undamaged."""
+    found = recorded_scores(path, task, {split: fingerprint})
+    if found is None or split not in found[0]:
+        return None
+    return kept_predictions(found[1].parent, split)
+
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from transformers import PreTrainedModel
 
 from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.recipe import Recipe
-from limbeck.run.named_teachers import Named
-from limbeck.run.stage_inputs import StageInputs
+from limbeck.run.prepared import StageInputs
+from limbeck.run.teachers import Named
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import task_type_of
 from limbeck.teachers import ChainSpec, Team, chain_links

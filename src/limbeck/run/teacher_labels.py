@@ -28,8 +28,8 @@ from limbeck.embedding.embedder import WAYS
 from limbeck.preflight import positions_of, refuse_unfit
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
+from limbeck.run.earlier_run import checksums_of_inputs
 from limbeck.run.embedding_settings import embedding_kind
-from limbeck.run.input_files import checksums_of_inputs
 from limbeck.run.model_predictions import compact_outputs_of
 from limbeck.run.student_source import processor_of
 from limbeck.students import labels_of, load_model

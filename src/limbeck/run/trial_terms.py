@@ -17,11 +17,10 @@ from limbeck.data.row_facts import facts_of
 from limbeck.input_transforms import StepInputs
 from limbeck.objectives import ExampleWeights, Objectives, TeamObjectives
 from limbeck.recipe import Recipe
-from limbeck.run.prepared import Prepared
-from limbeck.run.stage_inputs import StageInputs
+from limbeck.run.in_place_checks import layer_problems
+from limbeck.run.prepared import Prepared, StageInputs
 from limbeck.run.stage_objectives import objectives_of
 from limbeck.run.stage_passes import length_of
-from limbeck.run.stored_layer_checks import layer_problems
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Ramp
 from limbeck.support.step_state import StepState

@@ -13,8 +13,7 @@ from typing import Any
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.recipe import Recipe
 from limbeck.records import Numbers, Record, RowTests, finite
-from limbeck.run.kept_predictions import kept_predictions
-from limbeck.run.run_folder import RunFolder
+from limbeck.run.run_folder import RunFolder, kept_predictions
 from limbeck.scoring.scored_model import own_task
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task

@@ -21,11 +21,9 @@ from limbeck.preflight import refuse_unfit
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, ClassificationScores, Numbers, Record, RowTests, finite
 from limbeck.run.beside_teacher import kept_texts
-from limbeck.run.kept_predictions import kept_predictions
-from limbeck.run.model_predictions import compact_outputs_of
-from limbeck.run.model_thresholds import decided_by
-from limbeck.run.run_folder import RunFolder
-from limbeck.run.run_report import refresh
+from limbeck.run.model_predictions import compact_outputs_of, decided_by
+from limbeck.run.report import refresh
+from limbeck.run.run_folder import RunFolder, kept_predictions
 from limbeck.runtimes import is_export
 from limbeck.scoring.exported_scores import score_export
 from limbeck.scoring.scored_model import (

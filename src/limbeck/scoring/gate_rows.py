@@ -24,7 +24,7 @@ from limbeck.data import (
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run.known_classes import labelling_of, names_at, names_of
-from limbeck.run.model_thresholds import decided_by
+from limbeck.run.model_predictions import decided_by
 from limbeck.runtimes import is_export, read_export
 from limbeck.scoring.scored_model import LONGEST, split_to_score, wanted_kind
 from limbeck.students import read_config, resolve_checkpoint

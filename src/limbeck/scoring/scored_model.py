@@ -16,8 +16,7 @@ from limbeck.data import Collator, Labelling, encode, load_task
 from limbeck.embedding import modules_of
 from limbeck.recipe import Recipe
 from limbeck.run.known_classes import labelling_of, names_at
-from limbeck.run.model_predictions import compact_outputs_of
-from limbeck.run.model_thresholds import decided_by
+from limbeck.run.model_predictions import compact_outputs_of, decided_by
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import load_model, read_config, read_processor
 from limbeck.support.errors import LimbeckError, Problem, unknown

@@ -14,9 +14,9 @@ from transformers import PreTrainedModel
 
 from limbeck.data.corpus import CorpusSpec
 from limbeck.recipe import Recipe, Stage
-from limbeck.run.loaded_models import teacher_of_stage
-from limbeck.run.named_teachers import form_team
-from limbeck.run.stage_rows import stage_rows
+from limbeck.run.prepare import teacher_of_stage
+from limbeck.run.rows import stage_rows
+from limbeck.run.teachers import form_team
 from limbeck.study.measured_step import UntrainedRun
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers import ChainSpec, Team, chain_links

@@ -17,8 +17,8 @@ from limbeck.preflight.score_checks import recorded_score
 from limbeck.records import Record
 from limbeck.run import distill
 from limbeck.run.earlier_run import EarlierRun
-from limbeck.run.prepared_teachers import pretrained_form
 from limbeck.run.run_folder import RunFolder
+from limbeck.run.several_teachers import pretrained_form
 from limbeck.students import load_model
 from limbeck.support.errors import LimbeckError
 

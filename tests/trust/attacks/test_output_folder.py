@@ -13,7 +13,7 @@ import tiny_runs as tiny
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.default_folder import default_folder
-from limbeck.run.grid_cells import cells_of
+from limbeck.run.grid import cells_of
 from limbeck.run.protected_paths import refuse_inputs
 from limbeck.run.run_folder import RunFolder
 from limbeck.support.errors import LimbeckError

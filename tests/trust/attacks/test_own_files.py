@@ -13,7 +13,7 @@ from limbeck.data import load_task
 from limbeck.data.column import PIECE, ArrowColumn
 from limbeck.data.files import read_table
 from limbeck.recipe import Recipe
-from limbeck.run.stage_rows import load_rows
+from limbeck.run.rows import load_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 

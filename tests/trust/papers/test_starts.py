@@ -13,7 +13,7 @@ from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill, train_grid
 from limbeck.run.prepare import prepare
-from limbeck.run.student_start import with_start
+from limbeck.run.required_settings import with_start
 from limbeck.students import load_model
 from limbeck.support.errors import LimbeckError
 

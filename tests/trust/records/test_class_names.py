@@ -16,7 +16,7 @@ from limbeck.data import Labelling, load_task
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
-from limbeck.run.stage_rows import load_rows
+from limbeck.run.rows import load_rows
 from limbeck.scoring import evaluate
 from limbeck.support.errors import LimbeckError
 

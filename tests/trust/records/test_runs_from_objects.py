@@ -263,7 +263,7 @@ def test_a_fingerprint_is_of_what_a_model_answers_by(tmp_path):
 def load(data, **settings):
     """Task and splits as a run would have them."""
     from limbeck.run.objects import settings_of
-    from limbeck.run.stage_rows import load_rows
+    from limbeck.run.rows import load_rows
     from limbeck.support.given import at_hand
 
     given = settings_of("finetune", {"data": data, "student.init": "x", **settings}, None)

@@ -28,8 +28,8 @@ from limbeck.run.augmented_run import with_augmented_examples
 from limbeck.run.check import check_run
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared
-from limbeck.run.run_report import similarity
-from limbeck.run.stage_rows import load_rows, stage_rows
+from limbeck.run.report import similarity
+from limbeck.run.rows import load_rows, stage_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 from limbeck.tasks import get_task

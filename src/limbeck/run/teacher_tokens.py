@@ -15,8 +15,8 @@ from limbeck import preflight
 from limbeck.data import Collator, add_inputs, encode
 from limbeck.model_inputs import ModelInputs
 from limbeck.run.known_rows import bound_to
-from limbeck.run.named_teachers import Named
-from limbeck.run.stage_rows import EncodedRows
+from limbeck.run.rows import EncodedRows
+from limbeck.run.teachers import Named
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Processor, Task, TaskType
 from limbeck.teachers.teacher import OwnTokens

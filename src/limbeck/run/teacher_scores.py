@@ -24,7 +24,7 @@ from limbeck.records import RECORD_NAME, Numbers, OutputsFacts, Record
 from limbeck.run.final_rows import TEST, SplitsToScore
 from limbeck.run.known_rows import stored_results
 from limbeck.run.prepared import Prepared
-from limbeck.run.stage_rows import load_rows
+from limbeck.run.rows import load_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Processor, Task
 from limbeck.tasks.thresholds import USUAL, thresholds_of

@@ -6,6 +6,7 @@ Part of `limbeck.run`. What has to be trained first are ordinary runs in folders
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,17 +14,18 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from limbeck.cards import CARD_NAME
 from limbeck.evaluation import count_parameters
 from limbeck.lab.augmentation import FROM_TEACHER
 from limbeck.lab.cifar_nets import SHAPES
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec
-from limbeck.records import Record, TeamFacts, TeamMember
-from limbeck.run.named_teachers import Named, form_team, load_teacher
+from limbeck.records import Cost, Record, TeamFacts, TeamMember
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
-from limbeck.run.scoring import scores_of, teacher_scores
 from limbeck.run.student_source import processor_of
+from limbeck.run.teacher_scores import scores_of, teacher_scores
+from limbeck.run.teachers import Named, form_team, load_teacher
 from limbeck.students import named_model, resolve_checkpoint
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.manifest import DamagedRecordError
@@ -322,3 +324,42 @@ def _recorded_form(path: str) -> dict[str, Any] | None:
 
 def _file_name(name: str) -> str:
     return name.replace("/", "-")
+
+
+# A run whose student is another run's: the best of several that were made for it.
+
+
+def promote(record: Record, folder: RunFolder) -> None:
+    """Take over what the chosen run came to, at the cost of all that were tried."""
+    assert record.team is not None and record.team.chosen is not None
+    chosen = RunFolder(Path(record.team.chosen))
+    theirs = Record.load(chosen.path)
+    for part in (
+        "epochs", "stages", "best", "last", "scores", "kept", "classification",
+        "row_tests", "floor", "student", "teacher",
+    ):  # fmt: skip
+        setattr(record, part, getattr(theirs, part))
+    # What this run read, which is more than the chosen one did.
+    mine = record.execution.model_dump(include={"read", "files"})
+    record.execution = theirs.execution.model_copy(update=mine)
+    record.cost = _sum([Record.load(run).cost for run in record.team.runs])
+    shutil.copyfile(chosen.predictions, folder.predictions)
+    for source, ship in (
+        (chosen.first_stage, folder.ship_first_stage),
+        (chosen.student, folder.ship),
+    ):
+        if source.is_dir():
+            shutil.rmtree(folder.unshipped, ignore_errors=True)
+            # This run has a card of its own, which no manifest holds.
+            shutil.copytree(source, folder.unshipped, ignore=shutil.ignore_patterns(CARD_NAME))
+            ship()
+    record.status = "finished"
+
+
+def _sum(costs: Sequence[Cost]) -> Cost:
+    """Each number added up over the runs that have it."""
+    found = {}
+    for name in Cost.model_fields:
+        known = [value for cost in costs if (value := getattr(cost, name)) is not None]
+        found[name] = sum(known) if known else None
+    return Cost(**found)

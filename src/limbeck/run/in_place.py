@@ -1,0 +1,344 @@
+"""Stored outputs in the place of teachers: opened, and held against the data's classes.
+
+Part of `limbeck.run`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from limbeck.data.candidate_files import PASSAGE, QUERY
+from limbeck.data.endings import form_of
+from limbeck.data.outputs_file import (
+    EMBEDDING,
+    MARGIN,
+    QUANTITIES,
+    FileOutputs,
+    check_votes,
+    quantities,
+    read_embeddings_file,
+    read_outputs_file,
+)
+from limbeck.outputs import OutputStore, open_store
+from limbeck.outputs.columns import LOGITS
+from limbeck.outputs.store import place_and_member
+from limbeck.outputs.stored_teacher import GivenOutputs, StoredLayers, StoredTeacher
+from limbeck.recipe import Recipe
+from limbeck.run.in_place_checks import (
+    about_store,
+    of_targets,
+    task_problems,
+    term_problems,
+    token_problems,
+)
+from limbeck.run.teachers import ALONE, Named
+from limbeck.students import class_places, numbered_places, places_by_name
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home, checksum
+from limbeck.support.words import short_names
+from limbeck.tasks import Processor, Task, get_task_type
+
+
+def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Named]:
+    """A teacher for each of a recipe's outputs; several are told apart by their names.
+
+    Raises:
+        LimbeckError: outputs that cannot be read, or whose classes are not the data's; terms that need more
+            of a teacher than outputs.
+    """
+    places = recipe.outputs or []
+    problems, stored = [*task_problems(task), *_idle_order(recipe, task)], _as_stored(task)
+    teachers = []
+    for place in places if not problems else ():
+        try:
+            outputs = embeddings_of(place, recipe) if task.kind.embeds else None
+            if outputs is None:
+                outputs = open_outputs(place, stored, recipe)
+            # Of other texts than the student's there is no layer to compare.
+            own = outputs if stored is task else replace(outputs, layers=None)
+            teachers.append(StoredTeacher(own))
+        except LimbeckError as error:
+            problems += error.problems
+    for teacher in teachers:
+        problems += term_problems(recipe, task, teacher.outputs)
+        problems += token_problems(recipe, teacher.outputs, tokenizer)
+    if problems:
+        raise LimbeckError(list(dict.fromkeys(problems)))
+    names = [ALONE] if recipe.team is None else short_names(places)
+    return [
+        Named(name, place, teacher, tokenizer)
+        for name, place, teacher in zip(names, places, teachers, strict=True)
+    ]
+
+
+def _idle_order(recipe: Recipe, task: Task) -> list[Problem]:
+    """An order of classes for outputs that have none."""
+    if not recipe.output_classes or (task.labels and not task.kind.classes_as_text):
+        return []
+    return [
+        Problem(
+            f"output_classes: {', '.join(recipe.output_classes)}, and outputs for {task.name} are of no classes",
+            "leave it out",
+        )
+    ]
+
+
+def _as_stored(task: Task) -> Task:
+    """The task as of which outputs are stored: its own, or of a query with a passage in each row."""
+    kind = task.kind.stored_as
+    return task if kind is task.kind else replace(task, kind=kind, text_columns=(QUERY, PASSAGE))
+
+
+def embeddings_of(place: str, recipe: Recipe) -> GivenOutputs | None:
+    """The embeddings in a file, of each text by itself; None where it holds something else.
+
+    Raises:
+        LimbeckError: they cannot be read.
+    """
+    path = at_home(place)
+    if form_of(path) in (None, "text") or not path.is_file():
+        return None
+    found = read_embeddings_file(path, recipe.text_columns or (), recipe.max_rows)
+    if found is None:
+        return None
+    width = found.values.shape[1]
+    about = {"file": path.name, "checksum": checksum(path), "width": width}
+
+    def read(ids: np.ndarray) -> np.ndarray:
+        return found.values[np.searchsorted(found.ids, ids)]
+
+    return GivenOutputs(place, EMBEDDING, (), found.ids, read, about, embedding=width)
+
+
+def open_outputs(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
+    """The outputs in a store or a file, as the task has its classes.
+
+    Raises:
+        LimbeckError: they cannot be read, or are of other classes or another type of task.
+    """
+    if form_of(Path(place)) is not None and at_home(place).is_file():
+        return _of_file(place, task, recipe)
+    return outputs_of_store(place, task, recipe)
+
+
+def _of_file(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
+    if task.kind.classes_as_text:
+        raise LimbeckError(
+            f"outputs: {place} is a file, and {task.name} is of kind {task.kind.name}: its teacher has logits over a "
+            "vocabulary at every token of a target",
+            "name the store that `limbeck label --outputs logits:top64` of a text-to-text teacher makes, or read the "
+            "task as kind sentence",
+        )
+    path = at_home(place)
+    order = recipe.output_classes or ()
+    # As the user's own file calls them; of candidates the columns of triplets are more.
+    named = recipe.text_columns or ()
+    fits = len(named) == len(task.text_columns) or (task.kind.candidates and len(named) > 2)
+    texts = named if fits else task.text_columns
+    found = read_outputs_file(
+        path,
+        texts,
+        classes=task.labels,
+        order=order,
+        max_rows=recipe.max_rows,
+        several=task.kind.several_classes,
+        candidates=task.kind.candidates is not None,
+    )
+    width = found.values.shape[1]
+    columns = columns_of(place, found.what, found.classes, width, task, recipe)
+    about = {"file": path.name, "checksum": checksum(path), "classes": [*found.classes]}
+    read = partial(_rows_of, found, columns)
+    return GivenOutputs(
+        place,
+        found.what,
+        task.labels,
+        found.ids,
+        read,
+        about,
+        several=task.kind.several_classes,
+        lists=found.lists,
+    )
+
+
+def _rows_of(found: FileOutputs, columns: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    return found.values[np.searchsorted(found.ids, ids)][:, columns]
+
+
+# A store of outputs in a teacher's place: which of a team's members is meant, and what it holds of
+# them.
+
+
+_GIB = 2**30
+
+
+def outputs_of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
+    """The outputs in a store, `STORE`, or those of one member of the team that it holds, `STORE#MEMBER`.
+
+    Raises:
+        LimbeckError: they cannot be read, or are of other classes or another type of task.
+    """
+    where, member = place_and_member(place)
+    if "://" not in where and not at_home(where).exists():
+        raise LimbeckError(f"outputs: {where} does not exist", "check the path")
+    store = open_store(where)
+    if not _answers(store, task):
+        raise LimbeckError(
+            f"outputs: {place} is of task type {store.kind}, and {task.name} is {task.kind.name}",
+            f"name outputs of type {task.kind.name}",
+        )
+    limit = int(recipe.cache_limit * _GIB)
+    if task.kind.classes_as_text:
+        return of_targets(place, store, task, limit)
+    names, several = store.outputs_of(member), task.kind.several_classes
+    what = next((name for name in quantities(several=several) if name in names), None)
+    if what is None:
+        raise _nothing_to_read(place, store, [*names])
+    check_votes(place, what, several=several)
+    name = names[what]
+    column = store.manifest.column(name)
+    assert column is not None  # one of the store's own
+    classes = store.classes or tuple(recipe.output_classes or ())
+    # What a regression's model gives is a number, whatever its output is called.
+    held = "score" if task.regression else what
+    columns = columns_of(place, held, store.classes, column.sizes()[-1], task, recipe)
+    about = about_store(store) | {"classes": [*classes]} | ({"member": member} if member else {})
+    return GivenOutputs(
+        place,
+        what,
+        task.labels,
+        np.unique(store.row_ids),
+        partial(_taken, store, name, columns),
+        about,
+        None if member else StoredLayers.of(store, limit),
+        several=several,
+    )
+
+
+def _answers(store: OutputStore, task: Task) -> bool:
+    """Whether a store is of the task's type, or both are numbers of one head: a cross-encoder made elsewhere does not
+    say whether its number is a score of a candidate or a regression.
+    """
+    if store.kind == task.kind.name:
+        return True
+    numbers = task.regression and not store.classes
+    return numbers and get_task_type(store.kind).auto is task.kind.auto
+
+
+def _nothing_to_read(place: str, store: OutputStore, held: list[str]) -> LimbeckError:
+    fix = f"label again with --outputs {LOGITS}"
+    if store.members:
+        fix += f"; or name its members: {store.files.url}#{store.members[0]}"
+    return LimbeckError(
+        f"outputs: {place} holds {', '.join(held) or 'nothing'}, and none of {', '.join(QUANTITIES)}",
+        fix,
+    )
+
+
+def _taken(store: OutputStore, name: str, columns: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    return store.take(ids, [name])[name][:, columns]
+
+
+# Which stored values are those of the data's classes. Names are held against the data's as a live
+# teacher's are (`limbeck.students.class_places`). What they leave open `output_classes` says: how
+# the data calls the outputs' classes, in the outputs' order.
+
+
+log = logging.getLogger(__name__)
+
+
+def columns_of(
+    place: str, what: str, classes: Sequence[str], width: int, task: Task, recipe: Recipe
+) -> np.ndarray:
+    """Which stored values are those of the data's classes, int64 (C,), in their order.
+
+    Args:
+        place: where the outputs are.
+        what: what is stored of each class, or a number.
+        classes: how the outputs call them, in their order; () where they do not.
+        width: how many values stand there for a row.
+
+    Raises:
+        LimbeckError: numbers for classes or the other way round; classes that are not the data's, with both lists.
+    """
+    if (what in ("score", MARGIN)) != task.regression:
+        of = "numbers" if task.regression else f"the classes {', '.join(task.labels)}"
+        raise LimbeckError(
+            f"outputs: {place} holds {what}, and the labels of {task.name} are {of}",
+            "name outputs of this task",
+        )
+    if task.regression:
+        return np.array([0])
+    return np.array(_places(place, classes, width, task.labels, recipe), dtype=np.int64)
+
+
+def _places(
+    place: str, classes: Sequence[str], width: int, wanted: Sequence[str], recipe: Recipe
+) -> list[int]:
+    by_name, said = places_by_name(classes, wanted), recipe.output_classes
+    if by_name is not None:
+        # Of a team's outputs the order may be meant for the others.
+        if said and recipe.team is None and places_by_name(said, wanted) != by_name:
+            raise LimbeckError(
+                f"output_classes: {', '.join(said)}; {place} itself says {', '.join(classes)}, which are the data's",
+                "leave it out",
+            )
+        return by_name
+    if said:
+        return _as_said(place, said, classes, width, wanted)
+    found = class_places(classes, wanted)
+    if found is None:
+        raise LimbeckError(
+            f"outputs: {place} holds the classes {', '.join(classes) or 'of no name'}; the data's are "
+            f"{', '.join(wanted)}",
+            _other_names(classes, wanted),
+        )
+    log.warning(
+        "outputs: the classes of %s have no names (%s) and are taken in the data's order, %s; "
+        "output_classes='[CLASS, CLASS, …]' says another one",
+        place, ", ".join(classes[at] for at in found), ", ".join(wanted),
+    )  # fmt: skip
+    return found
+
+
+def _as_said(
+    place: str, said: Sequence[str], classes: Sequence[str], width: int, wanted: Sequence[str]
+) -> list[int]:
+    """The places of classes that `output_classes` names one after the other."""
+    places = places_by_name(said, wanted)
+    if places is None:
+        raise LimbeckError(
+            f"output_classes: {', '.join(said)}; the data's classes are {', '.join(wanted)}"
+            + (f", those of {place} {', '.join(classes)}" if classes else ""),
+            "name each of the data's classes once, in the order of the outputs",
+        )
+    if len(said) != width:
+        raise LimbeckError(
+            f"output_classes: {', '.join(said)} are {len(said)}, and {place} holds {width}"
+            + (f": {', '.join(classes)}" if classes else " without names"),
+            "name outputs of the data's classes",
+        )
+    order = numbered_places(classes) if classes else [*range(width)]
+    return [order[place] for place in places]
+
+
+def _other_names(classes: Sequence[str], wanted: Sequence[str]) -> str:
+    """What helps where outputs have other classes than the data."""
+    if not classes:
+        return f"say their order: output_classes='[{', '.join(wanted)}]', or whatever it is"
+    if len(classes) == len(wanted):
+        return (
+            "if they mean the same, say what the data calls them, in the order of the outputs: "
+            "output_classes='[CLASS, CLASS, …]'; else name outputs of this task"
+        )
+    if set(wanted) < set(classes):
+        return (
+            "if the data's rows are of some of them alone, name all of them: "
+            f"classes='[{', '.join(classes)}]'; else name outputs of this task"
+        )
+    return "name outputs of this task"

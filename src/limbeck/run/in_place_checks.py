@@ -1,0 +1,329 @@
+"""Whether a store holds the layers that a stage's terms compare, and how to make one that does.
+
+Part of `limbeck.run`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from limbeck.activations import ActivationKey, Request
+from limbeck.functional.partial_logits import KeptTokens
+from limbeck.objectives import Objectives, TeamObjectives
+from limbeck.objectives.predictions import SoftSpec
+from limbeck.outputs import OutputStore, digest_of_tokenizer
+from limbeck.outputs.columns import LOGITS, name_of_key
+from limbeck.outputs.stored_teacher import (
+    GivenOutputs,
+    StoredLayers,
+    StoredTeacher,
+    StoredTokens,
+    by_layer,
+)
+from limbeck.outputs.words import word_of
+from limbeck.recipe import Recipe
+from limbeck.run.prepared import StageInputs
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.files import at_home, checksum_of_text
+from limbeck.support.given import is_reference
+from limbeck.tasks import TASKS, Processor, Task
+
+
+def layer_problems(
+    inputs: StageInputs, objectives: Objectives | TeamObjectives, tokenizer: Processor
+) -> list[Problem]:
+    """Layers that terms ask of stored teachers and that are not there, or not as these rows need them."""
+    problems = []
+    for place, member in enumerate(inputs.members):
+        layers = member.outputs.layers if isinstance(member, StoredTeacher) else None
+        own = objectives.of(place)
+        wanted = Request(own.ever("teacher").items)
+        if layers is None or not wanted.items:
+            continue
+        url, exact = layers.store.files.url, Request(own.differences("teacher").items)
+        again = label_line(inputs.recipe, layers, wanted.items, exact.items)
+        if absent := layers.absent(wanted):
+            problems.append(
+                Problem(
+                    f"outputs: {_terms(own)} may compare {', '.join(map(str, absent))}, and {url} lacks "
+                    f"{', '.join(map(name_of_key, absent))}",
+                    again,
+                )
+            )
+        if coarse := layers.coarse(exact):
+            problems.append(
+                Problem(
+                    f"outputs: {_terms(own)} looks at differences of nearly equal states, and {url} holds "
+                    f"{', '.join(map(name_of_key, coarse))} in float16",
+                    again,
+                )
+            )
+        if own.sees_padding:
+            problems.append(
+                Problem(
+                    f"outputs: what stands at padding counts in {', '.join(own.sees_padding)}, and is not stored",
+                    "take the term out, or give the teacher's model: --teacher",
+                )
+            )
+        if any(seen.pool is None for seen in wanted.items):
+            problems += _token_problems(inputs.recipe, layers, tokenizer, again)
+    return problems
+
+
+def _terms(objectives: Objectives) -> str:
+    names = [name for name in objectives.terms if objectives[name].ever("teacher").items]
+    return f"objectives.{' and objectives.'.join(names)}"
+
+
+def _token_problems(
+    recipe: Recipe, layers: StoredLayers, tokenizer: Processor, again: str
+) -> Iterator[Problem]:
+    """States of tokens that are not the tokens of these rows."""
+    made_by, length = layers.made_for
+    url = layers.store.files.url
+    if made_by is not None and made_by != digest_of_tokenizer(tokenizer):
+        yield Problem(
+            f"outputs: {url} holds states of tokens that another tokenizer made than the student's",
+            "save the student with the teacher's tokenizer; or compare pooled states, or logits (method kd)",
+        )
+    if length is not None and length != recipe.max_length:
+        yield Problem(
+            f"outputs: {url} holds states of at most {length} tokens a row, and max_length is {recipe.max_length}",
+            f"set max_length={length}; or {again}",
+        )
+
+
+def label_line(
+    recipe: Recipe,
+    layers: StoredLayers,
+    wanted: Iterable[ActivationKey],
+    exact: frozenset[ActivationKey],
+) -> str:
+    """The `limbeck label` command that writes what is wanted, as a fix."""
+    seen = by_layer({*layers.columns} | {*wanted})
+    words = [word_of(one, exact=one in exact) for one in seen]
+    if None in words:
+        what = ", ".join(str(one) for one, word in zip(seen, words, strict=True) if word is None)
+        return f"give the teacher's model (--teacher): {what} cannot be stored"
+    # A store knows the end of its teacher's path.
+    name = layers.store.manifest.teacher.name
+    teacher = name if at_home(name).exists() else f"PATH/{name}"
+    command = ["limbeck", "label", "--teacher", teacher]
+    command += [*_rows(recipe), "--max-length", str(recipe.max_length)]
+    command += ["--outputs", LOGITS, *(word for word in words if word is not None)]
+    out = layers.store.files.url.rstrip("/") + "-layers"
+    return f"label again: {shlex.join([*command, '--out', out])}"
+
+
+def _rows(recipe: Recipe) -> list[str]:
+    """The options that name a recipe's rows."""
+    data = str(recipe.data)
+    found = ["--data", "DATA" if is_reference(data) else data]
+    if recipe.task in TASKS:
+        found += ["--task", str(recipe.task)]
+    if recipe.text_columns:
+        found += ["--text-columns", *recipe.text_columns]
+    more = [name for name in recipe.unlabelled if not is_reference(name)]
+    return found + (["--unlabelled", *more] if more else [])
+
+
+# Whether stored outputs can teach a recipe's terms, before any is read.
+
+
+def task_problems(task: Task) -> list[Problem]:
+    """Rows of which nobody can store outputs."""
+    if task.kind.stored_as.labels_examples and task.kind.reads.in_columns:
+        return []
+    return [
+        Problem(
+            f"outputs: they are of whole texts, and {task.name} is of kind {task.kind.name}",
+            "give the teacher's model: --teacher",
+        )
+    ]
+
+
+def term_problems(recipe: Recipe, task: Task, outputs: GivenOutputs) -> list[Problem]:
+    """Terms and settings that need what a store of outputs does not hold."""
+    problems = []
+    for stage in recipe.stages():
+        if stage.recipe.outputs is None:
+            continue
+        transform = stage.recipe.transform
+        if transform is not None and transform.why_live is not None:
+            problems.append(
+                Problem(
+                    f"outputs: {transform.why_live} ({transform.name}), so stored ones cannot serve",
+                    "leave the transform out, or give the teacher's model: --teacher",
+                )
+            )
+        for name, term in stage.recipe.objectives.items():
+            setting = f"{stage.setting}objectives.{name}"
+            if (
+                term.needs_teacher
+                and task.kind.stored_as is not task.kind
+                and not outputs.embedding
+                and not term.compares_candidates
+            ):
+                problems.append(_of_pairs(setting, term.compare, outputs))
+            elif term.needs_teacher and outputs.lists is not None and not term.compares_candidates:
+                problems.append(_of_margins(setting, term.compare, outputs.place))
+            elif term.needs_teacher and term.needs_layers and outputs.embedding:
+                problems.append(
+                    Problem(
+                        f"{setting}: {term.compare} compares layers, and {outputs.place} holds embeddings alone",
+                        "compare embeddings (--method embedding-mse, embedding-cosine, embedding-similarity), or give "
+                        "the teacher's model: --teacher",
+                    )
+                )
+            elif term.needs_teacher and term.needs_layers and outputs.layers is None:
+                problems.append(
+                    Problem(
+                        f"{setting}: {term.compare} compares layers, and {outputs.place} holds "
+                        f"{outputs.what} alone",
+                        "compare the logits (method kd or kd-soft); or store layers with `limbeck label --outputs "
+                        "logits hidden:LAYER`, or give the teacher's model: --teacher",
+                    )
+                )
+            elif (
+                term.needs_teacher
+                and term.shifts_matter
+                and outputs.what not in ("logits", "score")
+                and not outputs.several
+            ):
+                problems.append(
+                    Problem(
+                        f"{setting}: {term.compare} compares logits themselves, and of {outputs.what} they "
+                        "are known but for a constant an example",
+                        "use soft_kl or soft_cross_entropy, or label with --outputs logits",
+                    )
+                )
+    return problems
+
+
+def _of_pairs(setting: str, compare: str, outputs: GivenOutputs) -> Problem:
+    """A term that looks at a text by itself, of which stored scores say nothing."""
+    held = "scores" if outputs.lists is None else "margins, differences of two scores,"
+    return Problem(
+        f"{setting}: {compare} compares texts one by one, and {outputs.place} holds {held} of a query with a passage",
+        "compare scores (--method embedding-margin, listwise-kl or ranknet), or give an embedding model: --teacher",
+    )
+
+
+def _of_margins(setting: str, compare: str, place: str) -> Problem:
+    """A term that looks at each score, of which margins say nothing."""
+    return Problem(
+        f"{setting}: {compare} compares each score, and {place} holds margins: differences of two scores",
+        "compare a query's candidates (--method margin-mse, listwise-kl or ranknet), or give the scores themselves: "
+        "columns query, passage and score",
+    )
+
+
+# A text-to-text teacher's store in the teacher's place, held against a run's task, terms and
+# tokenizer.
+
+
+def about_store(store: OutputStore) -> dict[str, Any]:
+    """What a record keeps of a store."""
+    manifest = store.manifest
+    return {
+        "teacher": manifest.teacher.name,
+        "fingerprint": manifest.teacher.fingerprint,
+        "rows": manifest.rows.fingerprint,
+        "settings": manifest.settings,
+        "content": checksum_of_text(" ".join(shard.checksum for shard in manifest.shards)),
+    }
+
+
+def of_targets(place: str, store: OutputStore, task: Task, limit: int) -> GivenOutputs:
+    """The outputs of a text-to-text teacher for a task that a decoder answers.
+
+    Args:
+        limit: bytes that all entries of the local cache together may take.
+
+    Raises:
+        LimbeckError: the store keeps no tokens of a vocabulary, or was asked with other prompts.
+    """
+    tokens, rows = store.manifest.tokens, store.manifest.rows
+    if tokens is None or not rows.target:
+        raise LimbeckError(
+            f"outputs: {place} holds {', '.join(c.name for c in store.columns) or 'nothing'}, and no logits of a "
+            "vocabulary about texts and targets",
+            f"label again with --outputs {LOGITS}:top64",
+        )
+    asked = store.manifest.teacher.fingerprint.get("task")
+    if asked != task.name:
+        raise LimbeckError(
+            f"outputs: the prompts of {place} begin with {asked!r}, and those of this task with {task.name!r}",
+            f"label again with --task {task.name}, or name the task as it was labelled: task={asked}",
+        )
+    return GivenOutputs(
+        place,
+        LOGITS,
+        task.labels,
+        np.unique(store.row_ids),
+        _nothing,
+        about_store(store) | {"tokens": tokens.model_dump(mode="json")},
+        tokens=StoredTokens(store, tokens.rule, limit),
+    )
+
+
+def _nothing(ids: np.ndarray) -> np.ndarray:
+    raise LimbeckError(
+        "outputs: a text-to-text teacher's are of tokens, not of classes",
+        "read them by their tokens",
+    )
+
+
+def token_problems(
+    recipe: Recipe, outputs: GivenOutputs, tokenizer: Processor
+) -> Iterator[Problem]:
+    """Terms that look at another part of the vocabulary, several stores, a student with other tokens."""
+    tokens = outputs.tokens
+    if tokens is None:
+        return
+    kept, place = tokens.kept, outputs.place
+    if recipe.team is not None:
+        yield Problem(
+            f"outputs: {place} keeps a part of a vocabulary, and a team's members have nothing in common to weigh",
+            "give one store",
+        )
+    made_by = tokens.store.manifest.teacher.fingerprint.get("tokenizer")
+    if made_by != digest_of_tokenizer(tokenizer):
+        yield Problem(
+            f"outputs: {place} holds tokens of another tokenizer than the student's",
+            "save the student with the teacher's tokenizer, or label with a teacher of the student's",
+        )
+    for stage in recipe.stages():
+        if stage.recipe.outputs is None:
+            continue
+        for name, term in stage.recipe.objectives.items():
+            asked = term.kept if isinstance(term, SoftSpec) else None
+            if not (term.needs_teacher and term.reads_logits) or asked == kept:
+                continue
+            setting = f"{stage.setting}objectives.{name}"
+            if not isinstance(term, SoftSpec):
+                yield Problem(
+                    f"{setting}: {term.compare} reads all logits, and {place} keeps {kept} of them",
+                    "use soft_kl or soft_cross_entropy, or give the teacher's model: --teacher",
+                )
+                continue
+            yield Problem(
+                f"{setting}: it looks at {asked or 'all logits'} of the vocabulary, and {place} keeps {kept}",
+                _as_kept(setting, kept, term.temperature),
+            )
+
+
+def _as_kept(setting: str, kept: KeptTokens, temperature: float) -> str:
+    """The settings by which a term looks at what is kept, or the outputs that it would need."""
+    asked = f"{setting}.tokens={kept.how}{kept.count}"
+    if temperature == kept.temperature:
+        return f"set {asked}"
+    again = KeptTokens(kept.how, kept.count, temperature)
+    return (
+        f"set {asked} and {setting}.temperature={kept.temperature:g}, or label again with "
+        f"--outputs {LOGITS}:{again}"
+    )
