@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         comparison,
         objective,
     )
-    from limbeck.predicting.predict_job import Predictions
+    from limbeck.predicting.job import Predictions
     from limbeck.predicting.predict_rows import predict
     from limbeck.recipe import Recipe
     from limbeck.run.distill import Result, distill

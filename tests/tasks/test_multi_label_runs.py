@@ -16,7 +16,7 @@ import tiny_runs as tiny
 from limbeck import predict
 from limbeck.cards import write_card
 from limbeck.labelling import label
-from limbeck.predicting.split_predictions import write_predictions
+from limbeck.predicting.predict_rows import write_predictions
 from limbeck.records import Record
 from limbeck.run import distill
 from limbeck.run.rows import load_rows

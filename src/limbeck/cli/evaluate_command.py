@@ -73,7 +73,7 @@ def evaluate(
     from limbeck.scoring import evaluation_of
 
     if predictions is not None:
-        from limbeck.predicting.split_predictions import write_predictions
+        from limbeck.predicting.predict_rows import write_predictions
 
         written, labelled = write_predictions(
             run, predictions, **typed(rows), backend=backend, overwrite=overwrite, show=True

@@ -21,7 +21,7 @@ from limbeck.support.registry import load_plugins
 from limbeck.support.terminal import messages
 
 if TYPE_CHECKING:
-    from limbeck.predicting.predict_job import PredictJob
+    from limbeck.predicting.job import PredictJob
 
 STANDARD_OUTPUT = "-"
 STREAM_FORMATS = ("jsonl", "csv", "tsv")
@@ -90,8 +90,8 @@ def predict(
 
     from limbeck.data.stream import RowStream
     from limbeck.data.stream_sources import named_files
-    from limbeck.predicting.predict_settings import PredictSettings
-    from limbeck.predicting.prepare_job import prepare
+    from limbeck.predicting.job import prepare
+    from limbeck.predicting.settings import PredictSettings
     from limbeck.support.files import at_home
 
     job = prepare(

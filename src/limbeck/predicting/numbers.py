@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from scipy.stats import rankdata
 
-from limbeck.predicting.row_model import RowModel
-from limbeck.predicting.row_reader import (
+from limbeck.predicting.model import RowModel
+from limbeck.predicting.readers import (
     EMBEDDINGS,
     LABELS,
     PREDICTION,

@@ -12,20 +12,20 @@ from limbeck.activations.request import Pool
 from limbeck.embedding import TextPrompts, modules_of
 from limbeck.embedding.text_prompts import SENTENCE
 from limbeck.predicting.about_model import TORCH, AboutModel
-from limbeck.predicting.class_reader import ClassReader
-from limbeck.predicting.image_reader import ImageReader
-from limbeck.predicting.number_reader import NumberReader
-from limbeck.predicting.row_reader import (
+from limbeck.predicting.numbers import NumberReader
+from limbeck.predicting.readers import (
     EMBEDDINGS,
     OUTPUTS,
     SCORES,
+    ClassReader,
     EmbeddingReader,
+    ImageReader,
     PromptedReader,
     RowReader,
+    SpanReader,
+    TextReader,
 )
-from limbeck.predicting.span_reader import SpanReader
-from limbeck.predicting.tag_reader import TagReader
-from limbeck.predicting.text_reader import TextReader
+from limbeck.predicting.tags import TagReader
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks import TEXT_READING
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from limbeck.data.stream_sources import TakenRows
-from limbeck.predicting.row_reader import LOGITS, PROBABILITIES
+from limbeck.predicting.readers import LOGITS, PROBABILITIES
 from limbeck.support.errors import LimbeckError
 
 Types = Mapping[str, pa.DataType]

@@ -5,25 +5,74 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
 
 import pyarrow as pa
 from rich.console import Console
 
 from limbeck.data.stream import RowStream
 from limbeck.data.stream_sources import TakenRows
-from limbeck.predicting.about_model import AboutModel
-from limbeck.predicting.chunk_pass import ChunkPass, PredictedRows
-from limbeck.predicting.partial_output import PartialOutput, null_types
-from limbeck.predicting.predict_progress import PredictProgress
-from limbeck.predicting.predict_settings import PredictSettings
-from limbeck.predicting.prediction_summary import Predictions
-from limbeck.predicting.row_formats import SEPARATED, CsvForm, json_lines, merged
-from limbeck.predicting.row_model import load_row_model
-from limbeck.predicting.row_reader import EMBEDDINGS, RowReader
-from limbeck.predicting.rows_digest import RowsDigest, first_difference
+from limbeck.predicting.about_model import AboutModel, facts_of
+from limbeck.predicting.chunks import ChunkPass, PredictedRows
+from limbeck.predicting.columns import kept_columns, text_columns
+from limbeck.predicting.formats import SEPARATED, CsvForm, clash, json_lines, merged
+from limbeck.predicting.model import load_row_model
+from limbeck.predicting.output import (
+    PartialOutput,
+    RowsDigest,
+    check_target,
+    first_difference,
+    null_types,
+)
+from limbeck.predicting.progress import PredictProgress
+from limbeck.predicting.readers import EMBEDDINGS, RowReader
+from limbeck.predicting.settings import PredictSettings, reader_of
 from limbeck.students.execution import warn_of_emulated_bf16
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, Problem
+
+# What came of predicting.
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What came of `predict`; iterating gives `rows`.
+
+    Attributes:
+        count: rows that were predicted, those of earlier starts included.
+        blank: of these without text, whose predictions are None.
+        cut: texts of which the model did not read the end.
+        new: rows that this start predicted.
+        seconds: that it took, without loading the model.
+        path: the file they were written to.
+        rows: the rows themselves, where they were written nowhere.
+    """
+
+    count: int
+    blank: int
+    cut: int
+    new: int = 0
+    seconds: float = 0.0
+    path: Path | None = None
+    rows: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __str__(self) -> str:
+        """`rows.jsonl: 872 rows, 2 of them without text (no prediction), 431 rows/s`."""
+        said = f"{self.count:,} row{'' if self.count == 1 else 's'}"
+        if self.blank:
+            said += f", {self.blank:,} of them without text (no prediction)"
+        if self.cut:
+            said += f"; {self.cut:,} {'text was' if self.cut == 1 else 'texts were'} longer than the model reads"
+        if self.new:
+            said += f"; {self.new / max(self.seconds, 1e-9):,.0f} rows/s"
+        return said if self.path is None else f"{self.path}: {said}"
+
 
 # What a kill costs at most; and of a pipe, how many rows wait for each other.
 _CHUNK, _CHUNK_OF_PIPE = 4096, 256
@@ -239,3 +288,111 @@ def _check_columns(rows: Sequence[dict[str, Any]], known: set[str]) -> None:
             f"a line has columns that the first one has not, and CSV's header is written: {', '.join(sorted(new))}",
             "name the columns that are wanted with --keep, or write JSON lines",
         )
+
+
+# Everything that can be checked before the weights are read.
+
+
+Made = TypeVar("Made")
+
+
+def prepare(
+    model: str | Path,
+    open_rows: Callable[[], RowStream],
+    settings: PredictSettings,
+    *,
+    target: Path | None = None,
+    form: str = "jsonl",
+    backend: str | None = None,
+    task: str | None = None,
+) -> PredictJob:
+    """Check everything that can be checked before the weights are read.
+
+    Args:
+        open_rows: opens the rows.
+        target: the file to write.
+        form: what is written where there is no file.
+
+    Raises:
+        LimbeckError: all that is wrong.
+    """
+    problems = settings.problems()
+    facts = _tried(problems, lambda: facts_of(model, backend, task))
+    stream = _tried(problems, open_rows)
+    done = None if target is None else _done(problems, target, stream, settings)
+    keep, columns = _columns(problems, facts, stream, settings)
+    to_csv = (form if target is None else target.suffix.lower()[1:]) in SEPARATED
+    reader = None if facts is None else _reader(problems, facts, settings, target, columns, to_csv)
+    if problems or facts is None or stream is None or reader is None:
+        raise LimbeckError(problems)
+    out = (
+        None
+        if target is None
+        else PartialOutput(target, keep, settings.prefix, csv_safe=settings.csv_safe)
+    )
+    job = PredictJob(facts, settings, open_rows, stream, columns, keep, reader, out, done)
+    both = _written_names(job) & {*job.kept_names}
+    if both:
+        raise clash(both)
+    return job
+
+
+def _tried(problems: list[Problem], make: Callable[[], Made]) -> Made | None:
+    try:
+        return make()
+    except LimbeckError as error:
+        problems += error.problems
+        return None
+
+
+def _done(
+    problems: list[Problem], target: Path, stream: RowStream | None, settings: PredictSettings
+) -> Predictions | None:
+    """What an earlier start finished, if it was killed behind the last row; else the target is checked."""
+    wrong = check_target(target, () if stream is None else stream.files, overwrite=True)
+    if wrong:
+        problems += wrong
+        return None
+    said = PartialOutput(target, None, settings.prefix).is_done()
+    if said is None:
+        problems += check_target(target, (), overwrite=settings.overwrite)
+        return None
+    return Predictions(said["rows"], said["blank"], said["cut"], path=target)
+
+
+def _columns(
+    problems: list[Problem],
+    facts: AboutModel | None,
+    stream: RowStream | None,
+    settings: PredictSettings,
+) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """The columns that are kept, None for all, and those that the model reads."""
+    if stream is None:
+        return None, ()
+    heads = stream.heads
+    keep = _tried(problems, lambda: kept_columns(settings.keep, heads))
+    if facts is None:
+        return keep, ()
+    only = settings.asked == {EMBEDDINGS}
+    read = _tried(
+        problems, lambda: text_columns(facts, heads, settings.text_columns, embeds_only=only)
+    )
+    return keep, read or ()
+
+
+def _reader(
+    problems: list[Problem],
+    facts: AboutModel,
+    settings: PredictSettings,
+    target: Path | None,
+    columns: tuple[str, ...],
+    to_csv: bool,
+) -> RowReader | None:
+    """Who reads the rows, after what model and file cannot give is known."""
+    problems += settings.problems_with(facts, target, to_csv)
+    return _tried(problems, lambda: reader_of(facts, settings, len(columns) or 1))
+
+
+def _written_names(job: PredictJob) -> set[str]:
+    """The names of the predicted columns, also of those that CSV makes of one."""
+    return {*CsvForm((), job.types, job.settings.prefix).header, *job.types}

@@ -13,8 +13,8 @@ import numpy as np
 from limbeck.activations.request import Pool
 from limbeck.data import Collator, batches_of
 from limbeck.data.stream_sources import TakenRows
-from limbeck.predicting.row_model import RowModel
-from limbeck.predicting.row_reader import EMBEDDING, EMBEDDINGS, ReadRows, RowReader
+from limbeck.predicting.model import RowModel
+from limbeck.predicting.readers import EMBEDDING, EMBEDDINGS, ReadRows, RowReader
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task_like import Rows
 

@@ -1,0 +1,369 @@
+"""How a task type's rows become examples, and a model's outputs the values of columns. Part of `limbeck.predicting`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from scipy.special import expit, softmax
+from torch import Tensor
+
+from limbeck.predicting.about_model import AboutModel
+from limbeck.predicting.model import PassOutputs, RowModel
+from limbeck.support.errors import LimbeckError
+from limbeck.support.plain import encodable
+from limbeck.tasks import Processor, Task, TaskType
+from limbeck.tasks.long_texts import encode_cut
+from limbeck.tasks.rules import CUT, ROW
+from limbeck.tasks.spans import OFFSETS, best_spans, without_space
+from limbeck.tasks.task_like import Rows
+from limbeck.tasks.text import answer_limit
+from limbeck.tasks.thresholds import USUAL
+
+LABELS, SCORES, RANKS, PROBABILITIES, LOGITS, EMBEDDINGS = OUTPUTS = (
+    "labels",
+    "scores",
+    "ranks",
+    "probabilities",
+    "logits",
+    "embeddings",
+)
+PREDICTION, SCORE, RANK, EMBEDDING = "prediction", "score", "rank", "embedding"
+_FLOATS = pa.list_(pa.float32())
+
+
+@dataclass(frozen=True)
+class ReadRows:
+    """Some rows that the model has read.
+
+    Attributes:
+        texts: what was read of them, by column.
+        encoded: the examples that they became, by column.
+        kept: what was kept of the model's outputs, by example.
+        processor: the model's.
+    """
+
+    texts: Sequence[list[Any]]
+    encoded: Rows
+    kept: list[Any]
+    processor: Processor
+
+
+class RowReader(ABC):
+    """Reads the rows of one task type.
+
+    Attributes:
+        kind: the task type whose examples are made.
+        outputs: what it gives of `OUTPUTS`, besides embeddings.
+        one_pass: whether a row is one example, so that it has one embedding.
+    """
+
+    outputs: ClassVar[tuple[str, ...]]
+    one_pass: ClassVar[bool] = True
+    unread: ClassVar[tuple[str, ...]] = ()
+    """Columns of encoded rows that never reach a batch."""
+    expects: ClassVar[str] = "text that UTF-8 can hold"
+    """What a row holds."""
+
+    def __init__(self, facts: AboutModel, kind: TaskType, columns: int) -> None:
+        self.facts = facts
+        self.kind = kind
+        names = _names(facts, columns)
+        self.task = Task(
+            facts.task_name or "rows",
+            facts.name,
+            names,
+            facts.classes,
+            (),
+            "",
+            kind=kind,
+        )
+
+    def reads(self, value: Any, column: int) -> bool:
+        """Whether an input, of one of the columns that the model reads, is of the form that it reads."""
+        return isinstance(value, str) and encodable(value)
+
+    def pieces(self, texts: Sequence[list[Any]]) -> Iterator[slice]:
+        """The rows that are encoded at once; all where a row is an example or a few."""
+        yield slice(0, len(texts[0]))
+
+    def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
+        """Examples of some rows, each with its row's place as `index`, and how many lost text to the length limit."""
+        rows: Rows = dict(zip(self.task.text_columns, texts, strict=True))
+        rows["index"] = list(range(len(texts[0])))
+        encoded = dict(self.kind.encode(self.task, model.processor, model.max_length, rows))
+        return encoded, sum(encoded.pop(CUT))
+
+    def check(self, asked: frozenset[str]) -> None:  # noqa: B027  most rows have one form
+        """Raise LimbeckError for what rows of the form that was found do not have."""
+
+    def run(
+        self, model: RowModel, batch: Mapping[str, Tensor], asked: frozenset[str], pool: Any
+    ) -> PassOutputs:
+        """One pass that gives what is asked for."""
+        wants = asked & {LABELS, SCORES, RANKS, PROBABILITIES, LOGITS}
+        return model.run(batch, logits=bool(wants), pool=pool if EMBEDDINGS in asked else None)
+
+    def kept(self, outputs: PassOutputs, batch: Mapping[str, Tensor]) -> list[Any]:
+        """What is kept of each example of a batch, until its row is whole."""
+        if outputs.logits is None:
+            return [None] * len(outputs.embeddings if outputs.embeddings is not None else ())
+        if not np.isfinite(outputs.logits).all():
+            raise LimbeckError(
+                f"{self.facts.name} gives outputs that are no finite numbers",
+                "its weights are damaged or have diverged: train it again, or use fp32",
+            )
+        return list(outputs.logits)
+
+    @abstractmethod
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+        """The columns of what is asked for but embeddings, with a value for each row."""
+
+    @abstractmethod
+    def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
+        """The columns of what is asked for but embeddings, in their order, and Arrow's types of them."""
+
+    def all_types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
+        """Those of embeddings too."""
+        found = self.types(asked)
+        return found | {EMBEDDING: _FLOATS} if EMBEDDINGS in asked else found
+
+    def by_class(self, numbers: np.ndarray) -> dict[str, float]:
+        """Class → number."""
+        return dict(zip(self.facts.classes, numbers.tolist(), strict=True))
+
+    @property
+    def class_struct(self) -> pa.DataType:
+        """The type of `by_class`."""
+        return pa.struct([(name, pa.float32()) for name in self.facts.classes])
+
+
+def _names(facts: AboutModel, columns: int) -> tuple[str, ...]:
+    """What the task type calls the columns; the prompt of a text-to-text model holds these names."""
+    if facts.task is not None and len(facts.task.text_columns) == columns:
+        return facts.task.text_columns
+    return ("sentence",) if columns == 1 else ("sentence1", "sentence2")
+
+
+class EmbeddingReader(RowReader):
+    """Hidden states alone, of a model of any task type."""
+
+    outputs = ()
+
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+        """Nothing beside embeddings."""
+        return {}
+
+    def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
+        """Nothing beside embeddings."""
+        return {}
+
+
+class PromptedReader(EmbeddingReader):
+    """Embeddings of a model that puts a text of its own before every text."""
+
+    def __init__(self, facts: AboutModel, kind: TaskType, columns: int, prompt: str) -> None:
+        super().__init__(facts, kind, columns)
+        self.prompt = prompt
+
+    def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
+        """As others, of the prompted texts."""
+        prompted = [[self.prompt + text for text in column] for column in texts]
+        return super().encode(model, prompted)
+
+
+# Rows of one class or several: sentences, pairs, images.
+
+
+class ClassReader(RowReader):
+    """A classifier's rows; of a multi-label one each row has a list of classes."""
+
+    outputs = (LABELS, SCORES, PROBABILITIES, LOGITS)
+
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+        """Class names, their probabilities, all probabilities, all logits."""
+        if not read.kept or read.kept[0] is None:
+            return {}
+        logits = np.stack(read.kept)
+        probabilities = (
+            expit(logits.astype(np.float64)) if self.facts.multi_label else softmax(logits, axis=1)
+        )
+        chosen = self._chosen(logits, probabilities)
+        found: dict[str, list[Any]] = {}
+        if LABELS in asked:
+            names = [[self.facts.classes[one] for one in ones] for ones in chosen]
+            found[PREDICTION] = names if self.facts.multi_label else [one[0] for one in names]
+        if SCORES in asked:
+            likely = [row[ones].tolist() for row, ones in zip(probabilities, chosen, strict=True)]
+            found[SCORE] = likely if self.facts.multi_label else [one[0] for one in likely]
+        if PROBABILITIES in asked:
+            found[PROBABILITIES] = [self.by_class(row) for row in probabilities]
+        if LOGITS in asked:
+            found[LOGITS] = [self.by_class(row) for row in logits]
+        return found
+
+    def _chosen(self, logits: np.ndarray, probabilities: np.ndarray) -> list[np.ndarray]:
+        """The ids of each row's classes."""
+        if self.facts.multi_label:
+            thresholds = np.array(self.facts.thresholds or [USUAL] * probabilities.shape[1])
+            return [np.flatnonzero(row >= thresholds) for row in probabilities]
+        return list(logits.argmax(axis=1)[:, None])
+
+    def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
+        """Text, numbers, and a struct by class."""
+        many = pa.list_ if self.facts.multi_label else (lambda one: one)
+        types = {
+            LABELS: (PREDICTION, many(pa.string())),
+            SCORES: (SCORE, many(pa.float32())),
+            PROBABILITIES: (PROBABILITIES, self.class_struct),
+            LOGITS: (LOGITS, self.class_struct),
+        }
+        return dict(types[name] for name in self.outputs if name in asked)
+
+
+# Images: files by their paths, or the bytes of files.
+
+
+class ImageReader(ClassReader):
+    """An image classifier's rows; hidden states alone may be asked for too."""
+
+    expects = "an image: a file's path, its bytes, or {bytes, path} as the datasets library has it"
+
+    def reads(self, value: Any, column: int) -> bool:
+        """A path, bytes, or both as the datasets library has it."""
+        if isinstance(value, dict):
+            return bool(value.get("bytes") or value.get("path"))
+        return isinstance(value, str | bytes)
+
+    def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
+        """Each image at the processor's size."""
+        (images,) = texts
+        return super().encode(model, [[_picture(image) for image in images]])
+
+
+def _picture(value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return {"bytes": value.get("bytes"), "path": value.get("path")}
+    if isinstance(value, bytes):
+        return {"bytes": value, "path": None}
+    return {"bytes": None, "path": value}
+
+
+# Questions and contexts: the span that answers.
+
+
+START, END = "start", "end"
+
+
+class SpanReader(RowReader):
+    """Extractive question answering; a long context is read in windows."""
+
+    outputs = (LABELS, SCORES)
+    one_pass = False
+
+    def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
+        """An example for each window."""
+        encoded, cut = super().encode(model, texts)
+        encoded["index"] = list(range(len(encoded[ROW])))
+        return encoded, cut
+
+    def kept(self, outputs: PassOutputs, batch: Mapping[str, Tensor]) -> list[Any]:
+        """The logits (N, 2) of the real tokens."""
+        rows = super().kept(outputs, batch)
+        masks = batch["attention_mask"].cpu().numpy().astype(bool)
+        return [row[mask] for row, mask in zip(rows, masks, strict=True)]
+
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+        """The answer's text, its first and last character, its probability within its window."""
+        best = best_spans(read.encoded[ROW], read.encoded[OFFSETS], read.kept)
+        contexts = read.texts[1]
+        spans = [best.get(row) for row in range(len(contexts))]
+        places = [
+            None if one is None else without_space(text, one.start, one.end)
+            for text, one in zip(contexts, spans, strict=True)
+        ]
+        found: dict[str, list[Any]] = {}
+        if LABELS in asked:
+            found[PREDICTION] = [
+                None if one is None else text[slice(*one)]
+                for text, one in zip(contexts, places, strict=True)
+            ]
+            found[START] = [None if one is None else one[0] for one in places]
+            found[END] = [None if one is None else one[1] for one in places]
+        if SCORES in asked:
+            found[SCORE] = [None if one is None else one.probability for one in spans]
+        return found
+
+    def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
+        """Text, characters, a number."""
+        found: dict[str, pa.DataType] = {}
+        if LABELS in asked:
+            found |= {PREDICTION: pa.string(), START: pa.int64(), END: pa.int64()}
+        return found | {SCORE: pa.float32()} if SCORES in asked else found
+
+
+# Texts that are answered with text.
+
+
+class TextReader(RowReader):
+    """An encoder-decoder's texts, generated greedily: of a known task's student a class's name, of others any text."""
+
+    outputs = (LABELS, SCORES)
+
+    def __init__(self, facts: AboutModel, kind: TaskType, columns: int, most: int | None) -> None:
+        super().__init__(facts, kind, columns)
+        self._most = most
+
+    def encode(self, model: RowModel, texts: Sequence[list[Any]]) -> tuple[Rows, int]:
+        """The prompt that it was trained with, or the texts as they are."""
+        if self.facts.prompt is not None:
+            texts = [[self.facts.prompt.format(*row) for row in zip(*texts, strict=True)]]
+        elif self.facts.task_name is not None:
+            return super().encode(model, texts)
+        encoded = encode_cut(model.processor, *texts, max_length=model.max_length)
+        cut = sum(bool(one.overflowing) for one in encoded.encodings)
+        return {**encoded, "index": list(range(len(texts[0])))}, cut
+
+    def run(
+        self, model: RowModel, batch: Mapping[str, Tensor], asked: frozenset[str], pool: Any
+    ) -> PassOutputs:
+        """Generation; embeddings take a pass of the encoder of their own."""
+        embeddings = None
+        if EMBEDDINGS in asked:
+            embeddings = model.run(batch, logits=False, pool=pool).embeddings
+        made = model.generate(batch, self._most or self._enough(model))
+        return PassOutputs(tokens=made.tokens, scores=made.scores, embeddings=embeddings)
+
+    def _enough(self, model: RowModel) -> int | None:
+        """Tokens of the longest answer that it was trained to give; None where nobody knows."""
+        if self.facts.task_name is None:
+            return None
+        return answer_limit(replace(self.task, labels=self.facts.answers), model.processor)
+
+    def kept(self, outputs: PassOutputs, batch: Mapping[str, Tensor]) -> list[Any]:
+        """Token ids and probability."""
+        assert outputs.tokens is not None
+        scores = [None] * len(outputs.tokens) if outputs.scores is None else outputs.scores
+        return list(zip(outputs.tokens, scores, strict=True))
+
+    def values(self, read: ReadRows, asked: frozenset[str]) -> dict[str, list[Any]]:
+        """The text, and its probability."""
+        found: dict[str, list[Any]] = {}
+        if LABELS in asked:
+            found[PREDICTION] = [_decoded(read.processor, tokens) for tokens, _ in read.kept]
+        if SCORES in asked:
+            found[SCORE] = [float(score) for _, score in read.kept]
+        return found
+
+    def types(self, asked: frozenset[str]) -> dict[str, pa.DataType]:
+        """Text, and a number."""
+        found = {PREDICTION: pa.string()} if LABELS in asked else {}
+        return found | {SCORE: pa.float32()} if SCORES in asked else found
+
+
+def _decoded(tokenizer: Any, tokens: np.ndarray) -> str:
+    return str(tokenizer.decode(tokens.tolist(), skip_special_tokens=True)).strip()
