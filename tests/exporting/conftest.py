@@ -24,8 +24,7 @@ from writing_model import answered_rows, tokenizer, writing_model
 import image_sets as sets
 import tiny_runs as tiny
 from limbeck.exporting import export, workshop
-from limbeck.exporting.onnx_graph import write_onnx
-from limbeck.exporting.text_to_text_graphs import write_text_to_text
+from limbeck.exporting.onnx_graph import write_onnx, write_text_to_text
 
 HEADS = {
     "regression": BertForSequenceClassification,

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import tiny_runs as tiny
 from limbeck.cli.app import app
 from limbeck.exporting import ExportSettings, export, export_model
-from limbeck.exporting.attempts import _try
+from limbeck.exporting.export_model import _try
 from limbeck.exporting.gate import cross_fitted
 from limbeck.exporting.onnx_graph import OUTPUTS, write_graph
 from limbeck.runtimes import OnnxPredictor, open_session, read_export

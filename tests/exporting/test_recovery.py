@@ -10,14 +10,9 @@ from writing_model import tokenizer, writing_model
 
 import tiny_runs as tiny
 from limbeck.activations import Request, capture
-from limbeck.exporting import ExportSettings, attempts, export
+from limbeck.exporting import ExportSettings, export, export_model
 from limbeck.exporting.gate import measure
-from limbeck.exporting.quantisation_aware import (
-    RoundedWeight,
-    recovered,
-    rounded,
-    rounding,
-)
+from limbeck.exporting.int8 import RoundedWeight, recovered, rounded, rounding
 from limbeck.runtimes import OnnxPredictor
 from limbeck.runtimes.manifest import Conversion
 from limbeck.scoring.gate_rows import gate_rows
@@ -219,7 +214,7 @@ def test_a_recovered_text_to_text_model_is_shipped_as_both_graphs(outlying, tmp_
         refused = found.model_copy(update={"drop": 99.0}) if len(measured) < 3 else found
         return refused, outputs
 
-    monkeypatch.setattr(attempts, "measure", refuse_twice)
+    monkeypatch.setattr(export_model, "measure", refuse_twice)
     asked = {"format": "onnx-int8", "scheme": "dynamic", "recover_steps": 40, "recover_lr": 1e-3}
     result = export(path, out=tmp_path / "out", max_drop=98.0, **asked, **settings)
     assert [one.passed for one in result.manifest.tried] == [False, False, True]

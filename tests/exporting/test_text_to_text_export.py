@@ -15,8 +15,7 @@ from said_alone import said_alone
 from writing_model import answered_rows, tokenizer, writing_model, written_by_torch
 
 from limbeck.exporting import export
-from limbeck.exporting.int8 import quantisable, quantise
-from limbeck.exporting.sensitive_nodes import ranked
+from limbeck.exporting.int8 import quantisable, quantise, ranked
 from limbeck.latency.bench_inputs import inputs_of
 from limbeck.latency.contenders import contenders
 from limbeck.runtimes import OnnxPredictor, open_export, open_files, read_export

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,30 +10,35 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from limbeck.exporting.attempts import try_all
-from limbeck.exporting.conversions import ExportSettings
-from limbeck.exporting.export_folder import (
-    default_place,
-    finish_folder,
-    folder_in_work,
-    refuse_occupied,
-)
-from limbeck.exporting.export_outcome import manifest_of, refused
-from limbeck.exporting.gate import TorchReference, torch_reference
+from limbeck.embedding import modules_of
+from limbeck.embedding.text_prompts import BARE
+from limbeck.exporting.conversions import ExportSettings, conversions, keeping, recovering
+from limbeck.exporting.folder import default_place, finish_folder, folder_in_work, refuse_occupied
+from limbeck.exporting.gate import TorchReference, cross_fitted, measure, torch_reference
+from limbeck.exporting.int8 import amounts, number_of_groups, ranked, weight_bytes
+from limbeck.exporting.onnx_graph import generation_of
 from limbeck.exporting.showing_export import ExportProgress
-from limbeck.exporting.text_to_text_graphs import generation_of
 from limbeck.exporting.workshop import Workshop, library_versions
 from limbeck.preflight import refuse_unfit
 from limbeck.records import RECORD_NAME, versions
+from limbeck.records.machine import processor_name
 from limbeck.run.report import refresh
 from limbeck.runtimes import ExportManifest, need_extra, weights_of
-from limbeck.runtimes.manifest import Generation, exports_of, read_export
+from limbeck.runtimes.manifest import (
+    Attempt,
+    Conversion,
+    GateRowsFacts,
+    Generation,
+    exports_of,
+    read_export,
+)
 from limbeck.scoring.gate_rows import GateRows, gate_rows
 from limbeck.scoring.scored_model import class_names, longest_of, resolve_class_order
 from limbeck.students import load_model, read_processor, resolve_checkpoint
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import at_home
+from limbeck.support.files import at_home, is_full
 from limbeck.tasks import task_type_of
+from limbeck.tasks.text import prompt_of
 
 _NEEDED = {"openvino": ("onnx", "openvino"), "executorch": ("executorch",)}
 """Format → extras; others need onnx alone."""
@@ -195,3 +201,187 @@ def _reference(
             rows.task, unproven, reference.compact_outputs, labels, rows.split, side="model"
         )
     return reference
+
+
+# How an export ends: refused, with all that was tried, or shipped, with a manifest that says how.
+
+
+def refused(
+    model: str, rows: GateRows, settings: ExportSettings, tried: Sequence[Attempt]
+) -> LimbeckError:
+    """The error of an export that nothing passed: what was tried, and what it lost."""
+    lines = "; ".join(
+        f"{one.conversion.name}: "
+        + (f"{one.error}" if one.measured is None else f"−{one.measured.drop:.2f}")
+        for one in tried
+    )
+    measured = [one.measured for one in tried if one.measured is not None]
+    fixes = "raise --max-drop, or choose --format onnx"
+    if settings.format == "onnx-int8" and settings.scheme != "auto":
+        fixes += ", or --scheme auto, which tries more"
+    if settings.format == "onnx-int8" and not settings.recover_steps and rows.training is not None:
+        fixes += ", or --recover-steps 200 to train it for int8"
+    if not measured:
+        return LimbeckError(f"{model} cannot be exported as {settings.format}: {lines}", fixes)
+    best = min(measured, key=lambda one: one.drop)
+    return LimbeckError(
+        f"{model} as {settings.format} loses {best.drop:.2f} points of "
+        f"{rows.task.primary} on {rows.split} (torch {best.torch_scores['primary']:.2f}, exported "
+        f"{best.scores['primary']:.2f}), more than max_drop {settings.max_drop:g}: nothing is "
+        f"written. Tried: {lines}",
+        fixes,
+    )
+
+
+def manifest_of(
+    source: str, weights: Mapping[str, str], workshop: Workshop, tried: list[Attempt]
+) -> ExportManifest:
+    """What an exported folder says of itself, without checksums.
+
+    Args:
+        source: the run, folder or Hub name.
+        weights: names and checksums of its files of weights.
+        workshop: where its files were made.
+        tried: all attempts; the last one is shipped.
+    """
+    model, rows, settings = workshop.model, workshop.rows, workshop.settings
+    shipped = tried[-1]
+    assert shipped.measured is not None
+    sizes = {id(weight): weight.numel() for weight in model.parameters()}
+    return ExportManifest(
+        format=settings.format,
+        file=workshop.shipped[0].name,
+        decoder=workshop.shipped[1].name if workshop.generation else None,
+        generation=workshop.generation,
+        kind=rows.task.kind.name,
+        architecture=type(model).__name__,
+        source=source,
+        weights=dict(weights),
+        labels=_labels(model, rows),
+        texts=len(rows.task.text_columns[: rows.task.kind.needed_texts]),
+        prompt=prompt_of(rows.task) if workshop.generation else None,
+        prompts=_prompts(model),
+        max_length=rows.max_length,
+        inputs=list(workshop.inputs),
+        outputs=list(workshop.outputs),
+        conversion=shipped.conversion,
+        gate=GateRowsFacts(
+            task=str(rows.task.name),
+            data=rows.data,
+            split=rows.split,
+            rows=len(rows.rows),
+            fingerprint=rows.fingerprint,
+            text_columns=list(rows.text_columns),
+            label_column=rows.label_column,
+            recipe=dict(rows.recipe),
+            batch_size=settings.batch_size,
+        ),
+        measured=shipped.measured,
+        cross_fitted=cross_fitted(rows, workshop.reference, workshop.measured, settings.max_drop),
+        max_drop=settings.max_drop,
+        tried=tried,
+        bytes=shipped.bytes,
+        torch_bytes=4 * sum(sizes.values()),
+        versions=versions() | library_versions(),
+        machine=processor_name(),
+    )
+
+
+def _prompts(model: PreTrainedModel) -> dict[str, str]:
+    """What an embedding model puts before its texts, if it puts anything before any."""
+    modules = modules_of(model.config)
+    prompts = BARE if modules is None else modules.text_prompts
+    return prompts._asdict() if any(prompts) else {}
+
+
+def _labels(model: PreTrainedModel, rows: GateRows) -> list[str]:
+    """What the model's own configuration calls its classes; none of a model that writes their names."""
+    if not rows.task.labels or rows.task.kind.classes_as_text:
+        return []
+    names = dict[Any, str](model.config.id2label or {})
+    return [str(names[number]) for number in range(len(names))]
+
+
+# The conversions of an export, one after the other, until one passes the gate.
+
+
+_SEARCH_ROWS, _SEARCH_BATCH = 32, 8
+
+
+def try_all(workshop: Workshop) -> list[Attempt]:
+    """Every attempt that was made; the last one passed, or none did."""
+    tried: list[Attempt] = []
+    for how in conversions(workshop.settings):
+        tried.append(_try(workshop, how))
+        if tried[-1].passed:
+            return tried
+    settings = workshop.settings
+    if settings.format != "onnx-int8":
+        return tried
+    if settings.recover_steps and (best := _best(tried)) is not None:
+        workshop.recover(best)
+        tried.append(_try(workshop, recovering(best, settings.recover_steps)))
+        if tried[-1].passed:
+            return tried
+    best = _best(tried) if settings.keep_sensitive else None
+    if best is None:
+        return tried
+    if not best.recovery_steps:
+        workshop.forget_recovery()
+    for nodes in _sensitive(workshop, best):
+        tried.append(_try(workshop, keeping(best, nodes)))
+        if tried[-1].passed:
+            break
+    return tried
+
+
+def _best(tried: Sequence[Attempt]) -> Conversion | None:
+    """The conversion that lost least; None where none came out."""
+    drops = [(one.measured.drop, place) for place, one in enumerate(tried) if one.measured]
+    return tried[min(drops)[1]].conversion if drops else None
+
+
+def _try(workshop: Workshop, how: Conversion) -> Attempt:
+    began = time.perf_counter()
+    try:
+        workshop.write(how)
+        session = workshop.open(workshop.shipped)
+    except LimbeckError:
+        raise
+    # ONNX Runtime's, OpenVINO's and ExecuTorch's converters have no common class of errors; one
+    # conversion that does not work is no reason not to try the next.
+    except Exception as error:
+        if is_full(error):  # nor would the next one have room
+            raise
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return Attempt(conversion=how, error=first, seconds=time.perf_counter() - began)
+    workshop.inputs, workshop.outputs = session.inputs, session.outputs
+    step = workshop.progress.phase(how.name, len(workshop.rows.encoded))
+    measured, outputs = measure(session, workshop.rows, workshop.reference, step)
+    workshop.measured.append(outputs)
+    return Attempt(
+        conversion=how,
+        measured=measured,
+        passed=measured.drop <= workshop.settings.max_drop,
+        bytes=sum(weight_bytes(path) for path in workshop.shipped),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _sensitive(workshop: Workshop, how: Conversion) -> list[list[str]]:
+    """Which nodes to leave in float: the most sensitive one, two, four, …"""
+    step = workshop.progress.phase("searching sensitive layers", number_of_groups(workshop.sources))
+    feeds = workshop.feeds(_SEARCH_ROWS, _SEARCH_BATCH)
+    calibration = workshop.calibration(_SEARCH_ROWS) if how.scheme == "static" else None
+    groups = ranked(
+        workshop.sources,
+        workshop.work,
+        how,
+        feeds,
+        workshop.open,
+        calibration=calibration,
+        step=step,
+    )
+    return [
+        [node for group in groups[:number] for node in group] for number in amounts(len(groups))
+    ]

@@ -12,15 +12,22 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.data import Collator
-from limbeck.exporting.conversions import ExportSettings
-from limbeck.exporting.executorch_program import returned_logits, write_executorch
+from limbeck.exporting.conversions import (
+    ExportSettings,
+    returned_logits,
+    write_executorch,
+    write_openvino,
+)
 from limbeck.exporting.gate import TorchReference
-from limbeck.exporting.int8 import Feed, half, quantise, without_stale_shapes
-from limbeck.exporting.onnx_graph import MODEL_FILE, model_inputs, write_onnx
-from limbeck.exporting.openvino_model import write_openvino
-from limbeck.exporting.quantisation_aware import recovered
+from limbeck.exporting.int8 import Feed, half, quantise, recovered, without_stale_shapes
+from limbeck.exporting.onnx_graph import (
+    MODEL_FILE,
+    PARTS,
+    model_inputs,
+    write_onnx,
+    write_text_to_text,
+)
 from limbeck.exporting.showing_export import ExportProgress
-from limbeck.exporting.text_to_text_graphs import PARTS, write_text_to_text
 from limbeck.runtimes import GraphSession, TextToTextSession, open_files
 from limbeck.runtimes.manifest import Conversion, Generation
 from limbeck.scoring.gate_rows import GateRows
