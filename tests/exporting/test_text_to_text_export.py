@@ -16,7 +16,7 @@ from writing_model import answered_rows, tokenizer, writing_model, written_by_to
 
 from limbeck.exporting import export
 from limbeck.exporting.int8 import quantisable, quantise, ranked
-from limbeck.latency.bench_inputs import inputs_of
+from limbeck.latency.benching import inputs_of
 from limbeck.latency.contenders import contenders
 from limbeck.runtimes import OnnxPredictor, open_export, open_files, read_export
 from limbeck.runtimes.manifest import Conversion, Generation

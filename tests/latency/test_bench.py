@@ -17,12 +17,10 @@ from rich.console import Console
 from transformers import BertConfig
 
 import tiny_runs as tiny
-from limbeck.latency import BenchSettings, bench, bench_worker, benching, load_bench, turns
-from limbeck.latency.bench_plots import pareto
-from limbeck.latency.bench_records import keep_in_records
-from limbeck.latency.bench_report import BenchCondition, BenchReport, Measurement
-from limbeck.latency.bench_table import as_markdown, as_tables
+from limbeck.latency import BenchSettings, bench, benching, load_bench, turns, worker
 from limbeck.latency.contenders import Contender, contenders
+from limbeck.latency.report import BenchCondition, BenchReport, Measurement, keep_in_records
+from limbeck.latency.show import as_markdown, as_tables, pareto
 from limbeck.records import BenchFacts, BenchRow, Record
 from limbeck.report.sections import bench_section
 from limbeck.runtimes.manifest import Conversion, ExportManifest, GateMeasure, GateRowsFacts
@@ -145,7 +143,7 @@ def test_the_worker_runs_torch_models(tmp_path, monkeypatch):
     path = tiny.save(tiny.bert(1), tmp_path / "model")
     feed = {"input_ids": np.array([[2, 4, 3]]), "attention_mask": np.ones((1, 3), np.int64)}
     np.savez(tmp_path / "feed.npz", **feed)
-    run = bench_worker._torch(path, torch.get_num_threads())()
+    run = worker._torch(path, torch.get_num_threads())()
     with torch.no_grad():
         expected = tiny.bert(1).eval()(**{k: torch.from_numpy(v) for k, v in feed.items()}).logits
     torch.testing.assert_close(run(feed).logits, expected)
@@ -156,7 +154,7 @@ def test_the_worker_runs_torch_models(tmp_path, monkeypatch):
         {"do": "run", "inputs": str(tmp_path / "nothing.npz"), "passes": 3},
     ]  # fmt: skip
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(map(json.dumps, requests))))
-    opened, ran, failed = bench_worker.replies(sys.stdin)
+    opened, ran, failed = worker.replies(sys.stdin)
     assert opened["load_seconds"] > 0
     assert len(ran["ms"]) == len(ran["cpu_ms"]) == 3
     assert "nothing.npz" in failed["error"]

@@ -47,7 +47,7 @@ def bench(
     """Time models in turns, each in a process of its own: latency, throughput, memory, size."""
     from limbeck.latency import BenchSettings
     from limbeck.latency import bench as run_bench
-    from limbeck.latency.bench_table import as_tables, notes_of
+    from limbeck.latency.show import as_tables, notes_of
 
     default = BenchSettings()
     settings = BenchSettings(

@@ -6,14 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from limbeck.latency.bench_report import BenchReport, Measurement, load_bench
     from limbeck.latency.benching import BenchSettings, bench
+    from limbeck.latency.report import BenchReport, Measurement, load_bench
 
 __all__ = ["BenchReport", "BenchSettings", "Measurement", "bench", "load_bench"]
 _HOMES = {
-    "BenchReport": "bench_report",
-    "Measurement": "bench_report",
-    "load_bench": "bench_report",
+    "BenchReport": "report",
+    "Measurement": "report",
+    "load_bench": "report",
     "BenchSettings": "benching",
     "bench": "benching",
 }

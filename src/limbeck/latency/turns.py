@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from limbeck.latency.bench_process import BenchProcess, bytes_on_disk
-from limbeck.latency.bench_report import BenchCondition, Measurement
 from limbeck.latency.contenders import Contender
+from limbeck.latency.report import BenchCondition, Measurement
+from limbeck.latency.worker import BenchProcess, bytes_on_disk
 from limbeck.support.cores import cores
 from limbeck.support.errors import LimbeckError
 
