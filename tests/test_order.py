@@ -29,7 +29,7 @@ ORDER = [
     {"recipe"},
     {"records", "training"},
     {"evaluation"},
-    {"reporting.analysis", "tables"},
+    {"lab.measures", "tables"},
     {"cards", "report"},
     {"reporting.pages", "run"},
     {"labelling", "scoring"},

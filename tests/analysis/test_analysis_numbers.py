@@ -12,9 +12,7 @@ from torch import nn
 
 import tiny_runs as tiny
 from limbeck.evaluation.class_predictions import ClassPredictions
-from limbeck.records import Epoch, Record
-from limbeck.report.plane_plots import point_panels
-from limbeck.reporting.analysis import (
+from limbeck.lab.measures import (
     agreement_of,
     filter_normalised_direction,
     layer_attention,
@@ -28,6 +26,8 @@ from limbeck.reporting.analysis import (
     state_points,
     weights_of,
 )
+from limbeck.records import Epoch, Record
+from limbeck.report.plane_plots import point_panels
 
 
 def test_a_probe_reads_what_a_layer_holds_and_nothing_else() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from limbeck.reporting.analysis import layer_similarity, linear_cka, mean_cosine
+from limbeck.lab.measures import layer_similarity, linear_cka, mean_cosine
 from limbeck.support.errors import LimbeckError
 
 

@@ -10,10 +10,10 @@ import pytest
 from tiny_studies import plan_of, scored
 
 from limbeck.analysis import AnalysedRun
+from limbeck.lab.measures.layer_probing import nobody
 from limbeck.records import Epoch, Record
 from limbeck.records.facts import TeamFacts, TeamMember
 from limbeck.report.stored_analyses import read_numbers
-from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages.score_figures import (
     RunPoint,
     box_panels,

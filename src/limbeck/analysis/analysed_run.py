@@ -18,10 +18,10 @@ from limbeck.activations import Request, capture, stack_names
 from limbeck.analysis.named_otherwise import or_name
 from limbeck.analysis.student_stages import FIRST, stage_problems
 from limbeck.data import Collator, Division, batches_of, encode, load_task
+from limbeck.lab.measures.layer_probing import Progressed, nobody
+from limbeck.lab.measures.pooled_states import evaluating, inputs_of
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
-from limbeck.reporting.analysis.layer_probing import Progressed, nobody
-from limbeck.reporting.analysis.pooled_states import evaluating, inputs_of
 from limbeck.run.run_folder import RunFolder
 from limbeck.run.student_source import processor_of
 from limbeck.scoring.scored_model import (

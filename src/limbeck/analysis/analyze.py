@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from limbeck.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.analysis.analyses import ANALYSES, Parts
+from limbeck.lab.measures.layer_probing import nobody
 from limbeck.recipe.validation import wanted
 from limbeck.report.analysis_views import VIEWS
 from limbeck.report.stored_analyses import ANALYSES_FOLDER, write_numbers
 from limbeck.report.svg import write_figure
-from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.run.report import refresh
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.settings import Settings

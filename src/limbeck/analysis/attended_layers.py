@@ -12,12 +12,12 @@ from torch import Tensor
 from limbeck.activations import Request, capture
 from limbeck.analysis.analysed_run import AnalysedRun, Side, Watch
 from limbeck.analysis.analyses import ANALYSES, Analysis
+from limbeck.lab.measures.attention_by_layer import LayerAttention, layer_attention
+from limbeck.lab.measures.pooled_states import evaluating
 from limbeck.objectives.mapped import MappedSpec
 from limbeck.objectives.matched import MappedTerm
 from limbeck.objectives.shape import ModelShape, Shape
 from limbeck.recipe import Recipe
-from limbeck.reporting.analysis.attention_by_layer import LayerAttention, layer_attention
-from limbeck.reporting.analysis.pooled_states import evaluating
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, Settings
 from limbeck.support.step_state import StepState

@@ -10,7 +10,7 @@ from torch import Tensor
 from limbeck.activations import number_of_layers, token_mask
 from limbeck.analysis.analysed_run import AnalysedRun, Side, Watch
 from limbeck.analysis.analyses import ANALYSES, Analysis
-from limbeck.reporting.analysis.attended_tokens import AttentionMaps, attention_maps
+from limbeck.lab.measures.attended_tokens import AttentionMaps, attention_maps
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Depth, Settings
 

@@ -11,13 +11,8 @@ from pydantic import Field
 from limbeck.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.analysis.analyses import ANALYSES, Analysis
 from limbeck.analysis.layer_states import BOTH, STUDENT, Sides
-from limbeck.reporting.analysis.input_noise import NoiseTolerance, noise_tolerance
-from limbeck.reporting.analysis.loss_surface import (
-    LossSurface,
-    loss_plane,
-    loss_surface,
-    weights_of,
-)
+from limbeck.lab.measures.input_noise import NoiseTolerance, noise_tolerance
+from limbeck.lab.measures.loss_surface import LossSurface, loss_plane, loss_surface, weights_of
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, Seed, Settings
 

@@ -15,10 +15,10 @@ from pydantic import Field
 from limbeck.activations import number_of_layers
 from limbeck.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.analysis.analyses import ANALYSES, Analysis
-from limbeck.reporting.analysis.layer_probing import ProbedLayers, probe_layers
-from limbeck.reporting.analysis.pooled_states import pooled_states
-from limbeck.reporting.analysis.principal_components import StatePoints, state_points
-from limbeck.reporting.analysis.similarity_matrix import LayerSimilarity, similarity_of_layers
+from limbeck.lab.measures.layer_probing import ProbedLayers, probe_layers
+from limbeck.lab.measures.pooled_states import pooled_states
+from limbeck.lab.measures.principal_components import StatePoints, state_points
+from limbeck.lab.measures.similarity_matrix import LayerSimilarity, similarity_of_layers
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, LayerNumber, Settings
 

@@ -10,8 +10,8 @@ from limbeck.analysis.analyses import ANALYSES, Analysis
 from limbeck.analysis.layer_states import BOTH, Sides
 from limbeck.evaluation.calibration import BINS
 from limbeck.evaluation.class_predictions import ClassPredictions, class_predictions
-from limbeck.reporting.analysis.calibration_curves import ReliabilityCurve, reliability_curve
-from limbeck.reporting.analysis.row_agreement import RowAgreement, agreement_of
+from limbeck.lab.measures.calibration_curves import ReliabilityCurve, reliability_curve
+from limbeck.lab.measures.row_agreement import RowAgreement, agreement_of
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, Settings
 

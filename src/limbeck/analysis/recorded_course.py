@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from limbeck.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.analysis.analyses import ANALYSES, Analysis
-from limbeck.reporting.analysis.run_course import RunCourse, run_course
+from limbeck.lab.measures.run_course import RunCourse, run_course
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Settings
 

@@ -61,7 +61,7 @@ def _ids(task: Task, values: Sequence[Any]) -> np.ndarray:
 
 
 # Models' predictions in the shapes that the analyses count with. Part of `limbeck.evaluation`;
-# read by `limbeck.reporting.analysis` too.
+# read by `limbeck.lab.measures` too.
 
 
 def class_outputs(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

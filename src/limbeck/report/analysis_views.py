@@ -9,21 +9,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from limbeck.lab.measures.attended_tokens import AttentionMaps
+from limbeck.lab.measures.attention_by_layer import LayerAttention
+from limbeck.lab.measures.calibration_curves import ReliabilityCurve
+from limbeck.lab.measures.input_noise import NoiseTolerance
+from limbeck.lab.measures.layer_probing import ProbedLayers
+from limbeck.lab.measures.loss_surface import LossSurface
+from limbeck.lab.measures.principal_components import StatePoints
+from limbeck.lab.measures.row_agreement import RowAgreement
+from limbeck.lab.measures.run_course import RunCourse
+from limbeck.lab.measures.similarity_matrix import LayerSimilarity
 from limbeck.report import analysis_plots as draw
 from limbeck.report import plane_plots as plane
 from limbeck.report.own_sections import Section, SectionTable
 from limbeck.report.plots import course_panels
 from limbeck.report.svg import Panel
-from limbeck.reporting.analysis.attended_tokens import AttentionMaps
-from limbeck.reporting.analysis.attention_by_layer import LayerAttention
-from limbeck.reporting.analysis.calibration_curves import ReliabilityCurve
-from limbeck.reporting.analysis.input_noise import NoiseTolerance
-from limbeck.reporting.analysis.layer_probing import ProbedLayers
-from limbeck.reporting.analysis.loss_surface import LossSurface
-from limbeck.reporting.analysis.principal_components import StatePoints
-from limbeck.reporting.analysis.row_agreement import RowAgreement
-from limbeck.reporting.analysis.run_course import RunCourse
-from limbeck.reporting.analysis.similarity_matrix import LayerSimilarity
 from limbeck.support.registry import Registry
 
 Tables = Callable[[Mapping[str, Any]], list[SectionTable]]

@@ -12,10 +12,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 
+from limbeck.lab.measures.attended_tokens import AttentionMaps, Map
+from limbeck.lab.measures.loss_surface import LossSurface
+from limbeck.lab.measures.principal_components import StatePoints
 from limbeck.report.svg import INK, MUTED, Panel, series_colour
-from limbeck.reporting.analysis.attended_tokens import AttentionMaps, Map
-from limbeck.reporting.analysis.loss_surface import LossSurface
-from limbeck.reporting.analysis.principal_components import StatePoints
 
 # More tokens than this cannot be read at the edge of a map.
 _MOST_TOKENS = 40

@@ -13,9 +13,9 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from limbeck.evaluation.calibration import Bin
+from limbeck.lab.measures.run_course import RunCourse
 from limbeck.report.maps import value_cells
 from limbeck.report.svg import INK, MUTED, PAPER, Panel, series_colour, series_dash, series_marker
-from limbeck.reporting.analysis.run_course import RunCourse
 
 # A reference level, and what stands beside it.
 _DASHED: dict[str, Any] = {"color": MUTED, "linestyle": (0, (4, 3)), "linewidth": 1.2}

@@ -13,11 +13,11 @@ import numpy as np
 from limbeck.activations import stack_names
 from limbeck.cards import CARD_NAME, is_ours, write_card
 from limbeck.data import add_inputs, batches_of
+from limbeck.lab.measures import layer_similarity
 from limbeck.records import Record
 from limbeck.report import write_report
 from limbeck.report.analysis_views import analysis_sections
 from limbeck.report.stored_analyses import stored_analyses
-from limbeck.reporting.analysis import layer_similarity
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.runtimes import exports_of_student

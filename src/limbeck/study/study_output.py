@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.analysis.analysed_run import Watch
+from limbeck.lab.measures.layer_probing import nobody
 from limbeck.records import Record, write_collection, write_whole
 from limbeck.report import write_report
 from limbeck.report.svg import write_figure
-from limbeck.reporting.analysis.layer_probing import nobody
 from limbeck.reporting.pages.score_figures import RunPoint
 from limbeck.study.paper_differences import given_otherwise, paper_differences
 from limbeck.study.plan_builder import TEACHER_LABEL

@@ -1,6 +1,6 @@
 """How much of the label each layer holds: a linear classifier, or a linear regression, on its frozen states.
 
-Part of `limbeck.reporting.analysis`.
+Part of `limbeck.lab.measures`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The loss around a trained model, in random directions or towards two others. Part of `limbeck.reporting.analysis`."""
+"""The loss around a trained model, in random directions or towards two others. Part of `limbeck.lab.measures`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from limbeck.reporting.analysis.layer_probing import Progressed, nobody
+from limbeck.lab.measures.layer_probing import Progressed, nobody
 
 Direction = dict[str, Tensor]
 

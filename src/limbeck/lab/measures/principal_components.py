@@ -1,4 +1,4 @@
-"""Where both models put the same examples: principal components and cosines. Part of `limbeck.reporting.analysis`."""
+"""Where both models put the same examples: principal components and cosines. Part of `limbeck.lab.measures`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On which rows teacher and student are right, both, one or none. Part of `limbeck.reporting.analysis`."""
+"""On which rows teacher and student are right, both, one or none. Part of `limbeck.lab.measures`."""
 
 from __future__ import annotations
 

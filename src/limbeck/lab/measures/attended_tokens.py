@@ -1,4 +1,4 @@
-"""Attention maps of both models for one example. Part of `limbeck.reporting.analysis`."""
+"""Attention maps of both models for one example. Part of `limbeck.lab.measures`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Request, capture, token_mask
-from limbeck.reporting.analysis.pooled_states import evaluating
+from limbeck.lab.measures.pooled_states import evaluating
 from limbeck.support.errors import LimbeckError, Problem
 
 Map = tuple[tuple[float, ...], ...]

@@ -1,4 +1,4 @@
-"""How sure models are and how right, as curves that can be kept. Part of `limbeck.reporting.analysis`."""
+"""How sure models are and how right, as curves that can be kept. Part of `limbeck.lab.measures`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a model bears noise on its embeddings. Part of `limbeck.reporting.analysis`."""
+"""How a model bears noise on its embeddings. Part of `limbeck.lab.measures`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.reporting.analysis.layer_probing import Progressed, nobody
+from limbeck.lab.measures.layer_probing import Progressed, nobody
 
 
 @dataclass(frozen=True)

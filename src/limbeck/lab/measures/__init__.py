@@ -3,16 +3,12 @@
 Everything here is computed from checkpoints, predictions and records.
 """
 
-from limbeck.reporting.analysis.attended_tokens import AttentionMaps, attention_maps
-from limbeck.reporting.analysis.attention_by_layer import LayerAttention, layer_attention
-from limbeck.reporting.analysis.calibration_curves import ReliabilityCurve, reliability_curve
-from limbeck.reporting.analysis.input_noise import (
-    NoiseTolerance,
-    noise_tolerance,
-    noisy_embeddings,
-)
-from limbeck.reporting.analysis.layer_probing import ProbedLayers, probe_layers
-from limbeck.reporting.analysis.loss_surface import (
+from limbeck.lab.measures.attended_tokens import AttentionMaps, attention_maps
+from limbeck.lab.measures.attention_by_layer import LayerAttention, layer_attention
+from limbeck.lab.measures.calibration_curves import ReliabilityCurve, reliability_curve
+from limbeck.lab.measures.input_noise import NoiseTolerance, noise_tolerance, noisy_embeddings
+from limbeck.lab.measures.layer_probing import ProbedLayers, probe_layers
+from limbeck.lab.measures.loss_surface import (
     Corner,
     LossSurface,
     filter_normalised_direction,
@@ -20,11 +16,11 @@ from limbeck.reporting.analysis.loss_surface import (
     loss_surface,
     weights_of,
 )
-from limbeck.reporting.analysis.pooled_states import pooled_states
-from limbeck.reporting.analysis.principal_components import StatePoints, state_points
-from limbeck.reporting.analysis.row_agreement import RowAgreement, agreement_of
-from limbeck.reporting.analysis.run_course import RunCourse, run_course
-from limbeck.reporting.analysis.similarity_matrix import (
+from limbeck.lab.measures.pooled_states import pooled_states
+from limbeck.lab.measures.principal_components import StatePoints, state_points
+from limbeck.lab.measures.row_agreement import RowAgreement, agreement_of
+from limbeck.lab.measures.run_course import RunCourse, run_course
+from limbeck.lab.measures.similarity_matrix import (
     LayerSimilarity,
     Measure,
     layer_similarity,

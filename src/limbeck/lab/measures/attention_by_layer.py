@@ -1,6 +1,6 @@
 """How much each teacher layer counts for each student layer, where examples decide.
 
-Part of `limbeck.reporting.analysis`.
+Part of `limbeck.lab.measures`.
 """
 
 from __future__ import annotations
