@@ -33,7 +33,7 @@ ORDER = [
     {"cards", "report"},
     {"reporting.pages", "run"},
     {"labelling", "scoring"},
-    {"analysis", "exporting", "predicting"},
+    {"exporting", "lab.analysis", "predicting"},
     {"latency", "study", "submitting"},
     {"quickstart"},
     {"cli"},

@@ -14,9 +14,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from typer.testing import CliRunner
 
 import tiny_runs as tiny
-from limbeck.analysis import ANALYSES, AnalysedRun, analyze, measure
-from limbeck.analysis.student_stages import stage_problems
 from limbeck.cli.app import app
+from limbeck.lab.analysis import ANALYSES, AnalysedRun, analyze, measure
+from limbeck.lab.analysis.student_stages import stage_problems
 from limbeck.records import Record
 from limbeck.report.analysis_views import VIEWS
 from limbeck.report.stored_analyses import read_numbers, write_numbers

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from tiny_studies import plan_of, scored
 
-from limbeck.analysis import AnalysedRun
+from limbeck.lab.analysis import AnalysedRun
 from limbeck.lab.measures.layer_probing import nobody
 from limbeck.records import Epoch, Record
 from limbeck.records.facts import TeamFacts, TeamMember
@@ -311,7 +311,7 @@ def test_a_study_writes_its_figures(place, tmp_path, no_analysis_twice) -> None:
 @pytest.fixture
 def no_analysis_twice(monkeypatch):
     """After a call no model is looked at any more."""
-    from limbeck.analysis import AnalysedRun
+    from limbeck.lab.analysis import AnalysedRun
 
     def refuse(*args, **kwargs):
         raise AssertionError("measured again")

@@ -1,6 +1,6 @@
 """`limbeck analyze`: look into finished runs, as numbers and figures.
 
-It calls `limbeck.analysis`. Without arguments it lists the analyses.
+It calls `limbeck.lab.analysis`. Without arguments it lists the analyses.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def analyze(
         _list()
         return
 
-    from limbeck.analysis import analyze as analyze_runs
+    from limbeck.lab.analysis import analyze as analyze_runs
     from limbeck.support.terminal import step_bar
 
     what, *rest = words
@@ -113,7 +113,7 @@ def watching(bar: Progress) -> Callable[[str], Callable[[int, int], None]]:
 
 
 def _list() -> None:
-    from limbeck.analysis import ANALYSES
+    from limbeck.lab.analysis import ANALYSES
 
     table = Table(box=None, pad_edge=False)
     for heading in ("analysis", "what it shows", "settings"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from limbeck.analysis import ANALYSES
-from limbeck.analysis.analyze import idle_stage, setting_problems
-from limbeck.analysis.student_stages import stage_problems
+from limbeck.lab.analysis import ANALYSES
+from limbeck.lab.analysis.analyze import idle_stage, setting_problems
+from limbeck.lab.analysis.student_stages import stage_problems
 from limbeck.study.figure_spec import KINDS, METHOD, PARAMETERS, TASK, FigureSpec, missing, unread
 from limbeck.study.study_fields import Study
 from limbeck.study.study_groups import Group

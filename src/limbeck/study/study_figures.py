@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from limbeck.analysis import AnalysedRun
-from limbeck.analysis.analysed_run import Watch
-from limbeck.analysis.analyses import ANALYSES, Parts
-from limbeck.analysis.analyze import asked_of, together
+from limbeck.lab.analysis import AnalysedRun
+from limbeck.lab.analysis.analysed_run import Watch
+from limbeck.lab.analysis.analyses import ANALYSES, Parts
+from limbeck.lab.analysis.analyze import asked_of, together
 from limbeck.report.analysis_views import VIEWS
 from limbeck.report.own_sections import Section, SectionTable
 from limbeck.report.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers

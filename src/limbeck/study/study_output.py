@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from limbeck.analysis.analysed_run import Watch
+from limbeck.lab.analysis.analysed_run import Watch
 from limbeck.lab.measures.layer_probing import nobody
 from limbeck.records import Record, write_collection, write_whole
 from limbeck.report import write_report

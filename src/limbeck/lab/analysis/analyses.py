@@ -1,4 +1,4 @@
-"""What an analysis is, and which there are by name. Part of `limbeck.analysis`."""
+"""What an analysis is, and which there are by name. Part of `limbeck.lab.analysis`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from limbeck.analysis.analysed_run import AnalysedRun, Watch
+from limbeck.lab.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.recipe import Recipe
 from limbeck.support.registry import Registry
 from limbeck.support.settings import Settings

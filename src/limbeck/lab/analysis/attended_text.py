@@ -1,4 +1,4 @@
-"""Analyses of attention: what both models look at in one example. Part of `limbeck.analysis`."""
+"""Analyses of attention: what both models look at in one example. Part of `limbeck.lab.analysis`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pydantic import Field
 from torch import Tensor
 
 from limbeck.activations import number_of_layers, token_mask
-from limbeck.analysis.analysed_run import AnalysedRun, Side, Watch
-from limbeck.analysis.analyses import ANALYSES, Analysis
+from limbeck.lab.analysis.analysed_run import AnalysedRun, Side, Watch
+from limbeck.lab.analysis.analyses import ANALYSES, Analysis
 from limbeck.lab.measures.attended_tokens import AttentionMaps, attention_maps
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Depth, Settings

@@ -1,6 +1,6 @@
 """Analyses of what layers represent: how alike they are, and what a linear probe reads off them.
 
-Part of `limbeck.analysis`.
+Part of `limbeck.lab.analysis`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from datasets import Dataset
 from pydantic import Field
 
 from limbeck.activations import number_of_layers
-from limbeck.analysis.analysed_run import AnalysedRun, Watch
-from limbeck.analysis.analyses import ANALYSES, Analysis
+from limbeck.lab.analysis.analysed_run import AnalysedRun, Watch
+from limbeck.lab.analysis.analyses import ANALYSES, Analysis
 from limbeck.lab.measures.layer_probing import ProbedLayers, probe_layers
 from limbeck.lab.measures.pooled_states import pooled_states
 from limbeck.lab.measures.principal_components import StatePoints, state_points

@@ -1,4 +1,4 @@
-"""Analyses of models that are disturbed: noise on embeddings, weights moved a little. Part of `limbeck.analysis`."""
+"""Analyses of models that are disturbed: noise on embeddings, weights moved a little."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from datasets import Dataset
 from pydantic import Field
 
-from limbeck.analysis.analysed_run import AnalysedRun, Watch
-from limbeck.analysis.analyses import ANALYSES, Analysis
-from limbeck.analysis.layer_states import BOTH, STUDENT, Sides
+from limbeck.lab.analysis.analysed_run import AnalysedRun, Watch
+from limbeck.lab.analysis.analyses import ANALYSES, Analysis
+from limbeck.lab.analysis.layer_states import BOTH, STUDENT, Sides
 from limbeck.lab.measures.input_noise import NoiseTolerance, noise_tolerance
 from limbeck.lab.measures.loss_surface import LossSurface, loss_plane, loss_surface, weights_of
 from limbeck.support.errors import LimbeckError

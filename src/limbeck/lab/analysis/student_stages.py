@@ -1,4 +1,4 @@
-"""After which stage of its run a student is looked at. Part of `limbeck.analysis`."""
+"""After which stage of its run a student is looked at. Part of `limbeck.lab.analysis`."""
 
 from __future__ import annotations
 

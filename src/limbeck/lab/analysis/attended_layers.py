@@ -1,4 +1,4 @@
-"""Analyses of an attention mapping: which teacher layers it weighs most. Part of `limbeck.analysis`."""
+"""Analyses of an attention mapping: which teacher layers it weighs most. Part of `limbeck.lab.analysis`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pydantic import Field
 from torch import Tensor
 
 from limbeck.activations import Request, capture
-from limbeck.analysis.analysed_run import AnalysedRun, Side, Watch
-from limbeck.analysis.analyses import ANALYSES, Analysis
+from limbeck.lab.analysis.analysed_run import AnalysedRun, Side, Watch
+from limbeck.lab.analysis.analyses import ANALYSES, Analysis
 from limbeck.lab.measures.attention_by_layer import LayerAttention, layer_attention
 from limbeck.lab.measures.pooled_states import evaluating
 from limbeck.objectives.mapped import MappedSpec

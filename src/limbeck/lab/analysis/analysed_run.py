@@ -15,9 +15,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture, stack_names
-from limbeck.analysis.named_otherwise import or_name
-from limbeck.analysis.student_stages import FIRST, stage_problems
 from limbeck.data import Collator, Division, batches_of, encode, load_task
+from limbeck.lab.analysis.named_otherwise import or_name
+from limbeck.lab.analysis.student_stages import FIRST, stage_problems
 from limbeck.lab.measures.layer_probing import Progressed, nobody
 from limbeck.lab.measures.pooled_states import evaluating, inputs_of
 from limbeck.recipe import Recipe

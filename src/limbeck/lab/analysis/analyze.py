@@ -1,4 +1,4 @@
-"""`analyze(what, runs)`: measure finished runs, and keep numbers and figures. Part of `limbeck.analysis`."""
+"""`analyze(what, runs)`: measure finished runs, and keep numbers and figures. Part of `limbeck.lab.analysis`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from limbeck.analysis.analysed_run import AnalysedRun, Watch
-from limbeck.analysis.analyses import ANALYSES, Parts
+from limbeck.lab.analysis.analysed_run import AnalysedRun, Watch
+from limbeck.lab.analysis.analyses import ANALYSES, Parts
 from limbeck.lab.measures.layer_probing import nobody
 from limbeck.recipe.validation import wanted
 from limbeck.report.analysis_views import VIEWS

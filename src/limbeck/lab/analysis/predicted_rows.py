@@ -1,15 +1,15 @@
-"""Analyses of predictions: who is right where, and how sure each is. Part of `limbeck.analysis`."""
+"""Analyses of predictions: who is right where, and how sure each is. Part of `limbeck.lab.analysis`."""
 
 from __future__ import annotations
 
 from datasets import Dataset
 from pydantic import Field
 
-from limbeck.analysis.analysed_run import AnalysedRun, Side, Watch
-from limbeck.analysis.analyses import ANALYSES, Analysis
-from limbeck.analysis.layer_states import BOTH, Sides
 from limbeck.evaluation.calibration import BINS
 from limbeck.evaluation.class_predictions import ClassPredictions, class_predictions
+from limbeck.lab.analysis.analysed_run import AnalysedRun, Side, Watch
+from limbeck.lab.analysis.analyses import ANALYSES, Analysis
+from limbeck.lab.analysis.layer_states import BOTH, Sides
 from limbeck.lab.measures.calibration_curves import ReliabilityCurve, reliability_curve
 from limbeck.lab.measures.row_agreement import RowAgreement, agreement_of
 from limbeck.support.errors import LimbeckError

@@ -1,4 +1,4 @@
-"""What a run's record names and is gone may be named otherwise. Part of `limbeck.analysis`."""
+"""What a run's record names and is gone may be named otherwise. Part of `limbeck.lab.analysis`."""
 
 from __future__ import annotations
 

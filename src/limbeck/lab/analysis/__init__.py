@@ -4,7 +4,7 @@ Each is registered in `ANALYSES`; the functions that compute their numbers stand
 they are shown in `limbeck.report`.
 """
 
-from limbeck.analysis import (  # noqa: F401  # they register themselves
+from limbeck.lab.analysis import (  # noqa: F401  # they register themselves
     attended_layers,
     attended_text,
     disturbed_models,
@@ -12,8 +12,8 @@ from limbeck.analysis import (  # noqa: F401  # they register themselves
     predicted_rows,
     recorded_course,
 )
-from limbeck.analysis.analysed_run import AnalysedRun
-from limbeck.analysis.analyses import ANALYSES, Analysis
-from limbeck.analysis.analyze import Analysed, analyze, measure
+from limbeck.lab.analysis.analysed_run import AnalysedRun
+from limbeck.lab.analysis.analyses import ANALYSES, Analysis
+from limbeck.lab.analysis.analyze import Analysed, analyze, measure
 
 __all__ = ["ANALYSES", "Analysed", "AnalysedRun", "Analysis", "analyze", "measure"]

@@ -1,9 +1,9 @@
-"""The analysis that needs no model: how a run went. Part of `limbeck.analysis`."""
+"""The analysis that needs no model: how a run went. Part of `limbeck.lab.analysis`."""
 
 from __future__ import annotations
 
-from limbeck.analysis.analysed_run import AnalysedRun, Watch
-from limbeck.analysis.analyses import ANALYSES, Analysis
+from limbeck.lab.analysis.analysed_run import AnalysedRun, Watch
+from limbeck.lab.analysis.analyses import ANALYSES, Analysis
 from limbeck.lab.measures.run_course import RunCourse, run_course
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Settings
