@@ -18,10 +18,10 @@ from pathlib import Path
 from filelock import FileLock
 
 from embeddings import COSINES, SIMILARITIES
+from limbeck.lab.study import SharedRuns
 from limbeck.records import write_collection
 from limbeck.records.record import read_raw
 from limbeck.scoring.scored_model import score_checkpoint
-from limbeck.study import SharedRuns
 from study import records_of
 
 STUDY = "embeddings_test"

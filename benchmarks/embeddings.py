@@ -26,11 +26,11 @@ from filelock import FileLock
 from transformers import AutoTokenizer
 
 from limbeck.embedding import SENTENCE_EMBEDDERS
+from limbeck.lab.study.shared_runs import portable
 from limbeck.recipe import Recipe
 from limbeck.records import write_collection
 from limbeck.records.record import read_raw
 from limbeck.run import distill
-from limbeck.study.shared_runs import portable
 from limbeck.teachers.teacher import Teacher
 from study import Cell, Study
 

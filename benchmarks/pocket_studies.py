@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
+from limbeck.lab.study import SharedRuns, Study, StudyPlan, StudyRun, carry_out, load_study
+from limbeck.lab.study.shipped_studies import shipped_names
+from limbeck.lab.study.study_groups import Group
 from limbeck.records import write_whole
-from limbeck.study import SharedRuns, Study, StudyPlan, StudyRun, carry_out, load_study
-from limbeck.study.shipped_studies import shipped_names
-from limbeck.study.study_groups import Group
 
 KEPT = Path(__file__).parent / "records" / "pocket_studies.json"
 JOBS = 2

@@ -3,7 +3,7 @@
 A study is a list of `Cell`s. Each becomes an ordinary limbeck run; its record is copied into the study's file
 under `benchmarks/records/`, which is what the tables in the docs are made of. A cell whose record lies there is
 not run again, so a study that was stopped goes on where it was, and what there is can always be printed as a
-table. Several processes may work on one study; claims and records are those of `limbeck.study`.
+table. Several processes may work on one study; claims and records are those of `limbeck.lab.study`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 
 from filelock import FileLock
 
+from limbeck.lab.study import SharedRuns
+from limbeck.lab.study.shared_runs import portable
 from limbeck.outputs import RememberingTeacher
 from limbeck.recipe import Recipe
 from limbeck.records import write_collection
 from limbeck.records.record import SUFFIX, read_raw
 from limbeck.run import distill
-from limbeck.study import SharedRuns
-from limbeck.study.shared_runs import portable
 from limbeck.teachers.teacher import Teacher
 
 RECORDS = Path(__file__).parent / "records"

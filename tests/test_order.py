@@ -16,7 +16,7 @@ SOURCE = Path(limbeck.__file__).parent
 # From the bottom up. A module imports what stands above it in this list, never what stands below or
 # beside it. The way of a training step runs in the same direction.
 ORDER = [
-    {"lab", "lab.cifar_nets", "recipes", "reporting", "support"},
+    {"lab", "lab.cifar_nets", "recipes", "support"},
     {"functional", "model_inputs", "vision"},
     {"activations", "mappings"},
     {"embedding", "input_transforms"},
@@ -31,10 +31,10 @@ ORDER = [
     {"evaluation"},
     {"lab.measures", "tables"},
     {"cards", "report"},
-    {"reporting.pages", "run"},
+    {"run"},
     {"labelling", "scoring"},
     {"exporting", "lab.analysis", "predicting"},
-    {"latency", "study", "submitting"},
+    {"lab.study", "latency", "submitting"},
     {"quickstart"},
     {"cli"},
     {"__main__"},

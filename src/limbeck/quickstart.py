@@ -16,6 +16,9 @@ from rich.console import Console
 
 from limbeck.data import load_task
 from limbeck.data.conditions import Conditions
+from limbeck.lab.study import SharedRuns, Study, StudyPlan, StudyRun, carry_out
+from limbeck.lab.study.study_estimate import held_or_none
+from limbeck.lab.study.study_groups import Group
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.report import write_report
@@ -24,9 +27,6 @@ from limbeck.run.earlier_run import EarlierRun
 from limbeck.run.prepare import prepare
 from limbeck.run.report import similarity
 from limbeck.run.run_folder import RunFolder
-from limbeck.study import SharedRuns, Study, StudyPlan, StudyRun, carry_out
-from limbeck.study.study_estimate import held_or_none
-from limbeck.study.study_groups import Group
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole
 from limbeck.tables import ResultsTable, build_table, terminal

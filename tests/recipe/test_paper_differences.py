@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from limbeck.study import load_study, shipped
-from limbeck.study.paper_differences import given_otherwise, paper_differences
+from limbeck.lab.study import load_study, shipped
+from limbeck.lab.study.paper_differences import given_otherwise, paper_differences
 
 STUDY = """
 title: t

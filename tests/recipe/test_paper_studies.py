@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from limbeck.lab.study import StudyPlan, load_study
 from limbeck.recipe import Recipe
-from limbeck.study import StudyPlan, load_study
 
 
 def plan(name: str) -> StudyPlan:

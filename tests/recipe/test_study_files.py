@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.study import load_study, shipped
-from limbeck.study.study_plan import StudyPlan
+from limbeck.lab.study import load_study, shipped
+from limbeck.lab.study.study_plan import StudyPlan
 from limbeck.support.errors import LimbeckError
 
 SHIPPED = [(name, scale) for name, one in shipped().items() for scale in one.scales]
@@ -132,7 +132,7 @@ def cells_by_hand(grid) -> int:
 
 
 def test_shipped_studies_are_short() -> None:
-    for file in (resources.files("limbeck.study") / "shipped").iterdir():
+    for file in (resources.files("limbeck.lab.study") / "shipped").iterdir():
         lines = file.read_text(encoding="utf-8").splitlines()
         assert len(lines) <= 40, file.name
         assert max(map(len, lines)) <= 140, file.name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from limbeck.lab.study import SharedRuns, StudyPlan, load_study, shared_runs
 from limbeck.records import RECORD_NAME
-from limbeck.study import SharedRuns, StudyPlan, load_study, shared_runs
 from limbeck.support.errors import LimbeckError
 from synthetic_records import a_run
 

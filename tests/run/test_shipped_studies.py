@@ -11,7 +11,7 @@ from itertools import product
 
 import pytest
 
-from limbeck.study import SharedRuns, StudyPlan, carry_out, load_study, shipped, write_study
+from limbeck.lab.study import SharedRuns, StudyPlan, carry_out, load_study, shipped, write_study
 
 pytestmark = pytest.mark.slow
 

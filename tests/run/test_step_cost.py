@@ -7,8 +7,8 @@ import time
 import pytest
 import torch
 
+from limbeck.lab.study.measured_step import StepCost, _clock, _median
 from limbeck.recipe import Recipe
-from limbeck.study.measured_step import StepCost, _clock, _median
 from limbeck.support.words import count_of
 
 

@@ -13,11 +13,9 @@ import time
 import pytest
 from tiny_studies import plan_of, scored
 
-import limbeck.study.run_workers as run_workers
+import limbeck.lab.study.run_workers as run_workers
 import tiny_runs as tiny
-from limbeck.outputs import RememberingTeacher
-from limbeck.records import RECORD_NAME
-from limbeck.study import (
+from limbeck.lab.study import (
     SharedRuns,
     StudyPlan,
     carry_out,
@@ -26,8 +24,10 @@ from limbeck.study import (
     study_table,
     write_study,
 )
-from limbeck.study.study_groups import cells_of
-from limbeck.study.study_output import RECORDS, gather_results
+from limbeck.lab.study.study_groups import cells_of
+from limbeck.lab.study.study_output import RECORDS, gather_results
+from limbeck.outputs import RememberingTeacher
+from limbeck.records import RECORD_NAME
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tables import build_table, collect
 from limbeck.training import DistillationTrainer
@@ -298,7 +298,7 @@ def test_students_of_a_teacher_that_failed_are_named(place, tmp_path, monkeypatc
 SCRIPT = """
 import sys
 from pathlib import Path
-from limbeck.study import SharedRuns, StudyPlan, carry_out, load_study
+from limbeck.lab.study import SharedRuns, StudyPlan, carry_out, load_study
 
 if __name__ == "__main__":
     study, runs, jobs = sys.argv[1:]
@@ -340,8 +340,8 @@ def test_killed_and_gone_on_with(jobs, place, tmp_path) -> None:
 ENDING = """
 import sys, time
 from pathlib import Path
-from limbeck.study import SharedRuns, StudyPlan, load_study
-from limbeck.study.run_workers import SideBySide
+from limbeck.lab.study import SharedRuns, StudyPlan, load_study
+from limbeck.lab.study.run_workers import SideBySide
 
 if __name__ == "__main__":
     study, folder, midway = sys.argv[1:]

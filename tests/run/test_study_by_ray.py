@@ -13,7 +13,7 @@ from tiny_studies import plan_of
 
 import limbeck
 from limbeck.cli.study_command import study
-from limbeck.study import SharedRuns, carry_out
+from limbeck.lab.study import SharedRuns, carry_out
 from limbeck.support.errors import LimbeckError
 
 

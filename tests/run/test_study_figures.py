@@ -11,10 +11,8 @@ from tiny_studies import plan_of, scored
 
 from limbeck.lab.analysis import AnalysedRun
 from limbeck.lab.measures.layer_probing import nobody
-from limbeck.records import Epoch, Record
-from limbeck.records.facts import TeamFacts, TeamMember
-from limbeck.report.stored_analyses import read_numbers
-from limbeck.reporting.pages.score_figures import (
+from limbeck.lab.study import SharedRuns, carry_out, estimate, load_study, write_study
+from limbeck.lab.study.score_figures import (
     RunPoint,
     box_panels,
     curve_panels,
@@ -22,10 +20,12 @@ from limbeck.reporting.pages.score_figures import (
     line_panels,
     score_bars,
 )
-from limbeck.reporting.pages.share_figures import share_panels
-from limbeck.study import SharedRuns, carry_out, estimate, load_study, write_study
-from limbeck.study.study_figures import MadeRun, study_figures
-from limbeck.study.study_output import gather_results
+from limbeck.lab.study.share_figures import share_panels
+from limbeck.lab.study.study_figures import MadeRun, study_figures
+from limbeck.lab.study.study_output import gather_results
+from limbeck.records import Epoch, Record
+from limbeck.records.facts import TeamFacts, TeamMember
+from limbeck.report.stored_analyses import read_numbers
 from limbeck.support.errors import LimbeckError
 
 

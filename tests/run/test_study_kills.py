@@ -9,8 +9,8 @@ import sys
 import pytest
 from tiny_studies import plan_of
 
+from limbeck.lab.study import SharedRuns, StudyPlan, load_study
 from limbeck.records import Record
-from limbeck.study import SharedRuns, StudyPlan, load_study
 
 KILLS = 25
 # Children are forked from a process that has loaded everything: a kill costs no start of an interpreter.
@@ -19,7 +19,7 @@ import json, os, random, signal, sys, time
 from pathlib import Path
 import torch
 from limbeck.records import RECORD_NAME
-from limbeck.study import SharedRuns, StudyPlan, carry_out, load_study
+from limbeck.lab.study import SharedRuns, StudyPlan, carry_out, load_study
 
 study, folder, kills, out = sys.argv[1:]
 torch.set_num_threads(1)

@@ -7,10 +7,10 @@ import math
 import pytest
 from tiny_studies import plan_of, scored
 
-import limbeck.study.dev_search as dev_search
-from limbeck.study import SharedRuns, carry_out, estimate, load_study, write_study
-from limbeck.study.dev_search import STORAGE
-from limbeck.study.study_output import gather_results
+import limbeck.lab.study.dev_search as dev_search
+from limbeck.lab.study import SharedRuns, carry_out, estimate, load_study, write_study
+from limbeck.lab.study.dev_search import STORAGE
+from limbeck.lab.study.study_output import gather_results
 from limbeck.support.errors import LimbeckError
 
 optuna = pytest.importorskip("optuna")

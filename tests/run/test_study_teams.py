@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tiny_studies import plan_of
 
+from limbeck.lab.study import SharedRuns, carry_out, estimate, study_table, write_study
+from limbeck.lab.study.study_output import gather_results
 from limbeck.recipe import Recipe
-from limbeck.study import SharedRuns, carry_out, estimate, study_table, write_study
-from limbeck.study.study_output import gather_results
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from limbeck.lab.study import StudyPlan, load_study
 from limbeck.records import Record
-from limbeck.study import StudyPlan, load_study
 
 STUDY = """
 title: Tiny

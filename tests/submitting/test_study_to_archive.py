@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import limbeck
-from limbeck.study import SharedRuns, StudyPlan, carry_out, load_study
+from limbeck.lab.study import SharedRuns, StudyPlan, carry_out, load_study
 from limbeck.submitting import GLUE_FILES, submission, submitted_runs
 
 STUDY = "rail-kd-table-2-glue"

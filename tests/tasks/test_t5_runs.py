@@ -14,10 +14,10 @@ import transformers as hf
 from safetensors.torch import load_file
 
 import tiny_runs as tiny
+from limbeck.lab.study.measured_step import measure, untrained
 from limbeck.recipe import Recipe
 from limbeck.run import Result, distill
 from limbeck.run.prepare import prepare
-from limbeck.study.measured_step import measure, untrained
 from limbeck.support.errors import LimbeckError
 from limbeck.training import DistillationTrainer
 

@@ -95,7 +95,7 @@ def study(
 
 
 def _list() -> None:
-    from limbeck.study.shipped_studies import shipped
+    from limbeck.lab.study.shipped_studies import shipped
 
     table = Table(box=None, pad_edge=False)
     for heading in ("study", "of", "scales"):
@@ -119,8 +119,15 @@ def _run(
     dry_run: bool,
 ) -> None:
     from limbeck.cli.analyze_command import watching
-    from limbeck.study import SharedRuns, StudyPlan, carry_out, estimate, load_study, write_study
-    from limbeck.study.study_plan import runs_folder
+    from limbeck.lab.study import (
+        SharedRuns,
+        StudyPlan,
+        carry_out,
+        estimate,
+        load_study,
+        write_study,
+    )
+    from limbeck.lab.study.study_plan import runs_folder
     from limbeck.support.cores import cores
     from limbeck.support.terminal import step_bar
     from limbeck.tables import terminal

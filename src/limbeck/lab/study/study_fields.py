@@ -1,4 +1,4 @@
-"""The keys of a study's file. Part of `limbeck.study`."""
+"""The keys of a study's file. Part of `limbeck.lab.study`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from limbeck.study.figure_spec import FigureSpec
+from limbeck.lab.study.figure_spec import FigureSpec
 from limbeck.support.files import file_name
 from limbeck.support.settings import Count, Seed, Settings
 from limbeck.tables import DEFAULT_FACTS

@@ -11,11 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
-from limbeck.study.figure_checks import recipe_problems
-from limbeck.study.plan_builder import PlanBuilder
-from limbeck.study.shared_runs import Held, StudyRun
-from limbeck.study.study_fields import Study
-from limbeck.study.study_groups import Cell, Choice, Group, Tried, Verdict
+from limbeck.lab.study.figure_checks import recipe_problems
+from limbeck.lab.study.plan_builder import PlanBuilder
+from limbeck.lab.study.shared_runs import Held, StudyRun
+from limbeck.lab.study.study_fields import Study
+from limbeck.lab.study.study_groups import Cell, Choice, Group, Tried, Verdict
 from limbeck.support.errors import LimbeckError
 
 

@@ -1,11 +1,11 @@
-"""What a study gives a student's run, before a grid: the later key wins. Part of `limbeck.study`."""
+"""What a study gives a student's run, before a grid: the later key wins. Part of `limbeck.lab.study`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from limbeck.study.study_fields import Study
+from limbeck.lab.study.study_fields import Study
 
 OF_TEACHERS = "teachers."
 """How keys of `per_task` begin that are of the teacher's run alone."""

@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
+from limbeck.lab.study.figure_checks import split_problems
+from limbeck.lab.study.measured_step import StepCost, UntrainedRun, measure, untrained
+from limbeck.lab.study.run_workers import parts_of_cores
+from limbeck.lab.study.shared_runs import SharedRuns, StudyRun
+from limbeck.lab.study.study_groups import Group
+from limbeck.lab.study.study_plan import StudyPlan
+from limbeck.lab.study.unfit_terms import row_problems, term_problems
 from limbeck.records import Record
-from limbeck.study.figure_checks import split_problems
-from limbeck.study.measured_step import StepCost, UntrainedRun, measure, untrained
-from limbeck.study.run_workers import parts_of_cores
-from limbeck.study.shared_runs import SharedRuns, StudyRun
-from limbeck.study.study_groups import Group
-from limbeck.study.study_plan import StudyPlan
-from limbeck.study.unfit_terms import row_problems, term_problems
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.words import count_of, human_size
 

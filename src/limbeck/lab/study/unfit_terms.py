@@ -1,6 +1,6 @@
 """What a study's runs would refuse once their rows and models are there, found before the first run.
 
-Part of `limbeck.study`.
+Part of `limbeck.lab.study`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import torch
 from transformers import PreTrainedModel
 
 from limbeck.data.corpus import CorpusSpec
+from limbeck.lab.study.measured_step import UntrainedRun
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.prepare import teacher_of_stage
 from limbeck.run.rows import stage_rows
 from limbeck.run.teachers import form_team
-from limbeck.study.measured_step import UntrainedRun
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.teachers import ChainSpec, Team, chain_links
 from limbeck.teachers.teacher import Teacher

@@ -9,7 +9,7 @@ from typing import Any
 
 from limbeck.support.plain import read_yaml
 
-_FOLDER = resources.files("limbeck.study") / "shipped"
+_FOLDER = resources.files("limbeck.lab.study") / "shipped"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which of a study's tasks are scored out of their domain as well. Part of `limbeck.study`."""
+"""Which of a study's tasks are scored out of their domain as well. Part of `limbeck.lab.study`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from limbeck.data import load_task
-from limbeck.study.study_fields import Study
+from limbeck.lab.study.study_fields import Study
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASKS
 

@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from limbeck.study.shared_runs import StudyRun
-from limbeck.study.study_fields import SearchSpec, is_range
-from limbeck.study.study_groups import Cell, Tried, Verdict
+from limbeck.lab.study.shared_runs import StudyRun
+from limbeck.lab.study.study_fields import SearchSpec, is_range
+from limbeck.lab.study.study_groups import Cell, Tried, Verdict
 from limbeck.support.errors import LimbeckError
 
 if TYPE_CHECKING:

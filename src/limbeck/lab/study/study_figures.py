@@ -1,4 +1,4 @@
-"""A study's figures, from its records or from analyses of its runs. Part of `limbeck.study`."""
+"""A study's figures, from its records or from analyses of its runs. Part of `limbeck.lab.study`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from limbeck.lab.analysis import AnalysedRun
 from limbeck.lab.analysis.analysed_run import Watch
 from limbeck.lab.analysis.analyses import ANALYSES, Parts
 from limbeck.lab.analysis.analyze import asked_of, together
-from limbeck.report.analysis_views import VIEWS
-from limbeck.report.own_sections import Section, SectionTable
-from limbeck.report.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
-from limbeck.report.svg import Panel
-from limbeck.reporting.pages.score_figures import (
+from limbeck.lab.study.figure_checks import further_rows
+from limbeck.lab.study.figure_spec import METHOD, PARAMETERS, TASK, FigureSpec
+from limbeck.lab.study.score_figures import (
     RunPoint,
     box_panels,
     curve_panels,
@@ -24,10 +22,12 @@ from limbeck.reporting.pages.score_figures import (
     line_panels,
     score_bars,
 )
-from limbeck.reporting.pages.share_figures import share_panels
-from limbeck.study.figure_checks import further_rows
-from limbeck.study.figure_spec import METHOD, PARAMETERS, TASK, FigureSpec
-from limbeck.study.study_fields import Study
+from limbeck.lab.study.share_figures import share_panels
+from limbeck.lab.study.study_fields import Study
+from limbeck.report.analysis_views import VIEWS
+from limbeck.report.own_sections import Section, SectionTable
+from limbeck.report.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
+from limbeck.report.svg import Panel
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum_of_text
 from limbeck.tables.model import task_title

@@ -1,4 +1,4 @@
-"""All runs that a study may ask for, their recipes checked. Part of `limbeck.study`."""
+"""All runs that a study may ask for, their recipes checked. Part of `limbeck.lab.study`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from limbeck.lab.study.beyond_domain import tasks_beyond
+from limbeck.lab.study.dev_search import DevSearch, SearchStorage, needs_optuna
+from limbeck.lab.study.shared_runs import StudyRun, name_of, taught_by
+from limbeck.lab.study.student_settings import OF_TEACHERS, shared_settings, student_settings
+from limbeck.lab.study.study_fields import METHOD, MODEL, Grid, MethodSpec, Study
+from limbeck.lab.study.study_groups import Cell, Group, cells_of
 from limbeck.recipe import Recipe
 from limbeck.recipe.load import read_raw
-from limbeck.study.beyond_domain import tasks_beyond
-from limbeck.study.dev_search import DevSearch, SearchStorage, needs_optuna
-from limbeck.study.shared_runs import StudyRun, name_of, taught_by
-from limbeck.study.student_settings import OF_TEACHERS, shared_settings, student_settings
-from limbeck.study.study_fields import METHOD, MODEL, Grid, MethodSpec, Study
-from limbeck.study.study_groups import Cell, Group, cells_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import file_name
 

@@ -1,4 +1,4 @@
-"""What is wrong with a study's figures. Part of `limbeck.study`."""
+"""What is wrong with a study's figures. Part of `limbeck.lab.study`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from dataclasses import replace
 from limbeck.lab.analysis import ANALYSES
 from limbeck.lab.analysis.analyze import idle_stage, setting_problems
 from limbeck.lab.analysis.student_stages import stage_problems
-from limbeck.study.figure_spec import KINDS, METHOD, PARAMETERS, TASK, FigureSpec, missing, unread
-from limbeck.study.study_fields import Study
-from limbeck.study.study_groups import Group
+from limbeck.lab.study.figure_spec import (
+    KINDS,
+    METHOD,
+    PARAMETERS,
+    TASK,
+    FigureSpec,
+    missing,
+    unread,
+)
+from limbeck.lab.study.study_fields import Study
+from limbeck.lab.study.study_groups import Group
 from limbeck.support.errors import LimbeckError, Problem, unknown
 
 

@@ -10,13 +10,11 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from limbeck.data.own import is_own, own_name
-from limbeck.recipe.load import merge
-from limbeck.recipe.validation import wanted
-from limbeck.study.figure_spec import FigureSpec
-from limbeck.study.name_patterns import expand_names
-from limbeck.study.shipped_studies import shipped_names, shipped_study
-from limbeck.study.study_checks import study_problems
-from limbeck.study.study_fields import (
+from limbeck.lab.study.figure_spec import FigureSpec
+from limbeck.lab.study.name_patterns import expand_names
+from limbeck.lab.study.shipped_studies import shipped_names, shipped_study
+from limbeck.lab.study.study_checks import study_problems
+from limbeck.lab.study.study_fields import (
     AS_PUBLISHED,
     ROW_KEYS,
     MethodSpec,
@@ -27,7 +25,9 @@ from limbeck.study.study_fields import (
     TableSpec,
     TeacherSpec,
 )
-from limbeck.study.study_names import NAMES
+from limbeck.lab.study.study_names import NAMES
+from limbeck.recipe.load import merge
+from limbeck.recipe.validation import wanted
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
 from limbeck.support.plain import check_plain, read_text, read_yaml

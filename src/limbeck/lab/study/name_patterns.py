@@ -11,8 +11,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from limbeck.lab.study.study_names import NAMES, StudyNames
 from limbeck.recipe.load import merge
-from limbeck.study.study_names import NAMES, StudyNames
 from limbeck.support.errors import LimbeckError, Problem, unknown
 
 _IN_BRACES = re.compile(r"\{([A-Za-z][\w-]*)(?:\.([\w-]+))?\}")

@@ -4,14 +4,14 @@
 `study_output` writes the table and the page.
 """
 
-from limbeck.study.carry_out import carry_out
-from limbeck.study.shared_runs import Outcome, SharedRuns, StudyRun
-from limbeck.study.shipped_studies import ShippedStudy, shipped
-from limbeck.study.study_estimate import StudyEstimate, estimate
-from limbeck.study.study_fields import SCALES, Study
-from limbeck.study.study_file import load_study
-from limbeck.study.study_output import study_table, write_study
-from limbeck.study.study_plan import StudyPlan
+from limbeck.lab.study.carry_out import carry_out
+from limbeck.lab.study.shared_runs import Outcome, SharedRuns, StudyRun
+from limbeck.lab.study.shipped_studies import ShippedStudy, shipped
+from limbeck.lab.study.study_estimate import StudyEstimate, estimate
+from limbeck.lab.study.study_fields import SCALES, Study
+from limbeck.lab.study.study_file import load_study
+from limbeck.lab.study.study_output import study_table, write_study
+from limbeck.lab.study.study_plan import StudyPlan
 
 __all__ = [
     "SCALES",

@@ -21,7 +21,7 @@ from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import NoReturn, final
 
-from limbeck.study.shared_runs import Outcome, SharedRuns, StudyRun
+from limbeck.lab.study.shared_runs import Outcome, SharedRuns, StudyRun
 from limbeck.support.cores import cores
 from limbeck.support.errors import Problem
 

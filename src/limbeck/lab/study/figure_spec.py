@@ -1,4 +1,4 @@
-"""The keys of a study's figures, and which kinds of figure there are. Part of `limbeck.study`."""
+"""The keys of a study's figures, and which kinds of figure there are. Part of `limbeck.lab.study`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What part each of several teachers has in a run, by task (SKDBERT, Figures 2 and 5 to 19).
 
-Part of `limbeck.report`.
+Part of `limbeck.lab.study`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from statistics import fmean
 
 import numpy as np
 
+from limbeck.lab.study.score_figures import RunPoint, by_key
 from limbeck.report.maps import map_panel
 from limbeck.report.svg import Panel
-from limbeck.reporting.pages.score_figures import RunPoint, by_key
 from limbeck.tables.model import task_title
 
 

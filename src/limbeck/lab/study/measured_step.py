@@ -1,6 +1,6 @@
 """What one batch of a recipe's rows costs: its models forward and backward, timed.
 
-Part of `limbeck.study`.
+Part of `limbeck.lab.study`.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Protocol
 
-from limbeck.study.shared_runs import StudyRun
-from limbeck.study.study_fields import REST, WEIGHT, Grid
+from limbeck.lab.study.shared_runs import StudyRun
+from limbeck.lab.study.study_fields import REST, WEIGHT, Grid
 
 Cell = Mapping[str, Any]
 """Recipe keys that are tried together."""

@@ -1,4 +1,4 @@
-"""Figures of many runs' scores: lines, boxes, bars, maps and curves. Part of `limbeck.report`."""
+"""Figures of many runs' scores: lines, boxes, bars, maps and curves. Part of `limbeck.lab.study`."""
 
 from __future__ import annotations
 

@@ -10,18 +10,18 @@ from typing import Any
 
 from limbeck.lab.analysis.analysed_run import Watch
 from limbeck.lab.measures.layer_probing import nobody
+from limbeck.lab.study.paper_differences import given_otherwise, paper_differences
+from limbeck.lab.study.plan_builder import TEACHER_LABEL
+from limbeck.lab.study.score_figures import RunPoint
+from limbeck.lab.study.shared_runs import Held, SharedRuns, StudyRun, nested, portable
+from limbeck.lab.study.study_estimate import held_or_none
+from limbeck.lab.study.study_fields import Study
+from limbeck.lab.study.study_figures import MadeRun, StudyFigure, study_figures
+from limbeck.lab.study.study_groups import Choice, Group
+from limbeck.lab.study.study_plan import StudyPlan
 from limbeck.records import Record, write_collection, write_whole
 from limbeck.report import write_report
 from limbeck.report.svg import write_figure
-from limbeck.reporting.pages.score_figures import RunPoint
-from limbeck.study.paper_differences import given_otherwise, paper_differences
-from limbeck.study.plan_builder import TEACHER_LABEL
-from limbeck.study.shared_runs import Held, SharedRuns, StudyRun, nested, portable
-from limbeck.study.study_estimate import held_or_none
-from limbeck.study.study_fields import Study
-from limbeck.study.study_figures import MadeRun, StudyFigure, study_figures
-from limbeck.study.study_groups import Choice, Group
-from limbeck.study.study_plan import StudyPlan
 from limbeck.support.files import file_name
 from limbeck.tables import ResultsTable, build_table, render
 from limbeck.tables.cells import beside_printed, duration, in_order

@@ -10,12 +10,12 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from limbeck.lab.study.ray_workers import OnRay
+from limbeck.lab.study.run_workers import OneAfterTheOther, RunMaker, SideBySide
+from limbeck.lab.study.shared_runs import Outcome, SharedRuns, StudyRun
+from limbeck.lab.study.study_estimate import KindOfRun, held_or_none, kind_of, spoken_hours
+from limbeck.lab.study.study_plan import StudyPlan
 from limbeck.records import Record
-from limbeck.study.ray_workers import OnRay
-from limbeck.study.run_workers import OneAfterTheOther, RunMaker, SideBySide
-from limbeck.study.shared_runs import Outcome, SharedRuns, StudyRun
-from limbeck.study.study_estimate import KindOfRun, held_or_none, kind_of, spoken_hours
-from limbeck.study.study_plan import StudyPlan
 from limbeck.support.terminal import print_line
 
 _POLL_SECONDS = 1.0

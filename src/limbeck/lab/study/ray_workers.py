@@ -6,9 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, final
 
+from limbeck.lab.study.run_workers import RunMaker
+from limbeck.lab.study.shared_runs import Outcome, SharedRuns, StudyRun
 from limbeck.labelling.by_ray import ray_session
-from limbeck.study.run_workers import RunMaker
-from limbeck.study.shared_runs import Outcome, SharedRuns, StudyRun
 from limbeck.support.errors import Problem
 
 _TIMES_MORE = 3

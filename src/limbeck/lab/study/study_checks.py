@@ -1,13 +1,13 @@
-"""What is wrong with a study beyond the types of its keys. Part of `limbeck.study`."""
+"""What is wrong with a study beyond the types of its keys. Part of `limbeck.lab.study`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from limbeck.study.figure_checks import figure_problems
-from limbeck.study.study_fields import METHOD, MODEL, REST, WEIGHT, Grid, Study, is_range
-from limbeck.study.study_groups import cells_of
+from limbeck.lab.study.figure_checks import figure_problems
+from limbeck.lab.study.study_fields import METHOD, MODEL, REST, WEIGHT, Grid, Study, is_range
+from limbeck.lab.study.study_groups import cells_of
 from limbeck.support.errors import Problem, unknown
 from limbeck.tables.against import CORRECTIONS
 from limbeck.tables.cells import AVERAGE, FACTS, TEACHER

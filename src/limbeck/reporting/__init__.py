@@ -1,1 +1,0 @@
-"""What is read after a run: records, tables, pages, analysis."""
