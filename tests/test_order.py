@@ -34,7 +34,7 @@ ORDER = [
     {"run"},
     {"labelling", "scoring"},
     {"exporting", "lab.analysis", "predicting"},
-    {"lab.study", "latency", "submitting"},
+    {"lab.study", "lab.submitting", "latency"},
     {"quickstart"},
     {"cli"},
     {"__main__"},

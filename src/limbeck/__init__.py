@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from limbeck.cards.push import push
     from limbeck.data import data_reader
     from limbeck.exporting import export
+    from limbeck.lab.submitting import submit
     from limbeck.labelling.label import label
     from limbeck.latency import bench
     from limbeck.mappings import mapping
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from limbeck.scoring.evaluation import evaluate
     from limbeck.scoring.team import look_at_team
     from limbeck.students import build_student
-    from limbeck.submitting import submit
     from limbeck.support.errors import LimbeckError
     from limbeck.support.step_state import StepState
     from limbeck.tasks.abstract_type import task_type
@@ -122,7 +122,7 @@ _HOMES = {
     "mapping": "limbeck.mappings",
     "predict": "limbeck.predicting",
     "push": "limbeck.cards.push",
-    "submit": "limbeck.submitting",
+    "submit": "limbeck.lab.submitting",
     "task_type": "limbeck.tasks",
     "train_grid": "limbeck.run",
     "write_card": "limbeck.cards",

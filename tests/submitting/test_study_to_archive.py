@@ -11,7 +11,7 @@ import pytest
 
 import limbeck
 from limbeck.lab.study import SharedRuns, StudyPlan, carry_out, load_study
-from limbeck.submitting import GLUE_FILES, submission, submitted_runs
+from limbeck.lab.submitting import GLUE_FILES, submission, submitted_runs
 
 STUDY = "rail-kd-table-2-glue"
 # The benchmark's sample submission: a file's rows, and the words that its predictions are written in.

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import limbeck
 import tiny_runs as tiny
 from limbeck.cli.app import app
-from limbeck.submitting import GLUE_FILES, GlueFile, glue_test_rows, submission, submitted_runs
+from limbeck.lab.submitting import GLUE_FILES, GlueFile, glue_test_rows, submission, submitted_runs
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import loads
 

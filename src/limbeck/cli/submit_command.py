@@ -1,6 +1,6 @@
 """`limbeck submit`: the test rows of GLUE, predicted and packed as the benchmark takes them.
 
-It calls `limbeck.submitting`.
+It calls `limbeck.lab.submitting`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def submit(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:
     """Predict GLUE's test rows and write them for gluebenchmark.com, all tasks in one archive."""
-    from limbeck.submitting import submit as write_submission
+    from limbeck.lab.submitting import submit as write_submission
 
     found = write_submission(runs, out, data=data, partial=partial, overwrite=overwrite, show=True)
     for name, rows in found.rows.items():

@@ -1,4 +1,4 @@
-"""The rows of a file of a submission. Part of `limbeck.submitting`."""
+"""The rows of a file of a submission. Part of `limbeck.lab.submitting`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from limbeck.data import load_task
 from limbeck.data.glue import LAYOUTS, read_tables, task_folders
 from limbeck.data.hub import fetch
 from limbeck.data.splits import make_split
-from limbeck.submitting.glue_files import DIAGNOSTIC, GlueFile
+from limbeck.lab.submitting.glue_files import DIAGNOSTIC, GlueFile
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.tasks import TASKS

@@ -1,4 +1,4 @@
-"""`submit(runs, out)`: students on GLUE's test rows, as the benchmark takes them. Part of `limbeck.submitting`."""
+"""`submit(runs, out)`: students on GLUE's test rows, as the benchmark takes them. Part of `limbeck.lab.submitting`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from datasets import Dataset
 from rich.console import Console
 
 from limbeck.data import rows_fingerprint
+from limbeck.lab.submitting.glue_files import GLUE_FILES, GlueFile
+from limbeck.lab.submitting.glue_test_rows import glue_test_rows
+from limbeck.lab.submitting.submitted_runs import SubmittedRun, submitted_runs
 from limbeck.predicting import predict
-from limbeck.submitting.glue_files import GLUE_FILES, GlueFile
-from limbeck.submitting.glue_test_rows import glue_test_rows
-from limbeck.submitting.submitted_runs import SubmittedRun, submitted_runs
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.manifest import Manifest

@@ -1,4 +1,4 @@
-"""The files that gluebenchmark.com scores: names, rows and the words for classes. Part of `limbeck.submitting`.
+"""The files that gluebenchmark.com scores: names, rows and the words for classes. Part of `limbeck.lab.submitting`.
 
 Facts only, as the benchmark's site and its published test files have them.
 """

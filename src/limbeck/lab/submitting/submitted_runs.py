@@ -1,4 +1,4 @@
-"""Which run predicts which task of a submission. Part of `limbeck.submitting`."""
+"""Which run predicts which task of a submission. Part of `limbeck.lab.submitting`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from limbeck.lab.submitting.glue_files import GLUE_FILES
 from limbeck.records import RECORD_NAME, Record
 from limbeck.students.weights import refuse_damaged_student
-from limbeck.submitting.glue_files import GLUE_FILES
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
 from limbeck.support.given import is_reference
