@@ -347,7 +347,7 @@ def test_tags_keep_their_names():
         ({"data": {"training": []}}, "training is none of the splits train, dev"),
         ({"data": {"dev": [{"text": "a", "label": 1}]}}, "no train split"),
         ({"data": [{"a": "x", "b": "y", "label": 1}]}, "columns a, b, label holds the text is not"),
-        ({"data": [{"text": "x", "b": "y"}]}, "none of the columns text, b is called label"),
+        ({"data": [{"text": "x", "b": "y"}]}, "1 different text, too few to hold some out"),
         ({"data": [1, 2]}, "these are no rows"),
     ],
 )
