@@ -15,7 +15,7 @@ from fresh_process import printed_by
 
 SAMPLE = ("recipe/kd", "recipe/tinybert", "recipe/skd-uniform", "errors without models")
 CHANGE = """
-tests/net/reference.json says otherwise. If that is meant, record those cases anew, and say so in the commit:
+tests/net/reference.json says otherwise. If that is meant, record those cases again, and say so in the commit:
     python tests/net/net.py record tests/net/reference.json --only 'recipe/NAME'
 (without --only on another processor or torch). What differs:
 """

@@ -13,7 +13,7 @@ from transformers import BertConfig, BertForSequenceClassification, BertForToken
 from limbeck.activations import Request
 from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
 from limbeck.outputs import Ask, CachedTeacher, EntryAbout, Store, build, fingerprint, measure
-from limbeck.outputs import build as table_writer
+from limbeck.outputs import building
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import SentBatch
 from limbeck.teachers.teacher import Teacher
@@ -138,7 +138,7 @@ def test_pieces_are_read_together(live, tmp_path, monkeypatch):
     """Every batch in a piece of its own, written while the next is asked; later ones need more room."""
     asked = batch([4, 0, 5, 2, 1, 3])
     whole = stored(Store(tmp_path / "whole"), live, EVERYTHING)(asked, EVERYTHING)
-    monkeypatch.setattr(table_writer, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(building, "_PIECE_BYTES", 1)
     store = Store(tmp_path / "pieces")
     with store.writing("key") as folder:
         batches = [batch(rows) for rows in ([4], [5], [1, 3], [0, 2])]
@@ -154,7 +154,7 @@ def test_a_full_disk_stops_the_build_and_leaves_nothing(live, tmp_path, monkeypa
     def full(self, table):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(table_writer.ArrowWriter, "write_table", full)
+    monkeypatch.setattr(building.ArrowWriter, "write_table", full)
     store = Store(tmp_path)
     with pytest.raises(OSError, match="No space"):
         store_all(store, live, EVERYTHING)

@@ -15,7 +15,7 @@ from limbeck.activations import Request, Trace
 from limbeck.data import Collator
 from limbeck.objectives import ModelShape
 from limbeck.outputs import Ask, digest_of_model, digest_of_tokenizer
-from limbeck.outputs.build import ask
+from limbeck.outputs.building import ask
 from limbeck.outputs.columns import (
     LOGITS,
     OutputColumn,

@@ -19,7 +19,7 @@ from limbeck.data.text_rows import TextRows, read_target_rows
 from limbeck.functional.partial_logits import CHOICES, KeptTokens
 from limbeck.labelling.model_labeller import labelled_batch, values_of
 from limbeck.outputs import Ask, digest_of_model, digest_of_tokenizer
-from limbeck.outputs.build import ask
+from limbeck.outputs.building import ask
 from limbeck.outputs.columns import IDS, INDEX, LOGITS, REST, VALUES, OutputLayout
 from limbeck.recipe import Recipe
 from limbeck.records.runs_meant import members_at

@@ -3,7 +3,7 @@
 Stored outputs take the live teacher's place.
 """
 
-from limbeck.outputs.build import Estimate, UnstorableError, build, measure
+from limbeck.outputs.building import Estimate, UnstorableError, build, measure
 from limbeck.outputs.cache import Store, StoredEntry, copy_store, default_store
 from limbeck.outputs.columns import Ask, Lengths
 from limbeck.outputs.files import StoreFiles

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from limbeck.outputs.build import Estimate, UnstorableError, build, measure
+from limbeck.outputs.building import Estimate, UnstorableError, build, measure
 from limbeck.outputs.cache import FOLDER_VARIABLE, Store, StoredEntry
 from limbeck.outputs.columns import Ask, Lengths
 from limbeck.outputs.manifest import EntryAbout

@@ -49,7 +49,7 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
         own_columns = any(place.get(key) for key in ("text_columns", "label_column", "kind"))
         kind = place.get("kind")
         if isinstance(kind, str) and kind not in TASK_TYPES:
-            problems.append(unknown(f"{prefix}kind", kind, list(TASK_TYPES)))
+            problems.append(unknown(f"{prefix}kind", kind, sorted(TASK_TYPES)))
         source = str(place.get("data", "hub"))
         # Of what is not there, or holds no rows, the run says so, whatever the task.
         own = own_columns or may_be_own(at_home(source)) or has_own_tasks(source)
@@ -101,7 +101,7 @@ def _whole_problems(
     if detail["type"] == "extra_forbidden":
         return [_unknown_key(place, model, raw)]
     if detail["type"] == UNKNOWN_TERM:
-        problem = unknown("compare", detail["input"]["compare"], list(OBJECTIVES))
+        problem = unknown("compare", detail["input"]["compare"], sorted(OBJECTIVES))
         return [replace(problem, message=f"{_path(place)}: {problem.message}")]
     refused = detail.get("ctx", {}).get("error")
     return refused.problems if isinstance(refused, RefusedValueError) else None

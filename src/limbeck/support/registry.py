@@ -72,9 +72,9 @@ class Registry(Generic[T]):
         return known
 
     def get(self, name: str, setting: str | None = None) -> T:
-        """The thing of that name; raises LimbeckError with the names there are, after `setting`."""
+        """The thing of that name; raises LimbeckError with all names in alphabetical order, after `setting`."""
         if name not in self:
-            raise LimbeckError(unknown(setting or self.what, name, list(self._known)))
+            raise LimbeckError(unknown(setting or self.what, name, sorted(self._known)))
         return self._known[name]
 
     def __contains__(self, name: object) -> bool:
