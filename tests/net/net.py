@@ -1,9 +1,9 @@
 """Record what the commands and the trainer do today, so that a change of the code shows what else it has changed.
 
-    python tests/net/net.py record OUT.json [--only PATTERN] [--jobs 2]
+    python tests/net/net.py record OUT.json [--only PATTERN …] [--jobs 2]
     python tests/net/net.py compare [--close] A.json B.json
 
-`net_cases` says what is recorded. With --only, entries of the cases that the pattern names take the place of those in
+`net_cases` says what is recorded. With --only, entries of the cases that a pattern names take the place of those in
 OUT.json, and the others stay.
 """
 
@@ -81,9 +81,9 @@ def found_in(name: str) -> tuple[str, Entry]:
             os.chdir(before)
 
 
-def recorded(pattern: str = "*", jobs: int = 1) -> dict[str, Any]:
-    """Every case that the pattern names; each in a process that nothing else has run in."""
-    names = [name for name in CASES if fnmatch.fnmatch(name, pattern)]
+def recorded(patterns: Sequence[str] = ("*",), jobs: int = 1) -> dict[str, Any]:
+    """Every case that a pattern names; each in a process that nothing else has run in."""
+    names = [name for name in CASES if any(fnmatch.fnmatch(name, one) for one in patterns)]
     # What is loaded already need not be loaded by each; the server that forks them looks for it by this path alone.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     context = multiprocessing.get_context("forkserver")
@@ -184,7 +184,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     record = commands.add_parser("record", help="run the cases, and write or renew their entries")
     record.add_argument("out", type=Path)
-    record.add_argument("--only", default="*", metavar="PATTERN", help="recipe/kd*, errors*, …")
+    record.add_argument("--only", nargs="+", metavar="PATTERN", help="recipe/kd*, errors*, …")
     record.add_argument("--jobs", type=int, default=1)
     compare = commands.add_parser("compare", help="print what differs between two records")
     compare.add_argument("--close", action="store_true", default=None, help="but for rounding")
@@ -192,8 +192,8 @@ def main() -> int:
     compare.add_argument("other", type=Path)
     given = parser.parse_args()
     if given.command == "record":
-        found = recorded(given.only, given.jobs)
-        if given.only != "*" and given.out.exists():
+        found = recorded(given.only or ["*"], given.jobs)
+        if given.only and given.out.exists():
             kept = json.loads(given.out.read_text())
             if kept["about"] != found["about"]:
                 parser.error(f"{given.out} is of another processor or torch: record all of it")
