@@ -12,8 +12,16 @@ from transformers import BertConfig, BertForSequenceClassification, BertForToken
 
 from limbeck.activations import Request
 from limbeck.input_transforms import Mixture, Mixup, MixupSpec, StepInputs
-from limbeck.outputs import Ask, CachedTeacher, EntryAbout, Store, build, fingerprint, measure
-from limbeck.outputs import building
+from limbeck.outputs import (
+    Ask,
+    CachedTeacher,
+    EntryAbout,
+    Store,
+    build,
+    building,
+    fingerprint,
+    measure,
+)
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import SentBatch
 from limbeck.teachers.teacher import Teacher
