@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
+from transformers import (
+    EarlyStoppingCallback,
+    Seq2SeqTrainingArguments,
+    Trainer,
+    TrainingArguments,
+)
 from transformers.integrations import TensorBoardCallback
 
 from limbeck.recipe import Recipe
@@ -101,111 +107,50 @@ def tensorboard(events: Path) -> TensorBoardCallback:
     return callback
 
 
-# What becomes of every setting of `TrainingArguments`: it does what it says, or is refused by its
-# name. A test holds these tables against the installed transformers, so that a setting that comes
-# with a new release is looked at before it is accepted.
-
-
-_TRAINERS = """
-    output_dir per_device_train_batch_size num_train_epochs max_steps learning_rate
-    lr_scheduler_type lr_scheduler_kwargs warmup_steps optim optim_args weight_decay adam_beta1
-    adam_beta2 adam_epsilon optim_target_modules gradient_accumulation_steps max_grad_norm bf16 fp16
-    bf16_full_eval fp16_full_eval tf32 use_cache torch_empty_cache_steps auto_find_batch_size
-    logging_strategy logging_steps logging_first_step log_on_each_node log_level log_level_replica
-    disable_tqdm report_to run_name project trackio_space_id trackio_bucket_id
-    trackio_static_space_id eval_strategy eval_steps eval_delay per_device_eval_batch_size
-    prediction_loss_only eval_on_start eval_do_concat_batches eval_use_gather_object
-    eval_accumulation_steps batch_eval_metrics save_only_model save_strategy save_steps
-    save_on_each_node save_total_limit enable_jit_checkpoint load_best_model_at_end
-    metric_for_best_model greater_is_better ignore_data_skip restore_callback_states_from_checkpoint
-    full_determinism seed use_cpu accelerator_config dataloader_drop_last dataloader_num_workers
-    dataloader_pin_memory dataloader_persistent_workers dataloader_prefetch_factor
-    dataloader_multiprocessing_context dataloader_in_order ddp_find_unused_parameters
-    ddp_bucket_cap_mb ddp_broadcast_buffers ddp_static_graph ddp_backend ddp_timeout debug
-    skip_memory_metrics local_rank hub_token hub_private_repo hub_model_id hub_strategy
-    hub_always_push hub_revision
-"""
-TRAINERS = frozenset(_TRAINERS.split())
-"""Done by the Trainer's own code, as it says."""
-
-OWN = {
-    "activation_checkpointing": "in the student",
-    "activation_checkpointing_kwargs": "in the student",
-    "gradient_checkpointing": "in the student",
-    "gradient_checkpointing_kwargs": "in the student",
-    "neftune_noise_alpha": "on the student's word embeddings",
-    "average_tokens_across_devices": "examples: each counts alike, on whatever device it is",
-    "train_sampling_strategy": "the order is a function of seed and epoch",
-    "length_column_name": "where batches are of similar length",
-    "data_seed": "of the order",
-    "remove_unused_columns": "what neither student nor teacher names",
-    "include_num_input_tokens_seen": "of the student's input",
-    "include_for_metrics": "the student's input",
-    "label_names": "in the order given, if they are those of the student's head",
-    "logging_nan_inf_filter": "always off: a loss that is no number ends the run",
-    "push_to_hub": "the student, as `save_model` writes it",
-}
-"""Done by limbeck, and on what."""
-
-METHOD = frozenset(OWN_SETTINGS)
-"""Limbeck's own, of `DistillationConfig`."""
-
-SCRIPTS = frozenset(["do_train", "do_eval", "do_predict", "resume_from_checkpoint"])
-"""Read by scripts: no Trainer reads them."""
+# Settings of `TrainingArguments` do what they say, because the Trainer's own code reads them or because what
+# replaces it does. The few that would not are refused here. A test searches the installed transformers for
+# settings that are read only by code that limbeck replaces.
 
 
 class Refusal(NamedTuple):
-    """`unused`: values that ask for nothing. `why`: after the setting's name. `fix`: what to do."""
+    """`why`: after the setting's name. `fix`: what to do."""
 
-    unused: tuple[Any, ...]
     why: str
     fix: str
 
 
 _COMPILE = Refusal(
-    (None, False),
     "it would compile the terms with the models",
     "leave it out and set compile=True of DistillationConfig, which compiles the passes of student and teacher",
 )
-_WHOLE = (
-    "student and teacher are looked into layer by layer, which needs whole weights in each process"
+_WHOLE = Refusal(
+    "student and teacher are looked into layer by layer, which needs whole weights in each process",
+    "leave it out; torchrun runs copies (DDP)",
 )
 _GENERATES = Refusal(
-    (None, False),
     "it belongs to Seq2SeqTrainer, and DistillationTrainer does not read it",
     "leave it out; generate from the student after training",
 )
+_OF_SEQ2SEQ = {one.name for one in fields(Seq2SeqTrainingArguments)} - {
+    one.name for one in fields(TrainingArguments)
+}
 
 REFUSED = {
     "label_smoothing_factor": Refusal(
-        (0, 0.0, None),
         "the labels' loss is a term of the method, which says what it compares with",
         "leave it out; a soft label smooths as the teacher does: method kd",
     ),
-    "torch_compile": _COMPILE,
-    "torch_compile_backend": _COMPILE,
-    "torch_compile_mode": _COMPILE,
+    **dict.fromkeys(("torch_compile", "torch_compile_backend", "torch_compile_mode"), _COMPILE),
     "use_liger_kernel": Refusal(
-        (False, None),
         "its kernels give a loss without the hidden states and logits that the terms compare",
         "leave it out; attn_implementation of the models makes attention fast",
     ),
-    "liger_kernel_config": Refusal((None,), "use_liger_kernel is refused", "leave it out"),
-    "fsdp": Refusal((None, False, "", ()), _WHOLE, "leave it out; torchrun runs copies (DDP)"),
-    "deepspeed": Refusal((None, False, ""), _WHOLE, "leave it out; torchrun runs copies (DDP)"),
-    "parallelism_config": Refusal((None,), _WHOLE, "leave it out; torchrun runs copies (DDP)"),
-    "sortish_sampler": Refusal(
-        (None, False), _GENERATES.why, 'set train_sampling_strategy="group_by_length"'
-    ),
-    "predict_with_generate": _GENERATES,
-    "generation_max_length": _GENERATES,
-    "generation_num_beams": _GENERATES,
-    "generation_config": _GENERATES,
+    "liger_kernel_config": Refusal("use_liger_kernel is refused", "leave it out"),
+    **dict.fromkeys(("fsdp", "deepspeed", "parallelism_config"), _WHOLE),
+    **dict.fromkeys(sorted(_OF_SEQ2SEQ), _GENERATES),
+    "sortish_sampler": _GENERATES._replace(fix='set train_sampling_strategy="group_by_length"'),
 }
-"""Refused where they ask for something."""
-
-READ_WITH = {"fsdp_config": "fsdp"}
-"""Settings without a meaning of their own: refused with the one they belong to."""
+"""Refused where they ask for something: values that are not None, False, 0 or empty."""
 
 
 def setting_problems(args: TrainingArguments) -> list[Problem]:
@@ -213,7 +158,7 @@ def setting_problems(args: TrainingArguments) -> list[Problem]:
     problems = [
         Problem(f"args.{name}={value!r}: {refusal.why}", refusal.fix)
         for name, refusal in REFUSED.items()
-        if (value := _given(args, name)) not in refusal.unused
+        if (value := getattr(args, name, None))
     ]
     if args.n_gpu > 1:
         problems.append(
@@ -231,7 +176,7 @@ def said_elsewhere(
     given: Mapping[str, Any], first_stage: Mapping[str, Any] | None
 ) -> list[Problem]:
     """Settings of the configuration among the trainer's keyword arguments, and the reverse."""
-    moved = [name for name in given if name in METHOD]
+    moved = [name for name in given if name in OWN_SETTINGS]
     problems = [
         Problem(f"{name}=: a setting of the configuration", f"args=DistillationConfig({name}=…)")
         for name in moved
@@ -272,11 +217,6 @@ def sharded(trainer: Trainer) -> list[Problem]:
         for name, enabled in named.items()
         if enabled
     ]
-
-
-def _given(args: TrainingArguments, name: str) -> Any:
-    value = getattr(args, name, None)
-    return tuple(value) if isinstance(value, list) else value
 
 
 def keyword_problems(given: Mapping[str, Any], *, staged: bool) -> list[Problem]:
