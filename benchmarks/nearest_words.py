@@ -9,8 +9,8 @@ from __future__ import annotations
 from datasets import Dataset
 from transformers import AutoModel, AutoTokenizer
 
-from limbeck.lab.augmentation import AugmentSpec, augmented_examples_of
-from limbeck.lab.augmentation.candidates import find_candidates
+from limbeck.augmentation import AugmentSpec, augmented_examples_of
+from limbeck.augmentation.candidates import find_candidates
 
 
 def augmented_rows(rows: Dataset, model: str, examples: int) -> Dataset:

@@ -24,7 +24,7 @@ ORDER = [
     {"objectives", "runtimes", "students"},
     {"teachers"},
     {"outputs"},
-    {"data", "lab.augmentation", "labelling.language_models"},
+    {"augmentation", "data", "labelling.language_models"},
     {"lab.cifar", "lab.digits", "lab.pocket", "preflight"},
     {"recipe"},
     {"records", "training"},

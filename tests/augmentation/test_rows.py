@@ -9,15 +9,15 @@ import tiny_language as tiny
 import transformers as hf
 from sklearn.neighbors import NearestNeighbors
 
-from limbeck.lab.augmentation import (
+from limbeck.augmentation import (
     Augmenter,
     AugmentSpec,
     build_augmented_examples,
     read_augmented_examples,
     with_augmented_examples,
 )
-from limbeck.lab.augmentation.candidates import find_candidates
-from limbeck.lab.augmentation.word_positions import words_of
+from limbeck.augmentation.candidates import find_candidates
+from limbeck.augmentation.word_positions import words_of
 from limbeck.outputs import Store
 from limbeck.outputs.cache import SHARD
 
@@ -234,7 +234,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("limbeck.lab.augmentation.augmented_rows.augmented_examples_of", killed)
+    monkeypatch.setattr("limbeck.augmentation.augmented_rows.augmented_examples_of", killed)
     with pytest.raises(KeyboardInterrupt):
         made(store, one, rows)
     assert store.entries() == [] and list(tmp_path.iterdir()) == []

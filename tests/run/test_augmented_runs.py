@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 import tiny_runs as tiny
 from closeness import assert_trained_alike, travelled
-from limbeck.lab.augmentation import augmented_rows as augment_rows
+from limbeck.augmentation import augmented_rows as augment_rows
 from limbeck.outputs import RememberingTeacher, Store
 from limbeck.records import Record
 from limbeck.report import write_report
@@ -63,7 +63,7 @@ def store(monkeypatch, tmp_path) -> Store:
 def asked(monkeypatch) -> list[int]:
     """Tokens masked by every pass of a masked language model."""
     seen: list[int] = []
-    module = sys.modules["limbeck.lab.augmentation.candidates"]
+    module = sys.modules["limbeck.augmentation.candidates"]
     real = module.best_words
 
     def counting(model, vocabulary, hidden, *rest, **named):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from limbeck.augmentation import FROM_TEACHER
 from limbeck.data import CorpusSpec
 from limbeck.input_transforms import InputTransform, chosen
-from limbeck.lab.augmentation import FROM_TEACHER
 from limbeck.objectives import TermSpec
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import FirstStage

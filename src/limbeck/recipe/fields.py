@@ -35,8 +35,8 @@ from limbeck.support.settings import (
 )
 
 if TYPE_CHECKING:
+    from limbeck.augmentation import AugmentSpec
     from limbeck.input_transforms import MixupSpec, TransformSpec
-    from limbeck.lab.augmentation import AugmentSpec
     from limbeck.objectives import CurriculumSpec, TermSpec, WeightingSpec
     from limbeck.students.execution import Attention, Precision
     from limbeck.teachers import TeamSpec

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import ValidationError, field_validator
 
+from limbeck.augmentation import AugmentSpec
 from limbeck.data import Conditions, CorpusSpec, Division
 from limbeck.input_transforms import InputTransform, MixupSpec, TransformSpec, chosen
-from limbeck.lab.augmentation import AugmentSpec
 from limbeck.objectives import RECORDED, CurriculumSpec, TermSpec, WeightingSpec
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import FirstStage, ImageSpec, StudentSpec

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from limbeck.evaluation.calibration import Bin
+from limbeck.evaluation.similarity_matrix import LayerSimilarity
 from limbeck.lab.measures.attention_by_layer import LayerAttention
 from limbeck.lab.measures.calibration_curves import ReliabilityCurve
 from limbeck.lab.measures.input_noise import NoiseTolerance
 from limbeck.lab.measures.layer_probing import ACCURACY, ProbedLayers
 from limbeck.lab.measures.row_agreement import RowAgreement
-from limbeck.lab.measures.similarity_matrix import LayerSimilarity
 from limbeck.report.maps import layer_map, value_cells
 from limbeck.report.plots import SCORE_SPAN, Series, line_panel, reliability_panel
 from limbeck.report.svg import INK, Panel

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from limbeck.evaluation.similarity_matrix import LayerSimilarity
 from limbeck.lab.measures.attended_tokens import AttentionMaps
 from limbeck.lab.measures.attention_by_layer import LayerAttention
 from limbeck.lab.measures.calibration_curves import ReliabilityCurve
@@ -17,8 +18,7 @@ from limbeck.lab.measures.layer_probing import ProbedLayers
 from limbeck.lab.measures.loss_surface import LossSurface
 from limbeck.lab.measures.principal_components import StatePoints
 from limbeck.lab.measures.row_agreement import RowAgreement
-from limbeck.lab.measures.run_course import RunCourse
-from limbeck.lab.measures.similarity_matrix import LayerSimilarity
+from limbeck.records.run_course import RunCourse
 from limbeck.report import analysis_plots as draw
 from limbeck.report import plane_plots as plane
 from limbeck.report.own_sections import Section, SectionTable

@@ -39,7 +39,7 @@ def write_report(
     """Write the report of one run or of several and return its path.
 
     `out_path` is a file, or a folder that gets `report.html`. `similarity` maps a label (a student)
-    to a matrix of student layers by teacher layers, as `limbeck.lab.measures.similarity_matrix` gives.
+    to a matrix of student layers by teacher layers, as `limbeck.evaluation.similarity_matrix` gives.
     `baseline` is the method the others are tested against; None takes `finetune` where it is among
     several methods. `exports` are those of a run's student. A `table` of the same runs that is made
     already takes the place of the page's own, with its profile and baseline. `about`: headings with

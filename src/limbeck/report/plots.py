@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from limbeck.evaluation.calibration import Bin
-from limbeck.lab.measures.run_course import RunCourse
+from limbeck.records.run_course import RunCourse
 from limbeck.report.maps import value_cells
 from limbeck.report.svg import INK, MUTED, PAPER, Panel, series_colour, series_dash, series_marker
 

@@ -15,14 +15,14 @@ from torch import nn
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from limbeck import preflight
-from limbeck.lab.augmentation import (
+from limbeck.augmentation import (
     FROM_TEACHER,
     Augmenter,
     build_augmented_examples,
     read_augmented_examples,
     with_augmented_examples,
 )
-from limbeck.lab.augmentation.vector_candidates import check_file
+from limbeck.augmentation.vector_candidates import check_file
 from limbeck.outputs import Store, StoredEntry, default_store
 from limbeck.outputs.cache import SHARD
 from limbeck.recipe import Recipe

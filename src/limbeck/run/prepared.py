@@ -12,13 +12,13 @@ import numpy as np
 from datasets import Dataset, DatasetDict
 from transformers import EvalPrediction, PreTrainedModel
 
+from limbeck.augmentation import Augmenter
 from limbeck.data import Collator
 from limbeck.data.encoding import LazyRows
 from limbeck.data.row_facts import facts_of
 from limbeck.data.unlabelled import UnlabelledRows
 from limbeck.evaluation import Size
 from limbeck.evaluation.linear_floor import LinearFloor
-from limbeck.lab.augmentation import Augmenter
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import Execution, Numbers
 from limbeck.run.final_rows import TEST, FinalRows, SplitsToScore

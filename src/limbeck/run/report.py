@@ -13,7 +13,7 @@ import numpy as np
 from limbeck.activations import stack_names
 from limbeck.cards import CARD_NAME, is_ours, write_card
 from limbeck.data import add_inputs, batches_of
-from limbeck.lab.measures import layer_similarity
+from limbeck.evaluation.similarity_matrix import layer_similarity
 from limbeck.records import Record
 from limbeck.report import write_report
 from limbeck.report.analysis_views import analysis_sections

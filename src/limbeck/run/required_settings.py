@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
+from limbeck.augmentation import FROM_TEACHER
 from limbeck.data.load import is_absent, no_source
 from limbeck.data.on_disk import folder_without_task
 from limbeck.data.unlabelled import text_files
-from limbeck.lab.augmentation import FROM_TEACHER
 from limbeck.lab.cifar_nets import SHAPES
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.recipe.paper_settings import stated_of

@@ -14,9 +14,9 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from limbeck.augmentation import FROM_TEACHER
 from limbeck.cards import CARD_NAME
 from limbeck.evaluation import count_parameters
-from limbeck.lab.augmentation import FROM_TEACHER
 from limbeck.lab.cifar_nets import SHAPES
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec

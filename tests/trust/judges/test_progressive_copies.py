@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import transformers as hf
 
-from limbeck.lab.augmentation import (
+from limbeck.augmentation import (
     Augmenter,
     AugmentSpec,
     build_augmented_examples,

@@ -16,10 +16,10 @@ from transformers import PreTrainedModel
 
 from limbeck.activations import Request, capture, stack_names
 from limbeck.data import Collator, Division, batches_of, encode, load_task
+from limbeck.evaluation.pooled_states import evaluating, inputs_of
 from limbeck.lab.analysis.named_otherwise import or_name
 from limbeck.lab.analysis.student_stages import FIRST, stage_problems
 from limbeck.lab.measures.layer_probing import Progressed, nobody
-from limbeck.lab.measures.pooled_states import evaluating, inputs_of
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run.run_folder import RunFolder

@@ -10,10 +10,10 @@ from pydantic import Field
 from torch import Tensor
 
 from limbeck.activations import Request, capture
+from limbeck.evaluation.pooled_states import evaluating
 from limbeck.lab.analysis.analysed_run import AnalysedRun, Side, Watch
 from limbeck.lab.analysis.analyses import ANALYSES, Analysis
 from limbeck.lab.measures.attention_by_layer import LayerAttention, layer_attention
-from limbeck.lab.measures.pooled_states import evaluating
 from limbeck.objectives.mapped import MappedSpec
 from limbeck.objectives.matched import MappedTerm
 from limbeck.objectives.shape import ModelShape, Shape

@@ -13,12 +13,12 @@ from datasets import Dataset
 from pydantic import Field
 
 from limbeck.activations import number_of_layers
+from limbeck.evaluation.pooled_states import pooled_states
+from limbeck.evaluation.similarity_matrix import LayerSimilarity, similarity_of_layers
 from limbeck.lab.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.lab.analysis.analyses import ANALYSES, Analysis
 from limbeck.lab.measures.layer_probing import ProbedLayers, probe_layers
-from limbeck.lab.measures.pooled_states import pooled_states
 from limbeck.lab.measures.principal_components import StatePoints, state_points
-from limbeck.lab.measures.similarity_matrix import LayerSimilarity, similarity_of_layers
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, LayerNumber, Settings
 

@@ -3,6 +3,15 @@
 Everything here is computed from checkpoints, predictions and records.
 """
 
+from limbeck.evaluation.pooled_states import pooled_states
+from limbeck.evaluation.similarity_matrix import (
+    LayerSimilarity,
+    Measure,
+    layer_similarity,
+    linear_cka,
+    mean_cosine,
+    similarity_of_layers,
+)
 from limbeck.lab.measures.attended_tokens import AttentionMaps, attention_maps
 from limbeck.lab.measures.attention_by_layer import LayerAttention, layer_attention
 from limbeck.lab.measures.calibration_curves import ReliabilityCurve, reliability_curve
@@ -16,18 +25,9 @@ from limbeck.lab.measures.loss_surface import (
     loss_surface,
     weights_of,
 )
-from limbeck.lab.measures.pooled_states import pooled_states
 from limbeck.lab.measures.principal_components import StatePoints, state_points
 from limbeck.lab.measures.row_agreement import RowAgreement, agreement_of
-from limbeck.lab.measures.run_course import RunCourse, run_course
-from limbeck.lab.measures.similarity_matrix import (
-    LayerSimilarity,
-    Measure,
-    layer_similarity,
-    linear_cka,
-    mean_cosine,
-    similarity_of_layers,
-)
+from limbeck.records.run_course import RunCourse, run_course
 
 __all__ = [
     "AttentionMaps",

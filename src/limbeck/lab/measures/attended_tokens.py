@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from limbeck import functional as F
 from limbeck.activations import ActivationKey, Request, capture, token_mask
-from limbeck.lab.measures.pooled_states import evaluating
+from limbeck.evaluation.pooled_states import evaluating
 from limbeck.support.errors import LimbeckError, Problem
 
 Map = tuple[tuple[float, ...], ...]

@@ -1,4 +1,4 @@
-"""What a recipe may say about augmentation. Part of `limbeck.lab.augmentation`."""
+"""What a recipe may say about augmentation. Part of `limbeck.augmentation`."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ it as `+da`. A masked language model proposes words for those of one token, the 
 for all where no such model is at hand; which words change is sampled for every augmented example.
 """
 
-from limbeck.lab.augmentation.augmentation_spec import FROM_TEACHER, AugmentSpec
-from limbeck.lab.augmentation.augmented_examples import augmented_examples_of
-from limbeck.lab.augmentation.augmented_rows import (
+from limbeck.augmentation.augmentation_spec import FROM_TEACHER, AugmentSpec
+from limbeck.augmentation.augmented_examples import augmented_examples_of
+from limbeck.augmentation.augmented_rows import (
     Augmenter,
     build_augmented_examples,
     read_augmented_examples,

@@ -1,4 +1,4 @@
-"""What each layer makes of every example, as one vector. Part of `limbeck.lab.measures`."""
+"""What each layer makes of every example, as one vector. Part of `limbeck.evaluation`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.activations import number_of_layers
-from limbeck.lab.measures.pooled_states import Pool, pooled_states
+from limbeck.evaluation.pooled_states import Pool, pooled_states
 from limbeck.support.errors import LimbeckError, Problem, unknown
 
 Measure = Literal["cka", "cosine"]

@@ -1,6 +1,6 @@
 """All augmented examples of a split: made once, written as they are made, and put behind the rows.
 
-Part of `limbeck.lab.augmentation`. Only texts are stored, with the place of the row they come from: labels
+Part of `limbeck.augmentation`. Only texts are stored, with the place of the row they come from: labels
 are the row's own, whatever they are when the augmented examples are read.
 """
 
@@ -21,10 +21,10 @@ from datasets.arrow_writer import ArrowWriter
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.lab.augmentation.augmentation_spec import AugmentSpec
-from limbeck.lab.augmentation.augmented_examples import augmented_examples_of
-from limbeck.lab.augmentation.candidates import Candidates, Watch, find_candidates, unwatched
-from limbeck.lab.augmentation.progressive_edits import Editor
+from limbeck.augmentation.augmentation_spec import AugmentSpec
+from limbeck.augmentation.augmented_examples import augmented_examples_of
+from limbeck.augmentation.candidates import Candidates, Watch, find_candidates, unwatched
+from limbeck.augmentation.progressive_edits import Editor
 from limbeck.outputs import ExamplesManifest, StoredEntry, add_model, library_versions
 from limbeck.outputs.cache import SHARD, describe
 from limbeck.support.files import at_home
