@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from limbeck.quickstart import STUDENTS, run_name
+from limbeck.lab.quickstart import STUDENTS, run_name
 from study import Study
 
 

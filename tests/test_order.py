@@ -16,7 +16,7 @@ SOURCE = Path(limbeck.__file__).parent
 # From the bottom up. A module imports what stands above it in this list, never what stands below or
 # beside it. The way of a training step runs in the same direction.
 ORDER = [
-    {"lab", "lab.cifar_nets", "recipes", "support"},
+    {"lab.cifar_nets", "recipes", "support"},
     {"functional", "model_inputs", "vision"},
     {"activations", "mappings"},
     {"embedding", "input_transforms"},
@@ -29,15 +29,22 @@ ORDER = [
     {"recipe"},
     {"records", "training"},
     {"evaluation"},
-    {"lab.measures", "tables"},
+    {"tables"},
     {"cards", "report"},
     {"run"},
     {"labelling", "scoring"},
-    {"exporting", "lab.analysis", "predicting"},
-    {"lab.study", "lab.submitting", "latency"},
-    {"quickstart"},
+    {"exporting", "predicting"},
+    {"latency"},
     {"cli"},
     {"__main__"},
+    # The lab stands above the core, which finds it through `support.registry`.
+    {"lab.measures"},
+    {"lab.views"},
+    {"lab.analysis"},
+    {"lab.study", "lab.submitting"},
+    {"lab.quickstart"},
+    {"lab.commands"},
+    {"lab"},
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 

@@ -6,8 +6,8 @@ import csv
 
 import pytest
 
-from limbeck import quickstart as quick
 from limbeck.data import load_task
+from limbeck.lab import quickstart as quick
 from limbeck.records import Record
 from limbeck.support.errors import LimbeckError
 

@@ -26,8 +26,8 @@ from limbeck.lab.measures import (
     state_points,
     weights_of,
 )
+from limbeck.lab.views.plane_plots import point_panels
 from limbeck.records import Epoch, Record
-from limbeck.report.plane_plots import point_panels
 
 
 def test_a_probe_reads_what_a_layer_holds_and_nothing_else() -> None:

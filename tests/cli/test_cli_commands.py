@@ -43,7 +43,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
         return call
 
     recipe, run, scoring, quickstart = (
-        ModuleType(f"limbeck.{name}") for name in ("recipe", "run", "scoring", "quickstart")
+        ModuleType(f"limbeck.{name}") for name in ("recipe", "run", "scoring", "lab.quickstart")
     )
     record = SimpleNamespace(
         best=SimpleNamespace(epoch=2, primary=70.125),

@@ -5,6 +5,11 @@ prints what that returns. Heavy modules (torch, transformers) are imported insid
 `--help` is instant.
 """
 
-from limbeck.cli.app import main
-
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line on `sys.argv`."""
+    from limbeck.cli.app import app  # it asks who has commands, and they import this package
+
+    app()

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from limbeck.cli.analyze_command import analyze
 from limbeck.cli.bench_command import bench
 from limbeck.cli.card_command import card
+from limbeck.cli.commands import COMMANDS
 from limbeck.cli.compare_command import compare
 from limbeck.cli.console import show_notes, show_problems, show_stopped
 from limbeck.cli.evaluate_command import evaluate
@@ -26,10 +26,7 @@ from limbeck.cli.options import Loads, ManyValues
 from limbeck.cli.outputs_command import outputs
 from limbeck.cli.predict_command import predict
 from limbeck.cli.push_command import push
-from limbeck.cli.quickstart_command import quickstart
 from limbeck.cli.quiet import silence_libraries
-from limbeck.cli.study_command import study
-from limbeck.cli.submit_command import submit
 from limbeck.cli.table_command import table
 from limbeck.cli.team_command import team
 from limbeck.cli.train_command import distill, finetune
@@ -85,17 +82,21 @@ def file_problem(error: OSError) -> Problem:
     )
 
 
+_others = {name: COMMANDS.get(name) for name in COMMANDS}
 app = typer.Typer(
     name="limbeck",
     cls=Commands,
     help="Distil a large fine-tuned Hugging Face transformer into a small, fast one.",
-    epilog="Start with: limbeck quickstart. Every command has its own --help.",
+    epilog="".join(f"Start with: limbeck {name}. " for name, one in _others.items() if one.first)
+    + "Every command has its own --help.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command(cls=ManyValues)(quickstart)
+for _name, _one in _others.items():
+    if _one.first:
+        app.command(_name, cls=_one.parser)(_one.run)
 app.command(cls=ManyValues)(methods)
 app.command(cls=Loads)(finetune)
 app.command(cls=Loads)(distill)
@@ -109,9 +110,9 @@ app.command(cls=Loads)(push)
 app.command(cls=Loads)(table)
 app.command(cls=Loads)(compare)
 app.command(cls=Loads)(team)
-app.command(cls=Loads)(study)
-app.command(cls=Loads)(analyze)
-app.command(cls=Loads)(submit)
+for _name, _one in _others.items():
+    if not _one.first:
+        app.command(_name, cls=_one.parser)(_one.run)
 app.add_typer(outputs, name="outputs")
 
 
@@ -134,8 +135,3 @@ def _common(
     # Both stand here for the help: the one has a callback of its own, Commands.parse_args reads the
     # other.
     del version, debug
-
-
-def main() -> None:
-    """Run the command line on `sys.argv`."""
-    app()

@@ -1,1 +1,12 @@
-"""What serves the papers and the built-in data, and that few users of `distill` meet."""
+"""What serves the papers and the built-in data, and that few users of `distill` meet.
+
+Nothing in the core imports it: `limbeck.support.registry` loads it as it loads an installed package, and it says here
+which of its modules register what.
+"""
+
+from limbeck.support.registry import register_later
+
+register_later("command", "limbeck.lab.commands")
+register_later(
+)
+register_later("part of a run's page", "limbeck.lab.views.stored_analyses")

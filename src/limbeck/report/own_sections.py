@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from limbeck.report.svg import COLOURS, series_dash, series_marker
+from limbeck.support.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -41,3 +44,24 @@ def legend_entry(name: str, style: int, patch: bool = False) -> dict[str, Any]:
         "dash": "" if isinstance(dash, str) else " ".join(str(2 * part) for part in dash[1]),
         "patch": patch,
     }
+
+
+@dataclass(frozen=True)
+class PagePart:
+    """What is measured of a finished run beside its record, and shown on its page.
+
+    Attributes:
+        files: patterns of the files that it keeps in the run's folder.
+        sections: from the folder to what its page shows.
+    """
+
+    files: tuple[str, ...]
+    sections: Callable[[Path], list[Section]]
+
+
+PAGE_PARTS: Registry[PagePart] = Registry("part of a run's page")
+
+
+def page_parts() -> list[PagePart]:
+    """All that are known."""
+    return [PAGE_PARTS.get(name) for name in PAGE_PARTS]

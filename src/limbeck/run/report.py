@@ -16,8 +16,7 @@ from limbeck.data import add_inputs, batches_of
 from limbeck.evaluation.similarity_matrix import layer_similarity
 from limbeck.records import Record
 from limbeck.report import write_report
-from limbeck.report.analysis_views import analysis_sections
-from limbeck.report.stored_analyses import stored_analyses
+from limbeck.report.own_sections import page_parts
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder
 from limbeck.runtimes import exports_of_student
@@ -112,5 +111,5 @@ def _write_page(record: Record, folder: RunFolder) -> None:
         title=f"{record.method} on {task_title(record.task)}",
         similarity=None if matrix is None else {record.method: matrix},
         exports=exports_of_student(folder.path)[0],
-        more=analysis_sections(stored_analyses(folder.path)),
+        more=[one for part in page_parts() for one in part.sections(folder.path)],
     )

@@ -18,7 +18,7 @@ from limbeck.cards.card_settings import SETTINGS_NAME
 from limbeck.preflight import recorded_scores
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import RECORD_NAME, write_whole
-from limbeck.report.stored_analyses import ANALYSES_FOLDER
+from limbeck.report.own_sections import page_parts
 from limbeck.runtimes import EXPORTS, exports_of, remove_export
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum, is_temporary, put_in_place
@@ -66,21 +66,21 @@ def kept_by_its_run(
 
 logger = logging.getLogger(__name__)
 
-# What a run writes beside its student, whose files it names when it ships them.
-_NAMES = (
-    "recipe.yaml",
-    RECORD_NAME,
-    PREDICTIONS_NAME,
-    "report.html",
-    f"{ANALYSES_FOLDER}/*.json",
-    f"{ANALYSES_FOLDER}/*.svg",
-    f"{ANALYSES_FOLDER}/*.png",
-    SETTINGS_NAME,
-    "student.part/**/*",
-    "checkpoints/**/checkpoint-*/*",
-    f"checkpoints/**/{TRACKER_RUNS}",
-    "tensorboard/**/events.out.tfevents.*",
-)
+
+def _names() -> tuple[str, ...]:
+    """What a run writes beside its student, whose files it names when it ships them."""
+    return (
+        "recipe.yaml",
+        RECORD_NAME,
+        PREDICTIONS_NAME,
+        "report.html",
+        *(name for part in page_parts() for name in part.files),
+        SETTINGS_NAME,
+        "student.part/**/*",
+        "checkpoints/**/checkpoint-*/*",
+        f"checkpoints/**/{TRACKER_RUNS}",
+        "tensorboard/**/events.out.tfevents.*",
+    )
 
 
 @dataclass(frozen=True)
@@ -170,11 +170,11 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         for path in self.path.iterdir():  # of a start that was killed while it wrote one
             if is_temporary(path) and path.name.startswith(
-                tuple(f".{n}." for n in (*_NAMES, NAME))
+                tuple(f".{n}." for n in (*_names(), NAME))
             ):
                 path.unlink(missing_ok=True)
         if Manifest.read(self.path) is None:
-            Manifest(_NAMES).write(self.path)
+            Manifest(_names()).write(self.path)
         told = note(recipe.model_dump(mode="json"))
         if training:
             chosen = ", ".join(f"{key} {value:g}" for key, value in training.items())
@@ -200,7 +200,7 @@ class RunFolder:
         """What was written in a place of its own, and the manifest with it and with the files `beside`."""
         part = self.unshipped
         written = sorted(path.relative_to(part) for path in part.rglob("*") if path.is_file())
-        manifest = Manifest.read(self.path) or Manifest(_NAMES)
+        manifest = Manifest.read(self.path) or Manifest(_names())
         shipped = {name: known for name, known in manifest.checksums.items() if "/" in name}
         shipped = {n: known for n, known in shipped.items() if not n.startswith(f"{target.name}/")}
         shipped |= {f"{target.name}/{name.as_posix()}": checksum(part / name) for name in written}

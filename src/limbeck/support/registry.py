@@ -11,6 +11,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -25,6 +26,9 @@ T = TypeVar("T")
 GROUP = "limbeck.plugins"
 """The entry points of installed packages that register something when they are loaded."""
 
+BUNDLED = ("limbeck.lab",)
+"""Packages that ship beside the core and register themselves; an installation may lack them."""
+
 
 class Registered(NamedTuple):
     """One registration: of what sort, by which name, and the thing."""
@@ -36,6 +40,7 @@ class Registered(NamedTuple):
 
 _LOG: list[Registered] = []
 _PACKAGES: dict[str, str] = {}
+_LATER: dict[str, list[str]] = {}
 _looked_for_packages = False
 
 
@@ -80,14 +85,26 @@ class Registry(Generic[T]):
     def __contains__(self, name: object) -> bool:
         """Whether it is known, to an installed package at the latest."""
         if name not in self._known:
+            self.load()
+        if name not in self._known:
             load_packages()
         return name in self._known
 
     def __iter__(self) -> Iterator[str]:
+        self.load()
         return iter(self._known)
 
     def __len__(self) -> int:
+        self.load()
         return len(self._known)
+
+    def load(self) -> None:
+        """Import what bundled packages have of this sort (`register_later`)."""
+        load_bundled()
+        before = registrations()
+        for module in _LATER.get(self.what, ()):
+            import_module(module)
+        del _LOG[before:]  # what ships is no plugin's
 
 
 def registrations() -> int:
@@ -98,6 +115,24 @@ def registrations() -> int:
 def registered_since(count: int) -> list[Registered]:
     """Those after the first `count`."""
     return _LOG[count:]
+
+
+def register_later(what: str, *modules: str) -> None:
+    """Name modules that register things of a sort; they are imported when that sort is first looked through.
+
+    So a package says what it has, and loads nothing.
+    """
+    _LATER.setdefault(what, []).extend(modules)
+
+
+def load_bundled() -> None:
+    """Import the bundled packages that are there."""
+    for name in BUNDLED:
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
 
 
 def load_packages() -> dict[str, str]:

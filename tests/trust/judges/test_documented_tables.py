@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import ttest_rel
 
-from limbeck import quickstart
+from limbeck.lab import quickstart
 from limbeck.records import read_collection
 from limbeck.tables import build_table, collect, render
 

@@ -24,9 +24,9 @@ from limbeck.lab.study.score_figures import (
 )
 from limbeck.lab.study.share_figures import share_panels
 from limbeck.lab.study.study_fields import Study
-from limbeck.report.analysis_views import VIEWS
+from limbeck.lab.views.analysis_views import VIEWS
+from limbeck.lab.views.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
 from limbeck.report.own_sections import Section, SectionTable
-from limbeck.report.stored_analyses import ANALYSES_FOLDER, read_asked, write_numbers
 from limbeck.report.svg import Panel
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum_of_text

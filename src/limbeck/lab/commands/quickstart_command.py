@@ -1,6 +1,6 @@
 """`limbeck quickstart`: few labels and much text, one table and one report.
 
-It calls `limbeck.quickstart.quickstart`.
+It calls `limbeck.lab.quickstart.quickstart`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def quickstart(
     ] = None,
 ) -> None:
     """Few labels and much text: a student with and without the unlabelled rows; minutes, no network."""
-    from limbeck.quickstart import quickstart as run
+    from limbeck.lab.quickstart import quickstart as run
 
     jobs = jobs or min(cores() or 1, _MOST_JOBS)
     settings: dict[str, Any] = {} if task is None else {"task": task}

@@ -1,6 +1,6 @@
 """What each analysis looks like: a heading, how to read it, its drawings and tables.
 
-Part of `limbeck.report`.
+Part of `limbeck.lab.views`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from limbeck.lab.measures.layer_probing import ProbedLayers
 from limbeck.lab.measures.loss_surface import LossSurface
 from limbeck.lab.measures.principal_components import StatePoints
 from limbeck.lab.measures.row_agreement import RowAgreement
+from limbeck.lab.views import analysis_plots as draw
+from limbeck.lab.views import plane_plots as plane
 from limbeck.records.run_course import RunCourse
-from limbeck.report import analysis_plots as draw
-from limbeck.report import plane_plots as plane
 from limbeck.report.own_sections import Section, SectionTable
 from limbeck.report.plots import course_panels
 from limbeck.report.svg import Panel

@@ -1,6 +1,6 @@
 """The drawings of analyses that are planes: attention maps, loss surfaces, points.
 
-Part of `limbeck.report`.
+Part of `limbeck.lab.views`.
 """
 
 from __future__ import annotations

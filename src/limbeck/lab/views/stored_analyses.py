@@ -1,4 +1,4 @@
-"""What analyses have found, kept beside a run and read again for its page. Part of `limbeck.report`."""
+"""What analyses have found, kept beside a run and read again for its page. Part of `limbeck.lab.views`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from limbeck.lab.views.analysis_views import VIEWS, analysis_sections
 from limbeck.records import finite
-from limbeck.report.analysis_views import VIEWS
+from limbeck.report.own_sections import PAGE_PARTS, PagePart, Section
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import write_whole
 from limbeck.support.plain import read_json, read_text
@@ -76,3 +77,12 @@ def stored_analyses(run: Path) -> dict[str, dict[str, Any]]:
             except LimbeckError as error:
                 log.warning("%s", error)
     return found
+
+
+def _sections(run: Path) -> list[Section]:
+    return analysis_sections(stored_analyses(run))
+
+
+PAGE_PARTS.register("analyses")(
+    PagePart(tuple(f"{ANALYSES_FOLDER}/*.{kind}" for kind in ("json", "svg", "png")), _sections)
+)

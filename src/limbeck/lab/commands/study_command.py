@@ -118,7 +118,7 @@ def _run(
     *,
     dry_run: bool,
 ) -> None:
-    from limbeck.cli.analyze_command import watching
+    from limbeck.lab.commands.analyze_command import watching
     from limbeck.lab.study import (
         SharedRuns,
         StudyPlan,

@@ -1,4 +1,4 @@
-"""The drawings of analyses: from what was found of each part to panels. Part of `limbeck.report`.
+"""The drawings of analyses: from what was found of each part to panels. Part of `limbeck.lab.views`.
 
 Each takes a mapping from what it was found of (`student`, `teacher`, a run's name) to numbers.
 """

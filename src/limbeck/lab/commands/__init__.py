@@ -1,0 +1,13 @@
+"""The commands of the lab. They load no more than the help needs."""
+
+from limbeck.cli.commands import COMMANDS, Command
+from limbeck.cli.options import ManyValues
+from limbeck.lab.commands.analyze_command import analyze
+from limbeck.lab.commands.quickstart_command import quickstart
+from limbeck.lab.commands.study_command import study
+from limbeck.lab.commands.submit_command import submit
+
+COMMANDS.register("quickstart")(Command(quickstart, ManyValues, first=True))
+COMMANDS.register("study")(Command(study))
+COMMANDS.register("analyze")(Command(analyze))
+COMMANDS.register("submit")(Command(submit))
