@@ -16,7 +16,7 @@ SOURCE = Path(limbeck.__file__).parent
 # From the bottom up. A module imports what stands above it in this list, never what stands below or
 # beside it. The way of a training step runs in the same direction.
 ORDER = [
-    {"lab.cifar_nets", "recipes", "support"},
+    {"recipes", "support"},
     {"functional", "model_inputs", "vision"},
     {"activations", "mappings"},
     {"embedding", "input_transforms"},
@@ -25,7 +25,7 @@ ORDER = [
     {"teachers"},
     {"outputs"},
     {"augmentation", "data", "labelling.language_models"},
-    {"lab.cifar", "lab.digits", "lab.pocket", "preflight"},
+    {"preflight"},
     {"recipe"},
     {"records", "training"},
     {"evaluation"},
@@ -37,8 +37,9 @@ ORDER = [
     {"latency"},
     {"cli"},
     {"__main__"},
-    # The lab stands above the core, which finds it through `support.registry`.
-    {"lab.measures"},
+    # The lab stands above all of the core, which finds it through `support.registry`.
+    {"lab.cifar", "lab.cifar_nets", "lab.digits", "lab.pocket"},
+    {"lab.data_settings", "lab.measures"},
     {"lab.views"},
     {"lab.analysis"},
     {"lab.study", "lab.submitting"},

@@ -15,7 +15,7 @@ from datasets import DatasetDict
 
 from limbeck.data.files import MAX_ROWS
 from limbeck.data.label_column import Labelling
-from limbeck.data.reader import DataReader, DataRequest, reader_of
+from limbeck.data.reader import DATA_READERS, DataReader, DataRequest, reader_of
 from limbeck.data.splits import AS_USUAL, Division, with_label_column
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, no_such_file
@@ -25,17 +25,13 @@ from limbeck.tasks.task import Task, as_kind, judged_by_teacher
 _ANY = Labelling()
 # OWNER/NAME, as datasets of the Hub are called.
 _DATASET = re.compile(r"[\w-]+/[\w-]+(\.\d[\w.-]*)?")
-# The sources that ship; each registers itself. They are imported when data are first asked for, as
-# the grammar of generated tasks is not needed for real data. Files first: what is named by a word
-# is asked for by it.
+# The sources of the core; each registers itself. They are imported when data are first asked for.
+# Files first: what is named by a word is asked for by it.
 _SHIPPED = (
     "limbeck.data.on_disk",
     "limbeck.data.sentences",
     "limbeck.data.pairs",
-    "limbeck.lab.cifar",
     "limbeck.data.hub",
-    "limbeck.lab.digits",
-    "limbeck.lab.pocket.source",
 )
 
 
@@ -150,3 +146,4 @@ def register_shipped() -> None:
     """Make the sources known that come with limbeck."""
     for module in _SHIPPED:
         import_module(module)
+    DATA_READERS.load()

@@ -8,5 +8,9 @@ from limbeck.support.registry import register_later
 
 register_later("command", "limbeck.lab.commands")
 register_later(
+    "data reader", "limbeck.lab.cifar", "limbeck.lab.digits", "limbeck.lab.pocket.source"
 )
+register_later("named CNN", "limbeck.lab.cifar_nets")
+register_later("toy model", "limbeck.lab.pocket.pocket_models")
+register_later("settings for data", "limbeck.lab.data_settings")
 register_later("part of a run's page", "limbeck.lab.views.stored_analyses")

@@ -11,17 +11,14 @@ from typing import Any
 
 from limbeck.data.endings import form_of
 from limbeck.data.own import is_own, own_name
-from limbeck.lab.cifar_nets import SHAPES
-from limbeck.lab.digits import DIGITS
-from limbeck.lab.pocket import RECOMMENDED, TEXT_STUDENT, TEXT_TEACHER
-from limbeck.lab.pocket.vocabulary import MAX_LENGTH
 from limbeck.objectives import plain_terms
 from limbeck.recipe import catalog
+from limbeck.recipe.data_settings import settings_for, toy_of
 from limbeck.recipe.kind_terms import put_terms_of_kind
 from limbeck.recipe.paper_settings import QUICK, stated_in
 from limbeck.recipe.quick import USUAL
 from limbeck.recipe.teacher_text import what_teacher_says
-from limbeck.students import starts_random
+from limbeck.students import names_cnn
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import at_home
 from limbeck.support.given import PREFIX
@@ -53,7 +50,7 @@ def read_raw(path_or_name: str | Path | None, overrides: dict[str, Any]) -> dict
     raw.pop("stated", None)
     raw["method"] = base["method"]
     raw = {key: value for key, value in raw.items() if value is not None}
-    fill_pocket(raw)
+    fill_from_data(raw)
     fill_images(raw)
     fill_papers(raw)
     raw.setdefault("objectives", {})
@@ -219,25 +216,19 @@ def _set(raw: dict[str, Any], key: str, value: Any) -> None:
 # are of another size.
 
 
-def fill_pocket(raw: dict[str, Any]) -> None:
-    """Pocket data bring training settings known to work on them; whatever the user sets wins."""
-    student = raw.get("student")
-    from_scratch = isinstance(student, dict) and starts_random(student.get("init"))
-    known = pocket_settings(raw.get("task"), kind=raw.get("kind"), from_scratch=from_scratch)
-    known["max_length"] = MAX_LENGTH
-    if raw.get("data") == "pocket":
-        for key, value in known.items():
+def fill_from_data(raw: dict[str, Any]) -> None:
+    """Some data bring settings known to work on them; whatever the user sets wins."""
+    known = settings_for(raw.get("data"))
+    if known is not None:
+        for key, value in known.settings(raw).items():
             raw.setdefault(key, value)
 
 
 def fill_images(raw: dict[str, Any]) -> None:
     """Named CNNs bring the settings they are published with; whatever else is set wins."""
-    if raw.get("data") == DIGITS:
-        raw.setdefault("task", DIGITS)
     if named_net(raw):
-        epochs = {"epochs": _SMALL_SET_EPOCHS} if raw.get("data") == DIGITS else {}
         stepped = {} if "lr_schedule" in raw else {"lr_schedule": "step", "warmup": 0.0}
-        for key, value in (_NET_SETTINGS | epochs | stepped).items():
+        for key, value in (_NET_SETTINGS | stepped).items():
             raw.setdefault(key, value)
 
 
@@ -262,22 +253,19 @@ _NET_SETTINGS: dict[str, Any] = {
 }
 
 
-_SMALL_SET_EPOCHS = 30
-
-
 def of_other_size(raw: dict[str, Any]) -> bool:
     """Whether the models are none that the papers' epochs and rates are right for.
 
     A pocket model is a hundredth of their width, and a named CNN reads images and learns by SGD.
     """
-    return raw.get("data") == "pocket" or named_net(raw)
+    return toy_of(raw.get("data")) is not None or named_net(raw)
 
 
 def named_net(raw: dict[str, Any]) -> bool:
     """Whether the student is a CNN named by its shape."""
     student = raw.get("student")
     init = student.get("init") if isinstance(student, dict) else None
-    return isinstance(init, str) and init in SHAPES
+    return names_cnn(init)
 
 
 def without_papers_rates(base: dict[str, Any]) -> dict[str, Any]:
@@ -292,21 +280,12 @@ def without_papers_rates(base: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_toy_start(base: dict[str, Any], raw: dict[str, Any]) -> dict[str, Any]:
-    """A shipped recipe that starts from pretrained weights, which pocket data have none of: from a random toy."""
-    if raw.get("data") != "pocket" or base.get("student") != {"init": "pretrained"}:
+    """A shipped recipe that starts from pretrained weights: from a random toy where the data have none."""
+    toy = toy_of(raw.get("data"))
+    if toy is None or base.get("student") != {"init": "pretrained"}:
         return base
-    return base | {"student": {"init": "pocket"}}
+    return base | {"student": {"init": toy}}
 
 
 # The optimiser and its clipping go with the rate.
 PAPER_SETTINGS = ("epochs", "lr", "batch_size", "optimizer", "max_grad_norm")
-
-
-def pocket_settings(task: Any, *, from_scratch: bool, kind: Any = None) -> dict[str, Any]:
-    """Settings known to work for a pocket task's teacher, or students; empty for other tasks."""
-    if not isinstance(task, str) or task not in RECOMMENDED:
-        return {}
-    recommended = RECOMMENDED[task].teacher if from_scratch else RECOMMENDED[task].student
-    if kind == "text":
-        recommended = TEXT_TEACHER if from_scratch else TEXT_STUDENT
-    return {key: value for key, value in recommended._asdict().items() if value is not None}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from limbeck.lab.cifar_nets import SHAPES
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.paper_settings import flat, stated_of
-from limbeck.students import starts_random
+from limbeck.students import names_cnn, starts_random
 
 _START = "student.init"
 
@@ -19,7 +18,7 @@ def departures(recipe: RecipeFields) -> list[str]:
     Empty for quick settings, and for methods that do not ship: nothing is stated for them here.
     """
     stated = stated_of(recipe.method).get(recipe.settings)
-    net = recipe.student.init in SHAPES
+    net = names_cnn(recipe.student.init)
     if stated is None or (net and stated.nets is None):
         return []
     own = recipe.model_dump(mode="json")

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.data.unlabelled import matching
-from limbeck.lab.cifar_nets import SHAPES
 from limbeck.outputs.store import place_and_member
 from limbeck.recipe import Recipe
-from limbeck.students import named_model
+from limbeck.students import named_model, names_cnn
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 
@@ -75,6 +74,6 @@ def _meant(key: str, text: str) -> list[Path]:
 
 
 def _is_name(key: str, text: str) -> bool:
-    shape = key == "init" and (text in SHAPES or named_model(text) is not None)
+    shape = key == "init" and (names_cnn(text) or named_model(text) is not None)
     other = key in ("init", "model") and text in _OTHERS
     return shape or other or text in _NO_PLACES

@@ -8,12 +8,11 @@ from limbeck.augmentation import FROM_TEACHER
 from limbeck.data.load import is_absent, no_source
 from limbeck.data.on_disk import folder_without_task
 from limbeck.data.unlabelled import text_files
-from limbeck.lab.cifar_nets import SHAPES
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.recipe.paper_settings import stated_of
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run.teachers import learns_from_its_teacher
-from limbeck.students import resolve_checkpoint, starts_random
+from limbeck.students import names_cnn, resolve_checkpoint, starts_random
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, no_such_file
 from limbeck.support.given import place_of
@@ -161,7 +160,7 @@ def _origin(teacher: str | None) -> StudentSpec | Problem:
         return unknown_because(f"the record of {teacher} does not say it")
     if spec.from_teacher:
         return unknown_because(f"{teacher} started from a teacher of its own")
-    if starts_random(spec.init) or spec.init in SHAPES:
+    if starts_random(spec.init) or names_cnn(spec.init):
         return unknown_because(f"{teacher} started from random weights")
     if spec.layers is not None:
         return unknown_because(f"{teacher} has only some layers of {spec.init}")

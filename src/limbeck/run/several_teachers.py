@@ -17,7 +17,6 @@ from transformers import PreTrainedModel
 from limbeck.augmentation import FROM_TEACHER
 from limbeck.cards import CARD_NAME
 from limbeck.evaluation import count_parameters
-from limbeck.lab.cifar_nets import SHAPES
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.records import Cost, Record, TeamFacts, TeamMember
@@ -26,7 +25,7 @@ from limbeck.run.run_folder import RunFolder
 from limbeck.run.student_source import processor_of
 from limbeck.run.teacher_scores import scores_of, teacher_scores
 from limbeck.run.teachers import Named, form_team, load_teacher
-from limbeck.students import named_model, resolve_checkpoint
+from limbeck.students import named_model, names_cnn, resolve_checkpoint
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.manifest import DamagedRecordError
 from limbeck.tasks import Processor
@@ -256,7 +255,7 @@ def _alone(recipe: Recipe, teacher: str, changes: dict[str, Any]) -> Recipe:
     key = "outputs" if recipe.outputs else "teachers"
     own: dict[str, Any] = {key: [teacher], "team": team, "formula": "", "keep_first_stage": False}
     # A named CNN reads images of the lead's size.
-    needs_lead = recipe.student.from_teacher or recipe.student.init in SHAPES
+    needs_lead = recipe.student.from_teacher or names_cnn(recipe.student.init)
     if needs_lead and recipe.teacher is None:
         own["teacher"] = recipe.lead
         # Named, the lead would teach a first stage that has no teacher of its own.
@@ -310,10 +309,10 @@ def _recorded_form(path: str) -> dict[str, Any] | None:
         if spec is None:
             return None
         init = str(lead if spec.from_teacher else spec.init)
-        named = None if init in SHAPES else named_model(init)
+        named = None if names_cnn(init) else named_model(init)
         if named is not None and not named.random:
             resolve_checkpoint(str(named.repository))
-        elif named is None and init != "pocket" and init not in SHAPES:
+        elif named is None and init != "pocket" and not names_cnn(init):
             resolve_checkpoint(init)
     except DamagedRecordError:  # it would start otherwise than the teacher did
         raise

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-from limbeck.lab import pocket
-from limbeck.lab.cifar_nets import SHAPES, configuration_of
 from limbeck.recipe import Recipe
 from limbeck.students import (
     BERT_VOCABULARY,
+    NAMED_CNNS,
     RANDOM,
+    TOY_MODELS,
     NamedModel,
+    ToyModels,
     named_model,
+    names_cnn,
     read_config,
     read_processor,
     read_tokenizer,
@@ -48,7 +50,7 @@ def start_of(recipe: Recipe, task: Task) -> Start:
     if task.kind.reads is not TEXT_READING:
         return _picture_start(recipe, task)
     if init == "pocket":
-        return Start(pocket.config_of(task), _read(given) or pocket.tokenizer_of(task))
+        return _toy_start(task, given)
     named = named_model(init)
     if named is None:
         source = str(recipe.lead if recipe.student.from_teacher else init)
@@ -56,21 +58,31 @@ def start_of(recipe: Recipe, task: Task) -> Start:
         return Start(init, _read(given) or read_tokenizer(source))
     if named.family == "pocket":
         shape = {"layers": named.layers, "width": named.width, "heads": named.heads}
-        return Start(pocket.config_of(task, **shape), _read(given) or pocket.tokenizer_of(task))
+        return _toy_start(task, given, **shape)
     if not named.random:
         return _from_hub(named, given)
-    own = pocket.tokenizer_of(task) if recipe.data == "pocket" and given is None else None
-    tokenizer = own or _vocabulary(given or BERT_VOCABULARY, named)
+    if recipe.data == "pocket" and given is None:
+        tokenizer = _toys().tokenizer_of(task)
+    else:
+        tokenizer = _vocabulary(given or BERT_VOCABULARY, named)
     return Start(named.config(tokenizer), tokenizer)
+
+
+def _toys() -> ToyModels:
+    return TOY_MODELS.get("pocket", "student.init:")
+
+
+def _toy_start(task: Task, given: str | None, **shape: int) -> Start:
+    return Start(_toys().config_of(task, **shape), _read(given) or _toys().tokenizer_of(task))
 
 
 def _check_form(recipe: Recipe, task: Task) -> None:
     """Raise for a student of its own name that reads something else than the task's rows."""
     init, wanted = recipe.student.init, task.kind.reads.name
-    if init in SHAPES:
+    if names_cnn(init):
         form, others = IMAGE.reads.name, "pocket, or a shape such as bert-8-128-2"
     elif init == "pocket" or named_model(init) is not None:
-        form, others = TEXT_READING.name, "one of " + ", ".join(SHAPES)
+        form, others = TEXT_READING.name, "one of " + ", ".join(NAMED_CNNS)
     else:
         return
     if form != wanted:
@@ -83,7 +95,7 @@ def _check_form(recipe: Recipe, task: Task) -> None:
 def _picture_start(recipe: Recipe, task: Task) -> Start:
     """A named CNN reads as its teacher does."""
     init = recipe.student.init
-    if init not in SHAPES:
+    if not names_cnn(init):
         source = recipe.lead if recipe.student.from_teacher else init
         return Start(init, processor_of(recipe, task, str(source)))
     if recipe.lead is not None:
@@ -91,7 +103,7 @@ def _picture_start(recipe: Recipe, task: Task) -> Start:
     else:
         own = image_processor(task.image_traits.side, task.image_traits.normalisation)
         processor = _at_size(recipe, own)
-    return Start(configuration_of(init, image_size=side_of(processor)[0]), processor)
+    return Start(NAMED_CNNS.get(init).config(image_size=side_of(processor)[0]), processor)
 
 
 def processor_of(recipe: Recipe, task: Task, source: str) -> Processor:

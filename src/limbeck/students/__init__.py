@@ -18,22 +18,31 @@ from limbeck.students.configuration import (
 from limbeck.students.pretrained import load_model, read_config, resolve_checkpoint
 from limbeck.students.shapes import (
     BERT_VOCABULARY,
+    NAMED_CNNS,
     RANDOM,
     TEAMS,
+    TOY_MODELS,
+    NamedCnn,
     NamedModel,
+    ToyModels,
     named_model,
+    names_cnn,
     starts_random,
 )
 from limbeck.students.weights import read_processor, read_tokenizer
 
 __all__ = [
     "BERT_VOCABULARY",
+    "NAMED_CNNS",
     "PICKS",
     "RANDOM",
     "TEAMS",
+    "TOY_MODELS",
     "Labelled",
     "Layers",
+    "NamedCnn",
     "NamedModel",
+    "ToyModels",
     "build_student",
     "class_places",
     "generic_labels",
@@ -41,6 +50,7 @@ __all__ = [
     "labels_of",
     "load_model",
     "named_model",
+    "names_cnn",
     "numbered_places",
     "pick_layers",
     "places_by_name",
@@ -51,3 +61,6 @@ __all__ = [
     "spelling",
     "starts_random",
 ]
+
+# Whoever registers a model of its own makes AutoModel know it: checkpoints of it can be read from here on.
+NAMED_CNNS.load()

@@ -26,7 +26,6 @@ from transformers import (
 from transformers.utils import ADAPTER_CONFIG_NAME
 from transformers.utils import logging as hub_logging
 
-import limbeck.lab.cifar_nets  # noqa: F401  (makes AutoModel know them)
 from limbeck.embedding.embedder import embedding_config
 from limbeck.students.configuration import labels_agree, labels_of, with_labels
 from limbeck.students.shapes import refuse_impossible

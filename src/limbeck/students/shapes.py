@@ -9,12 +9,15 @@ that shape, whose weights are always random.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from transformers import BertConfig, PretrainedConfig, PreTrainedTokenizerBase
 
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.registry import Registry
+from limbeck.tasks import Task
 
 RANDOM = ":random"
 BERT_VOCABULARY = "google-bert/bert-base-uncased"
@@ -30,6 +33,39 @@ _RELEASED = {
 
 _NAME = re.compile(r"(bert|pocket)-(\d+)-(\d+)-(\d+)(?:(-wwm)?(:random)?)")
 _ALMOST = re.compile(r"(bert|pocket)-\d+(-\d+.*)?")
+
+
+@dataclass(frozen=True)
+class NamedCnn:
+    """A CNN that is known by its name alone, as `resnet-20`.
+
+    Attributes:
+        config: from `image_size`, a side in pixels, to its configuration.
+    """
+
+    config: Callable[..., PretrainedConfig]
+
+
+@dataclass(frozen=True)
+class ToyModels:
+    """Models from random weights that learn generated tasks in minutes.
+
+    Attributes:
+        config_of: from a task, and perhaps `layers`, `width` and `heads`, to a configuration.
+        tokenizer_of: from a task to the tokenizer of its model.
+    """
+
+    config_of: Callable[..., PretrainedConfig]
+    tokenizer_of: Callable[[Task], PreTrainedTokenizerBase]
+
+
+NAMED_CNNS: Registry[NamedCnn] = Registry("named CNN")
+TOY_MODELS: Registry[ToyModels] = Registry("toy model")
+
+
+def names_cnn(init: object) -> bool:
+    """Whether an `init` names a CNN by its name."""
+    return init in tuple(NAMED_CNNS)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ import torch
 from pydantic import ValidationError
 from transformers import PreTrainedModel
 
-from limbeck.lab.cifar_nets import SHAPES
 from limbeck.recipe import StudentSpec
-from limbeck.students import build_student, labels_of, named_model, starts_random
+from limbeck.students import build_student, labels_of, named_model, names_cnn, starts_random
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.support.manifest import DamagedRecordError, verified
@@ -95,7 +94,7 @@ def _build(
     regression = config.problem_type == "regression" or config.num_labels == 1
     head = _Head(() if regression else labels_of(config), regression)
     init = str(lead) if spec.init == "teacher" else spec.init
-    if init == "fresh" or init in SHAPES or starts_random(init):
+    if init == "fresh" or names_cnn(init) or starts_random(init):
         return build_student(config, task=head, kind=kind, seed=seed)
     named = named_model(init)
     return build_student(

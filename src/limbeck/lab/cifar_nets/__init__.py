@@ -1,6 +1,6 @@
 """The small residual CNNs of CIFAR, by their names in the literature.
 
-Importing this package (as `limbeck.students`, which loads models, does) makes `AutoConfig` and
+Importing this package (as `limbeck.students`, which loads models, has it done) makes `AutoConfig` and
 `AutoModelForImageClassification` know its CNNs, so that their `from_pretrained` reads them.
 """
 

@@ -6,9 +6,11 @@ Part of `limbeck.lab.cifar_nets`. The widths are those of CRD (Tian et al. 2020)
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from limbeck.lab.cifar_nets.nets import CifarNetConfig
+from limbeck.students.shapes import NAMED_CNNS, NamedCnn
 
 _RESNETS = (8, 14, 20, 26, 32, 38, 44, 50, 56, 68, 80, 92, 104, 110)
 _WIDENED = (8, 14, 20, 26, 32)
@@ -36,3 +38,7 @@ SHAPES: dict[str, dict[str, Any]] = dict(_shapes())
 def configuration_of(name: str, *, image_size: int = 32) -> CifarNetConfig:
     """The configuration of a named CNN; KeyError where `SHAPES` does not hold the name."""
     return CifarNetConfig(**SHAPES[name], image_size=image_size)
+
+
+for _name in SHAPES:
+    NAMED_CNNS.register(_name)(NamedCnn(partial(configuration_of, _name)))

@@ -14,6 +14,7 @@ from transformers import PretrainedConfig, PreTrainedTokenizerFast, T5Config
 from limbeck.lab.pocket.lexicon import WORDS
 from limbeck.lab.pocket.pocket_teacher import PocketSettings, teacher_config
 from limbeck.lab.pocket.vocabulary import MAX_LENGTH, tokenizer
+from limbeck.students.shapes import TOY_MODELS, ToyModels
 from limbeck.tasks.task import TASKS, Task
 
 _PAD, _UNKNOWN, _END = SPECIAL_TOKENS = ("<pad>", "<unk>", "</s>")
@@ -105,3 +106,6 @@ def text_config(**changes: Any) -> T5Config:
         "decoder_start_token_id": SPECIAL_TOKENS.index(_PAD),
     }
     return T5Config(**{**settings, **changes})
+
+
+TOY_MODELS.register("pocket")(ToyModels(config_of, tokenizer_of))
