@@ -26,6 +26,7 @@ from rich.table import Table
 
 from embeddings import BASELINE, METHODS
 from embeddings_table import mean_text, p_text, place_of, text_of
+from limbeck.data import RowsAsked
 from limbeck.evaluation.compare import Comparison, holm, seeds_and_rows
 from limbeck.records import write_whole
 from limbeck.records.record import read_raw
@@ -77,7 +78,7 @@ def measure(work: Path, folder: Path) -> None:
         model = work / name if name == TEACHER else work / name / "student"
         if name in kept or not (model / "config.json").is_file():
             continue
-        results = score_checkpoint(str(model), None, str(folder), "dev").results
+        results = score_checkpoint(str(model), RowsAsked(data=str(folder), split="dev")).results
         kept[name] = {
             "scores": {key: round(value, 3) for key, value in results.scores.items()},
             "by_query": [round(value, 4) for value in results.predictions["prediction"]],

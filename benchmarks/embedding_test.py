@@ -18,6 +18,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from embeddings import COSINES, SIMILARITIES
+from limbeck.data import RowsAsked
 from limbeck.lab.study import SharedRuns
 from limbeck.records import write_collection
 from limbeck.records.record import read_raw
@@ -56,7 +57,9 @@ def measure(work: Path, pairs: Path, similarities: list[float]) -> None:
             continue
         with SharedRuns(work).claimed(f"test-{name}") as ours:
             if ours and name not in read_raw(records_of(STUDY)):
-                results = score_checkpoint(str(model), None, str(pairs), "dev").results
+                results = score_checkpoint(
+                    str(model), RowsAsked(data=str(pairs), split="dev")
+                ).results
                 cosines = [round(value, 4) for value in results.predictions["prediction"]]
                 _keep(work, name, {COSINES: cosines})
                 print(f"{name}: {results.scores['spearman']:.2f}", flush=True)

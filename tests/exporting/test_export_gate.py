@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 import tiny_runs as tiny
 from limbeck.cli.app import app
+from limbeck.data import RowsAsked
 from limbeck.exporting import ExportSettings, export, export_model
 from limbeck.exporting.export_model import _try
 from limbeck.exporting.gate import cross_fitted
@@ -104,7 +105,7 @@ def test_what_was_measured_is_what_another_session_computes(places, tmp_path):
         places["sentence"][0], out=tmp_path / "out", **of(places, format="onnx-int8", batch_size=1)
     )
     session = onnxruntime.InferenceSession(result.path / "model.onnx")
-    rows = gate_rows(places["sentence"][0], **of(places), max_length=24)
+    rows = gate_rows(places["sentence"][0], RowsAsked(**of(places), max_length=24))
     right, differences = 0, []
     model = tiny.BertForSequenceClassification.from_pretrained(places["sentence"][0]).eval()
     for row in rows.encoded:
@@ -122,7 +123,7 @@ def test_what_was_measured_is_what_another_session_computes(places, tmp_path):
 
 def test_each_half_is_scored_by_the_file_that_the_other_half_would_have_shipped(places):
     """Worked by hand: the first file is right on one half alone, the second on all rows but one of that half."""
-    rows = gate_rows(places["sentence"][0], **of(places))
+    rows = gate_rows(places["sentence"][0], RowsAsked(**of(places)))
     right = np.eye(2)[rows.encoded["labels"]]
     one, other = rows.halves()
     assert sorted([*one, *other]) == [*range(len(right))]

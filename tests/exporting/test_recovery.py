@@ -10,6 +10,7 @@ from writing_model import tokenizer, writing_model
 
 import tiny_runs as tiny
 from limbeck.activations import Request, capture
+from limbeck.data import RowsAsked
 from limbeck.exporting import ExportSettings, export, export_model
 from limbeck.exporting.gate import measure
 from limbeck.exporting.int8 import RoundedWeight, recovered, rounded, rounding
@@ -132,7 +133,7 @@ def right(model, rows, *, rounded: bool) -> float:
 
 def test_a_model_learns_to_live_with_int8(given):
     model, settings = given
-    rows = gate_rows(model, **settings, max_length=24)
+    rows = gate_rows(model, RowsAsked(**settings, max_length=24))
     teacher = fragile()
     assert right(teacher, rows, rounded=False) == 1.0
     assert right(teacher, rows, rounded=True) == 0.5
@@ -179,7 +180,7 @@ def outlying(places, tmp_path):
 def test_a_text_to_text_model_learns_to_live_with_int8(outlying):
     """Encoder, decoder and the table that both read."""
     path, settings = outlying
-    rows = gate_rows(path, **settings)
+    rows = gate_rows(path, RowsAsked(**settings))
     teacher = load_model(path)
     found = recovered(teacher, rows, INT8, steps=40, lr=1e-3)
     assert found.state_dict().keys() == teacher.state_dict().keys()

@@ -24,6 +24,7 @@ import image_sets as sets
 import kind_models as kinds
 import tiny_runs as tiny
 from limbeck import LimbeckError, predict
+from limbeck.data import RowsAsked
 from limbeck.records import ClassFacts, ClassificationScores, ModelScores
 from limbeck.scoring.scored_model import score_checkpoint
 from limbeck.tasks.rules import ROW
@@ -258,13 +259,10 @@ def test_a_text_to_text_run_reads_the_prompt_of_its_training(folders, tmp_path) 
     assert [row["prediction"] for row in found] == expected
     lines = [{"text": text, "label": text} for text in TAGGED * 3]
     (tmp_path / "other.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    scored = score_checkpoint(
-        str(copied),
-        None,
-        str(tmp_path / "other.jsonl"),
-        text_columns=["text"],
-        label_column="label",
+    other = RowsAsked(
+        data=str(tmp_path / "other.jsonl"), text_columns=["text"], label_column="label"
     )
+    scored = score_checkpoint(str(copied), other)
     written = scored.results.predictions["prediction"]
     assert all(
         text.startswith(one) or one.startswith(text)

@@ -12,6 +12,7 @@ from datasets import Dataset, DatasetDict
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import tiny_runs as tiny
+from limbeck.data import RowsAsked
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill
@@ -72,7 +73,7 @@ def test_every_later_command_has_the_same_rows(run):
     assert [*record.scores] == ["dev", "test"]
     for split in ("dev", "test"):
         assert (
-            gate_rows(str(run.path), split=split).fingerprint
+            gate_rows(str(run.path), RowsAsked(split=split)).fingerprint
             == (record.examples.fingerprints[split])
         )
 

@@ -29,10 +29,12 @@ import limbeck
 import tiny_runs as tiny
 from embedding.tiny_embedders import embedder, encoder
 from limbeck.cli.app import app
+from limbeck.data import RowsAsked
 from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.records import Record
 from limbeck.run import teacher_labels
 from limbeck.run.teacher_labels import FOLDER
+from limbeck.scoring.gate_rows import gate_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tables import build_table, render
 
@@ -163,6 +165,9 @@ def test_labeled_rows_are_scored_by_labels_afterwards(classes, tmp_path):
     right = np.mean([("negative", "positive")[a] == b for a, b in zip(ours, labels, strict=True)])
     found = limbeck.evaluate(classes[0], data=str(data))
     assert found["accuracy"] == pytest.approx(100 * right)
+    # An export of it is measured on them by the same labels.
+    rows = gate_rows(str(classes[0]), RowsAsked(data=str(data))).rows
+    assert rows["label"][:] == [int(label == "positive") for label in labels]
 
 
 def test_numbers_by_rank_and_error(place, tmp_path):

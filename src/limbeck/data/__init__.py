@@ -9,6 +9,7 @@ from limbeck.data.label_column import Labelling
 from limbeck.data.load import load_task
 from limbeck.data.reader import DATA_READERS, DataReader, DataRequest, data_reader
 from limbeck.data.row_ids import rows_fingerprint
+from limbeck.data.rows_asked import NOTHING_NAMED, RowsAsked
 from limbeck.data.samplers import EpochSampler
 from limbeck.data.splits import (
     Division,
@@ -22,6 +23,7 @@ __all__ = [
     "CORPUS",
     "DATA_READERS",
     "MAX_ROWS",
+    "NOTHING_NAMED",
     "Collator",
     "Conditions",
     "CorpusSpec",
@@ -30,6 +32,7 @@ __all__ = [
     "Division",
     "EpochSampler",
     "Labelling",
+    "RowsAsked",
     "add_inputs",
     "batches_of",
     "check_splits",

@@ -10,6 +10,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from limbeck.data import RowsAsked
 from limbeck.embedding import modules_of
 from limbeck.embedding.text_prompts import BARE
 from limbeck.exporting.conversions import ExportSettings, conversions, keeping, recovering
@@ -100,15 +101,8 @@ def export(
     loaded = _torch_model(str(model))
     processor = read_processor(model, task_type_of(loaded).reads)
     refuse_unfit(str(model), loaded, processor)
-    rows = gate_rows(
-        str(model),
-        task,
-        data,
-        split=split,
-        text_columns=text_columns,
-        label_column=label_column,
-        max_length=max_length or (None if _is_run(model) else longest_of(loaded, processor)),
-    )
+    length = max_length or (None if _is_run(model) else longest_of(loaded, processor))
+    rows = gate_rows(str(model), RowsAsked(task, data, split, text_columns, label_column, length))
     return _shipped(str(model), weights, loaded, rows, chosen, place, show=show)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from datasets import Dataset
 
-from limbeck.data import Division, Labelling, load_task
+from limbeck.data import Labelling, RowsAsked, load_task
 from limbeck.data.endings import form_of
 from limbeck.data.stream import RowStream
 from limbeck.data.stream_sources import named_files
@@ -19,7 +19,7 @@ from limbeck.predicting.settings import PredictSettings
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
 from limbeck.run.run_folder import RunFolder
-from limbeck.scoring.scored_model import student_labelling
+from limbeck.scoring.scored_model import rows_of_run
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.files import at_home
 from limbeck.support.terminal import messages
@@ -146,18 +146,18 @@ def write_predictions(
             f"{model} is no run of limbeck's, and a checkpoint does not say which rows are meant",
             "add --task and --data",
         )
-    own = recipe is not None and task in (None, recipe.task)
-    known = recipe if own else None
-    target, splits = load_task(
-        task or (known.task if known else None),
-        data or (known.data if known else "hub"),
-        text_columns=text_columns or (known.text_columns if known else None),
-        label_column=label_column or (known.label_column if known else None),
-        kind=known.kind if known else None,
-        labelling=student_labelling(known, RunFolder(Path(model))) if known else Labelling(),
-        for_training=known is not None and data is None,
-        division=known.division if known and data is None else Division(),
-    )
+    asked = RowsAsked(task, data, split, text_columns, label_column)
+    if recipe is not None:
+        student = RunFolder(Path(model)).student
+        target, splits, _ = rows_of_run(recipe, student, asked, elsewhere=Labelling())
+    else:
+        target, splits = load_task(
+            task,
+            str(data),
+            text_columns=text_columns,
+            label_column=label_column,
+            for_training=False,
+        )
     chosen = split or (target.evaluation_splits(splits) or tuple(splits))[0]
     if chosen not in splits:
         raise LimbeckError(unknown("split", chosen, list(splits)))

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import DatasetDict
 
-from limbeck.data import Collator, Division, Labelling, encode, load_task, rows_fingerprint
+from limbeck.data import Collator, Labelling, RowsAsked, encode, rows_fingerprint
 from limbeck.evaluation.classification import task_classification
 from limbeck.evaluation.row_tests import row_tests
 from limbeck.preflight import refuse_unfit
@@ -32,15 +31,14 @@ from limbeck.scoring.scored_model import (
     class_names,
     own_task,
     resolve_class_order,
+    rows_of_run,
     score_checkpoint,
     split_to_score,
-    student_labelling,
 )
 from limbeck.students import load_model, read_config, resolve_checkpoint
 from limbeck.support.errors import LimbeckError
-from limbeck.support.given import is_reference, refuse_absent_rows
+from limbeck.support.given import is_reference
 from limbeck.tasks import Task, project
-from limbeck.tasks.metrics import TEACHER_LABEL
 
 # What an evaluation comes to: scores, classes, and the comparison with a teacher.
 
@@ -166,30 +164,19 @@ def evaluation_of(
     Raises:
         LimbeckError: as `evaluate`; or a teacher without these classes.
     """
-    columns = text_columns, label_column
+    asked = RowsAsked(task, data, split, text_columns, label_column)
     folder = RunFolder(Path(run))
     if (backend or "torch") != "torch" or is_export(run):
-        scored = score_export(
-            str(run),
-            backend,
-            task,
-            data,
-            split,
-            text_columns=text_columns,
-            label_column=label_column,
-        )
+        scored = score_export(str(run), asked, backend)
         return evaluation_against(scored, scored.split, teacher, texts=texts is not False)
     if not (folder.path / RECORD_NAME).is_file():
-        scored = score_checkpoint(
-            str(run), task, data, split, text_columns=text_columns, label_column=label_column
-        )
+        scored = score_checkpoint(str(run), asked)
         return evaluation_against(scored, scored.split, teacher, texts=texts is not False)
     record = _finished(folder)
     recipe = Recipe.recorded(record.recipe, str(folder.path))
     recipe = _with_rows_named(recipe, data)
-    refuse_absent_rows(recipe.data)
     own = task is None or task == recipe.task
-    scored = _of_student(recipe, folder, task, data, columns, split, own=own)
+    scored = _of_student(recipe, folder, asked, own=own)
     fingerprint = rows_fingerprint(scored.task, scored.rows)
     place = Path(data or recipe.data)
     # Of another task, but from where the run's rows are, its name says which they are.
@@ -218,27 +205,18 @@ def evaluation_of(
     return found
 
 
-def _of_student(
-    recipe: Recipe,
-    folder: RunFolder,
-    task: str | None,
-    data: str | None,
-    columns: tuple[Sequence[str] | None, str | None],
-    split: str | None,
-    *,
-    own: bool,
-) -> Scored:
+def _of_student(recipe: Recipe, folder: RunFolder, asked: RowsAsked, *, own: bool) -> Scored:
     """The predictions of a run's student."""
     source = own_task(recipe, folder)
-    target, rows = _rows(recipe, folder, task, data, columns, own=own)
-    chosen = split_to_score(target, rows, split)
+    target, rows, _ = rows_of_run(recipe, folder.student, asked, elsewhere=Labelling())
+    chosen = split_to_score(target, rows, asked.split)
     target = decided_by(target, read_config(folder.student))
     tokenizer = target.kind.reads.load(str(folder.student))
     length = target.kind.scored_length(recipe.max_length)
     encoded, _ = encode(rows[chosen], target, tokenizer, length)
     model = load_model(folder.student, auto=source.kind.auto)
     refuse_unfit(str(folder.path), model, tokenizer)
-    of_run = own and data in (None, recipe.data)
+    of_run = own and asked.data in (None, recipe.data)
     unproven = class_names(target, model, side="student") if own and not of_run else []
     outputs = compact_outputs_of(model, encoded, Collator(tokenizer, kind=target.kind))
     outputs = outputs if own else project(outputs, source, target)
@@ -262,33 +240,6 @@ def _as_recorded(record: Record, folder: RunFolder, found: Evaluation, scored: S
         # Rows that were padded beside others come out the same to rounding.
         return np.allclose(kept["prediction"], mine["prediction"], rtol=1e-4, atol=1e-4)
     return list(kept["prediction"]) == list(mine["prediction"])
-
-
-def _rows(
-    recipe: Recipe,
-    folder: RunFolder,
-    task: str | None,
-    data: str | None,
-    columns: tuple[Sequence[str] | None, str | None],
-    *,
-    own: bool,
-) -> tuple[Task, DatasetDict]:
-    """The task and the rows that are named, else the run's; `own`: it is the run's task."""
-    texts, label = columns
-    # Other rows have labels of their own.
-    elsewhere = data is not None and recipe.label_column == TEACHER_LABEL
-    return load_task(
-        task or recipe.task,
-        data or recipe.data,
-        text_columns=texts or (recipe.text_columns if own else None),
-        label_column=label or (recipe.label_column if own and not elsewhere else None),
-        kind=recipe.kind if own or recipe.kind == "text" else None,
-        labelling=student_labelling(recipe, folder) if own else Labelling(),
-        # The split that the run drew from a single file of its own is sampled again the same way.
-        for_training=own and data is None,
-        max_rows=recipe.max_rows,
-        division=recipe.division if own and data is None else Division(),
-    )
 
 
 def _finished(folder: RunFolder) -> Record:

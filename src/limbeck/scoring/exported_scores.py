@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from limbeck.data import NOTHING_NAMED, RowsAsked
 from limbeck.runtimes import (
     RUNTIMES,
     GraphSession,
@@ -49,19 +50,15 @@ def find_export(path: str) -> Path:
 
 def score_export(
     path: str,
+    asked: RowsAsked = NOTHING_NAMED,
     backend: str | None = None,
-    task: str | None = None,
-    data: str | None = None,
-    split: str | None = None,
-    *,
-    text_columns: Sequence[str] | None = None,
-    label_column: str | None = None,
     threads: int | None = None,
 ) -> Scored:
     """An exported model's predictions on the rows it was measured on, or on others.
 
     Args:
         path: an exported folder, or a run that holds one.
+        asked: the rows.
         backend: `onnxruntime`, `openvino` or `executorch`; by default what the folder is for.
         threads: of the runtime.
 
@@ -79,9 +76,7 @@ def score_export(
         )
     folder = find_export(path)
     predictor = OnnxPredictor.load(folder, runtime=backend, threads=threads)
-    rows = gate_rows(
-        str(folder), task, data, split=split, text_columns=text_columns, label_column=label_column
-    )
+    rows = gate_rows(str(folder), asked)
     wanted = list(rows.task.kind.head_labels(rows.task) or ())
     if predictor.labels and len(wanted) != len(predictor.labels):
         raise LimbeckError(

@@ -13,9 +13,10 @@ from torch import Tensor
 from transformers import AutoConfig, PretrainedConfig
 
 from limbeck.data import (
+    NOTHING_NAMED,
     Collator,
-    Division,
     Labelling,
+    RowsAsked,
     batches_of,
     encode,
     load_task,
@@ -23,17 +24,21 @@ from limbeck.data import (
 )
 from limbeck.recipe import Recipe
 from limbeck.records import RECORD_NAME, Record
-from limbeck.run.known_classes import labelling_of, names_at, names_of
+from limbeck.run.known_classes import names_at, names_of
 from limbeck.run.model_predictions import decided_by
 from limbeck.runtimes import is_export, read_export
-from limbeck.scoring.scored_model import LONGEST, split_to_score, wanted_kind
+from limbeck.scoring.scored_model import (
+    HUB,
+    LONGEST,
+    rows_of_run,
+    split_to_score,
+    wanted_kind,
+)
 from limbeck.students import read_config, resolve_checkpoint
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
-from limbeck.support.given import refuse_absent_rows
 from limbeck.tasks import Processor, Results, Task, join, kind_of_config
 
-_HUB = "hub"
 # What a recipe says of which rows there are and how they are read.
 _ROWS = {
     "task", "kind", "data", "dev", "test", "dev_share", "test_share", "group_column", "text_columns",
@@ -148,24 +153,12 @@ class GateRows:
         return float(found.scores["primary"])
 
 
-def gate_rows(
-    model: str,
-    task: str | None = None,
-    data: str | None = None,
-    *,
-    split: str | None = None,
-    text_columns: Sequence[str] | None = None,
-    label_column: str | None = None,
-    max_length: int | None = None,
-) -> GateRows:
+def gate_rows(model: str, asked: RowsAsked = NOTHING_NAMED) -> GateRows:
     """The rows that are named, else those a run (or an exported model) was measured on.
 
     Args:
         model: a run's folder, an exported folder, or a checkpoint's folder or Hub name.
-        task: the rows' task, `data` their source, `split` which of its splits.
-        text_columns: of a file of the user's own, the columns that hold text.
-        label_column: likewise, the one that holds the labels.
-        max_length: tokens that a text is cut to; by default what a run was trained with, else 512.
+        asked: the rows; a length that is not named is what a run was trained with, else 512.
 
     Raises:
         LimbeckError: nothing says which rows, or they cannot be read as the model's task.
@@ -176,39 +169,18 @@ def gate_rows(
         if record.status != "finished":
             raise LimbeckError(f"run {folder} is {record.status}", "finish it first")
         recipe = Recipe.recorded(record.recipe, str(folder))
-        student = str(folder / "student")
-        return _of_recipe(
-            recipe, student, task, data, split, text_columns, label_column, max_length
-        )
+        return _of_recipe(recipe, str(folder / "student"), asked)
     if is_export(folder):
-        return _of_export(folder, task, data, split, text_columns, label_column, max_length)
-    if task is None and data is None:
+        return _of_export(folder, asked)
+    if asked.task is None and asked.data is None:
         raise LimbeckError(
             f"{model} is no run of limbeck's, and a checkpoint does not say what to measure it on",
             "add --task and --data, say --task mrpc --data glue, or --data FILE with its columns",
         )
-    return _of_checkpoint(
-        resolve_checkpoint(model),
-        read_config(model),
-        task,
-        data or _HUB,
-        split,
-        text_columns,
-        label_column,
-        max_length,
-        LONGEST,
-    )
+    return _of_checkpoint(resolve_checkpoint(model), read_config(model), asked)
 
 
-def _of_export(
-    folder: Path,
-    task: str | None,
-    data: str | None,
-    split: str | None,
-    text_columns: Sequence[str] | None,
-    label_column: str | None,
-    max_length: int | None,
-) -> GateRows:
+def _of_export(folder: Path, asked: RowsAsked) -> GateRows:
     """The rows that are named, else those that the exported model was measured on.
 
     Raises:
@@ -216,28 +188,23 @@ def _of_export(
     """
     manifest = read_export(folder, check=False)
     facts = manifest.gate
-    length = max_length or manifest.max_length
-    known = data is None and task in (None, facts.task)
-    if known and split is None:
-        split = facts.split
+    same = asked.are_those_of(facts.task) and asked.split in (None, facts.split)
+    wanted = replace(asked, max_length=asked.max_length or manifest.max_length)
+    if asked.data is None and asked.task in (None, facts.task):
+        wanted = replace(wanted, split=asked.split or facts.split)
     if facts.recipe:
         recipe = Recipe.recorded({"method": "exported", **facts.recipe}, str(folder))
-        rows = _of_recipe(
-            recipe, str(folder), task, data, split, text_columns, label_column, length
-        )
+        rows = _of_recipe(recipe, str(folder), wanted)
     else:
-        rows = _of_checkpoint(
-            str(folder),
-            AutoConfig.from_pretrained(folder, trust_remote_code=False),
-            task or facts.task,
-            data or facts.data,
-            split,
-            text_columns or facts.text_columns or None,
-            label_column or facts.label_column,
-            length,
-            LONGEST,
+        wanted = replace(
+            wanted,
+            task=asked.task or facts.task,
+            data=asked.data or facts.data,
+            text_columns=asked.text_columns or facts.text_columns or None,
+            label_column=asked.label_column or facts.label_column,
         )
-    same = known and split == facts.split and not text_columns and not label_column
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        rows = _of_checkpoint(str(folder), config, wanted)
     if same and rows.fingerprint != facts.fingerprint:
         raise LimbeckError(
             f"data {rows.data}: its {rows.split} rows ({len(rows.rows)}) are not those that {folder} was "
@@ -247,92 +214,47 @@ def _of_export(
     return rows
 
 
-def _of_recipe(
-    recipe: Recipe,
-    student: str,
-    task: str | None,
-    data: str | None,
-    split: str | None,
-    text_columns: Sequence[str] | None,
-    label_column: str | None,
-    max_length: int | None,
-) -> GateRows:
+def _of_recipe(recipe: Recipe, student: str, asked: RowsAsked) -> GateRows:
     """The rows that are named, else those that a run by the recipe was scored on."""
-    own = task is None or task == recipe.task
-    texts = text_columns or (recipe.text_columns if own else None)
-    label = label_column or (recipe.label_column if own else None)
-    labelling = Labelling(teacher=names_at(student))
-    if own:
-        given = labelling_of(recipe.model_copy(update={"teacher": None, "teachers": None}))
-        labelling = replace(given, teacher=names_at(student))
-    source = str(data or recipe.data)
-    refuse_absent_rows(source)
-    target, splits = load_task(
-        task or recipe.task,
-        source,
-        text_columns=texts,
-        label_column=label,
-        kind=recipe.kind if own or recipe.kind == "text" else None,
-        labelling=labelling,
-        for_training=own and data is None,
-        max_rows=recipe.max_rows,
-        division=recipe.division if own and data is None else Division(),
-    )
-    rows = _made(
-        target, splits, source, split, student, max_length, recipe.max_length, texts, label
-    )
-    named = not own or data is not None or text_columns or label_column
-    return rows if named else replace(rows, recipe=recipe.model_dump(mode="json", include=_ROWS))
+    elsewhere = Labelling(teacher=names_at(student))
+    target, splits, wanted = rows_of_run(recipe, student, asked, elsewhere=elsewhere)
+    rows = _made(target, splits, student, wanted, recipe.max_length)
+    if not asked.are_those_of(recipe.task):
+        return rows
+    return replace(rows, recipe=recipe.model_dump(mode="json", include=_ROWS))
 
 
-def _of_checkpoint(
-    path: str,
-    config: PretrainedConfig,
-    task: str | None,
-    data: str,
-    split: str | None,
-    text_columns: Sequence[str] | None,
-    label_column: str | None,
-    max_length: int | None,
-    usual: int,
-) -> GateRows:
+def _of_checkpoint(path: str, config: PretrainedConfig, asked: RowsAsked) -> GateRows:
+    wanted = replace(asked, data=asked.data or HUB)
     target, splits = load_task(
-        task,
-        data,
-        text_columns=text_columns,
-        label_column=label_column,
-        kind=wanted_kind(kind_of_config(config), task),
+        wanted.task,
+        str(wanted.data),
+        text_columns=wanted.text_columns,
+        label_column=wanted.label_column,
+        kind=wanted_kind(kind_of_config(config), wanted.task),
         labelling=Labelling(teacher=names_of(config)),
         for_training=False,
     )
-    return _made(target, splits, data, split, path, max_length, usual, text_columns, label_column)
+    return _made(target, splits, path, wanted, LONGEST)
 
 
 def _made(
-    task: Task,
-    splits: DatasetDict,
-    data: str,
-    split: str | None,
-    path: str,
-    asked: int | None,
-    usual: int,
-    text_columns: Sequence[str] | None,
-    label_column: str | None,
+    task: Task, splits: DatasetDict, path: str, asked: RowsAsked, usual_length: int
 ) -> GateRows:
-    chosen = split_to_score(task, splits, split)
+    chosen = split_to_score(task, splits, asked.split)
     task = decided_by(task, AutoConfig.from_pretrained(path, trust_remote_code=False))
     processor = task.kind.reads.load(path)
-    max_length = asked or task.kind.scored_length(usual)
+    max_length = asked.max_length or task.kind.scored_length(usual_length)
     encoded, _ = encode(splits[chosen], task, processor, max_length)
     return GateRows(
         task=task,
-        data=data,
+        data=str(asked.data),
         split=chosen,
         rows=splits[chosen],
         encoded=encoded,
         training=splits.get("train") if chosen != "train" else None,
         processor=processor,
         max_length=max_length,
-        text_columns=tuple(text_columns or ()),
-        label_column=label_column,
+        text_columns=tuple(asked.text_columns or ()),
+        label_column=asked.label_column,
     )

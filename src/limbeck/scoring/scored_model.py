@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from transformers import PreTrainedModel
 
 from limbeck import preflight
-from limbeck.data import Collator, Labelling, encode, load_task
+from limbeck.data import Collator, Division, Labelling, RowsAsked, encode, load_task
 from limbeck.embedding import modules_of
 from limbeck.recipe import Recipe
 from limbeck.run.known_classes import labelling_of, names_at
@@ -20,6 +21,7 @@ from limbeck.run.model_predictions import compact_outputs_of, decided_by
 from limbeck.run.run_folder import RunFolder
 from limbeck.students import load_model, read_config, read_processor
 from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.given import refuse_absent_rows
 from limbeck.tasks import (
     SENTENCE,
     TASKS,
@@ -31,6 +33,7 @@ from limbeck.tasks import (
     get_task,
     kind_of_config,
 )
+from limbeck.tasks.metrics import TEACHER_LABEL
 
 # Which split of loaded rows is scored, and what came of it.
 
@@ -64,40 +67,33 @@ def split_to_score(task: Task, rows: Mapping[str, Dataset], split: str | None) -
 
 # A model without a limit, or one of thousands of tokens, is measured on texts this long.
 LONGEST = 512
-_HUB = "hub"
+HUB = "hub"
+"""Where a known task's rows are, if nobody says."""
 
 
-def score_checkpoint(
-    path: str,
-    task: str | None,
-    data: str | None,
-    split: str | None = None,
-    *,
-    text_columns: Sequence[str] | None = None,
-    label_column: str | None = None,
-) -> Scored:
+def score_checkpoint(path: str, asked: RowsAsked) -> Scored:
     """A fine-tuned model's predictions by its own tokenizer, on a task's rows or a user's own.
 
     Raises:
         LimbeckError: no such checkpoint, no task named, rows or classes that do not fit the model.
     """
     config = read_config(path)
-    if task is None and data is None:
+    if asked.task is None and asked.data is None:
         raise LimbeckError(
             f"evaluate: {path} is no run of limbeck's, and a checkpoint does not say what to score it on",
             "add --task and --data, say --task mrpc --data glue, or --data FILE with its columns",
         )
     kind = kind_of_config(config)
     target, rows = load_task(
-        task,
-        data or _HUB,
-        text_columns=text_columns,
-        label_column=label_column,
-        kind=wanted_kind(kind, task),
+        asked.task,
+        asked.data or HUB,
+        text_columns=asked.text_columns,
+        label_column=asked.label_column,
+        kind=wanted_kind(kind, asked.task),
         labelling=Labelling(teacher=names_at(path)),
         for_training=False,
     )
-    chosen = split_to_score(target, rows, split)
+    chosen = split_to_score(target, rows, asked.split)
     return Scored(
         target, chosen, rows[chosen], checkpoint_results(path, target, rows[chosen], chosen)
     )
@@ -151,9 +147,49 @@ def longest_of(model: PreTrainedModel, processor: Processor) -> int:
 # What a finished run was trained to predict, with its student's order of the classes.
 
 
-def student_labelling(recipe: Recipe, folder: RunFolder) -> Labelling:
+def student_labelling(recipe: Recipe, student: str | Path) -> Labelling:
     """Classes in the order of the student's head, whatever became of its teacher."""
-    return replace(labelling_of(recipe), teacher=names_at(folder.student))
+    alone = recipe.model_copy(update={"teacher": None, "teachers": None})
+    return replace(labelling_of(alone), teacher=names_at(student))
+
+
+def rows_of_run(
+    recipe: Recipe, student: str | Path, asked: RowsAsked, *, elsewhere: Labelling
+) -> tuple[Task, DatasetDict, RowsAsked]:
+    """The rows that are named, else those that a run by the recipe was scored on.
+
+    Args:
+        student: the run's, whose head has the classes in its order.
+        elsewhere: what is known of the classes of another task than the run's.
+
+    Returns:
+        Their task and splits; and what was asked, with what the recipe says of the rest.
+    """
+    own = asked.task in (None, recipe.task)
+    # Rows of another file have labels of their own, and no teacher's.
+    labelled = own and (asked.data is None or recipe.label_column != TEACHER_LABEL)
+    wanted = replace(
+        asked,
+        task=asked.task or recipe.task,
+        data=str(asked.data or recipe.data),
+        text_columns=asked.text_columns or (recipe.text_columns if own else None),
+        label_column=asked.label_column or (recipe.label_column if labelled else None),
+    )
+    refuse_absent_rows(str(wanted.data))
+    # The split that the run drew from a single file of its own is drawn again the same way.
+    drawn = own and asked.data is None
+    task, splits = load_task(
+        wanted.task,
+        str(wanted.data),
+        text_columns=wanted.text_columns,
+        label_column=wanted.label_column,
+        kind=recipe.kind if own or recipe.kind == "text" else None,
+        labelling=student_labelling(recipe, student) if own else elsewhere,
+        for_training=drawn,
+        max_rows=recipe.max_rows,
+        division=recipe.division if drawn else Division(),
+    )
+    return task, splits, wanted
 
 
 def own_task(recipe: Recipe, folder: RunFolder) -> Task:
@@ -165,7 +201,7 @@ def own_task(recipe: Recipe, folder: RunFolder) -> Task:
             text_columns=recipe.text_columns,
             label_column=recipe.label_column,
             kind=recipe.kind,
-            labelling=student_labelling(recipe, folder),
+            labelling=student_labelling(recipe, folder.student),
             max_rows=recipe.max_rows,
             division=recipe.division,
         )

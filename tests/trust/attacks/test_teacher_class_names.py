@@ -7,6 +7,7 @@ import logging
 import pytest
 
 import tiny_runs as tiny
+from limbeck.data import RowsAsked
 from limbeck.preflight import check_labels
 from limbeck.recipe import Recipe
 from limbeck.run import distill
@@ -59,7 +60,9 @@ def test_names_that_all_differ_are_paired_in_a_note(place, tmp_path, capsys):
 
 def test_a_checkpoint_that_is_scored_says_so_too(place, caplog):
     with caplog.at_level(logging.WARNING, logger="limbeck"):
-        scores = score_checkpoint(str(place / "teacher"), "sst2", str(place)).results.scores
+        scores = score_checkpoint(
+            str(place / "teacher"), RowsAsked("sst2", str(place))
+        ).results.scores
     assert scores["accuracy"] > 50
     assert "cat, dog against negative, positive" in caplog.text
 

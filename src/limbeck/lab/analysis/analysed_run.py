@@ -170,7 +170,7 @@ class AnalysedRun:
                 text_columns=recipe.text_columns,
                 label_column=recipe.label_column,
                 kind=recipe.kind,
-                labelling=student_labelling(recipe, self.folder),
+                labelling=student_labelling(recipe, self.folder.student),
                 # A single file is cut as the run cut it.
                 for_training=True,
                 max_rows=recipe.max_rows,
