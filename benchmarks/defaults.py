@@ -517,24 +517,45 @@ def plateau(args: argparse.Namespace) -> None:
 # ---- tables ----
 
 
-def table(args: argparse.Namespace) -> None:
-    """Scores of all cells, means over seeds, and each peer against limbeck over the cells that both have."""
-    found = {name: one for name, one in read_raw(records_of("defaults")).items() if "arm" in one}
+HEADINGS = ("task", "rows", "layers", "start", "teacher", *ARMS.values())
+
+
+def places_reached(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """The table's lines: means over seeds, and how many these are."""
     places: dict[tuple[Any, ...], dict[str, list[float]]] = {}
     for one in found.values():
         for layers, begin in _places_of(one, found):
             place = (one["task"], one["rows"], layers, begin)
             places.setdefault(place, {}).setdefault(one["arm"], []).append(one["score"])
-    shown = Table(title="dev score of the last epoch")
-    for heading in ("task", "rows", "layers", "start", "teacher", *ARMS.values()):
-        shown.add_column(heading)
-    for place, scores in sorted(places.items()):
-        means = [
-            f"{np.mean(scores[arm]):.1f} ({len(scores[arm])})" if arm in scores else "–"
-            for arm in (TEACHER, *ARMS)
-        ]
-        shown.add_row(*map(str, place), *means)
-    Console(width=160).print(shown)
+    return [
+        (
+            *map(str, place),
+            *(
+                f"{np.mean(scores[arm]):.1f} ({len(scores[arm])})" if arm in scores else "–"
+                for arm in (TEACHER, *ARMS)
+            ),
+        )
+        for place, scores in sorted(places.items())
+    ]
+
+
+def measured_cells() -> dict[str, dict[str, Any]]:
+    """All records of cells and teachers, by name."""
+    return {name: one for name, one in read_raw(records_of("defaults")).items() if "arm" in one}
+
+
+def table(args: argparse.Namespace) -> None:
+    """Scores of all cells, means over seeds, and each peer against limbeck over the cells that both have."""
+    found = measured_cells()
+    lines = places_reached(found)
+    if args.markdown:
+        marks = (":---", "---:", "---:", ":---", *(len(ARMS) + 1) * ["---:"])
+        print("\n".join("| " + " | ".join(line) + " |" for line in (HEADINGS, marks, *lines)))
+    else:
+        shown = Table(*HEADINGS, title="dev score of the last epoch")
+        for line in lines:
+            shown.add_row(*line)
+        Console(width=160).print(shown)
     by_arm: dict[str, dict[tuple[Any, ...], float]] = {}
     for one in found.values():
         key = (one["task"], one["rows"], one["seed"], one["layers"], one["start"])
@@ -586,6 +607,7 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--plan", action="store_true", help="print what would run")
+    parser.add_argument("--markdown", action="store_true", help="table: as the docs have it")
     args = parser.parse_args()
     args.work = args.work.resolve()
     {"start": start, "plateau": plateau, "run": run, "table": table}[args.mode](args)

@@ -160,6 +160,18 @@ def test_the_mean_of_the_classes_f1_of_mrpc(few_labels):
     assert paired_p(found["augmented"], alone) == pytest.approx(0.026, abs=5e-4)
 
 
+def test_the_table_of_defaults(benchmarks):
+    defaults = benchmarks("defaults")
+    page = (ROOT / "docs" / "engine.md").read_text(encoding="utf-8").splitlines()
+    lines = defaults.places_reached(defaults.measured_cells())
+    assert lines
+    assert [
+        "| " + " | ".join(line) + " |"
+        for line in lines
+        if "| " + " | ".join(line) + " |" not in page
+    ] == []
+
+
 def test_what_the_page_says_of_the_first_five_seeds(few_labels):
     table = few_labels.cells(few_labels.read_lines(5))
     student, pseudo = (
