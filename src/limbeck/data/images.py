@@ -16,8 +16,8 @@ from PIL import Image
 
 from limbeck.data.glue import contents
 from limbeck.data.label_column import Labelling, class_order
+from limbeck.data.reader import DataRequest, Loaded
 from limbeck.data.splits import (
-    AS_USUAL,
     Division,
     check_splits,
     make_split,
@@ -28,7 +28,6 @@ from limbeck.support.errors import LimbeckError
 from limbeck.tasks import IMAGE
 from limbeck.tasks.task import Task, image_metrics
 
-_ANY = Labelling()
 _Found = dict[str, list[Path]]
 """Class name → its images."""
 
@@ -39,34 +38,27 @@ _SPLITS = {
 }
 
 
-def read_images(
-    name: str | None,
-    path: Path,
-    *,
-    known: Task | None = None,
-    labelling: Labelling = _ANY,
-    seed: int = 0,
-    for_training: bool = True,
-    division: Division = AS_USUAL,
-) -> tuple[Task, DatasetDict]:
-    """The task and splits of a folder of images.
+def read_images(request: DataRequest) -> Loaded:
+    """Read the task and splits of a folder of images.
 
-    Classes are the folders' names, in the order that `labelling` knows or in alphabetical order, of a
-    `known` task its own. Without a dev
-    or a test folder `division` says how much of train is held out. Raises LimbeckError for a folder without images,
-    and for a class that train has not.
+    Classes are the folders' names, in the order that `labelling` knows or in alphabetical order; a known task keeps
+    its own. Without a dev or a test folder `division` says how much of train is held out. Raises LimbeckError for a
+    folder without images, and for a class that train has not.
     """
+    path = request.path
     if not path.is_dir():
         raise LimbeckError(
             f"data source {str(path)!r} is a file",
             "images come as a folder: DIR/train/CLASS/*.png, or CIFAR's binary files",
         )
     found = {split: _read(folder) for split, folder in _folders(path).items()}
-    task = known or _new_task(name or path.resolve().name, found["train"], labelling)
+    task = request.known or _new_task(
+        request.name or path.resolve().name, found["train"], request.labelling
+    )
     splits = DatasetDict({split: _split(task, rows, path) for split, rows in found.items()})
     splits = with_test_as_dev(task, splits)
-    splits = _divided(task, splits, seed, division)
-    check_splits(task, splits, str(path), for_training=for_training)
+    splits = _divided(task, splits, request.seed, request.division)
+    check_splits(task, splits, str(path), for_training=request.for_training)
     return task, splits
 
 

@@ -5,8 +5,8 @@ Part of `limbeck.data`. The later a source stands here, the earlier it is asked.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from limbeck.data.endings import known_endings
 from limbeck.data.glue import (
@@ -53,7 +53,8 @@ class OwnTable(OnDisk):
 
     def read(self, request: DataRequest) -> Loaded:
         """The columns that are named, or a known task's."""
-        return _table(request, self.known(request), request.path)
+        self.known(request)
+        return read_own(request)
 
 
 @data_reader("glue")
@@ -73,7 +74,7 @@ class GlueFolder(OnDisk):
         splits = read_folder(known, path, seed=request.seed, for_training=request.for_training)
         if splits is not None:
             return known, splits
-        return _table(request, known, _own_folder(known, path))
+        return read_own(replace(request, source=_own_folder(known, path)))
 
 
 @data_reader("tags, answers or text")
@@ -89,12 +90,8 @@ class OwnKind(OnDisk):
 
     def read(self, request: DataRequest) -> Loaded:
         """CoNLL columns, SQuAD's JSON, lines of text, or named columns."""
-        return read_own_kind(
-            request.name,
-            request.path,
-            request.task_type,
-            **_own(request, self.known(request)),
-        )
+        self.known(request)
+        return read_own_kind(request)
 
 
 @data_reader("several labels")
@@ -111,9 +108,7 @@ class OwnSeveralLabels(OnDisk):
     def read(self, request: DataRequest) -> Loaded:
         """A column of lists or of separated names, or a column of 0 and 1 for each class."""
         self.known(request)
-        settings = _own(request, None)
-        settings.pop("known")
-        return read_several_labels(request.name, request.path, request.task_type, **settings)
+        return read_several_labels(request)
 
 
 @data_reader("images")
@@ -128,39 +123,12 @@ class ImageFolder(OnDisk):
 
     def read(self, request: DataRequest) -> Loaded:
         """The files under the name of their class."""
-        known = self.known(request)
+        self.known(request)
         if request.names_columns:
             raise LimbeckError(
                 "text_columns, label_column: a folder of images has no columns", "leave them out"
             )
-        return read_images(
-            request.name,
-            request.path,
-            known=known,
-            labelling=request.labelling,
-            seed=request.seed,
-            for_training=request.for_training,
-            division=request.division,
-        )
-
-
-def _own(request: DataRequest, known: Task | None) -> dict[str, Any]:
-    """What every reader of a user's own files takes."""
-    return {
-        "known": known,
-        "text_columns": request.text_columns,
-        "label_column": request.label_column,
-        "labelling": request.labelling,
-        "seed": request.seed,
-        "for_training": request.for_training,
-        "max_rows": request.max_rows,
-        "named": request.files,
-        "division": request.division,
-    }
-
-
-def _table(request: DataRequest, known: Task | None, path: Path) -> Loaded:
-    return read_own(request.name, path, **_own(request, known))
+        return read_images(request)
 
 
 def _unknown_in_folder(name: str | None, path: Path) -> Problem:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,48 +17,39 @@ import pyarrow as pa
 from datasets import DatasetDict
 
 from limbeck.data.endings import FORMS, ending_of, known_endings, stem_of
-from limbeck.data.files import MAX_ROWS, FileTable, read_table, usual_label, usual_texts
+from limbeck.data.files import FileTable, read_table, usual_label, usual_texts
 from limbeck.data.glue import contents, task_of_folder, tasks_inside
-from limbeck.data.label_column import LabelColumn, Labelling, read_labels
-from limbeck.data.splits import AS_USUAL, Division, check_splits, make_split, with_held_out
+from limbeck.data.label_column import LabelColumn, read_labels
+from limbeck.data.reader import DataRequest, Loaded
+from limbeck.data.splits import check_splits, make_split, with_held_out
 from limbeck.data.written_labels import check_written_labels, without_gaps
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks.known_types import marked
 from limbeck.tasks.task import TASKS, Task
 
 _STEMS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
-_ANY = Labelling()
 _SECRET: tuple[tuple[Any, ...], ...] = ((None, ""), (-1,), ("-1",))
 # The IMDb table that circulates as one CSV file, and the names of its columns and classes.
 IMDB_COLUMNS = {"text": "review", "label": "sentiment"}
 _IMDB_CLASSES = {"negative": "neg", "positive": "pos"}
 
+Rows = tuple[Mapping[str, Sequence[Any]], Sequence[Any] | None]
+"""One split: its text columns by name, and its labels where it has any."""
 
-def read_own(
-    name: str | None,
-    path: Path,
-    *,
-    known: Task | None = None,
-    text_columns: Sequence[str] | None = None,
-    label_column: str | None = None,
-    labelling: Labelling = _ANY,
-    seed: int = 0,
-    for_training: bool = True,
-    max_rows: int = MAX_ROWS,
-    named: Mapping[str, Path] = MappingProxyType({}),
-    division: Division = AS_USUAL,
-) -> tuple[Task, DatasetDict]:
-    """The task and splits of a file, or of a folder with a train file.
 
-    A single file is divided (`named` are other files of its dev and test splits, `division` the shares), or
-    scored as a whole without `for_training`. With a `known` task the rows are that task's: its classes, and its
-    columns unless others are named. Otherwise the columns must be named and come out as "sentence", or "sentence1"
-    and "sentence2". Raises LimbeckError for missing columns or labels, for labels that do not fit together, and for
-    text that is not text.
+def read_own(request: DataRequest) -> Loaded:
+    """Read the task and splits of a file, or of a folder with a train file.
+
+    With a known task the rows are that task's: its classes, and its columns unless others are named. Otherwise the
+    text columns come out as "sentence", or "sentence1" and "sentence2".
+
+    Raises:
+        LimbeckError: columns or labels are missing, labels do not fit together, or a text is not text.
     """
-    files = split_files(path) if path.is_dir() else one_file(path, named)
-    tables = {split: read_table(file, max_rows) for split, file in files.items()}
-    texts, label = named_columns(tables, known, text_columns, label_column)
+    known = request.known
+    files = files_of(request.path, request.files)
+    tables = {split: read_table(file, request.max_rows) for split, file in files.items()}
+    texts, label = named_columns(tables, known, request.text_columns, request.label_column)
     assert label is not None
     labels = {split: written_labels(table, label, split) for split, table in tables.items()}
     labels["train"] = without_gaps(labels["train"] or ()) or None
@@ -67,8 +57,8 @@ def read_own(
         check_written_labels(values or (), label, tables[split].path, gaps=split == "train")
     _need_labels(tables, labels, label)
     if known is None:
-        found = read_labels(tables, labels, label, labelling)
-        task = _new_task(name or stem_of(path.resolve()), len(texts), found)
+        found = read_labels(tables, labels, label, request.labelling)
+        task = _new_task(request.new_name, len(texts), found)
         labels = found.values
     else:
         task = known
@@ -76,23 +66,60 @@ def read_own(
             split: values and _known_labels(task, values, tables[split].path)
             for split, values in labels.items()
         }
+    return task, splits_of_tables(request, task, tables, texts, labels)
+
+
+def splits_of_tables(
+    request: DataRequest,
+    task: Task,
+    tables: dict[str, FileTable],
+    texts: Sequence[str],
+    labels: Mapping[str, list | None],
+) -> DatasetDict:
+    """Make the splits of tables, by the names of their text columns and the labels of each split; see `made_splits`."""
+
+    def rows(split: str) -> Rows:
+        pairs = zip(task.text_columns, texts, strict=True)
+        columns = {ours: text_of(tables[split], theirs) for ours, theirs in pairs}
+        values = labels[split]
+        return columns, None if values is None else marked(task, values)
+
+    def groups() -> np.ndarray | None:
+        return groups_of(tables["train"], request.division.group_column)
+
+    return made_splits(request, task, tables, rows, groups)
+
+
+def made_splits(
+    request: DataRequest,
+    task: Task,
+    files: Collection[str],
+    rows: Callable[[str], Rows],
+    groups: Callable[[], np.ndarray | None],
+) -> DatasetDict:
+    """Make the splits of a user's own files, and check them.
+
+    A single file is divided into train, dev and test. Without `for_training` it is one dev split.
+
+    Args:
+        request: what was asked for.
+        task: the task of the rows.
+        files: the splits that have a file.
+        rows: gives the text columns of a split, and its labels or None.
+        groups: gives the groups of the training rows, as `groups_of`.
+    """
     splits = DatasetDict()
-    for split, table in tables.items():
-        columns = {
-            ours: text_of(table, theirs)
-            for ours, theirs in zip(task.text_columns, texts, strict=True)
-        }
-        values = labels[split] and marked(task, labels[split] or ())
-        if not for_training and list(tables) == ["train"]:
-            splits["dev"] = make_split(task, columns, values)
-        elif split == "train" and values is not None:
-            shares = division.beside(tables)
-            groups = groups_of(table, division.group_column)
-            splits |= with_held_out(task, columns, values, seed, shares, groups)
+    for split in files:
+        texts, labels = rows(split)
+        if not request.for_training and [*files] == ["train"]:
+            splits["dev"] = make_split(task, texts, labels)
+        elif split == "train" and labels is not None:
+            shares = request.division.beside(files)
+            splits |= with_held_out(task, texts, labels, request.seed, shares, groups())
         else:
-            splits[split] = make_split(task, columns, values)
-    check_splits(task, splits, str(path), for_training=for_training)
-    return task, splits
+            splits[split] = make_split(task, texts, labels)
+    check_splits(task, splits, str(request.path), for_training=request.for_training)
+    return splits
 
 
 def _need_labels(tables: dict[str, FileTable], labels: dict[str, list | None], column: str) -> None:
@@ -125,9 +152,12 @@ def has_own_files(folder: Path) -> bool:
     return any(True for _ in _files_of(folder, _STEMS["train"], ()))
 
 
-def one_file(path: Path, named: Mapping[str, Path]) -> dict[str, Path]:
-    """The files of data in one, with those that are named for dev and test."""
-    return {"train": path, **named}
+def files_of(path: Path, named: Mapping[str, Path], more: Sequence[str] = ()) -> dict[str, Path]:
+    """The file of each split: those of a folder, or one file with those that are named for dev and test.
+
+    `more` are endings beside the usual ones. Raises LimbeckError as `split_files`.
+    """
+    return split_files(path, more) if path.is_dir() else {"train": path, **named}
 
 
 def groups_of(table: FileTable, column: str | None) -> np.ndarray | None:

@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from datasets import DatasetDict
 
-from limbeck.data.endings import CONLL, ending_of, form_of, lines_of, opened_text, stem_of
+from limbeck.data.endings import CONLL, ending_of, form_of, lines_of, opened_text
 from limbeck.data.files import MAX_ROWS, read_table, readable, stored_classes
-from limbeck.data.label_column import Labelling, class_order
-from limbeck.data.own import groups_of, one_file, split_files
-from limbeck.data.splits import AS_USUAL, Division, check_splits, make_split, with_held_out
+from limbeck.data.label_column import class_order
+from limbeck.data.own import Rows, files_of, groups_of, made_splits
+from limbeck.data.reader import DataRequest, Loaded
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import loads
-from limbeck.tasks import MASKED, SPANS, TOKENS, TaskType
+from limbeck.tasks import MASKED, SPANS, TOKENS
 from limbeck.tasks.positions import metrics_for_tags, said_of_tags
 from limbeck.tasks.task import Task
 
@@ -187,8 +185,6 @@ def read_squad(path: Path) -> tuple[list[str], list[str], list[dict[str, list[An
 
 Columns = dict[str, list[Any]]
 
-_ANY = Labelling()
-
 
 class Wanted(NamedTuple):
     """The names of the columns to read: text, and label (None for text that is its own)."""
@@ -206,60 +202,40 @@ class _Reader(NamedTuple):
     read: Callable[[Path, Wanted], Columns]
 
 
-def read_own_kind(
-    name: str | None,
-    path: Path,
-    kind: TaskType,
-    *,
-    known: Task | None = None,
-    text_columns: Sequence[str] | None = None,
-    label_column: str | None = None,
-    labelling: Labelling = _ANY,
-    seed: int = 0,
-    for_training: bool = True,
-    max_rows: int = MAX_ROWS,
-    named: Mapping[str, Path] = MappingProxyType({}),
-    division: Division = AS_USUAL,
-) -> tuple[Task, DatasetDict]:
-    """The task and splits of a file, or of a folder with a train file.
+def read_own_kind(request: DataRequest) -> Loaded:
+    """Read the task and splits of a file, or of a folder with a train file.
 
     The columns come out under the kind's own names. Tags are numbered as `labelling` has them, else as a Parquet
-    file of the datasets library names them, else with "O" first and the rest in alphabetical order; a `known` task
+    file of the datasets library names them, else with "O" first and the rest in alphabetical order; a known task
     keeps its own. Raises LimbeckError for missing columns, and for tags, answers or text that are none.
     """
+    kind = request.task_type
     if kind.name not in _READERS:
         raise LimbeckError(
             f"kind: limbeck reads no files of kind {kind.name}",
             "register a reader of them (limbeck.data_reader)",
         )
     reader = _READERS[kind.name]
-    wanted = _wanted(reader.wanted, text_columns, label_column)._replace(max_rows=max_rows)
-    files = split_files(path, reader.endings) if path.is_dir() else one_file(path, named)
+    wanted = _wanted(reader.wanted, request)
+    files = files_of(request.path, request.files, reader.endings)
     read = {split: reader.read(file, wanted) for split, file in files.items()}
-    task = known or _new_task(
-        name or stem_of(path.resolve()), kind, reader.wanted, _tags(files, read, wanted), labelling
-    )
-    splits = DatasetDict()
-    for split, columns in read.items():
-        texts = dict(zip(task.text_columns, (columns[c] for c in wanted.texts), strict=True))
-        labels = _labels(task, columns, wanted, files[split])
-        alone = list(read) == ["train"]
-        if alone and not for_training:
-            splits["dev"] = make_split(task, texts, labels)
-        elif split == "train":
-            shares = division.beside(read)
-            groups = _groups(files[split], division.group_column, max_rows)
-            # Masked text is its own label.
-            own = labels or texts[task.label_column]
-            splits |= with_held_out(task, texts, own, seed, shares, groups)
-        else:
-            splits[split] = make_split(task, texts, labels)
-    check_splits(task, splits, str(path), for_training=for_training)
-    return task, splits
+    task = request.known or _new_task(request, reader.wanted, _tags(files, read, wanted))
+
+    def rows(split: str) -> Rows:
+        columns = (read[split][name] for name in wanted.texts)
+        texts = dict(zip(task.text_columns, columns, strict=True))
+        if wanted.label is None:  # masked text is its own label
+            return texts, texts[task.label_column]
+        return texts, _labels(task, read[split][wanted.label], files[split])
+
+    def groups() -> np.ndarray | None:
+        return _groups(files["train"], request.division.group_column, request.max_rows)
+
+    return task, made_splits(request, task, files, rows, groups)
 
 
-def _wanted(usual: Wanted, text_columns: Sequence[str] | None, label_column: str | None) -> Wanted:
-    texts = tuple(text_columns or usual.texts)
+def _wanted(usual: Wanted, request: DataRequest) -> Wanted:
+    texts, label = request.text_columns or usual.texts, request.label_column
     problems = []
     if len(texts) != len(usual.texts):
         problems.append(
@@ -268,13 +244,13 @@ def _wanted(usual: Wanted, text_columns: Sequence[str] | None, label_column: str
                 f"name {len(usual.texts)}: in place of {', '.join(usual.texts)}",
             )
         )
-    if label_column is not None and usual.label is None:
+    if label is not None and usual.label is None:
         problems.append(
-            Problem(f"label column {label_column!r}: the text is its own label", "leave it out")
+            Problem(f"label column {label!r}: the text is its own label", "leave it out")
         )
     if problems:
         raise LimbeckError(problems)
-    return Wanted(texts, label_column or usual.label)
+    return Wanted(texts, label or usual.label, request.max_rows)
 
 
 def _groups(path: Path, column: str | None, max_rows: int) -> np.ndarray | None:
@@ -290,9 +266,8 @@ def _groups(path: Path, column: str | None, max_rows: int) -> np.ndarray | None:
     return groups_of(read_table(path, max_rows), column)
 
 
-def _new_task(
-    name: str, kind: TaskType, usual: Wanted, found: Sequence[str], labelling: Labelling
-) -> Task:
+def _new_task(request: DataRequest, usual: Wanted, found: Sequence[str]) -> Task:
+    name, kind, labelling = request.new_name, request.task_type, request.labelling
     label = usual.label or usual.texts[0]
     if kind is not TOKENS and (labelling.classes or labelling.holds):
         raise LimbeckError(
@@ -319,10 +294,7 @@ def _tags(files: dict[str, Path], read: dict[str, Columns], wanted: Wanted) -> S
     return sorted(found, key=lambda tag: (tag.upper() != "O", tag))
 
 
-def _labels(task: Task, columns: Columns, wanted: Wanted, path: Path) -> list[Any] | None:
-    if wanted.label is None:
-        return None
-    written = columns[wanted.label]
+def _labels(task: Task, written: list[Any], path: Path) -> list[Any]:
     if not task.labels:
         return written
     ids = {tag: number for number, tag in enumerate(task.labels)}

@@ -29,10 +29,10 @@ from limbeck.data.candidate_files import (
     holds_candidates,
     pairs_of,
 )
-from limbeck.data.endings import form_of, opened_text, parquet_file, stem_of
+from limbeck.data.endings import form_of, opened_text, parquet_file
 from limbeck.data.files import FileTable, pairs_in, read_table
 from limbeck.data.on_disk import OnDisk
-from limbeck.data.own import one_file, split_files
+from limbeck.data.own import files_of, split_files
 from limbeck.data.own_tuples import tuple_columns
 from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.splits import Division, SplitRows, check_splits, hold_out, make_split, take
@@ -81,7 +81,7 @@ class OwnPairs(OnDisk):
         named = {} if scored is not None else request.files
         if is_beir(path):
             return _loaded(request, _of_folder(path, request.max_rows))
-        files = split_files(path) if path.is_dir() else one_file(path, named)
+        files = files_of(path, named)
         splits = {split: _read(file, request, split=split) for split, file in files.items()}
         if scored is not None:
             splits |= _dev_of_folder(scored, request.max_rows)
@@ -111,7 +111,7 @@ def _dev_of_folder(folder: Path, max_rows: int) -> dict[str, Pairs]:
 
 
 def _loaded(request: DataRequest, splits: dict[str, Pairs]) -> Loaded:
-    name = request.name or stem_of(request.path.resolve())
+    name = request.new_name
     task = Task(name, name, _USUAL, (), METRICS_OF_RANKS, METRICS_OF_RANKS[0], kind=PAIR_SCORE)
     found = DatasetDict()
     for split, pairs in splits.items():

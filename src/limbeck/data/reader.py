@@ -16,6 +16,7 @@ from datasets import DatasetDict
 
 from limbeck.data.beir import is_beir
 from limbeck.data.corpus_sources import Document
+from limbeck.data.endings import stem_of
 from limbeck.data.files import MAX_ROWS
 from limbeck.data.label_column import Labelling
 from limbeck.data.splits import Division
@@ -60,6 +61,11 @@ class DataRequest:
         # Rows that were given as one split are a single file, as a user would name it.
         given = [*path.iterdir()] if is_reference(self.source) else []
         return given[0] if len(given) == 1 else path
+
+    @property
+    def new_name(self) -> str:
+        """The name of a task that these rows make: as given, else that of their file or folder."""
+        return self.name or stem_of(self.path.resolve())
 
     def file_of(self, split: str) -> Path | None:
         """The file that is named for dev or test, if one is.

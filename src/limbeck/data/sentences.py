@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from datasets import Dataset, DatasetDict, List, Value
 
 from limbeck.data.beir import is_beir
-from limbeck.data.endings import form_of, opened_text, stem_of
+from limbeck.data.endings import form_of, opened_text
 from limbeck.data.files import FileTable, read_table
 from limbeck.data.on_disk import OnDisk
-from limbeck.data.own import one_file, split_files
+from limbeck.data.own import files_of
 from limbeck.data.own_tuples import NAMING, USUAL, Texts, Tuples, texts_of, tuples_of
 from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.retrieval_rows import retrieval_splits, retrieval_task, retrieval_tuples
@@ -95,7 +95,7 @@ class Sentences(OnDisk):
             ]
             read["train"] = read["train"].without(frozenset(chain(*held)))
         width = max([len(found.texts) for found in read.values()] + [len(TEXTS)])
-        task = _task(request.name or stem_of(path.resolve()), width)
+        task = _task(request.new_name, width)
         if searched is not None:
             task = retrieval_task(task)
         splits = DatasetDict({split: _split(task, found) for split, found in read.items()})
@@ -142,7 +142,7 @@ def _read_files(request: DataRequest, searched: Path | None) -> dict[str, Texted
             return {}
         return {"train": _asked(retrieval_tuples(path, request.max_rows))}
     named = {} if searched is not None else request.files
-    files = split_files(path) if path.is_dir() else one_file(path, named)
+    files = files_of(path, named)
     if not request.for_training and [*files] == ["train"]:
         files = {"dev": path}
     return {split: _read(file, split, request) for split, file in files.items()}

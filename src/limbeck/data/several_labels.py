@@ -11,29 +11,21 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from datasets import DatasetDict
-
-from limbeck.data.endings import stem_of
-from limbeck.data.files import MAX_ROWS, FileTable, read_table
+from limbeck.data.files import FileTable, read_table
 from limbeck.data.label_column import Labelling, class_order
 from limbeck.data.own import (
-    groups_of,
+    files_of,
     missing_column,
     named_columns,
-    one_file,
-    split_files,
-    text_of,
+    splits_of_tables,
     written_labels,
 )
-from limbeck.data.splits import AS_USUAL, Division, check_splits, make_split, with_held_out
+from limbeck.data.reader import DataRequest, Loaded
 from limbeck.data.written_labels import check_spellings
 from limbeck.students import generic_labels
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import TaskType
-from limbeck.tasks.known_types import marked
 from limbeck.tasks.multi_label import METRICS_OF_SEVERAL
 from limbeck.tasks.task import Task
 
@@ -242,34 +234,20 @@ def some(names: Iterable[str]) -> str:
     return ", ".join(listed[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
-_ANY = Labelling()
-
-
-def read_several_labels(
-    name: str | None,
-    path: Path,
-    kind: TaskType,
-    *,
-    text_columns: Sequence[str] | None = None,
-    label_column: str | None = None,
-    labelling: Labelling = _ANY,
-    seed: int = 0,
-    for_training: bool = True,
-    max_rows: int = MAX_ROWS,
-    named: Mapping[str, Path] = MappingProxyType({}),
-    division: Division = AS_USUAL,
-) -> tuple[Task, DatasetDict]:
-    """The task and splits of a file, or of a folder with a train file; `named` and `division` as of `read_own`.
+def read_several_labels(request: DataRequest) -> Loaded:
+    """Read the task and splits of a file, or of a folder with a train file.
 
     Without a label column the classes (or the teacher's names of them) are columns of 0 and 1. Raises
     LimbeckError for missing columns, labels that cannot be read, and classes that are not known.
     """
+    kind, labelling = request.task_type, request.labelling
     if labelling.holds == "numbers":
         raise LimbeckError(f"labels: numbers, and kind {kind.name} has classes", "leave it out")
-    files = split_files(path) if path.is_dir() else one_file(path, named)
-    tables = {split: read_table(file, max_rows) for split, file in files.items()}
-    columns = _columns_of_classes(tables["train"], labelling) if label_column is None else ()
-    texts, label = named_columns(tables, None, text_columns, label_column, need_label=not columns)
+    files = files_of(request.path, request.files)
+    tables = {split: read_table(file, request.max_rows) for split, file in files.items()}
+    given = request.label_column
+    columns = _columns_of_classes(tables["train"], labelling) if given is None else ()
+    texts, label = named_columns(tables, None, request.text_columns, given, need_label=not columns)
     if label is None:
         sets = {split: columns_as_sets(table, columns, split) for split, table in tables.items()}
     else:
@@ -277,8 +255,8 @@ def read_several_labels(
     names = columns if label is None else _classes(sets, label, labelling, tables)
     _check(sets, names, tables)
     task = Task(
-        name or stem_of(path.resolve()),
-        name or stem_of(path.resolve()),
+        request.new_name,
+        request.new_name,
         ("sentence",) if len(texts) == 1 else ("sentence1", "sentence2"),
         names,
         METRICS_OF_SEVERAL,
@@ -286,24 +264,11 @@ def read_several_labels(
         kind=kind,
         said=_said(label, names, sets),
     )
-    splits = DatasetDict()
-    for split, table in tables.items():
-        text = {
-            ours: text_of(table, theirs)
-            for ours, theirs in zip(task.text_columns, texts, strict=True)
-        }
-        rows = sets[split]
-        values = None if rows is None else marked(task, _zeros_and_ones(rows, names))
-        if not for_training and list(tables) == ["train"]:
-            splits["dev"] = make_split(task, text, values)
-        elif split == "train" and values is not None:
-            shares = division.beside(tables)
-            groups = groups_of(table, division.group_column)
-            splits |= with_held_out(task, text, values, seed, shares, groups)
-        else:
-            splits[split] = make_split(task, text, values)
-    check_splits(task, splits, str(path), for_training=for_training)
-    return task, splits
+    labels = {
+        split: None if rows is None else _zeros_and_ones(rows, names)
+        for split, rows in sets.items()
+    }
+    return task, splits_of_tables(request, task, tables, texts, labels)
 
 
 def _columns_of_classes(train: FileTable, labelling: Labelling) -> tuple[str, ...]:
