@@ -207,8 +207,8 @@ def evaluation_of(
 
 def _of_student(recipe: Recipe, folder: RunFolder, asked: RowsAsked, *, own: bool) -> Scored:
     """The predictions of a run's student."""
-    source = own_task(recipe, folder)
     target, rows, _ = rows_of_run(recipe, folder.student, asked, elsewhere=Labelling())
+    source = own_task(recipe, folder)
     chosen = split_to_score(target, rows, asked.split)
     target = decided_by(target, read_config(folder.student))
     tokenizer = target.kind.reads.load(str(folder.student))
