@@ -321,6 +321,21 @@ def test_python_and_objects(place, tmp_path):
     assert found.record.method == "kd-soft"
     assert set(found.scores["dev"]) == {"agreement", "primary"}
     assert found.record.examples.train == 96
+    again = limbeck.distill(
+        teacher=model, tokenizer=tiny.tokenizer(), data=texts(), out=tmp_path / "list", **SETTINGS
+    )
+    assert again.scores == found.scores
+
+
+def test_labels_of_others_are_left_unread_and_words_alone_are_not_held_against_the_teacher(
+    place, tmp_path
+):
+    rows = write(tmp_path / "rows.csv", {"text": texts(), "label": ["x", "y", "z"] * 40})
+    record, _ = run(place, tmp_path / "run", "classes", rows, "--label-column", LABELS)
+    assert (record.method, record.examples.labels) == ("kd-soft", "teacher")
+    assert record.floor is not None
+    assert record.floor.student_tests.keys() == {"dev", "test"}
+    assert record.floor.teacher_tests == {}
 
 
 def test_a_recipe_file(place, tmp_path):
@@ -373,6 +388,7 @@ def test_labels_are_written_whole_or_not_at_all(place, tmp_path, monkeypatch):
         ("number", None, ("--kind", "pair-score"), "a query and a passage"),
         ("classes", None, ("--test", "text.txt"), "name a dev file with labels too"),
         ("classes", None, ("--text-columns", "body"), "body"),
+        ("nowhere", None, (), "no such folder"),
     ],
 )
 def test_errors_come_before_any_work(place, tmp_path, teacher, rows, more, said):
@@ -389,6 +405,13 @@ def test_errors_come_before_any_work(place, tmp_path, teacher, rows, more, said)
     )
     assert said in found
     assert not out.exists()
+
+
+def test_a_first_line_that_is_a_text_is_no_row_of_names(place, tmp_path):
+    data = tmp_path / "rows.csv"
+    data.write_text("\n".join(["a good film it is", *texts()]), encoding="utf-8")
+    given = ("--teacher", place / "classes", "--data", data, "--out", tmp_path / "run", *QUICK)
+    assert "looks like a text" in command(*given, code=2)
 
 
 def test_a_teacher_of_pairs_takes_no_single_texts(place, tmp_path):

@@ -11,7 +11,7 @@ from transformers import PretrainedConfig
 
 from limbeck.data.candidate_files import holds_candidates
 from limbeck.data.endings import form_of
-from limbeck.data.files import usual_label
+from limbeck.data.files import usual_label, usual_texts
 from limbeck.data.first_rows import FirstRows
 from limbeck.recipe import catalog
 from limbeck.students import labels_of, read_config
@@ -34,6 +34,8 @@ from limbeck.tasks.metrics import TEACHER_LABEL
 
 _LABEL_OF = {TOKENS.name: "tags", SPANS.name: "answers", PAIR_SCORE.name: "label"}
 _PAIR = {"query", "passage"}
+# A column of fewer words may well be called so.
+_WORDS_OF_A_TEXT = 4
 _HEADS = ("Classification", "QuestionAnswering")
 
 
@@ -59,11 +61,16 @@ def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
     named = bool(raw.get("method") or raw.get("objectives")) or any(
         key.startswith("objectives") for key in raw
     )
-    config = _config(teacher)
+    config, unread = _config(teacher)
     first = None if task in TASKS else _of_one_file(raw.get("data"))
     kind = _kind(raw, config, first)
     alone = first is not None and not _is_labelled(raw, kind, config, first)
     found: dict[str, Any] = {}
+    # Where the text is clear, nothing else is wrong: other errors name what the file lacks too.
+    if first is not None and alone and unread is not None and usual_texts(first.words):
+        raise unread
+    if alone and raw.get("text_columns") is None:
+        _need_names(str(raw["data"]), first)
     if alone and config is not None:
         if raw.get("dev") is None and not raw.get("label_column"):
             found["label_column"] = TEACHER_LABEL
@@ -75,12 +82,23 @@ def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if raw.get(key) is None}
 
 
-def _config(teacher: str) -> PretrainedConfig | None:
-    """The teacher's configuration; None where it cannot be read, which is said where the model is loaded."""
+def _config(teacher: str) -> tuple[PretrainedConfig | None, LimbeckError | None]:
+    """The teacher's configuration, or why it cannot be read."""
     try:
-        return read_config(teacher)
-    except LimbeckError:
-        return None
+        return read_config(teacher), None
+    except LimbeckError as error:
+        return None, error
+
+
+def _need_names(data: str, first: FirstRows | None) -> None:
+    """Raise LimbeckError for a table whose first line is a text and no name of a column."""
+    named = [] if first is None or first.plain else [*first.columns]
+    text = next((name for name in named if len(name.split()) >= _WORDS_OF_A_TEXT), None)
+    if text is not None:
+        raise LimbeckError(
+            f"data: the first line of {data} is read as names of columns, and {text!r:.60} looks like a text",
+            "write a first line with names, such as text; or, if that is its name, add --text-columns",
+        )
 
 
 def _of_one_file(data: Any) -> FirstRows | None:

@@ -123,7 +123,9 @@ def _dataset(where: str, rows: Any) -> Dataset:
     if not isinstance(rows, Dataset):
         try:
             if isinstance(rows, list):
-                rows = Dataset.from_list(rows)
+                rows = Dataset.from_list(
+                    [{"text": row} if isinstance(row, str) else row for row in rows]
+                )
             elif isinstance(rows, Mapping):
                 rows = Dataset.from_dict(dict(rows))
             elif type(rows).__name__ == "DataFrame":
@@ -144,8 +146,8 @@ def _dataset(where: str, rows: Any) -> Dataset:
 
 
 _ROWS_FIX = (
-    "give a datasets.Dataset, a DatasetDict, a dict of them by split, a pandas DataFrame, or a list of "
-    "rows {'text': …, 'label': …}"
+    "give a datasets.Dataset, a DatasetDict, a dict of them by split, a pandas DataFrame, a list of "
+    "rows {'text': …, 'label': …}, or a list of texts"
 )
 
 

@@ -29,6 +29,7 @@ from limbeck.run.teachers import Named, learns_from_its_teacher
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
 from limbeck.tasks.known_types import labelled_rows
+from limbeck.tasks.metrics import TEACHER_LABEL
 
 # Unlabeled rows whose labels a live teacher is asked for.
 _MOST_ASKED = 2_000
@@ -145,7 +146,8 @@ def floor_facts(
         if list(own["label"]) != list(student["label"]):
             continue
         found.student_tests[split] = row_tests(task, student, own)
-        if teacher is not None:
+        # A teacher is right by definition where the labels are its own.
+        if teacher is not None and recipe.label_column != TEACHER_LABEL:
             found.teacher_tests[split] = row_tests(task, teacher, own)
     return found
 
