@@ -67,7 +67,9 @@ def what_teacher_says(raw: dict[str, Any]) -> dict[str, Any]:
     alone = first is not None and not _is_labelled(raw, kind, config, first)
     found: dict[str, Any] = {}
     # Where the text is clear, nothing else is wrong: other errors name what the file lacks too.
-    if first is not None and alone and unread is not None and usual_texts(first.words):
+    # A name without a path may be that of a run that a study is still to make.
+    clear = first is not None and alone and "/" in teacher and bool(usual_texts(first.words))
+    if clear and unread is not None:
         raise unread
     if alone and raw.get("text_columns") is None:
         _need_names(str(raw["data"]), first)
