@@ -6,6 +6,7 @@ trained on but where MRPC has one in its training file too.
 
     python benchmarks/embedding_retrieval.py --data GLUE_DIR --work DIR   # scores the students that lie in DIR
     python benchmarks/embedding_retrieval.py [--markdown]                 # prints what is kept
+    python benchmarks/embedding_retrieval.py --data GLUE_DIR --overlap    # passages that are trained on
 
 A difference is mean nDCG@10 of a method's students less that of the embedding MSE's at the same depth, over the seeds
 that both have; its interval and p are as in `embeddings_table.py`.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import tempfile
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -24,7 +26,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from embeddings import BASELINE, METHODS
+from embeddings import BASELINE, METHODS, drawn_sentences
 from embeddings_table import mean_text, p_text, place_of, text_of
 from limbeck.data import RowsAsked
 from limbeck.evaluation.compare import Comparison, holm, seeds_and_rows
@@ -35,6 +37,7 @@ from study import RECORDS, records_of
 
 KEPT = RECORDS / "embedding_retrieval.json"
 TEACHER = "teacher"
+TRAINED = 12_000
 HEADINGS = (
     "layers", "learns by", "nDCG@10", "MRR@10", "seeds", "% of the teacher's", "against embedding MSE (95 %)",
     "p (Holm)",
@@ -69,6 +72,16 @@ def _pairs(path: Path) -> list[tuple[str, str, str]]:
         rows = csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
         next(rows)
         return [(row[3].strip(), row[4].strip(), row[0]) for row in rows]
+
+
+def overlap(data: Path) -> tuple[int, int, int]:
+    """Count the passages, those in MRPC's training file, and those that the students learned from."""
+    with tempfile.TemporaryDirectory() as place:
+        make_folder(data, Path(place))
+        lines = (Path(place) / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+    passages = {json.loads(line)["text"] for line in lines}
+    train = {text for one in _pairs(data / "MRPC" / "train.tsv") for text in one[:2]}
+    return len(passages), len(passages & train), len(passages & {*drawn_sentences(data, TRAINED)})
 
 
 def measure(work: Path, folder: Path) -> None:
@@ -175,7 +188,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="GLUE folder")
     parser.add_argument("--work", type=Path, help="where embeddings.py made its students")
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--overlap", action="store_true")
     args = parser.parse_args()
+    if args.overlap and args.data is not None:
+        passages, train, learned = overlap(args.data)
+        print(f"of {passages:,} passages {train} are in MRPC's training file, {learned} trained on")
+        return
     if args.work is not None and args.data is not None:
         folder = args.work.resolve() / "mrpc-retrieval"
         make_folder(args.data, folder)

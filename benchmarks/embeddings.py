@@ -134,11 +134,17 @@ class Inputs:
             SENTENCE_EMBEDDERS.from_pretrained(self.model).save_pretrained(self.teacher)
         if self.train.exists():
             return
-        found = glue_sentences(self.data)
-        if len(found) < self.sentences:
-            raise SystemExit(f"{self.data} holds {len(found)} sentences: lower --sentences")
-        chosen = np.sort(np.random.default_rng(_DRAW).permutation(len(found))[: self.sentences])
-        self.train.write_text("".join(f"{found[row]}\n" for row in chosen), encoding="utf-8")
+        drawn = drawn_sentences(self.data, self.sentences)
+        self.train.write_text("".join(f"{text}\n" for text in drawn), encoding="utf-8")
+
+
+def drawn_sentences(data: Path, count: int) -> list[str]:
+    """The sentences that students learn from."""
+    found = glue_sentences(data)
+    if len(found) < count:
+        raise SystemExit(f"{data} holds {len(found)} sentences: lower --sentences")
+    chosen = np.sort(np.random.default_rng(_DRAW).permutation(len(found))[:count])
+    return [found[row] for row in chosen]
 
 
 def glue_sentences(data: Path) -> list[str]:
