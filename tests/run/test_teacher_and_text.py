@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -31,11 +32,13 @@ from embedding.tiny_embedders import embedder, encoder
 from limbeck.cli.app import app
 from limbeck.data import RowsAsked
 from limbeck.embedding import SENTENCE_EMBEDDERS
+from limbeck.recipe import Recipe
 from limbeck.records import Record
-from limbeck.run import teacher_labels
-from limbeck.run.teacher_labels import FOLDER
+from limbeck.run import teacher_labels, teacher_scores
+from limbeck.run.rows import load_rows
 from limbeck.scoring.gate_rows import gate_rows
 from limbeck.support.errors import LimbeckError
+from limbeck.support.files import TEACHER_LABELS
 from limbeck.tables import build_table, render
 
 QUICK = ("--layers", "1", "--epochs", "2", "--max-length", "24")
@@ -296,7 +299,7 @@ def test_dev_rows_with_labels_replace_agreement(place, tmp_path):
     assert (record.method, record.examples.labels) == ("kd-soft", None)
     assert "accuracy" in record.scores["dev"]
     assert "agreement with the teacher" not in said
-    assert not (tmp_path / FOLDER).exists()
+    assert not (tmp_path / TEACHER_LABELS).exists()
 
 
 def test_a_file_with_labels_is_labeled_data(place, tmp_path):
@@ -359,11 +362,15 @@ def test_a_resumed_run_asks_the_teacher_once(place, tmp_path, monkeypatch):
         patched.setattr(import_module("limbeck.run.distill"), "finish", lambda *a: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             limbeck.distill(out=tmp_path / "run", **settings)
-    files = {path: path.stat().st_mtime_ns for path in (tmp_path / FOLDER).rglob("*.parquet")}
+    files = {
+        path: path.stat().st_mtime_ns for path in (tmp_path / TEACHER_LABELS).rglob("*.parquet")
+    }
     assert len(files) == 2
     limbeck.distill(out=tmp_path / "run", **settings)
     limbeck.distill(out=tmp_path / "other", **settings, seed=1)
-    assert files == {p: p.stat().st_mtime_ns for p in (tmp_path / FOLDER).rglob("*.parquet")}
+    assert files == {
+        p: p.stat().st_mtime_ns for p in (tmp_path / TEACHER_LABELS).rglob("*.parquet")
+    }
     assert asked == [1]
 
 
@@ -414,11 +421,48 @@ def test_a_first_line_that_is_a_text_is_no_row_of_names(place, tmp_path):
     assert "looks like a text" in command(*given, code=2)
 
 
+def test_a_run_was_not_trained_on_the_rows_that_it_held_out_of_the_same_text(classes):
+    out, record, _ = classes
+    task, rows = load_rows(Recipe.recorded(record.recipe, str(out)))
+    assert not teacher_scores._learned_from(str(out / "student"), task, rows["test"])
+    assert teacher_scores._learned_from(str(out / "student"), task, rows["train"])
+
+
+def test_labels_that_are_gone_are_named_and_made_again(place, tmp_path):
+    settings = {"teacher": str(place / "classes"), "data": str(place / "text.txt"), **SETTINGS}
+    first = limbeck.distill(out=tmp_path / "run", **settings)
+    shutil.rmtree(tmp_path / TEACHER_LABELS)
+    with pytest.raises(LimbeckError, match="the rows that the teacher labeled are gone"):
+        limbeck.evaluate(tmp_path / "run")
+    again = limbeck.distill(out=tmp_path / "run", **settings)  # what the error says to do
+    assert again.record == first.record  # it was not trained again
+    assert limbeck.evaluate(tmp_path / "run")["agreement"] == first.scores["dev"]["agreement"]
+
+
+def test_an_empty_label_column_is_no_column_of_text(place, tmp_path):
+    rows = write(tmp_path / "empty.csv", {"body": texts(), "label": [""] * 120})
+    given = ("--teacher", place / "classes", "--data", rows, "--out", tmp_path / "run", *QUICK)
+    assert f"--label-column {LABELS}" in command(*given, code=2)
+    record, _ = run(place, tmp_path / "run", "classes", rows, "--label-column", LABELS)
+    assert record.recipe["text_columns"] == ["body"]
+
+
+@pytest.mark.parametrize("odd", [range(120), [*texts()[:60], 7, *texts()[61:]]])
+def test_a_number_among_the_texts_is_named(place, tmp_path, odd):
+    data = tmp_path / "rows.jsonl"
+    data.write_text("\n".join(json.dumps({"text": value}) for value in odd), encoding="utf-8")
+    given = ("--teacher", place / "classes", "--data", data, "--out", tmp_path / "run", *QUICK)
+    number = next(value for value in odd if isinstance(value, int))
+    assert f"column 'text' holds {number} fix: write every text in quotation" in command(
+        *given, code=2
+    )
+
+
 def test_a_teacher_of_pairs_takes_no_single_texts(place, tmp_path):
     every = texts()
     pairs = write(tmp_path / "pairs.csv", {"text1": every[:60], "text2": every[60:]})
     run(place, tmp_path / "pairs", "classes", pairs)
-    with pytest.raises(LimbeckError, match="reads 2 of a row"):
+    with pytest.raises(LimbeckError, match=r"reads 2 of a row.*\n.*a file with 2 columns of text"):
         limbeck.distill(
             teacher=str(tmp_path / "pairs"),
             data=str(place / "text.txt"),
@@ -432,7 +476,9 @@ import sys
 from pathlib import Path
 from limbeck.support.machine import is_first
 from limbeck.recipe import Recipe
-from limbeck.run import teacher_labels
+from limbeck.recipe import Recipe
+from limbeck.run import teacher_labels, teacher_scores
+from limbeck.run.rows import load_rows
 from limbeck.run.plan import plan_run
 
 place, data, rank = Path(sys.argv[1]), sys.argv[2], sys.argv[3]

@@ -61,6 +61,15 @@ class FirstRows:
         return [name for name, values in self.columns.items() if _is_text(values)]
 
     @property
+    def other_values(self) -> dict[str, Any]:
+        """The first value that is no text, of each column that has one."""
+        found = {
+            name: next((value for value in _known(values) if not isinstance(value, str)), None)
+            for name, values in self.columns.items()
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
     def like_labels(self) -> list[str]:
         """Columns of few values that repeat, or of numbers with fractions."""
         return [name for name, values in self.columns.items() if _is_like_label(values)]
@@ -71,7 +80,7 @@ def _known(values: Sequence[Any]) -> list[Any]:
 
 
 def _is_text(values: Sequence[Any]) -> bool:
-    known = [value for value in values if value is not None]
+    known = _known(values)
     return bool(known) and all(isinstance(value, str) for value in known)
 
 

@@ -25,6 +25,7 @@ from limbeck.data.splits import check_splits, make_split, with_held_out
 from limbeck.data.written_labels import check_written_labels, without_gaps
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks.known_types import marked
+from limbeck.tasks.metrics import TEACHER_LABEL
 from limbeck.tasks.task import TASKS, Task
 
 _STEMS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
@@ -132,7 +133,8 @@ def _need_labels(tables: dict[str, FileTable], labels: dict[str, list | None], c
         raise LimbeckError(missing_column(train, "label column", [column]))
     raise LimbeckError(
         f"{train.path}: all of {len(train)} rows have no label in {column}",
-        "give a folder with a labelled dev file beside it, or label some rows: the dev split is made of those",
+        "give a folder with a labelled dev file beside it, or label some rows: the dev split is made of those; or let "
+        f"the teacher label held-out rows: limbeck distill --label-column {TEACHER_LABEL}",
     )
 
 

@@ -34,7 +34,7 @@ from limbeck.run.model_predictions import compact_outputs_of
 from limbeck.run.student_source import processor_of
 from limbeck.students import labels_of, load_model
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.files import at_home, checksum_of_text, written_whole
+from limbeck.support.files import TEACHER_LABELS, at_home, checksum_of_text, written_whole
 from limbeck.support.given import place_of
 from limbeck.support.machine import agreed, is_first
 from limbeck.tasks import PAIR_SCORE, SENTENCE, SPANS, TASKS, TOKENS, Processor, Task, get_task_type
@@ -48,8 +48,6 @@ from limbeck.teachers.teacher import Teacher
 
 logger = logging.getLogger(__name__)
 
-FOLDER = ".teacher-labels"
-"""Beside the run folders, hidden as it holds no run: a folder for each teacher and text."""
 MOST = 2_000
 """Rows of dev, and of test: enough for a score to half a point, and few enough to score after every epoch."""
 _FEWEST = 10
@@ -91,7 +89,7 @@ def with_teacher_labels(recipe: Recipe, runs: Path, live_teacher: Teacher | None
     problems = _problems(recipe, first)
     if problems:
         raise LimbeckError(problems)
-    folder = runs / FOLDER / _digest(recipe)
+    folder = runs / TEACHER_LABELS / _digest(recipe)
     problems = []
     if is_first() and not (folder / "dev.parquet").is_file():
         try:
@@ -135,13 +133,24 @@ def _problems(recipe: Recipe, first: FirstRows) -> list[Problem]:
         problems.append(
             Problem(
                 f"text_columns: {', '.join(there)}, and the teacher {recipe.teacher} reads {wanted} of a row",
-                f"name {wanted}: --text-columns …; columns that are there: {', '.join(first.columns)}",
+                f"name {wanted}: --text-columns …; columns that are there: {', '.join(first.columns)}"
+                if len(first.columns) >= wanted
+                else f"give a file with {wanted} columns of text, or a teacher of {len(there)}",
             )
         )
     usual = _USUAL.get(recipe.kind or "", ())
     names = there or usual
     missing = [name for name in names if name not in first.columns]
-    if not names or missing or (usual and len(names) != len(usual)):
+    numbers = first.other_values
+    if not names and not first.words and numbers:
+        column, value = next(iter(numbers.items()))
+        problems.append(
+            Problem(
+                f"data: {recipe.data}: no column holds text: column {column!r} holds {value!r}",
+                f'write every text in quotation marks: "{value}"',
+            )
+        )
+    elif not names or missing or (usual and len(names) != len(usual)):
         what = "which column holds the text is not clear"
         if usual:
             what = f"of kind {recipe.kind} rows need {_NEEDS[str(recipe.kind)]}"

@@ -24,7 +24,7 @@ from limbeck.records import RECORD_NAME, Numbers, OutputsFacts, Record
 from limbeck.run.final_rows import TEST, SplitsToScore
 from limbeck.run.known_rows import stored_results
 from limbeck.run.prepared import Prepared
-from limbeck.run.rows import load_rows
+from limbeck.run.rows import add_unlabelled, load_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Processor, Task
 from limbeck.tasks.thresholds import USUAL, thresholds_of
@@ -152,7 +152,8 @@ def _learned_from(path: str, task: Task, rows: Dataset) -> bool:
     try:
         place = Path(path) if (Path(path) / RECORD_NAME).is_file() else Path(path).parent
         recipe = Recipe.recorded(Record.load(place).recipe, str(place))
-        trained = load_rows(recipe)[1]["train"]
+        # Rows that the teacher's own run scored are among its text, and were left out of training.
+        trained = add_unlabelled(recipe, *load_rows(recipe))[0]["train"]
         known = np.isin(ids_of(task, rows), ids_of(task, trained))
     except (LimbeckError, KeyError):  # its rows are not there any more
         return False

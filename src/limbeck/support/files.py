@@ -190,6 +190,10 @@ def at_home(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111  Path.expanduser raises for such a user
 
 
+TEACHER_LABELS = ".teacher-labels"
+"""The folder beside run folders that holds rows which a teacher labeled; hidden, as it is no run."""
+
+
 def no_such_file(setting: str, given: str | Path, *, what: str = "file", also: str = "") -> Problem:
     """Say that a file that a setting names is not there, and which of nearly its name are.
 
@@ -201,6 +205,12 @@ def no_such_file(setting: str, given: str | Path, *, what: str = "file", also: s
     """
     place = at_home(given).parent
     wrong = f"{setting}: there is no {what} {given}"
+    if TEACHER_LABELS in place.parts:
+        return Problem(
+            f"{wrong}: the rows that the teacher labeled are gone from {place}",
+            "run the same `limbeck distill` command again: the teacher labels them again, and a finished run is not "
+            "trained again; or name labeled rows",
+        )
     try:
         names = sorted(one.name for one in place.iterdir())
     except OSError:
