@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import Trainer, set_seed
 
-from limbeck.evaluation import flops_per_example
+from limbeck.evaluation.measuring import flops_per_example
 from limbeck.outputs import Store
 from limbeck.records import hardware, versions, write_whole
 from limbeck.teachers.teacher import Teacher

@@ -73,9 +73,9 @@ def _keep_out_of_collections() -> None:
 
 def _measure_briefly() -> None:
     """Runs time two rounds of their models instead of 35: whatever tests look at, it is not the speed."""
-    evaluation = sys.modules.get("limbeck.evaluation")
-    if evaluation is not None:
-        evaluation.latencies.__kwdefaults__.update(repeats=2, warm_up=0)
+    measuring = sys.modules.get("limbeck.evaluation.measuring")
+    if measuring is not None:
+        measuring.latencies.__kwdefaults__.update(repeats=2, warm_up=0)
 
 
 _LAY_OUT = ConstrainedLayoutEngine.execute

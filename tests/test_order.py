@@ -10,6 +10,7 @@ import pytest
 
 import limbeck
 from fresh_process import printed_by
+from synthetic_records import a_run
 
 SOURCE = Path(limbeck.__file__).parent
 
@@ -145,6 +146,7 @@ try:
 except SystemExit as end:
     assert not end.code, end.code
 """
+HEAVY = {"torch", "transformers", "datasets", "sklearn", "scipy", "matplotlib"}
 LIGHT = {
     "import": "import limbeck",
     "a recipe's fields": "import limbeck.recipe.fields",
@@ -157,8 +159,14 @@ LIGHT = {
 
 @pytest.mark.parametrize("code", LIGHT.values(), ids=LIGHT.keys())
 def test_light_commands_load_nothing_heavy(code: str) -> None:
-    heavy = {"torch", "transformers", "datasets", "sklearn", "scipy", "matplotlib"}
-    assert not loaded_after(code) & heavy
+    assert not loaded_after(code) & HEAVY
+
+
+def test_a_table_loads_nothing_heavy(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        a_run("kd", seed, 80.0).save(tmp_path / f"kd-{seed}")
+    table = COMMAND.format(arguments=["table", str(tmp_path)])
+    assert not loaded_after(table) & HEAVY
 
 
 def test_public_names() -> None:

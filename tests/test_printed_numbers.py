@@ -7,9 +7,9 @@ import io
 
 import pytest
 
+from limbeck.lab.study.printed_numbers import beside_printed, in_order
 from limbeck.report import write_report
 from limbeck.tables import build_table, render
-from limbeck.tables.cells import beside_printed, in_order
 from synthetic_records import a_run
 
 PRINTED = {

@@ -12,7 +12,7 @@ from rich.console import Console
 from limbeck.evaluation.team import TeamOverview, team_of
 from limbeck.records import ModelFacts
 from limbeck.report import team_sections, write_team_page
-from limbeck.tables.teachers import team_rows, team_tables
+from limbeck.tables.team import team_rows, team_tables
 from test_report import Page
 
 LABELS = np.array([0, 0, 0, 0, 1, 1, 1, 1])

@@ -116,7 +116,7 @@ def test_team_passes_its_options(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(
         "limbeck.scoring.look_at_team", lambda *args, **kwargs: calls.append((args, kwargs)) or look
     )
-    monkeypatch.setattr("limbeck.tables.teachers.team_tables", lambda team, models: "the tables")
+    monkeypatch.setattr("limbeck.tables.team.team_tables", lambda team, models: "the tables")
 
     def page(*args: object, **kwargs: object) -> Path:
         calls.append((args, kwargs))

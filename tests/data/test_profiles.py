@@ -1,7 +1,22 @@
 import pytest
 
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks import PROFILES, get_profile, profile_average, profile_columns, profile_score
+from limbeck.tables.profiles import (
+    PROFILES,
+    TITLES,
+    get_profile,
+    profile_average,
+    profile_columns,
+    profile_score,
+)
+from limbeck.tasks import TASKS
+
+
+def test_titles_are_those_of_the_tasks_in_their_order():
+    """They are written twice, as a table is made without torch."""
+    assert [*TITLES.items()] == [(name, task.title) for name, task in TASKS.items()]
+    for name, (column, *_) in get_profile("glue").columns.items():
+        assert column.metrics == TASKS[name].primary
 
 
 def dev(**metrics):

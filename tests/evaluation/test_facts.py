@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transformers import BertConfig, BertForSequenceClassification
 
-from limbeck.evaluation import count_parameters, flops_per_example, model_facts
+from limbeck.evaluation.measuring import count_parameters, flops_per_example, model_facts
 from limbeck.records import Latency
 
 

@@ -107,7 +107,7 @@ app.command(cls=Loads)(label)
 app.command(cls=Loads)(bench)
 app.command(cls=Loads)(card)
 app.command(cls=Loads)(push)
-app.command(cls=Loads)(table)
+app.command(cls=ManyValues)(table)
 app.command(cls=Loads)(compare)
 app.command(cls=Loads)(team)
 for _name, _one in _others.items():

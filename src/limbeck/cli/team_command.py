@@ -31,7 +31,7 @@ def team(
     """Show how the members of a team differ, and which of them add anything to it."""
     from limbeck.report import write_team_page
     from limbeck.scoring import look_at_team
-    from limbeck.tables.teachers import team_tables
+    from limbeck.tables.team import team_tables
 
     look = look_at_team(
         members,

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from scipy import stats
 
 Key = TypeVar("Key")
 
@@ -77,6 +76,8 @@ def paired_t_test(method: Sequence[float], baseline: Sequence[float]) -> Compari
 
 def by_t(difference: float, spreads: Sequence[Spread], pairs: int) -> Comparison:
     """A difference whose variance is the sum of independent ones, by Student's t (Welch and Satterthwaite)."""
+    from scipy import stats  # half a second, which a table without tests does not wait for
+
     total = sum(one.variance for one in spreads)
     if total <= 0:
         return Comparison(difference, None, pairs)
@@ -166,6 +167,8 @@ def paired_permutation_test(
     tasks may differ in scale. Exact up to 14 pairs, beyond that by random flips sampled with `seed`.
     A score that is not finite leaves nothing to test: p is None.
     """
+    from scipy import stats
+
     differences = _differences(method, baseline)
     if not len(differences):
         return None

@@ -12,10 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from limbeck.support.cores import cores
-from limbeck.support.machine import accelerator
 
 _LIBRARIES = ("limbeck", "torch", "transformers", "datasets")
 
@@ -33,6 +30,8 @@ def versions() -> dict[str, str | None]:
 
 def hardware() -> dict[str, Any]:
     """The machine: platform, processor, cores this process may use, memory (GiB), accelerator."""
+    import torch  # here and below, as tables read records without it
+
     return {
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}".strip(),
         "processor": processor_name(),
@@ -57,6 +56,10 @@ def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
 
 def accelerator_name() -> str | None:
     """The current accelerator's name, or None on a machine that has only processors."""
+    import torch
+
+    from limbeck.support.machine import accelerator
+
     found = accelerator()
     if found is None:
         return None

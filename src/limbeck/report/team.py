@@ -18,7 +18,7 @@ from limbeck.report.maps import short, value_cells
 from limbeck.report.page import fill, write_page
 from limbeck.report.plots import reliability
 from limbeck.report.svg import INK, MUTED, Panel, series_colour
-from limbeck.tables.teachers import ENSEMBLE, team_headings, team_notes, team_rows
+from limbeck.tables.team import ENSEMBLE, team_headings, team_notes, team_rows
 
 TEAM_PAGE = "team.html"
 

@@ -11,7 +11,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.activations import Request, capture
 from limbeck.data import Collator, batches_of
-from limbeck.evaluation import Pixels, Size
+from limbeck.evaluation.measuring import Pixels, Size
 from limbeck.students import labels_of
 from limbeck.support.machine import device
 from limbeck.tasks import Processor, Task, TaskType, as_array, join

@@ -17,8 +17,8 @@ from limbeck.data import Collator
 from limbeck.data.encoding import LazyRows
 from limbeck.data.row_facts import facts_of
 from limbeck.data.unlabelled import UnlabelledRows
-from limbeck.evaluation import Size
 from limbeck.evaluation.linear_floor import LinearFloor
+from limbeck.evaluation.measuring import Size
 from limbeck.recipe import Recipe, Stage
 from limbeck.records import Execution, Numbers
 from limbeck.run.final_rows import TEST, FinalRows, SplitsToScore

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from limbeck.augmentation import FROM_TEACHER
 from limbeck.cards import CARD_NAME
-from limbeck.evaluation import count_parameters
+from limbeck.evaluation.measuring import count_parameters
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec
 from limbeck.records import Cost, Record, TeamFacts, TeamMember
@@ -28,8 +28,8 @@ from limbeck.run.teachers import Named, form_team, load_teacher
 from limbeck.students import named_model, names_cnn, resolve_checkpoint
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.manifest import DamagedRecordError
+from limbeck.tables.profiles import profile_score
 from limbeck.tasks import Processor
-from limbeck.tasks.score_profiles import profile_score
 from limbeck.teachers import (
     RANKINGS,
     ChainSpec,

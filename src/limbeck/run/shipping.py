@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck import evaluation
 from limbeck.activations import Passes
 from limbeck.data import CORPUS
-from limbeck.evaluation import flops_of, latencies
+from limbeck.evaluation import measuring
+from limbeck.evaluation.measuring import flops_of, latencies
 from limbeck.outputs import CachedTeacher
 from limbeck.recipe import Stage
 from limbeck.records import Cost, ModelFacts, Numbers, Record, StageFacts, TeacherFacts, write_whole
@@ -110,7 +110,7 @@ def model_facts(
     size = prepared.example_size()
     times = latencies(models, size, batch_size=1)
     facts = {
-        name: evaluation.model_facts(model, size, latency_ms=times[name])
+        name: measuring.model_facts(model, size, latency_ms=times[name])
         for name, model in models.items()
     }
     if prepared.teacher is None:

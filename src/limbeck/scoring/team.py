@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from limbeck import preflight
 from limbeck.data import MAX_ROWS, Collator, Division, Labelling, encode, load_task
-from limbeck.evaluation import Size, model_facts
+from limbeck.evaluation.measuring import Size, model_facts
 from limbeck.evaluation.team import TeamOverview, team_of
 from limbeck.recipe import Recipe
 from limbeck.records import ModelFacts

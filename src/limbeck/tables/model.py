@@ -13,10 +13,11 @@ from typing import Any, Literal, NamedTuple
 
 from limbeck.records import Numbers, Record
 from limbeck.support.errors import LimbeckError, unknown
-from limbeck.tasks import TASKS
-from limbeck.tasks.score_profiles import PROFILES, get_profile, profile_columns
+from limbeck.tables.profiles import PROFILES, TITLES, get_profile, profile_columns
 
 SIGNIFICANT = 0.05
+AVERAGE = "average"
+"""Key and title of a table's last column."""
 
 OutOfDomain = Literal["beside", "alone", "left out"]
 """Whether scores on out-of-domain sets have columns beside the tasks', which alone are averaged, or are
@@ -264,7 +265,7 @@ def columns_of(
     """All columns of these records in GLUE's order, out-of-domain sets after the tasks."""
     alone = out_of_domain == "alone"
     many = several_sources(records)
-    order = {name: number for number, name in enumerate(TASKS)}
+    order = {name: number for number, name in enumerate(TITLES)}
     found: dict[tuple[bool, int, str], TableColumn] = {}
     for record in records:
         place = place_of(record)
@@ -314,7 +315,7 @@ def _values_at(record: Record, scores: Mapping[str, Numbers], profile: str) -> d
 
 def task_title(name: str) -> str:
     """A known task's printed name; any other name as it is."""
-    return TASKS[name].title if name in TASKS else name
+    return TITLES.get(name, name)
 
 
 def _values(profile: str, task: str, scores: Mapping[str, Numbers]) -> Mapping[str, float | None]:

@@ -17,14 +17,6 @@ from limbeck.tasks.multi_label import MULTI_LABEL
 from limbeck.tasks.pair_score import PAIR_SCORE
 from limbeck.tasks.positions import TOKENS
 from limbeck.tasks.rules import SoftRule, as_array, join
-from limbeck.tasks.score_profiles import (
-    PROFILES,
-    Profile,
-    get_profile,
-    profile_average,
-    profile_columns,
-    profile_score,
-)
 from limbeck.tasks.sentence_embedding import EMBEDDING
 from limbeck.tasks.spans import SPANS
 from limbeck.tasks.task import TASKS, HubSource, Task, as_kind, get_task, project
@@ -39,7 +31,6 @@ __all__ = [
     "METRICS",
     "MULTI_LABEL",
     "PAIR_SCORE",
-    "PROFILES",
     "SENTENCE",
     "SPANS",
     "TASKS",
@@ -50,7 +41,6 @@ __all__ = [
     "HubSource",
     "Image",
     "Processor",
-    "Profile",
     "Reading",
     "Results",
     "SoftRule",
@@ -58,14 +48,10 @@ __all__ = [
     "TaskType",
     "as_array",
     "as_kind",
-    "get_profile",
     "get_task",
     "get_task_type",
     "join",
     "kind_of_config",
-    "profile_average",
-    "profile_columns",
-    "profile_score",
     "project",
     "task_type",
     "task_type_of",

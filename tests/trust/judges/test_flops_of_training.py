@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import tiny_runs as tiny
 from limbeck.activations import Passes, Request, capture
-from limbeck.evaluation import flops_of, flops_of_pass
+from limbeck.evaluation.measuring import flops_of, flops_of_pass
 from limbeck.objectives import Objectives
 from limbeck.recipe import Recipe
 from limbeck.run import distill

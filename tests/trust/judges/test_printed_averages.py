@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck.tasks import get_profile, profile_average
+from limbeck.tables.profiles import get_profile, profile_average
 
 TABLES = yaml.safe_load(
     Path(__file__).with_name("printed_averages.yaml").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tiny_runs as tiny
-from limbeck.evaluation import model_facts
+from limbeck.evaluation.measuring import model_facts
 from limbeck.tables import build_table, render
 from synthetic_records import a_run
 

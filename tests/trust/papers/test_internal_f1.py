@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from limbeck.tasks import TASKS, profile_columns
+from limbeck.tables.profiles import profile_columns
+from limbeck.tasks import TASKS
 
 # Aguilar et al. (2020), Table 1, experiments 1.0 to 3.6: accuracy, F1.
 PRINTED = {

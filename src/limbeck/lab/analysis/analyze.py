@@ -13,9 +13,9 @@ from limbeck.lab.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.lab.analysis.analyses import ANALYSES, Parts
 from limbeck.lab.measures.layer_probing import nobody
 from limbeck.lab.views.analysis_views import VIEWS
+from limbeck.lab.views.figures import write_figure
 from limbeck.lab.views.stored_analyses import ANALYSES_FOLDER, write_numbers
 from limbeck.recipe.validation import wanted
-from limbeck.report.svg import write_figure
 from limbeck.run.report import refresh
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.settings import Settings

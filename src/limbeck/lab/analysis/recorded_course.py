@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from limbeck.lab.analysis.analysed_run import AnalysedRun, Watch
 from limbeck.lab.analysis.analyses import ANALYSES, Analysis
-from limbeck.records.run_course import RunCourse, run_course
+from limbeck.lab.measures.run_course import RunCourse, run_course
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Settings
 

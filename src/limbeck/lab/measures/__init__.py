@@ -27,7 +27,7 @@ from limbeck.lab.measures.loss_surface import (
 )
 from limbeck.lab.measures.principal_components import StatePoints, state_points
 from limbeck.lab.measures.row_agreement import RowAgreement, agreement_of
-from limbeck.records.run_course import RunCourse, run_course
+from limbeck.lab.measures.run_course import RunCourse, run_course
 
 __all__ = [
     "AttentionMaps",

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from limbeck.lab.views.figures import map_panel
 from limbeck.records import Epoch, Record
 from limbeck.report import gather
-from limbeck.report.maps import map_panel
 from limbeck.report.plots import SCORE_SPAN, Series, line_panel
 from limbeck.report.svg import INK, MUTED, Panel, series_colour
 from limbeck.tables.model import task_title

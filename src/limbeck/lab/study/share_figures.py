@@ -12,7 +12,7 @@ from statistics import fmean
 import numpy as np
 
 from limbeck.lab.study.score_figures import RunPoint, by_key
-from limbeck.report.maps import map_panel
+from limbeck.lab.views.figures import map_panel
 from limbeck.report.svg import Panel
 from limbeck.tables.model import task_title
 

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from limbeck.lab.study.figure_checks import figure_problems
+from limbeck.lab.study.printed_numbers import TEACHER
 from limbeck.lab.study.study_fields import METHOD, MODEL, REST, WEIGHT, Grid, Study, is_range
 from limbeck.lab.study.study_groups import cells_of
 from limbeck.support.errors import Problem, unknown
 from limbeck.tables.against import CORRECTIONS
-from limbeck.tables.cells import AVERAGE, FACTS, TEACHER
-from limbeck.tables.model import knows, task_title
+from limbeck.tables.cells import FACTS
+from limbeck.tables.model import AVERAGE, knows, task_title
+from limbeck.tables.profiles import PROFILES
 from limbeck.tasks import TASKS
-from limbeck.tasks.score_profiles import PROFILES
 
 
 def study_problems(study: Study) -> list[Problem]:

@@ -18,11 +18,11 @@ from limbeck.lab.measures.layer_probing import ProbedLayers
 from limbeck.lab.measures.loss_surface import LossSurface
 from limbeck.lab.measures.principal_components import StatePoints
 from limbeck.lab.measures.row_agreement import RowAgreement
+from limbeck.lab.measures.run_course import RunCourse
 from limbeck.lab.views import analysis_plots as draw
 from limbeck.lab.views import plane_plots as plane
-from limbeck.records.run_course import RunCourse
+from limbeck.lab.views.figures import course_panels
 from limbeck.report.own_sections import Section, SectionTable
-from limbeck.report.plots import course_panels
 from limbeck.report.svg import Panel
 from limbeck.support.registry import Registry
 

@@ -1,6 +1,6 @@
-"""How the papers average: nine named ways to turn a task's scores into a table's columns.
+"""What the known tasks are called in print, and how the papers average: nine named ways to make columns of scores.
 
-Read by tables and reports only. The papers report different metrics of the same tasks and average
+Part of `limbeck.tables`; loads no torch. The papers report different metrics of the same tasks and average
 over different tasks, so that a table without its profile's name cannot be compared with theirs.
 """
 
@@ -8,13 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 
 from limbeck.support.errors import LimbeckError, unknown
-from limbeck.tasks.metrics import mean_of
-from limbeck.tasks.task import TASKS
 
 Scores = Mapping[str, Mapping[str, float]]
 """A run's scores by split and metric, as records keep them: {"dev": {"accuracy": 88.1, …}, …}."""
+
+TITLES = {
+    "cola": "CoLA", "sst2": "SST-2", "mrpc": "MRPC", "stsb": "STS-B", "qqp": "QQP", "mnli": "MNLI",
+    "qnli": "QNLI", "rte": "RTE", "wnli": "WNLI", "scitail": "SciTail", "paws": "PAWS",
+    "imdb": "IMDb", "ner": "NER", "squad": "SQuAD", "mlm": "MLM", "cifar100": "CIFAR-100",
+    "cifar10": "CIFAR-10", "digits": "Digits",
+}  # fmt: skip
+"""Name of each of `limbeck.tasks.TASKS` → its printed name, in the order of a table's columns."""
+
+# GLUE's own metrics, where it has others than accuracy.
+_PRIMARY = {
+    "cola": "matthews",
+    "mrpc": "accuracy+f1",
+    "stsb": "pearson+spearman",
+    "qqp": "accuracy+f1",
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +50,7 @@ class ProfileColumn:
         found = [scores.get(split, {}) for split in self.splits]
         if any(name not in split for split in found for name in wanted):
             return None
-        return sum(mean_of(self.metrics, split) for split in found) / len(found)
+        return fmean(fmean(split[name] for name in wanted) for split in found)
 
 
 @dataclass(frozen=True)
@@ -60,13 +75,13 @@ def _profile(
     for key in _ORDER:
         if key not in tasks:
             continue
-        chosen = metrics.get(key, TASKS[key].primary)
+        chosen = metrics.get(key, _PRIMARY.get(key, "accuracy"))
         if not isinstance(chosen, str):
             columns[key] = chosen
         elif key == "mnli":
             columns[key] = (ProfileColumn("MNLI", chosen, _MATCHED + _MISMATCHED),)
         else:
-            columns[key] = (ProfileColumn(TASKS[key].title, chosen),)
+            columns[key] = (ProfileColumn(TITLES[key], chosen),)
     return Profile(name, summary, columns)
 
 

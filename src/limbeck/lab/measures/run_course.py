@@ -1,6 +1,6 @@
 """How a run came to its score: dev scores and losses, and which layers learned when.
 
-Part of `limbeck.records`; everything is in the run's record.
+Everything is in the run's record.
 """
 
 from __future__ import annotations
