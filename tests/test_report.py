@@ -158,7 +158,7 @@ def test_the_score_comes_first_and_a_constant_student_before_everything(tmp_path
     found = ClassificationScores.model_construct(rows=100, names=["no", "yes"], classes=classes)
     record.classification = {"dev": found}
     assert Content([record], [record], build_table([record])).alerts() == [
-        f"The student of {record.student.layers} layers by kd, seed 1, predicts 'yes' for every dev row: it has "
+        f"The student of {record.student.layers} layers by kd, seed 1 predicts 'yes' for every dev row: it has "
         "learned nothing. Train it longer or at a higher rate, and look at the learning curves below."
     ]
 

@@ -40,6 +40,7 @@ from limbeck.scoring.gate_rows import gate_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import TEACHER_LABELS
 from limbeck.tables import build_table, render
+from limbeck.tables.classes import confusion_cells, disagreement_cells
 
 QUICK = ("--layers", "1", "--epochs", "2", "--max-length", "24")
 SETTINGS: dict[str, Any] = {"student.layers": 1, "epochs": 2, "max_length": 24, "floor": False}
@@ -147,7 +148,7 @@ def test_no_text_is_both_trained_on_and_scored(place, tmp_path):
 def test_agreement_is_said_everywhere(classes):
     out, record, said = classes
     assert "agreement with the teacher on 12 held-out texts" in said
-    assert "method: kd-soft" in said
+    assert "Method: kd-soft" in said
     card = (out / "student" / "README.md").read_text("utf-8")
     page = (out / "report.html").read_text("utf-8")
     table = render(build_table([record]), "markdown")
@@ -158,6 +159,55 @@ def test_agreement_is_said_everywhere(classes):
         assert "kept" not in text
     assert not re.search(r"(?i)>\s*accuracy", page)
     assert "model-index" not in card
+
+
+def test_nothing_is_called_right_and_nothing_a_label(classes):
+    """Labels are the teacher's predictions: a student agrees with them or not."""
+    out, record, _ = classes
+    page = (out / "report.html").read_text("utf-8")
+    card = (out / "student" / "README.md").read_text("utf-8").partition("## Training")[0]
+    shown = page.rpartition("Runs and recipes")[0]
+    for text in (shown, card):
+        assert "has right" not in text
+        assert "right predictions" not in text
+    assert "Rows by teacher and prediction" in shown
+    assert "Rows by label" not in shown
+    found = record.classification["dev"]
+    assert confusion_cells(found, found.student)[0][0] == "teacher ↓ predicted →"
+    assert disagreement_cells(found)[0] == ["row", "student", "teacher", "text"]
+    assert "rows only student predicts as the teacher" in card
+    footer = render(build_table([record]), "markdown")
+    assert "training rows and the teacher's labels" in footer.replace("\\", "")
+
+
+def test_words_alone_are_as_many_as_the_teachers_that_labeled(classes):
+    other = classes[1].model_copy(deep=True)
+    other.teacher.path = "runs/another"
+    rows = [row.label for row in build_table([classes[1], other]).rows if row.role == "floor"]
+    assert rows == [
+        "words alone, 96 rows, labels of another, 3 layers",
+        "words alone, 96 rows, labels of classes, 3 layers",
+    ]
+    assert [row.label for row in build_table([classes[1]]).rows if row.role == "floor"] == [
+        "words alone"
+    ]
+
+
+def test_one_epoch_is_no_epochs_and_one_layer_no_layers(place, tmp_path):
+    said = command(
+        *("--teacher", place / "classes", "--data", place / "text.txt", "--out", tmp_path / "run"),
+        *("--layers", "1", "--epochs", "1", "--max-length", "24", "floor=false"),
+    )
+    assert "1 epoch at" in said
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "1 layers" not in page.rpartition("Runs and recipes")[0]
+    assert "student of 1 layer by kd-soft" in page
+
+
+def test_a_missing_file_is_said_before_any_method(place, tmp_path):
+    said = command("--teacher", place / "classes", "--data", tmp_path / "nowhere.txt", code=2)
+    assert "there is no such file" in said
+    assert "ethod:" not in said
 
 
 def test_labeled_rows_are_scored_by_labels_afterwards(classes, tmp_path):

@@ -24,6 +24,7 @@ from limbeck.runtimes import exports_of_student
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.plain import write_yaml
+from limbeck.support.words import count_of
 from limbeck.tables import classes as class_scores
 from limbeck.tables.model import task_title
 
@@ -159,7 +160,7 @@ def _classes(record: Record, *, examples: bool) -> dict[str, Any]:
                 for w in class_scores.threshold_words(record.thresholds)
             ),
         ],
-        "examples": tables.as_markdown(class_scores.disagreement_cells(found.disagreements), 5)
+        "examples": tables.as_markdown(class_scores.disagreement_cells(found), 5)
         if examples and found.disagreements
         else None,
     }
@@ -180,7 +181,7 @@ def _summary(student: StudentFacts) -> str:
         return f"{what}, fine-tuned with limbeck."
     by = f"distilled by `{record.method}` from {_list(teachers)}"
     if record.team is None and record.teacher is not None and record.teacher.layers is not None:
-        by += f" ({record.teacher.layers} layers)"
+        by += f" ({count_of(record.teacher.layers, 'layer')})"
     return f"{what}, {by} with limbeck."
 
 

@@ -10,6 +10,7 @@ from limbeck.cards.facts import StudentFacts, public_name, teacher_names
 from limbeck.records import Latency, ModelFacts, Numbers, Record
 from limbeck.records.words import rows_said
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.words import count_of
 from limbeck.tables import build_table, collect, render
 from limbeck.tables.cells import duration, magnitude, milliseconds, one_line
 from limbeck.tables.model import place_of
@@ -224,7 +225,7 @@ def _start(record: Record) -> str:
         return ""
     said = "the teacher's weights" if start == "teacher" else public_name(str(start))
     if isinstance(layers, int):
-        return f"{said}, {student.get('pick') or 'first'} {layers} layers"
+        return f"{said}, {student.get('pick') or 'first'} {count_of(layers, 'layer')}"
     return f"{said}, layers {', '.join(map(str, layers))}" if isinstance(layers, list) else said
 
 

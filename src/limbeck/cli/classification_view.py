@@ -37,7 +37,7 @@ def show_classification(found: ClassificationScores) -> None:
         say(agreement)
     if found.disagreements:
         say("they disagree most on:")
-        _show(cells.disagreement_cells(found.disagreements[:_MOST_EXAMPLES]))
+        _show(cells.disagreement_cells(found, _MOST_EXAMPLES))
 
 
 def show_row_tests(tests: RowTests, first: str, second: str) -> None:
@@ -52,7 +52,7 @@ def _show(cells: list[list[str]]) -> None:
     heading, *rows = cells
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     for at, name in enumerate(heading):
-        words = at == 0 or (name in ("label", "student", "teacher", "text") and "label" in heading)
+        words = at == 0 or (name in ("label", "student", "teacher", "text") and "row" in heading)
         table.add_column(
             Text(name),
             justify="left" if words else "right",

@@ -147,8 +147,8 @@ def run_recipe(
     from limbeck.run import distill as run
     from limbeck.support.machine import is_first
 
-    if name is None and is_first():
-        say(f"method: {recipe.method} ({recipe.summary}), as none was named")
     result = run(recipe, out=out, overwrite=overwrite, show=True)
     if is_first():
+        if name is None:
+            say(f"Method:  {recipe.method} ({recipe.summary}), as none was named", hang=9)
         show_result(result)

@@ -22,6 +22,7 @@ from limbeck.report.sections import (
     team_section,
 )
 from limbeck.support.plain import write_yaml
+from limbeck.support.words import count_of
 from limbeck.tables.cells import FACTS, duration, facts_of
 from limbeck.tables.model import (
     ResultsTable,
@@ -61,7 +62,7 @@ class Content:
     def name(self, key: gather.GroupKey) -> str:
         """A group's printed name; the depth only where depths differ."""
         method, layers = key
-        return f"{method}, {layers} layers" if self.many_depths and layers else method
+        return f"{method}, {count_of(layers, 'layer')}" if self.many_depths and layers else method
 
     def sections(self, similarity: Mapping[str, np.ndarray] | None) -> list[Section]:
         """The sections that have something to show, in reading order."""
@@ -110,11 +111,11 @@ class Content:
         """What a reader must know before any number: students that predict one class for every row."""
         said = {_titled(run): agreement_said(run.examples) for run in self.finished}
         return [
-            f"Scores of {title} are {agreement}: no labels were read."
+            f"Scores of the {title} are {agreement}: no labels were read."
             for title, agreement in said.items()
             if agreement is not None
         ] + [
-            f"{_titled(run)} predicts {only!r} for every dev row: it has learned nothing. Train it longer or at a "
+            f"The {_titled(run)} predicts {only!r} for every dev row: it has learned nothing. Train it longer or at a "
             "higher rate, and look at the learning curves below."
             for run in self.finished
             if (only := one_answer(run)) is not None
@@ -295,7 +296,7 @@ class Content:
             recipe = {key: value for key, value in run.recipe.items() if key != "seed"}
             text = write_yaml(recipe, width=88)
             if recipe and text not in shown:
-                depth = f", {run.student.layers} layers" if run.student.layers else ""
+                depth = f", {count_of(run.student.layers, 'layer')}" if run.student.layers else ""
                 name = f"{run.method}, {place_title(run, self.many_sources)}{depth}"
                 shown[text] = {"name": name, "text": text}
         return list(shown.values())
@@ -326,7 +327,7 @@ class Content:
                 own = [run for run in runs if run.student.layers == depth]
                 if own:
                     title = place_title(own[0], self.many_sources)
-                    shown = f", {depth} layers" if self.many_depths and depth else ""
+                    shown = f", {count_of(depth, 'layer')}" if self.many_depths and depth else ""
                     panels.append((title + shown, own))
         return panels
 
@@ -355,11 +356,11 @@ def _latency(row: Row) -> str | None:
 
 
 def _titled(run: Record) -> str:
-    layers = f" of {run.student.layers} layers" if run.student.layers else ""
+    layers = f" of {count_of(run.student.layers, 'layer')}" if run.student.layers else ""
     return (
-        f"The student{layers} by {run.method}, seed {run.seed},"
+        f"student{layers} by {run.method}, seed {run.seed}"
         if run.kind == "distill"
-        else f"The model{layers}"
+        else f"model{layers}"
     )
 
 
@@ -372,7 +373,7 @@ def _card(
         known = source.facts.get(name)
         return known.value if known else None
 
-    depth = f"{row.layers} layers" if row.layers else None
+    depth = count_of(row.layers, "layer") if row.layers else None
     lines = [line for line in more[:-1] if line is not None]
     for name, noun in (("parameters", "parameters"), ("flops", "FLOPs per example")):
         value = fact(row, name)

@@ -316,9 +316,17 @@ def reliability_panel(title: str, bins: Sequence[Bin], error: float) -> Panel:
 
 
 def confusion_map(
-    title: str, labels: Sequence[str], predicted: Sequence[str], counts: np.ndarray
+    title: str,
+    labels: Sequence[str],
+    predicted: Sequence[str],
+    counts: np.ndarray,
+    *,
+    down: str = "label",
 ) -> str:
-    """Counts (label, prediction), the first label at the top; coloured by the share of the label's rows."""
+    """Counts (label, prediction), the first label at the top; coloured by the share of the label's rows.
+
+    `down`: whose classes the rows of the matrix are.
+    """
     counts = np.asarray(counts, dtype=float)
     totals = counts.sum(axis=1, keepdims=True)
     shares = np.where(totals > 0, counts / np.maximum(totals, 1), np.nan)
@@ -330,7 +338,7 @@ def confusion_map(
     longest = max(map(len, labels))
     panel = Panel(
         title,
-        f"{title}. Rows by label and prediction: {said}.",
+        f"{title}. Rows by {down} and prediction: {said}.",
         1.6 + 0.075 * longest + 0.6 * len(predicted),
         1.5 + 0.075 * min(max(map(len, predicted)), 12) + 0.42 * len(labels),
         "none",
@@ -341,7 +349,7 @@ def confusion_map(
         axes.set_yticks(range(1, len(labels) + 1), labels)
         axes.invert_yaxis()
         axes.tick_params(length=0, labelcolor=INK)
-        axes.set(xlabel="predicted", ylabel="label")
+        axes.set(xlabel="predicted", ylabel=down)
         for edge in ("left", "bottom"):
             axes.spines[edge].set_visible(False)
     return panel.svg

@@ -24,6 +24,10 @@ _LEAD = (
     "made with a probability in that range, the fuller the range, the darker; marks are the mean probability, and "
     "dashed is what would be exact. Confusion: rows by label and prediction, coloured by the share of the label's rows."
 )
+_BY_TEACHER = (
+    "Class by class, where a class is the one that the teacher predicts. Confusion: rows by the teacher's prediction "
+    "and the student's, coloured by the share of the rows of a teacher's prediction."
+)
 _ALONE = _LEAD.replace("The student beside its teacher, class by class.", "Class by class.")
 
 
@@ -48,7 +52,7 @@ def _section(key: str, split: str, found: ClassificationScores, run: Record) -> 
     if counted is not None:
         tables.append(SectionTable("Answers by class", counted))
     if found.disagreements:
-        shown = cells.disagreement_cells(found.disagreements)
+        shown = cells.disagreement_cells(found)
         words = tuple(range(1, len(shown[0])))
         tables.append(SectionTable("Where student and teacher disagree most", shown, words))
     models = [("Student", found.student)]
@@ -66,6 +70,8 @@ def _section(key: str, split: str, found: ClassificationScores, run: Record) -> 
             "probabilities, the mean distance of accuracy and mean probability, weighted by rows."
         )
     lead = _LEAD if found.teacher is not None else _ALONE
+    if found.labels == "teacher":
+        lead = _BY_TEACHER
     if found.student.micro_f1 is not None:
         lead = lead.partition(" Confusion:")[0]
     return Section(key, f"Classes on {split}", lead, drawings, tables=tables, notes=notes)
@@ -91,7 +97,15 @@ def _confusion(name: str, found: ClassificationScores, model: ModelScores) -> li
     if model.confusion is None or len(model.confusion) > cells.MOST_SHOWN:
         return []
     columns = cells.predicted_names(found, model)
-    return [confusion_map(f"{name}: confusion", found.names, columns, np.array(model.confusion))]
+    return [
+        confusion_map(
+            f"{name}: confusion",
+            found.names,
+            columns,
+            np.array(model.confusion),
+            down="label" if found.labels is None else "teacher",
+        )
+    ]
 
 
 # What a bench and the exports add to a run's page.

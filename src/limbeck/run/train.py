@@ -251,7 +251,9 @@ def say_training(prepared: Prepared, *, show: bool) -> None:
     rows = count_of(len(prepared.train.encoded), "row")
     own, whole = _depths(prepared)
     layers = "" if own is None or own == whole else f", {own} of {whole} layers"
-    chosen = f"{recipe.passes:g} epochs at {recipe.lr:g} (set --epochs and --lr for others)"
+    chosen = (
+        f"{count_of(recipe.passes, 'epoch')} at {recipe.lr:g} (set --epochs and --lr for others)"
+    )
     print_line(messages(), f"training: {rows}{layers}: {chosen}")
 
 

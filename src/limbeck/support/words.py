@@ -21,10 +21,10 @@ def human_size(count: float) -> str:
 # Numbers of things in sentences.
 
 
-def count_of(number: int, noun: str) -> str:
-    """`1 task`, `2 tasks`, `2 processes`: the number and a noun whose plural ends in s."""
+def count_of(number: float, noun: str) -> str:
+    """`1 task`, `2 tasks`, `2 processes`, `0.5 epochs`: the number and a noun whose plural ends in s."""
     ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
-    return f"{number:,} {noun}{ending}"
+    return f"{number:,} {noun}{ending}" if isinstance(number, int) else f"{number:g} {noun}{ending}"
 
 
 # What a model is called for short, where its path would be too long.

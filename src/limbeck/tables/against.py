@@ -23,6 +23,7 @@ from limbeck.evaluation.compare import (
     smallest_p,
 )
 from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.words import count_of
 from limbeck.tables.model import AVERAGE, SIGNIFICANT, TableColumn, Tested
 
 RowId = tuple[str, int | None, tuple[str, ...]]
@@ -333,7 +334,7 @@ def _signed(value: float) -> str:
 def row_label(row: RowId) -> str:
     """A row as notes name it: method, settings, depth."""
     method, layers, variant = row
-    return " ".join([method, *variant]) + (f", {layers} layers" if layers else "")
+    return " ".join([method, *variant]) + (f", {count_of(layers, 'layer')}" if layers else "")
 
 
 def _seeds_paired(found: Found, columns: Sequence[TableColumn]) -> str:

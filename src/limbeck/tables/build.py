@@ -14,6 +14,7 @@ from limbeck.evaluation.compare import summary
 from limbeck.records import RECORD_NAME, Record, is_collection, read_collection
 from limbeck.records.words import agreement_said
 from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.words import count_of
 from limbeck.tables.against import (
     Scores,
     baseline_of,
@@ -48,14 +49,11 @@ from limbeck.tables.notes import (
     other_settings,
     repeat_notes,
     teacher_notes,
+    teacher_of,
 )
 from limbeck.tables.teachers import TeacherRow, share_kept, split_teachers
 
 FLOOR = "words alone"
-_FLOOR_NOTE = (
-    f"{FLOOR}: TF-IDF of words and pairs of words with a linear model, fitted on the runs' own "
-    "training rows and labels."
-)
 # Plain training, then plain distillation, then the rest by name.
 _FIRST_METHODS = ("finetune", "kd", "kd-soft")
 
@@ -149,7 +147,7 @@ def build_table(
     notes += comparability_notes(students) + teacher_notes(students)
     rows_of = {id(run): index for index, group in enumerate(groups) for run in group.runs}
     notes += repeat_notes(students, lambda run: rows_of[id(run)])
-    notes += [_FLOOR_NOTE] if any(row.role == "floor" for row in rows) else []
+    notes += _floor_notes(students) if any(row.role == "floor" for row in rows) else []
     notes += latency_notes(students, bench) if "latency" in facts else []
     notes += failure_notes(students)
     return ResultsTable(
@@ -289,16 +287,20 @@ def _teacher_rows(teachers: Sequence[TeacherRow], columns: Sequence[TableColumn]
 def _floor_rows(
     students: Sequence[Record], columns: Sequence[TableColumn], profile: str
 ) -> list[Row]:
-    """What words alone reach on the runs' own rows: a row for each number of rows learned from."""
-    found: dict[int, Scores] = {}
+    """What words alone reach on the runs' own rows: a row for each number of them and each teacher."""
+    found: dict[tuple[int, str], Scores] = {}
     for run in students:
         for key, value in floor_values(run, profile).items():
             assert run.floor is not None
-            found.setdefault(run.floor.given, {}).setdefault(key, {})[run.seed] = value
+            by = "" if run.examples.labels is None else f", labels of {teacher_of(run)}"
+            own = found.setdefault((run.floor.given, by), {})
+            own.setdefault(key, {})[run.seed] = value
     # Of tasks side by side each has its own number of rows.
     apart = any(sum(column.key in scores for scores in found.values()) > 1 for column in columns)
     merged = {key: seeds for scores in found.values() for key, seeds in scores.items()}
-    named = {f"{FLOOR}, {count:,} rows": found[count] for count in sorted(found)}
+    named = {
+        f"{FLOOR}, {count_of(count, 'row')}{by}": found[count, by] for count, by in sorted(found)
+    }
     rows = []
     for label, scores in (named if apart else {FLOOR: merged} if merged else {}).items():
         cells = {
@@ -310,6 +312,19 @@ def _floor_rows(
         }
         rows.append(Row(label, "floor", None, cells, _average(scores, columns, None)))
     return rows
+
+
+def _floor_notes(students: Sequence[Record]) -> list[str]:
+    """What words alone are, and whose labels they learned."""
+    floors = [run.floor for run in students if run.floor is not None]
+    labels = "labels" if any(one.taught < one.rows for one in floors) else "the teacher's labels"
+    labels += ", the teacher's where a row has none" * any(
+        0 < one.taught < one.rows for one in floors
+    )
+    return [
+        f"{FLOOR}: TF-IDF of words and pairs of words with a linear model, fitted on the runs' own training rows "
+        f"and {labels}."
+    ]
 
 
 def _student_row(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from limbeck.records import ModelFacts, Record
 from limbeck.support.errors import LimbeckError, unknown
+from limbeck.support.words import count_of
 from limbeck.tables.model import Fact, ResultsTable, Row, TableCell, place_of
 
 NOTHING = "–"
@@ -68,7 +69,7 @@ def grid(table: ResultsTable) -> Grid:
     rows = []
     for row in table.rows:
         say_depth = not with_layers and len(depths) > 1 and row.layers is not None
-        label = f"{row.label} ({row.layers} layers)" if say_depth else row.label
+        label = f"{row.label} ({count_of(row.layers or 0, 'layer')})" if say_depth else row.label
         pieces = [Piece(one_line(label))]
         if with_layers:
             pieces.append(Piece(str(row.layers) if row.layers is not None else NOTHING))

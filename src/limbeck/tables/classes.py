@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from limbeck.records import ClassificationScores, Disagreement, ModelScores, Record, RowTests
+from limbeck.records import ClassificationScores, ModelScores, Record, RowTests
 from limbeck.tables.cells import one_line
 
 Cells = list[list[str]]
@@ -81,7 +81,8 @@ def confusion_cells(found: ClassificationScores, model: ModelScores) -> Cells | 
         [name, *(f"{count:,}" for count in row)]
         for name, row in zip(found.names, matrix, strict=True)
     ]
-    return [["label ↓ predicted →", *predicted_names(found, model)], *rows]
+    down = "label" if found.labels is None else "teacher"
+    return [[f"{down} ↓ predicted →", *predicted_names(found, model)], *rows]
 
 
 def predicted_names(found: ClassificationScores, model: ModelScores) -> list[str]:
@@ -109,16 +110,21 @@ def count_cells(found: ClassificationScores) -> Cells | None:
     return cells
 
 
-def disagreement_cells(found: Sequence[Disagreement]) -> Cells:
-    """A row of each: label, both predictions with their probabilities, and the text where it is kept."""
-    told = any(one.text is not None for one in found)
-    cells = [["row", "label", "student", "teacher", *(["text"] if told else [])]]
-    for one in found:
+def disagreement_cells(found: ClassificationScores, most: int | None = None) -> Cells:
+    """A row of each: label, both predictions with their probabilities, and the text where it is kept.
+
+    Labels that are the teacher's predictions are not said twice. `most`: how many are shown.
+    """
+    shown = found.disagreements[:most]
+    told = any(one.text is not None for one in shown)
+    label = ["label"] if found.labels is None else []
+    cells = [["row", *label, "student", "teacher", *(["text"] if told else [])]]
+    for one in shown:
         text = [] if one.text is None else [one_line(" | ".join(one.text.values()))]
         cells.append(
             [
                 str(one.index),
-                one.label,
+                *([one.label] if label else []),
                 _sure(one.student, one.student_probability),
                 _sure(one.teacher, one.teacher_probability),
                 *text,
@@ -169,8 +175,10 @@ def tie_words(found: ClassificationScores) -> list[str]:
     return said
 
 
-def row_test_words(tests: RowTests, first: str, second: str) -> list[str]:
-    """A sentence for each test over rows, which names the test."""
+def row_test_words(
+    tests: RowTests, first: str, second: str, *, labels: str | None = None
+) -> list[str]:
+    """A sentence for each test over rows, which names the test; `labels`: whose they are, as a record says."""
     said = []
     if tests.difference is not None:
         found = tests.difference
@@ -187,11 +195,12 @@ def row_test_words(tests: RowTests, first: str, second: str) -> list[str]:
         )
     if tests.mcnemar is not None:
         exact = tests.mcnemar
+        right = "has right" if labels is None else "predicts as the teacher"
         verdict = (
             "significantly different" if exact.p < SIGNIFICANT else "not significantly different"
         )
         said.append(
-            f"{exact.only_first:,} rows only {first} has right, {exact.only_second:,} only {second}: {verdict} by "
+            f"{exact.only_first:,} rows only {first} {right}, {exact.only_second:,} only {second}: {verdict} by "
             f"McNemar's exact test ({p_words(exact.p)})"
         )
     if not said:
@@ -218,7 +227,7 @@ def floor_words(record: Record) -> list[str]:
         for split, one in [*tests.items()][:1]:
             said += [
                 f"On {split}, {words}."
-                for words in row_test_words(one, name, "words alone")
+                for words in row_test_words(one, name, "words alone", labels=record.examples.labels)
                 if one.difference is not None
             ]
     return said

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from limbeck.records import Record
-from limbeck.support.words import short_name
+from limbeck.support.words import count_of, short_name
 from limbeck.tables.model import place_of, place_title, several_sources
 
 _SHOWN_FAILURES = 5
@@ -35,7 +35,8 @@ def _length(settings: Mapping[str, Any]) -> str | None:
     return f"{steps} steps" if steps else None if epochs is None else f"{epochs:g}"
 
 
-def _teacher(record: Record) -> Any:
+def teacher_of(record: Record) -> Any:
+    """A run's teacher or teachers in a few words; None without one."""
     if record.team is not None and len(record.team.members) > 1:
         names = [one.name for one in record.team.members]
         return f"{names[0]} to {names[-1]}, {len(names)} of them"
@@ -43,7 +44,7 @@ def _teacher(record: Record) -> Any:
         return f"outputs in {short_name(record.outputs[0].path)}"
     if record.teacher is None:
         return None
-    layers = f", {record.teacher.layers} layers" if record.teacher.layers else ""
+    layers = f", {count_of(record.teacher.layers, 'layer')}" if record.teacher.layers else ""
     return f"{short_name(record.teacher.path or 'unnamed')}{layers}"
 
 
@@ -77,7 +78,7 @@ _SHARED: dict[str, Callable[[Record], Any]] = {
     "dev rows": _dev_rows,
     "settings": _settings,
     "epochs": _epochs,
-    "teacher": _teacher,
+    "teacher": teacher_of,
     "student's start": _start,
     "longest input": lambda record: record.recipe.get("max_length"),
     "batch size": lambda record: _batch(record.recipe),
