@@ -9,8 +9,9 @@ from __future__ import annotations
 from datasets import Dataset
 from transformers import AutoModel, AutoTokenizer
 
-from limbeck.augmentation import AugmentSpec, augmented_examples_of
-from limbeck.augmentation.candidates import find_candidates
+from limbeck.lab.augmentation.augmented_examples import augmented_examples_of
+from limbeck.lab.augmentation.candidates import find_candidates
+from limbeck.recipe.augment_spec import AugmentSpec
 
 
 def augmented_rows(rows: Dataset, model: str, examples: int) -> Dataset:

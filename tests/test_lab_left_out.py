@@ -73,6 +73,22 @@ except LimbeckError as error:
     assert printed_without_lab(code) == "data: there is no such file or folder: pocket\n"
 
 
+def test_a_recipe_that_augments_says_what_is_missing() -> None:
+    code = """
+from limbeck import LimbeckError, Recipe
+asked = {"task": "mrpc", "data": "hub", "teacher": "runs/teacher", "augment.replace_by": "nearest"}
+try:
+    Recipe.load("kd", **asked, **{"augment.model": "teacher"})
+except LimbeckError as error:
+    print(error.problems[0].message, error.problems[0].fix, sep="; ")
+"""
+    assert printed_without_lab(code) == (
+        "augment: what augments rows is part of limbeck.lab, which is not installed; "
+        "install the whole of limbeck, or leave augment out: augment=null\n"
+    )
+    assert fresh_process.printed_by(code) == ""
+
+
 def test_a_student_is_trained_and_its_page_written(tmp_path) -> None:
     rows = tmp_path / "reviews.csv"
     tiny.write_csv(rows, 60)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from limbeck.cards.push import push
     from limbeck.data import data_reader
     from limbeck.exporting import export
-    from limbeck.lab.submitting import submit
     from limbeck.labelling.label import label
     from limbeck.latency import bench
     from limbeck.mappings import mapping
@@ -82,7 +81,6 @@ __all__ = [
     "objective",
     "predict",
     "push",
-    "submit",
     "task_type",
     "train_grid",
     "write_card",
@@ -122,13 +120,14 @@ _HOMES = {
     "mapping": "limbeck.mappings",
     "predict": "limbeck.predicting",
     "push": "limbeck.cards.push",
-    "submit": "limbeck.lab.submitting",
     "task_type": "limbeck.tasks",
     "train_grid": "limbeck.run",
     "write_card": "limbeck.cards",
 }
 # Public as they are.
 _PACKAGES = ("functional",)
+# From packages that ship beside the core, which an installation may lack.
+_BUNDLED = ("submit",)
 
 
 def __getattr__(name: str) -> Any:
@@ -136,8 +135,13 @@ def __getattr__(name: str) -> Any:
         return import_module(f"limbeck.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    if name in _BUNDLED:
+        from limbeck.support.registry import FUNCTIONS
+
+        if name in FUNCTIONS:
+            return FUNCTIONS.get(name)
     raise AttributeError(f"module 'limbeck' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*__all__, *_BUNDLED])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from limbeck.augmentation.augmented_examples import ReplaceableWord, augmented_examples_of
-from limbeck.augmentation.word_positions import words_of
+from limbeck.lab.augmentation.augmented_examples import ReplaceableWord, augmented_examples_of
+from limbeck.lab.augmentation.word_positions import words_of
 
 TEXT = "one two, three (four) Five"
 CHOICES = ["alpha", "beta", "gamma", "delta"]

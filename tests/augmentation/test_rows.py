@@ -9,17 +9,17 @@ import tiny_language as tiny
 import transformers as hf
 from sklearn.neighbors import NearestNeighbors
 
-from limbeck.augmentation import (
+from limbeck.lab.augmentation.augmented_rows import (
     Augmenter,
-    AugmentSpec,
     build_augmented_examples,
     read_augmented_examples,
-    with_augmented_examples,
+    rows_and_examples,
 )
-from limbeck.augmentation.candidates import find_candidates
-from limbeck.augmentation.word_positions import words_of
+from limbeck.lab.augmentation.candidates import find_candidates
+from limbeck.lab.augmentation.word_positions import words_of
 from limbeck.outputs import Store
 from limbeck.outputs.cache import SHARD
+from limbeck.recipe.augment_spec import AugmentSpec
 
 ONE, TWO = ("sentence",), ("sentence1", "sentence2")
 
@@ -41,7 +41,7 @@ def test_each_row_has_its_copies_with_its_label_and_numbers_of_their_own(tmp_pat
     entry = made(Store(tmp_path), augmenter(examples=4, words="all"), rows)
     copies = read_augmented_examples(entry)
     assert entry.manifest.rows == len(copies) > len(rows)
-    both = with_augmented_examples(rows, copies, 100, entry.key)
+    both = rows_and_examples(rows, copies, 100, entry.key)
     assert both.features == rows.features and both.column_names == rows.column_names
     assert both[: len(rows)] == rows[:]
     assert len(set(both["index"])) == len(both) == len(rows) + len(copies)
@@ -62,9 +62,7 @@ def test_labels_are_those_the_rows_have_when_copies_are_read(tmp_path):
     other = rows.map(lambda row: {"label": 1 - row["label"]})
     assert one.key(other, ONE) == entry.key
     copies = read_augmented_examples(entry)
-    pair = [
-        with_augmented_examples(some, copies, 100, entry.key)["label"][:] for some in (rows, other)
-    ]
+    pair = [rows_and_examples(some, copies, 100, entry.key)["label"][:] for some in (rows, other)]
     assert [1 - label for label in pair[0]] == pair[1]
 
 
@@ -93,7 +91,7 @@ def _vectors(folder):
 def test_pairs_change_in_both_texts(tmp_path):
     rows = tiny.rows(tiny.TEXTS, tiny.TEXTS[::-1])
     entry = made(Store(tmp_path), augmenter(examples=5, words="all", probability=1.0), rows, TWO)
-    both = with_augmented_examples(rows, read_augmented_examples(entry), 100, entry.key)
+    both = rows_and_examples(rows, read_augmented_examples(entry), 100, entry.key)
     changed = {"sentence1": 0, "sentence2": 0}
     for copy, made_row in zip(
         read_augmented_examples(entry).to_pylist(), list(both)[len(rows) :], strict=True
@@ -234,7 +232,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("limbeck.augmentation.augmented_rows.augmented_examples_of", killed)
+    monkeypatch.setattr("limbeck.lab.augmentation.augmented_rows.augmented_examples_of", killed)
     with pytest.raises(KeyboardInterrupt):
         made(store, one, rows)
     assert store.entries() == [] and list(tmp_path.iterdir()) == []
@@ -245,5 +243,5 @@ def test_rows_without_words_have_no_copies(tmp_path):
     entry = made(Store(tmp_path), augmenter(), rows)
     copies = read_augmented_examples(entry)
     assert len(copies) == 0 and isinstance(copies, pa.Table)
-    assert with_augmented_examples(rows, copies, 100, entry.key)[:] == rows[:]
+    assert rows_and_examples(rows, copies, 100, entry.key)[:] == rows[:]
     assert (entry.path / SHARD).stat().st_size == entry.bytes

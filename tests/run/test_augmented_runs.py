@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,12 +13,12 @@ from safetensors.torch import load_file
 
 import tiny_runs as tiny
 from closeness import assert_trained_alike, travelled
-from limbeck.augmentation import augmented_rows as augment_rows
+from limbeck.lab.augmentation import augmented_rows as augment_rows
+from limbeck.lab.augmentation.augmented_run import with_augmented_examples
 from limbeck.outputs import RememberingTeacher, Store
 from limbeck.records import Record
 from limbeck.report import write_report
 from limbeck.run import distill
-from limbeck.run.augmented_run import with_augmented_examples
 from limbeck.run.prepare import prepare
 from limbeck.support.errors import LimbeckError
 from limbeck.tables.notes import comparability_notes
@@ -63,7 +63,7 @@ def store(monkeypatch, tmp_path) -> Store:
 def asked(monkeypatch) -> list[int]:
     """Tokens masked by every pass of a masked language model."""
     seen: list[int] = []
-    module = sys.modules["limbeck.augmentation.candidates"]
+    module = import_module("limbeck.lab.augmentation.candidates")
     real = module.best_words
 
     def counting(model, vocabulary, hidden, *rest, **named):

@@ -10,6 +10,8 @@ register_later("command", "limbeck.lab.commands")
 register_later(
     "data reader", "limbeck.lab.cifar", "limbeck.lab.digits", "limbeck.lab.pocket.source"
 )
+register_later("augmentation", "limbeck.lab.augmentation")
+register_later("function", "limbeck.lab.submitting")
 register_later("named CNN", "limbeck.lab.cifar_nets")
 register_later("toy model", "limbeck.lab.pocket.pocket_models")
 register_later("settings for data", "limbeck.lab.data_settings")

@@ -35,9 +35,9 @@ from limbeck.support.settings import (
 )
 
 if TYPE_CHECKING:
-    from limbeck.augmentation import AugmentSpec
     from limbeck.input_transforms import MixupSpec, TransformSpec
     from limbeck.objectives import CurriculumSpec, TermSpec, WeightingSpec
+    from limbeck.recipe.augment_spec import AugmentSpec
     from limbeck.students.execution import Attention, Precision
     from limbeck.teachers import TeamSpec
 

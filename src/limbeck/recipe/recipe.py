@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import ValidationError, field_validator
 
-from limbeck.augmentation import AugmentSpec
 from limbeck.data import Conditions, CorpusSpec, Division
 from limbeck.input_transforms import InputTransform, MixupSpec, TransformSpec, chosen
 from limbeck.objectives import RECORDED, CurriculumSpec, TermSpec, WeightingSpec
+from limbeck.recipe.augment_spec import AugmentSpec
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import FirstStage, ImageSpec, StudentSpec
 from limbeck.recipe.load import as_divided_then, read_raw

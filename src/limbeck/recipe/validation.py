@@ -20,7 +20,8 @@ from limbeck.mappings import MappingSpec
 from limbeck.mappings.spec import class_of
 from limbeck.objectives import OBJECTIVES, UNKNOWN_TERM, plain_terms
 from limbeck.objectives import class_of as term_class
-from limbeck.recipe.checks import augment_problems, stage_problems
+from limbeck.recipe.augment_spec import augmentation
+from limbeck.recipe.checks import stage_problems
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.optimizer_settings import optimisation_problems
 from limbeck.recipe.team_checks import team_problems
@@ -60,7 +61,9 @@ def check(raw: dict[str, Any], model: type[RecipeFields], *, known_tasks: tuple[
         problems.append(Problem("objectives: none are given", "add one, or name a `method`"))
     if recipe is not None:
         problems += stage_problems(recipe) + team_problems(recipe)
-        problems += optimisation_problems(recipe) + augment_problems(recipe)
+        problems += optimisation_problems(recipe)
+        if recipe.augment is not None:
+            problems += augmentation().problems(recipe)
     if problems:
         raise LimbeckError(problems)
     return recipe

@@ -13,8 +13,8 @@ from typing import Any
 from transformers import set_seed
 
 from limbeck.recipe import Recipe
+from limbeck.recipe.augment_spec import augmentation
 from limbeck.records import Examples, Execution, Numbers, Record
-from limbeck.run.augmented_run import with_augmented_examples
 from limbeck.run.check import check_run
 from limbeck.run.earlier_run import checksums_of_inputs
 from limbeck.run.finish import finish, take_over
@@ -50,7 +50,8 @@ def make_ready(
     Of a run whose student is another run's nothing more is made (`record.team.chosen`). `train` makes
     the runs that have to come first.
     """
-    prepared = with_augmented_examples(prepared, show=plan.show)
+    if prepared.augmenter is not None:
+        prepared = augmentation().extend(prepared, show=plan.show)
     _count(prepared, record.examples)
     with parts.part("teams"):
         prepared, record.team = with_team(plan.recipe, prepared, plan.folder, train)

@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 
 from limbeck.data import encoding, rows_fingerprint
 from limbeck.recipe import Recipe, Stage
-from limbeck.run.augmenting import load_augmenter
+from limbeck.recipe.augment_spec import augmentation
 from limbeck.run.final_rows import FinalRows
 from limbeck.run.in_place import stored_teachers
 from limbeck.run.known_classes import names_at, names_for_students
@@ -48,7 +48,9 @@ def prepare(
         raise LimbeckError(problems)
     task, splits = load_rows(recipe)
     splits, unlabelled = add_unlabelled(recipe, task, splits)
-    augmenter = load_augmenter(recipe, task, splits["train"])
+    augmenter = None
+    if recipe.augment is not None:
+        augmenter = augmentation().load(recipe, task, splits["train"])
     named, student, tokenizer = build_models(recipe, task, live_teacher)
     before = len(splits["train"])
     splits["train"] = with_outputs(recipe, task, splits["train"], named)

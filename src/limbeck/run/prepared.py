@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from datasets import Dataset, DatasetDict
 from transformers import EvalPrediction, PreTrainedModel
 
-from limbeck.augmentation import Augmenter
 from limbeck.data import Collator
 from limbeck.data.encoding import LazyRows
 from limbeck.data.row_facts import facts_of
@@ -137,7 +137,7 @@ class Prepared:
     stages: tuple[StageInputs, ...]
     final: FinalRows | None = None
     unlabelled: UnlabelledRows = field(default_factory=UnlabelledRows)
-    augmenter: Augmenter | None = None
+    augmenter: Any = None
     execution: Execution = field(default_factory=Execution)
     reference: int = 0
     scored: Mapping[int, Mapping[str, Numbers]] = field(default_factory=dict)

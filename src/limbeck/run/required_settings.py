@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from limbeck.augmentation import FROM_TEACHER
 from limbeck.data.load import is_absent, no_source
 from limbeck.data.on_disk import folder_without_task
 from limbeck.data.unlabelled import text_files
@@ -72,16 +71,6 @@ def missing(recipe: Recipe) -> list[Problem]:
                 "add --teacher FOLDER, or start from a checkpoint: --student FOLDER; stored outputs have no layers"
                 if recipe.outputs
                 else "add --teacher FOLDER, or start from a checkpoint: --student FOLDER",
-            )
-        )
-    augment = recipe.augment
-    if augment is not None and augment.model == FROM_TEACHER and recipe.lead is None:
-        problems.append(
-            Problem(
-                "augment.model: teacher, and none is given",
-                "add --teacher FOLDER, or name an encoder; stored outputs have no word vectors"
-                if recipe.outputs
-                else "add --teacher FOLDER, or name an encoder",
             )
         )
     return problems + start_problems(recipe) + tracker_problems(recipe.trackers)

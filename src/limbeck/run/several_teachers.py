@@ -14,11 +14,11 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from limbeck.augmentation import FROM_TEACHER
 from limbeck.cards import CARD_NAME
 from limbeck.evaluation.measuring import count_parameters
 from limbeck.objectives import ModelShape
 from limbeck.recipe import Recipe, StudentSpec
+from limbeck.recipe.augment_spec import FROM_TEACHER
 from limbeck.records import Cost, Record, TeamFacts, TeamMember
 from limbeck.run.prepared import Prepared
 from limbeck.run.run_folder import RunFolder

@@ -107,6 +107,10 @@ class Registry(Generic[T]):
         del _LOG[before:]  # what ships is no plugin's
 
 
+FUNCTIONS: Registry[Callable[..., Any]] = Registry("function")
+"""What bundled packages add to `limbeck` itself: `limbeck.submit`."""
+
+
 def registrations() -> int:
     """How many there have been."""
     return len(_LOG)

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import transformers as hf
 
-from limbeck.augmentation import (
+from limbeck.lab.augmentation.augmented_rows import (
     Augmenter,
-    AugmentSpec,
     build_augmented_examples,
     read_augmented_examples,
 )
 from limbeck.outputs import Store
+from limbeck.recipe.augment_spec import AugmentSpec
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "augmentation"))
 import tiny_language as tiny

@@ -19,12 +19,12 @@ import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.data import add_inputs, encode
 from limbeck.input_transforms import Mixup, MixupSpec, StepInputs
+from limbeck.lab.augmentation.augmented_run import with_augmented_examples
 from limbeck.lab.measures import linear_cka
 from limbeck.outputs import RememberingTeacher, Store
 from limbeck.preflight import ask_teacher
 from limbeck.recipe import Recipe
 from limbeck.run import distill
-from limbeck.run.augmented_run import with_augmented_examples
 from limbeck.run.check import check_run
 from limbeck.run.prepare import prepare
 from limbeck.run.prepared import Prepared

@@ -23,6 +23,7 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, write_whole
 from limbeck.support.manifest import Manifest
 from limbeck.support.plain import loads
+from limbeck.support.registry import FUNCTIONS
 from limbeck.tasks import TASKS
 
 # The same files give the same archive.
@@ -44,6 +45,7 @@ class Submission:
     missing: Sequence[str] = ()
 
 
+@FUNCTIONS.register("submit")
 def submit(
     runs: Sequence[str | Path],
     out: str | Path,

@@ -1,6 +1,6 @@
 """Words in a text: where they are, which of them may change, and how a replacement is spelt.
 
-Part of `limbeck.augmentation`.
+Part of `limbeck.lab.augmentation`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Words with nearly the same vector: candidates where no masked language model can be asked.
 
-Part of `limbeck.augmentation`.
+Part of `limbeck.lab.augmentation`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """All augmented examples of a split: made once, written as they are made, and put behind the rows.
 
-Part of `limbeck.augmentation`. Only texts are stored, with the place of the row they come from: labels
+Part of `limbeck.lab.augmentation`. Only texts are stored, with the place of the row they come from: labels
 are the row's own, whatever they are when the augmented examples are read.
 """
 
@@ -21,12 +21,12 @@ from datasets.arrow_writer import ArrowWriter
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.augmentation.augmentation_spec import AugmentSpec
-from limbeck.augmentation.augmented_examples import augmented_examples_of
-from limbeck.augmentation.candidates import Candidates, Watch, find_candidates, unwatched
-from limbeck.augmentation.progressive_edits import Editor
+from limbeck.lab.augmentation.augmented_examples import augmented_examples_of
+from limbeck.lab.augmentation.candidates import Candidates, Watch, find_candidates, unwatched
+from limbeck.lab.augmentation.progressive_edits import Editor
 from limbeck.outputs import ExamplesManifest, StoredEntry, add_model, library_versions
 from limbeck.outputs.cache import SHARD, describe
+from limbeck.recipe.augment_spec import AugmentSpec
 from limbeck.support.files import at_home
 from limbeck.tasks import TEXT_READING
 
@@ -167,7 +167,7 @@ def read_augmented_examples(entry: StoredEntry) -> pa.Table:
     return pa.ipc.open_stream(pa.memory_map(str(entry.table))).read_all()
 
 
-def with_augmented_examples(rows: Dataset, augmented: pa.Table, first: int, key: str) -> Dataset:
+def rows_and_examples(rows: Dataset, augmented: pa.Table, first: int, key: str) -> Dataset:
     """The rows, then their augmented examples: each with its row's label, and a number (`index`) of its own.
 
     Args:

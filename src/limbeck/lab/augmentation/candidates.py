@@ -1,6 +1,6 @@
 """For every word of every text that may change, what may stand in its place.
 
-Part of `limbeck.augmentation`. A text that stands in several rows is looked at once.
+Part of `limbeck.lab.augmentation`. A text that stands in several rows is looked at once.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Literal
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.augmentation.augmentation_spec import AugmentSpec
-from limbeck.augmentation.augmented_examples import ReplaceableWord
-from limbeck.augmentation.masked_candidates import Hidden, Vocabulary, best_words
-from limbeck.augmentation.vector_candidates import Vectors
-from limbeck.augmentation.word_positions import Word, words_of
+from limbeck.lab.augmentation.augmented_examples import ReplaceableWord
+from limbeck.lab.augmentation.masked_candidates import Hidden, Vocabulary, best_words
+from limbeck.lab.augmentation.vector_candidates import Vectors
+from limbeck.lab.augmentation.word_positions import Word, words_of
+from limbeck.recipe.augment_spec import AugmentSpec
 
 # Texts tokenised at once.
 _CHUNK = 1000

@@ -1,6 +1,6 @@
 """Augmented examples that are edited word by word, the model reading what has been edited so far.
 
-Part of `limbeck.augmentation`. Jiao et al. 2020, Algorithm 1, lines 5 to 18: an augmented example's words are gone
+Part of `limbeck.lab.augmentation`. Jiao et al. 2020, Algorithm 1, lines 5 to 18: an augmented example's words are gone
 through from left to right; each that is to be replaced is masked in the text as it then stands.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.augmentation.augmentation_spec import AugmentSpec
-from limbeck.augmentation.augmented_examples import distinct, random_numbers_of
-from limbeck.augmentation.candidates import Candidates
-from limbeck.augmentation.masked_candidates import Vocabulary, best_words
-from limbeck.augmentation.word_positions import Word, spelt_like
+from limbeck.lab.augmentation.augmented_examples import distinct, random_numbers_of
+from limbeck.lab.augmentation.candidates import Candidates
+from limbeck.lab.augmentation.masked_candidates import Vocabulary, best_words
+from limbeck.lab.augmentation.word_positions import Word, spelt_like
+from limbeck.recipe.augment_spec import AugmentSpec
 
 
 class Draft:

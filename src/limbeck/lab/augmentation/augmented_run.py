@@ -1,6 +1,6 @@
 """Augmented examples of the training rows: what makes them, and the rows with them.
 
-Part of `limbeck.run`. What cannot be augmented is refused while a run is prepared; the augmented examples are
+Part of `limbeck.lab.augmentation`. What cannot be augmented is refused while a run is prepared; the examples are
 made, or found where an earlier run stored them, when everything else has been checked.
 """
 
@@ -15,17 +15,20 @@ from torch import nn
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from limbeck import preflight
-from limbeck.augmentation import (
-    FROM_TEACHER,
+from limbeck.data.row_facts import facts_of
+from limbeck.lab.augmentation.augmented_rows import (
     Augmenter,
     build_augmented_examples,
     read_augmented_examples,
-    with_augmented_examples,
+    rows_and_examples,
 )
-from limbeck.augmentation.vector_candidates import check_file
+from limbeck.lab.augmentation.vector_candidates import check_file
 from limbeck.outputs import Store, StoredEntry, default_store
 from limbeck.outputs.cache import SHARD
 from limbeck.recipe import Recipe
+from limbeck.recipe.augment_spec import FROM_TEACHER
+from limbeck.run.prepared import Prepared
+from limbeck.run.rows import EncodedRows
 from limbeck.run.stage_passes import bars
 from limbeck.students import load_model, resolve_checkpoint
 from limbeck.support.errors import LimbeckError, Problem
@@ -38,16 +41,22 @@ logger = logging.getLogger(__name__)
 _GIB = 2**30
 
 
-def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter | None:
-    """What makes augmented examples of these training rows; None if the recipe asks for none.
+def load_augmenter(recipe: Recipe, task: Task, rows: Dataset) -> Augmenter:
+    """What makes augmented examples of these training rows.
 
     Raises:
-        LimbeckError: rows that are not text with one label, or a checkpoint that is no trained
-            masked language model or has no tokenizer for it.
+        LimbeckError: rows that are not text with one label, no teacher where one is to propose words, or a
+            checkpoint that is no trained masked language model or has no tokenizer for it.
     """
     spec = recipe.augment
-    if spec is None:
-        return None
+    assert spec is not None  # asked for
+    if spec.model == FROM_TEACHER and recipe.lead is None:
+        raise LimbeckError(
+            "augment.model: teacher, and none is given",
+            "add --teacher FOLDER, or name an encoder; stored outputs have no word vectors"
+            if recipe.outputs
+            else "add --teacher FOLDER, or name an encoder",
+        )
     types = [getattr(rows.features[column], "dtype", None) for column in task.text_columns]
     text = all(dtype in ("string", "large_string") for dtype in types)
     if not (task.kind.labels_examples and text):
@@ -96,6 +105,27 @@ def _masked_language_model(name: str) -> PreTrainedModel:
         ) from error
 
 
+def with_augmented_examples(prepared: Prepared, *, show: bool = False) -> Prepared:
+    """The run with augmented rows in the place of its training rows.
+
+    Every stage that trains on these rows has them. What a first stage has for itself, another
+    task's text or fewer rows, and the dev splits stay as they are.
+    """
+    recipe, train = prepared.recipe, prepared.train
+    numbers, trained = train.raw["index"][:], facts_of(train.encoded).numbers
+    assert trained is not None  # every encoded row has one
+    kept = {*trained.tolist()}
+    # Some rows may have been held out of training: nothing is made of them, or has their numbers.
+    rows = train.raw.select([place for place, number in enumerate(numbers) if number in kept])
+    more = augmented(
+        recipe, prepared.augmenter, prepared.task, rows, first=max(numbers) + 1, show=show
+    )
+    encoded = EncodedRows.of(
+        more, prepared.task, prepared.tokenizer, recipe.max_length, progress=show
+    )
+    return replace(prepared, augmenter=None).on(encoded, progress=show)
+
+
 def augmented(
     recipe: Recipe, augmenter: Augmenter, task: Task, rows: Dataset, *, first: int, show: bool
 ) -> Dataset:
@@ -125,7 +155,7 @@ def augmented(
         f"augmentation: {len(augmented)} augmented examples of {len(rows)} rows, {human_size(entry.bytes)}",
         highlight=False,
     )
-    return with_augmented_examples(rows, augmented, first, key)
+    return rows_and_examples(rows, augmented, first, key)
 
 
 def _made(

@@ -1,4 +1,4 @@
-"""Which words of a row each augmented example replaces, and by what. Part of `limbeck.augmentation`."""
+"""Which words of a row each augmented example replaces, and by what. Part of `limbeck.lab.augmentation`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from limbeck.augmentation.word_positions import spelt_like
+from limbeck.lab.augmentation.word_positions import spelt_like
 
 
 class ReplaceableWord(NamedTuple):

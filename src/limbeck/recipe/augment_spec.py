@@ -1,11 +1,13 @@
-"""What a recipe may say about augmentation. Part of `limbeck.augmentation`."""
+"""What a recipe may say about augmentation, and where what carries it out is found. Part of `limbeck.recipe`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field
 
+from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.registry import Registry
 from limbeck.support.settings import Number, Seed, Settings
 
 _Few = Annotated[int, Field(gt=0, le=10**4)]
@@ -50,3 +52,40 @@ class AugmentSpec(Settings):
         "replace_by=nearest of all words that it knows as one token",
     )
     seed: Seed = Field(0, description="seed of the sampling")
+
+
+class Augmentation(Protocol):
+    """What carries the settings out: `limbeck.lab.augmentation`, where the lab is installed."""
+
+    def problems(self, recipe: Any) -> list[Problem]:
+        """Settings of a recipe that do not go together."""
+        ...
+
+    def load(self, recipe: Any, task: Any, rows: Any) -> Any:
+        """What makes augmented examples of training rows.
+
+        Raises:
+            LimbeckError: rows or a model that it cannot augment.
+        """
+        ...
+
+    def extend(self, prepared: Any, *, show: bool) -> Any:
+        """A prepared run with augmented examples behind its training rows."""
+        ...
+
+
+AUGMENTATION: Registry[type[Augmentation]] = Registry("augmentation")
+
+
+def augmentation() -> Augmentation:
+    """What carries out `augment:` of a recipe.
+
+    Raises:
+        LimbeckError: nothing is installed that does.
+    """
+    for name in AUGMENTATION:
+        return AUGMENTATION.get(name)()
+    raise LimbeckError(
+        "augment: what augments rows is part of limbeck.lab, which is not installed",
+        "install the whole of limbeck, or leave augment out: augment=null",
+    )

@@ -1,6 +1,6 @@
 """What a masked language model would put in a word's place.
 
-Part of `limbeck.augmentation`. Every word is masked by itself, in its own text alone; each masked token is
+Part of `limbeck.lab.augmentation`. Every word is masked by itself, in its own text alone; each masked token is
 one example, and examples of like length share a batch.
 """
 
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.augmentation.vector_candidates import pieces_of
-from limbeck.augmentation.word_positions import Word
+from limbeck.lab.augmentation.vector_candidates import pieces_of
+from limbeck.lab.augmentation.word_positions import Word
 
 # A batch has about so many tokens, and never more rows than whose words' scores fit well.
 _TOKENS, _ROWS = 8192, 256
