@@ -11,8 +11,7 @@ from limbeck.data import load_task
 from limbeck.data.outputs_file import read_outputs_file
 from limbeck.data.row_ids import row_ids
 from limbeck.data.splits import Division
-from limbeck.data.stream import RowStream
-from limbeck.data.stream_sources import named_files
+from limbeck.data.stream import RowStream, named_files
 from limbeck.data.text_rows import read_text_rows
 from limbeck.data.unlabelled import read_unlabelled
 from limbeck.support.errors import LimbeckError

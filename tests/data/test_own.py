@@ -193,7 +193,7 @@ def test_columns_that_are_not_there(tmp_path):
         ("d.csv", "q,y\na,1\nb\n", "line 3: expected 2 columns"),
         ("d.csv", 'q,y\n"a"b,1\n', "line 2: "),
         ("d.csv", "q,y\n", "holds no rows"),
-        ("d.csv", "", "holds no rows"),
+        ("d.csv", "", "is empty"),
         ("d.csv", "q,y,q\na,1,b\n", "two columns have one name"),
         ("d.csv", b"q,y\n\xff,1\n", "not UTF-8"),
         ("d.csv", "q,y\na,1\nb,\n", "one class only: 1"),

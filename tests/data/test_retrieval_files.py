@@ -6,9 +6,15 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
+from limbeck.data import table
 from limbeck.data.beir import beir_splits, is_beir, read_beir
-from limbeck.data.files import read_table
+from limbeck.data.candidate_files import pairs_in
 from limbeck.support.errors import LimbeckError
+
+
+def read_table(path):
+    """A row for each candidate."""
+    return pairs_in(table.read_table(path))
 
 
 def lines(path: Path, *rows) -> Path:

@@ -16,8 +16,7 @@ from datasets import Dataset
 
 import tiny_runs as tiny
 from limbeck import LimbeckError, predict
-from limbeck.data.stream import RowStream
-from limbeck.data.stream_sources import named_files
+from limbeck.data.stream import RowStream, named_files
 
 ROWS = [
     {"id": 1, "text": 'a "good" film, the end', "note": None},

@@ -85,7 +85,7 @@ def test_plain_text_with_zero_characters_is_damaged(tmp_path):
 
 
 def test_what_is_not_there_is_said_of_the_setting_that_names_it(tmp_path, reviews):
-    with pytest.raises(LimbeckError, match=r"unlabelled: no file has a name nothing\*\.csv"):
+    with pytest.raises(LimbeckError, match=r"unlabelled: no file has a name like nothing\*\.csv"):
         label(tmp_path, reviews, None, unlabelled=["nothing*.csv"])
     with pytest.raises(LimbeckError, match="names one column twice"):
         label(tmp_path, reviews, None, text_columns=["text", "text"])

@@ -99,7 +99,7 @@ def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) ->
 
 def _holds_unlabelled(store: OutputStore, record: Record) -> bool:
     """Whether the rows without labels that a run was trained on were labelled too."""
-    from limbeck.data.unlabelled import matching
+    from limbeck.data.stream import matching
     from limbeck.support.files import at_home
 
     files = [

@@ -88,8 +88,7 @@ def predict(
 
     target = None if to is None or str(to) == STANDARD_OUTPUT else to
 
-    from limbeck.data.stream import RowStream
-    from limbeck.data.stream_sources import named_files
+    from limbeck.data.stream import RowStream, named_files
     from limbeck.predicting.job import prepare
     from limbeck.predicting.settings import PredictSettings
     from limbeck.support.files import at_home

@@ -4,7 +4,6 @@ from limbeck.data.collate import Collator, batches_of
 from limbeck.data.conditions import Conditions
 from limbeck.data.corpus import CORPUS, CorpusSpec, load_corpus
 from limbeck.data.encoding import add_inputs, encode
-from limbeck.data.files import MAX_ROWS
 from limbeck.data.label_column import Labelling
 from limbeck.data.load import load_task
 from limbeck.data.reader import DATA_READERS, DataReader, DataRequest, data_reader
@@ -18,6 +17,7 @@ from limbeck.data.splits import (
     with_held_out,
     with_held_out_dev,
 )
+from limbeck.support.settings import MAX_ROWS
 
 __all__ = [
     "CORPUS",

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from limbeck.data.column import ArrowColumn
-from limbeck.data.files import MAX_ROWS, FileTable, read_table
+from limbeck.data.table import ArrowColumn, FileTable, read_table
 from limbeck.support.errors import LimbeckError, Problem
+from limbeck.support.settings import MAX_ROWS
 
 QUERIES, CORPUS, QRELS = "queries.jsonl", "corpus.jsonl", "qrels"
 _COLUMNS = ("query-id", "corpus-id", "score")

@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from limbeck.data.column import ArrowColumn
+from limbeck.data.table import ArrowColumn, FileTable
 from limbeck.support.errors import LimbeckError
 
 QUERY, PASSAGE, LABEL, SCORE = "query", "passage", "label", "score"
@@ -39,6 +40,13 @@ def holds_candidates(names: Sequence[str]) -> bool:
     return QUERY in names and any(one in names for one in (*_PASSAGES, POSITIVE))
 
 
+def pairs_in(table: FileTable) -> FileTable:
+    """With a row for every pair of a query and one of its candidates, where the rows are lists of these."""
+    if table.typed and holds_candidates([*table.columns]):
+        return replace(table, columns=pairs_of(table.columns, table.path))
+    return table
+
+
 def pairs_of(columns: Columns, path: Path) -> dict[str, ArrowColumn]:
     """A row for each candidate: `query`, `passage`, and `label` and `score` where a line has any.
 
@@ -52,8 +60,7 @@ def pairs_of(columns: Columns, path: Path) -> dict[str, ArrowColumn]:
         LimbeckError: a text is none; labels or scores are not finite numbers, one for each passage; or a passage
             stands twice among a query's candidates.
     """
-    found: dict[str, ArrowColumn] = {name: ArrowColumn() for name in (QUERY, PASSAGE, LABEL, SCORE)}
-    some = dict.fromkeys((LABEL, SCORE), False)
+    found: dict[str, list[Any]] = {name: [] for name in (QUERY, PASSAGE, LABEL, SCORE)}
     seen: dict[tuple[str, str], Numbers] = {}
     for row, line in enumerate(_lines(columns), start=1):
         where = f"{path}, row {row}"
@@ -77,9 +84,8 @@ def pairs_of(columns: Columns, path: Path) -> dict[str, ArrowColumn]:
             seen[query, passage] = numbers
             for name, value in zip(found, (query, passage, *numbers), strict=True):
                 found[name].append(value)
-            for name, number in zip(some, numbers, strict=True):
-                some[name] |= number is not None
-    return {name: column for name, column in found.items() if some.get(name, True)}
+    some = [name for name, values in found.items() if any(value is not None for value in values)]
+    return {name: ArrowColumn(found[name]) for name in some}
 
 
 def _are_margins(scores: Any, passages: int) -> bool:

@@ -1,125 +1,155 @@
-"""Reading one file of a user's own: CSV, TSV, JSON lines, Parquet or plain text, as plain columns.
+"""Files of rows: what each ending stands for, and the rows of a file a few at a time.
 
-Below `own`. Strict, and without guessing types: a csv reader that guesses turns the text "null"
-into nothing.
+Part of `limbeck.data`. Training, `label`, `predict` and scoring all read files here, so that every command reads the
+same file the same way. Values stay as they are written: a reader that guesses types turns the text "null" into
+nothing.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import islice
+from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import IO, Any, BinaryIO, cast
 
+import datasets
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 from datasets import ClassLabel, Features
 
-from limbeck.data.candidate_files import holds_candidates, pairs_of
-from limbeck.data.column import PIECE, ArrowColumn
-from limbeck.data.endings import (
-    ARCHIVES,
-    TEXT_COLUMN,
-    compression_of,
-    form_of,
-    known_endings,
-    lines_of,
-    opened_text,
-    parquet_file,
-)
-from limbeck.data.well_formed import batches, well_quoted
 from limbeck.support.errors import LimbeckError
-from limbeck.support.plain import encodable, json_reason, loads
-from limbeck.support.settings import MAX_ROWS
+from limbeck.support.plain import encodable, json_reason, loads, regular
 
-# One field of CSV; longer ones are an open quote rather than text.
+FORMS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".txt": "text",
+    ".text": "text",
+}
+"""The form of a file by its ending."""
+FORMATS = ("csv", "tsv", "jsonl", "text", "parquet")
+CONLL = (".conll", ".bio", ".iob", ".iob2")
+"""Further endings of words with tags, in columns."""
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+"""What compressed a file, by the ending that stands behind the others: rows.csv.gz."""
+ARCHIVES = (".bz2", ".xz", ".zip", ".7z", ".tar", ".tgz")
+"""Endings of what is not opened here."""
+TEXT_COLUMN = "text"
+"""Name of the one column of plain text."""
+STANDARD_INPUT = "-"
+AT_ONCE = 8192
+"""Rows that are read together."""
+_BYTES_AT_ONCE = 1 << 25
+_PIECE = 1 << 20
+# One field of CSV; Python's csv refuses 131,072 characters, and documents are longer.
 _LONGEST_FIELD = 2**28
-_BATCH, _BATCH_BYTES = 8192, 1 << 25
+# Lines of JSON whose columns are known before any work.
+_LOOKED_AT = 100
 
 
-@dataclass(frozen=True)
-class FileTable:
-    """A file's columns, each with a value per row.
+def known_endings(*more: str) -> str:
+    """All endings that are read, as messages list them."""
+    return f"{', '.join([*FORMS, *more])}, each also with {' or '.join(COMPRESSED)} behind it"
 
-    `typed` is false for CSV, TSV and plain text, where every value is text. `class_names` are the names that a
-    Parquet file written by the datasets library carries for a column of class ids, or of lists of them.
+
+def form_of(path: Path) -> str | None:
+    """Return the form of a file, one of `FORMS`' values; None for an unknown ending."""
+    return FORMS.get(ending_of(path))
+
+
+def ending_of(path: Path) -> str:
+    """Return a file's ending in small letters, without that of its compression."""
+    return _uncompressed(path).suffix.lower()
+
+
+def stem_of(path: Path) -> str:
+    """Return a file's name without its endings: `reviews` of reviews.csv.gz."""
+    return _uncompressed(path).stem
+
+
+def compression_of(path: Path) -> str | None:
+    """Return what compressed a file, by its last ending; None if nothing did."""
+    return COMPRESSED.get(path.suffix.lower())
+
+
+def _uncompressed(path: Path) -> Path:
+    return path.with_suffix("") if compression_of(path) else path
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a file for reading its bytes, decompressed.
+
+    Raises:
+        LimbeckError: it is no file on disk.
+        OSError: it cannot be opened; reading raises it for damaged compression.
     """
-
-    path: Path
-    columns: Mapping[str, ArrowColumn]
-    typed: bool
-    class_names: dict[str, list[str]]
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values()), ()))
-
-    def named(self, column: str) -> list[Any]:
-        """Return a column's values, with the names that the file has for ids in lists.
-
-        Raises:
-            LimbeckError: an id that has no name.
-        """
-        names, values = self.class_names.get(column), self.columns[column].shared()
-        if names is None or not any(isinstance(value, list) for value in values):
-            return values
-        for row, ids in enumerate(values, start=1):
-            strange = [one for one in ids or () if one is None or not 0 <= one < len(names)]
-            if strange:
-                raise LimbeckError(
-                    f"{self.path}, row {row}: {column} holds {strange[0]}, and the file names {len(names)} classes",
-                    f"write ids from 0 to {len(names) - 1}, or remove the row",
-                )
-        return [ids and [names[one] for one in ids] for ids in values]
+    return _decompressed(regular(path).open("rb"), path)
 
 
-def read_table(
-    path: Path, max_rows: int = MAX_ROWS, *, as_pairs: bool = True, as_tsv: bool = False
-) -> FileTable:
-    """Read a file by its ending (`endings`), or whatever that is as TSV.
+def _decompressed(file: IO[bytes], path: Path) -> BinaryIO:
+    kind = compression_of(path)
+    if kind is None:
+        return cast(BinaryIO, file)
+    return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(file, mode="r"), kind))
 
-    CSV has a header line and the usual double quotes. TSV has a header line and no quoting, as
-    GLUE's files. JSON lines have an object per line. Plain text has a text per line, in a column `text`; blank
-    lines are no rows. Of a query with lists of candidates (`candidate_files`)
-    every pair is a row, unless `as_pairs` is false. Raises
-    LimbeckError naming the file, and the line where there is one, for anything that does not fit,
-    and for more than `max_rows` rows: a Parquet file of a few kilobytes may hold millions.
+
+def opened_text(path: Path) -> io.TextIOWrapper:
+    r"""Open a file of text in UTF-8, with or without a byte-order mark; lines end at \n alone."""
+    return io.TextIOWrapper(opened(path), encoding="utf-8-sig", newline="\n")
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    r"""Yield the lines of a file without their ends, \n or \r\n; any other separator is part of the text."""
+    with opened_text(path) as file:
+        for line in file:
+            yield line.removesuffix("\n").removesuffix("\r")
+
+
+def parquet_file(path: Path) -> parquet.ParquetFile:
+    """Open a Parquet file, mapped. A compressed one is decompressed into a file without a name."""
+    if compression_of(path) is None:
+        return parquet.ParquetFile(regular(path), memory_map=True)
+    with nameless_file(".parquet") as name:
+        with opened(path) as packed, name.open("wb") as whole:
+            shutil.copyfileobj(packed, whole, _PIECE)
+        return parquet.ParquetFile(name, memory_map=True)
+
+
+@contextmanager
+def nameless_file(ending: str) -> Iterator[Path]:
+    """Make a file where the datasets library keeps its own, and remove it from its folder afterwards.
+
+    Whoever has mapped it by then can still read it. Nothing is left of it when the process ends, however that ends.
+
+    Raises:
+        OSError: it cannot be made there.
     """
-    form = "tsv" if as_tsv else form_of(path)
-    if form is None:
-        raise unknown_ending(path)
-    with readable(path):
-        if form == "parquet":
-            table = _parquet(path, max_rows)
-        elif form == "jsonl":
-            table = FileTable(path, _json_lines(path, max_rows), typed=True, class_names={})
-        else:
-            columns = (
-                _lines(path, max_rows)
-                if form == "text"
-                else _separated(path, form == "tsv", max_rows)
-            )
-            table = FileTable(path, columns, typed=False, class_names={})
-    for name, column in table.columns.items():
-        if column.text is not None and pc.any(pc.match_substring(column.text, "\0")).as_py():
-            raise LimbeckError(
-                f"{path}: column {name!r} holds zero characters",
-                "the file is damaged: write it again",
-            )
-    if not len(table):
-        if form == "text":
-            raise LimbeckError(f"{path} holds no text", "write one text per line")
-        raise LimbeckError(f"{path} holds no rows", "check that the right file is named")
-    return pairs_in(table) if as_pairs else table
+    place = Path(datasets.config.HF_DATASETS_CACHE)
+    place.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=place, prefix=".limbeck-rows-", suffix=ending)
+    os.close(handle)
+    try:
+        yield Path(name)
+    finally:
+        with suppress(OSError):
+            Path(name).unlink()
 
 
 def unknown_ending(path: Path, *more: str) -> LimbeckError:
     """Return the error of a file whose ending says nothing, with all that are known; `more` belong to them."""
-    fix = f"known endings: {known_endings(*more)}"
+    fix = f"rename it to say what it holds; known endings: {known_endings(*more)}"
     ending = path.suffix.lower()
     if ending in ARCHIVES:
         fix = f"decompress it; {fix}"
@@ -128,10 +158,9 @@ def unknown_ending(path: Path, *more: str) -> LimbeckError:
 
 @contextmanager
 def readable(path: str | Path) -> Iterator[None]:
-    """Turn what cannot be read into a LimbeckError that names the file; long fields of CSV are read."""
+    """Turn what cannot be read into a LimbeckError that names the file."""
     try:
-        with long_fields():
-            yield
+        yield
     except UnicodeDecodeError as error:
         raise LimbeckError(f"{path} is not UTF-8: {error.reason}", "save it as UTF-8") from error
     except pa.ArrowException as error:
@@ -149,246 +178,205 @@ def readable(path: str | Path) -> Iterator[None]:
         ) from error
 
 
-def _lines(path: Path, max_rows: int) -> dict[str, ArrowColumn]:
-    """The texts of a file with one a line."""
-    column = ArrowColumn()
-    for line in lines_of(path):
-        if line.strip():
-            column.append(line)
-        if len(column) > max_rows:
-            raise _too_many(path, f"more than {max_rows}", max_rows)
-    return {TEXT_COLUMN: column}
+# ---- rows that were read ----
 
 
-def pairs_in(table: FileTable) -> FileTable:
-    """With a row for every pair of a query and one of its candidates, where the rows are lists of these."""
-    if table.typed and holds_candidates([*table.columns]):
-        return replace(table, columns=pairs_of(table.columns, table.path))
-    return table
+class WrittenRows:
+    """Rows that were written as JSON, or given as Python objects; a row may lack columns of others."""
 
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self._rows = rows
 
-def _too_many(path: Path, rows: str, max_rows: int, enough: int | None = None) -> LimbeckError:
-    return LimbeckError(
-        f"{path} holds {rows} rows, and no more than {max_rows} are read unasked",
-        f"{'raise max_rows' if enough is None else f'set max_rows={enough}'} to read them all, or name a file of fewer",
-    )
+    def __len__(self) -> int:
+        return len(self._rows)
 
+    @property
+    def names(self) -> list[str]:
+        """The columns that any of the rows has."""
+        return [*dict.fromkeys(name for row in self._rows for name in row)]
 
-def unique_names(path: Path, names: Iterable[str]) -> list[str]:
-    """The names of a table's columns. Raises LimbeckError for one that stands twice."""
-    listed = list(names)
-    if len(set(listed)) < len(listed):
-        raise LimbeckError(
-            f"{path}, line 1: two columns have one name: {', '.join(listed)}", "rename one of them"
-        )
-    return listed
+    def values(self, column: str) -> list[Any]:
+        """One column; None where a row does not have it."""
+        return [row.get(column) for row in self._rows]
 
+    def parts(self, column: str) -> list[Any]:
+        """One column as it lies: lists, or Arrow's arrays."""
+        return [self.values(column)]
 
-def _separated(path: Path, tabs: bool, max_rows: int) -> dict[str, ArrowColumn]:
-    """Columns of text, by the fast reader where it cannot differ from the strict one."""
-    with opened_text(path, newline="") as file:
-        reader = strict_reader(file, tabs)
-        try:
-            header = unique_names(path, next(reader, []))
-            found = _by_arrow(path, header, tabs, max_rows) if header else None
-            return found or _by_rows(path, header, reader, max_rows)
-        except csv.Error as error:
-            raise LimbeckError(
-                f"{path}, line {reader.line_num}: {error}", "fix the quotes of that line"
-            ) from error
+    def dicts(self, columns: Sequence[str] | None) -> list[dict[str, Any]]:
+        """The rows with some columns or all; what a row does not have is left out."""
+        if columns is None:
+            return [dict(row) for row in self._rows]
+        return [{name: row[name] for name in columns if name in row} for row in self._rows]
 
-
-def strict_reader(file: Iterable[str], tabs: bool) -> Any:
-    """Python's reader of CSV, or of TSV without quoting; for what is no CSV it raises `csv.Error`."""
-    if tabs:
-        return csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-    return csv.reader(file, strict=True)
-
-
-def _by_arrow(
-    path: Path, header: list[str], tabs: bool, max_rows: int
-) -> dict[str, ArrowColumn] | None:
-    """None for a file that the strict reader must see: it names the line, or reads it all the same."""
-    if not tabs and not well_quoted(path):
+    def table(self, columns: Sequence[str] | None) -> pa.Table | None:
+        """None: their columns have no types."""
         return None
-    columns = {name: ArrowColumn() for name in header}
-    rows = 0
-    try:
-        for batch in batches(path, header, tabs):
-            rows += len(batch)
-            if rows > max_rows:
-                raise _too_many(path, f"more than {max_rows}", max_rows)
-            for name, column in columns.items():
-                column.extend_arrow(batch.column(name))
-    except pa.ArrowException:
-        return None
-    return columns
 
 
-def _by_rows(path: Path, header: list[str], reader: Any, max_rows: int) -> dict[str, ArrowColumn]:
-    columns = [ArrowColumn() for _ in header]
-    rows = 0
-    whole = whole_rows(path, header, reader)
-    while piece := list(islice(whole, PIECE)):
-        rows += len(piece)
-        if rows > max_rows:
-            raise _too_many(path, f"more than {max_rows}", max_rows)
-        for column, values in zip(columns, zip(*piece, strict=True), strict=True):
-            column.extend(values)
-    return dict(zip(header, columns, strict=True))
+class ArrowRows:
+    """Rows of a Parquet file, or of text in columns."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        return list(self._table.column_names)
+
+    def values(self, column: str) -> list[Any]:
+        """One column; None where a row does not have it."""
+        if column not in self._table.column_names:
+            return [None] * len(self)
+        return self._table.column(column).to_pylist()
+
+    def parts(self, column: str) -> list[Any]:
+        """One column as it lies: lists, or Arrow's arrays."""
+        return list(self._table.column(column).chunks)
+
+    def dicts(self, columns: Sequence[str] | None) -> list[dict[str, Any]]:
+        """The rows with some columns or all."""
+        return self.table(columns).to_pylist()
+
+    def table(self, columns: Sequence[str] | None) -> pa.Table:
+        """The rows with some columns or all, typed as in their file."""
+        if columns is None:
+            return self._table
+        return self._table.select([name for name in columns if name in self._table.column_names])
 
 
-def whole_rows(path: Path, header: list[str], reader: Any) -> Iterator[list[str]]:
-    """The rows behind a header. Raises LimbeckError with the line for one of another width."""
-    for row in reader:
-        if len(row) == len(header):
-            yield row
-        elif row:
-            raise LimbeckError(
-                f"{path}, line {reader.line_num}: expected {len(header)} columns "
-                f"({', '.join(header)}), found {len(row)}",
-                "fix the line; in CSV, text with commas or line breaks needs quotes",
-            )
+TakenRows = WrittenRows | ArrowRows
+"""Some rows, one after another, with the columns as they were found."""
 
 
-@contextmanager
-def long_fields() -> Iterator[None]:
-    """Python's csv refuses fields of more than 131,072 characters, and documents are longer."""
-    usual = csv.field_size_limit(_LONGEST_FIELD)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(usual)
+# ---- sources of rows ----
 
 
-def _json_lines(path: Path, max_rows: int) -> dict[str, ArrowColumn]:
-    columns: dict[str, ArrowColumn] = {}
-    rows = 0
-    with opened_text(path) as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            row = json_row(path, number, line)
-            if rows == max_rows:
-                raise _too_many(path, f"more than {max_rows}", max_rows)
-            # A key that some lines leave out is a gap; whether it matters depends on the column.
-            for name in row:
-                if name not in columns:
-                    columns[name] = ArrowColumn([None] * rows)
-            for name, column in columns.items():
-                column.append(row.get(name))
-            rows += 1
-    return columns
+class RowSource:
+    """One file, or whatever else holds rows, open at the next row.
+
+    Attributes:
+        name: as messages call it.
+        columns: their names, as far as they are known before all rows are read; () where there are no rows.
+        size: how far `position` goes; None where nobody knows.
+        position: how far it has been read.
+        once: whether it cannot be opened a second time.
+        total: how many rows there are; None where nobody knows.
+        at_once: rows that are easily held in memory together, `AT_ONCE` at most.
+        typed: whether values have types; without, every value is text.
+        class_names: what the datasets library calls the ids of a column of classes, or of lists of them.
+    """
+
+    name: str
+    columns: tuple[str, ...] = ()
+    size: int | None = None
+    position: int = 0
+    once: bool = False
+    total: int | None = None
+    at_once: int = AT_ONCE
+    typed: bool = True
+    class_names: Mapping[str, list[str]] = MappingProxyType({})
+
+    def take(self, count: int) -> TakenRows:
+        """Return the next rows, at most so many; none at the end.
+
+        Raises:
+            LimbeckError: what stands there cannot be read, with the line.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the file."""
 
 
-_LIST = "; of a file that is one list of rows: jq -c '.[]' FILE > rows.jsonl (of {\"data\": […]}: '.data[]')"
+class GivenSource(RowSource):
+    """Rows that are in memory already, texts or dictionaries, or that somebody makes one by one."""
 
+    def __init__(self, name: str, rows: Iterable[Any]) -> None:
+        self.name = name
+        self.size = len(rows) if isinstance(rows, Sequence) else None
+        self._rows = iter(rows)
+        self.once = self._rows is rows
+        self._number = 0
+        first = next(self._rows, None)
+        if first is not None or self.size:
+            row = self._row(first)
+            self._number = 0
+            self.columns = tuple(row)
+            self._rows = chain([first], self._rows)
 
-def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
-    """A line of JSON lines. Raises LimbeckError with its number for what is no object."""
-    try:
-        row = loads(line)
-    except ValueError as error:
-        reason = json_reason(error).removeprefix("line 1: ")
+    def take(self, count: int) -> TakenRows:
+        """Return the next rows."""
+        rows = [self._row(row) for row in islice(self._rows, count)]
+        self.position += len(rows)
+        return WrittenRows(rows)
+
+    def _row(self, row: Any) -> dict[str, Any]:
+        self._number += 1
+        if isinstance(row, Mapping):
+            return {str(name): value for name, value in row.items()}
+        if row is None or isinstance(row, str):
+            return {TEXT_COLUMN: row}
         raise LimbeckError(
-            f"{path}, line {number}: not JSON: {reason}",
-            "write one object per line" + (_LIST if number == 1 else ""),
-        ) from error
-    if not isinstance(row, dict):
-        raise LimbeckError(
-            f"{path}, line {number}: expected a JSON object, found {type(row).__name__}",
-            'write one object per line: {"text": "…", "label": 1}' + (_LIST if number == 1 else ""),
+            f"{self.name}, row {self._number}: found {type(row).__name__}, expected a text or a dictionary",
+            'give texts, or rows {"text": …}',
         )
-    only = next(iter(row.values())) if number == len(row) == 1 else None
-    if isinstance(only, list) and only and all(isinstance(one, dict) for one in only):
-        raise LimbeckError(
-            f"{path}, line {number}: its rows are a list inside of one object, {next(iter(row))!r}",
-            "write one object per line" + _LIST,
-        )
-    # Only JSON's escapes can make what UTF-8 cannot hold.
-    if "\\u" in line and not encodable(repr(row) + "".join(_texts(row))):
-        raise LimbeckError(
-            f"{path}, line {number}: half of a surrogate pair or a zero character in the text",
-            "write whole characters, as json.dumps does",
-        )
-    return row
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """All text in a value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
+class ParquetSource(RowSource):
+    """A Parquet file, a few rows at a time."""
 
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        with readable(path):
+            self._file = parquet_file(path)
+        schema = self._file.schema_arrow
+        self.columns = _unique(path, schema.names)
+        self.class_names = _class_names(schema)
+        self.size = max(path.stat().st_size, 1)
+        about = self._file.metadata
+        self.total = about.num_rows
+        groups = range(about.num_row_groups)
+        size = sum(about.row_group(group).total_byte_size for group in groups)
+        self.at_once = min(AT_ONCE, max(_BYTES_AT_ONCE * self.total // max(size, 1), 1))
+        self._read = 0
+        self._batches = self._file.iter_batches(self.at_once)
+        self._left = schema.empty_table()
 
-def _parquet(path: Path, max_rows: int) -> FileTable:
-    """Batch by batch: what has been read lies in files that are mapped, and a batch at a time in memory."""
-    before = pa.total_allocated_bytes()
-    with parquet_file(path) as file:
-        rows = file.metadata.num_rows
-        if rows > max_rows:
-            raise _too_many(path, str(rows), max_rows, rows)
-        schema = file.schema_arrow
-        names = unique_names(path, schema.names)
-        columns = {name: ArrowColumn() for name in names}
-        for batch in file.iter_batches(_rows_at_once(file.metadata)):
-            # A folder that nobody may write to leaves it all in memory.
-            if pa.total_allocated_bytes() - before > _half_the_memory():
+    def take(self, count: int) -> TakenRows:
+        """Return the next rows."""
+        with readable(self.name):
+            if not len(self._left) and (batch := next(self._batches, None)) is not None:
+                self._left = pa.Table.from_batches([batch])
+                self._check(self._left)
+        taken, self._left = self._left.slice(0, count), self._left.slice(count)
+        self._read += len(taken)
+        assert self.size is not None and self.total is not None
+        self.position = self.size * self._read // max(self.total, 1)
+        return ArrowRows(taken)
+
+    def _check(self, rows: pa.Table) -> None:
+        """Raise LimbeckError for text that is not UTF-8: Parquet's writers need not look at it."""
+        for name in self.columns:
+            try:
+                rows.column(name).validate(full=True)
+            except pa.ArrowInvalid as error:
+                reason = str(error).splitlines()[0].removeprefix("Invalid: ")
                 raise LimbeckError(
-                    f"{path} needs more than half of this machine's memory",
-                    "name a folder that has room for it in the environment, HF_DATASETS_CACHE; or a file of "
-                    "fewer rows or shorter text",
-                )
-            for name in names:
-                column = batch.column(name)
-                check_text(path, name, column)
-                columns[name].extend_arrow(column)
-    return FileTable(path, columns, typed=True, class_names=_class_names(schema))
+                    f"{self.name}: column {name!r} is damaged or not UTF-8: {reason}",
+                    "write the file again, its text as UTF-8",
+                ) from error
 
-
-def check_text(path: Path, name: str, values: pa.Array | pa.ChunkedArray) -> None:
-    """Raise LimbeckError for text that is not UTF-8: Parquet's writers need not look at it."""
-    try:
-        values.validate(full=True)
-    except pa.ArrowInvalid as error:
-        reason = str(error).splitlines()[0].removeprefix("Invalid: ")
-        raise LimbeckError(
-            f"{path}: column {name!r} is damaged or not UTF-8: {reason}",
-            "write the file again, its text as UTF-8",
-        ) from error
-
-
-def _rows_at_once(metadata: parquet.FileMetaData) -> int:
-    """So many rows that a batch of them is easily held, by the sizes that the file states."""
-    groups = range(metadata.num_row_groups)
-    size = sum(metadata.row_group(group).total_byte_size for group in groups)
-    return min(_BATCH, max(_BATCH_BYTES * metadata.num_rows // max(size, 1), 1))
-
-
-def stored_classes(path: Path, column: str) -> tuple[str, ...]:
-    """Return the names that a Parquet file has for a column's classes, all of them in their order; () without any."""
-    if form_of(path) != "parquet":
-        return ()
-    with readable(path), parquet_file(path) as file:
-        return tuple(_class_names(file.schema_arrow).get(column, ()))
-
-
-def class_columns(path: Path) -> tuple[str, ...]:
-    """Return the columns for which a Parquet file has names of classes."""
-    if form_of(path) != "parquet":
-        return ()
-    with readable(path), parquet_file(path) as file:
-        return tuple(_class_names(file.schema_arrow))
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
-    """What the datasets library calls the ids of a column of classes, or of lists of them."""
     try:
         features = Features.from_arrow_schema(schema)
     # The schema may hold types that the datasets library does not know; then it has no names.
@@ -402,39 +390,204 @@ def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
     }
 
 
-def _half_the_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+class WrittenSource(RowSource):
+    """CSV, TSV, JSON lines or plain text, from a file, also a compressed one, or a pipe."""
+
+    def __init__(
+        self, name: str, form: str, stream: IO[bytes], *, piped: bool, blank_lines: bool
+    ) -> None:
+        self.name = name
+        self.typed = form == "jsonl"
+        self.once = piped
+        self.size = None if piped else os.fstat(stream.fileno()).st_size
+        self._stream = stream
+        self._text = io.TextIOWrapper(
+            _decompressed(stream, Path(name)),
+            encoding="utf-8-sig",
+            newline="" if form in ("csv", "tsv") else "\n",
+        )
+        try:
+            with readable(name):
+                self._rows: Iterator[Any] = self._opened(form, blank_lines)
+        except LimbeckError:
+            self.close()
+            raise
+
+    def _opened(self, form: str, blank_lines: bool) -> Iterator[Any]:
+        lines = _whole_lines(self.name, self._text)
+        if form in ("csv", "tsv"):
+            rows = _separated(self.name, lines, tabs=form == "tsv")
+            self.columns = tuple(next(rows))
+            return rows
+        if form == "text":
+            kept = (line for line in lines if blank_lines or line.strip())
+            texts = ([line.removesuffix("\n").removesuffix("\r")] for line in kept)
+            first = list(islice(texts, 1))
+            self.columns = (TEXT_COLUMN,) if first else ()
+            return chain(first, texts)
+        objects = _json_rows(self.name, lines)
+        # Lines of JSON may leave columns out; whoever writes to a pipe may wait for an answer to its first line.
+        seen = list(islice(objects, 1 if self.once else _LOOKED_AT))
+        while seen and not any(seen) and (row := next(objects, None)) is not None:
+            seen.append(row)
+        self.columns = tuple(dict.fromkeys(name for row in seen for name in row))
+        return chain(seen, objects)
+
+    def take(self, count: int) -> TakenRows:
+        """Return the next rows."""
+        with readable(self.name):
+            rows = list(islice(self._rows, count))
+        if self.size is not None:
+            self.position = self._stream.tell()
+        if self.typed:
+            return WrittenRows(rows)
+        columns = zip(*rows, strict=True) if rows else [()] * len(self.columns)
+        named = zip(self.columns, columns, strict=True)
+        return ArrowRows(pa.table({name: pa.array(values, pa.string()) for name, values in named}))
+
+    def close(self) -> None:
+        """Close the file; standard input stays open."""
+        if self._stream is sys.stdin.buffer:
+            self._text.detach()
+        else:
+            self._text.close()
+            self._stream.close()
 
 
-# What datasets call their texts, for rows whose columns nobody named.
+def open_rows(path: Path | str, form: str | None = None, *, blank_lines: bool = True) -> RowSource:
+    """Open a file, a pipe or standard input (`-`) at its first row.
 
+    CSV has a header line and the usual double quotes. TSV has a header line and no quoting, as GLUE's files. JSON lines
+    have an object per line. Plain text has a text per line, in a column `text`.
 
-# One text among other columns of text (an id, a title) is not guessed.
-USUAL_TEXTS = (
-    ("sentence1", "sentence2"),
-    ("query", "passage"),
-    ("text1", "text2"),
-    ("premise", "hypothesis"),
-    ("question1", "question2"),
-    ("question", "sentence"),
-    ("sentence",),
-    ("text",),
-)
-"""Columns that are taken together, in the order in which they are looked for."""
+    Args:
+        path: where it lies.
+        form: one of `FORMATS`; by default what the ending says.
+        blank_lines: whether those of plain text are rows.
 
-USUAL_LABELS = ("label", "labels")
-
-
-def usual_texts(words: Sequence[str]) -> list[str]:
-    """Choose text columns among those that hold text and no label: of a usual name, else the only one.
-
-    Empty where it is not clear which is meant.
+    Raises:
+        LimbeckError: nobody says what form it has, or it cannot be read.
     """
-    known = [list(names) for names in USUAL_TEXTS if {*names} <= {*words}]
-    return known[0] if known else (list(words) if len(words) == 1 else [])
+    if path == STANDARD_INPUT:
+        return _standard_input(form, blank_lines)
+    path = Path(path)
+    form = form or form_of(path)
+    if form is None:
+        raise unknown_ending(path)
+    if form == "parquet":
+        return ParquetSource(path)
+    with readable(path):
+        # A pipe that a shell makes, <(command), has no length.
+        piped = not path.is_file()
+        return WrittenSource(str(path), form, path.open("rb"), piped=piped, blank_lines=blank_lines)
 
 
-def usual_label(columns: Sequence[str], named: Sequence[str] = ()) -> str | None:
-    """Choose the label's column: of a usual name, else the only one that has class names of its own (`named`)."""
-    usual = [name for name in USUAL_LABELS if name in columns]
-    return next(iter(usual or (named if len(named) == 1 else [])), None)
+def _standard_input(form: str | None, blank_lines: bool) -> RowSource:
+    if form is None or form == "parquet":
+        said = "Parquet cannot be streamed" if form else "nothing says what it holds"
+        choices = "|".join(name for name in FORMATS if name != "parquet")
+        raise LimbeckError(f"standard input: {said}", f"add --format {choices}")
+    if sys.stdin is None or sys.stdin.closed:
+        raise LimbeckError("standard input is closed", "pipe rows in, or name a file")
+    stream = sys.stdin.buffer
+    return WrittenSource("standard input", form, stream, piped=True, blank_lines=blank_lines)
+
+
+def _whole_lines(name: str, text: io.TextIOWrapper) -> Iterator[str]:
+    """Yield lines as they stand there. Raises LimbeckError for zero characters, as UTF-16 read as UTF-8 has."""
+    for number, line in enumerate(text, start=1):
+        if "\0" in line:
+            raise LimbeckError(
+                f"{name}, line {number}: zero characters in the text",
+                "the file is damaged, or is not UTF-8: write it again",
+            )
+        yield line
+
+
+def _separated(name: str, lines: Iterator[str], *, tabs: bool) -> Iterator[list[str]]:
+    """Yield the header of CSV, or of TSV without quoting, then every row.
+
+    Strict, by Python's own reader: Arrow's takes `"a"b` for `ab`, loses half of a quoted line break at the border of
+    two blocks, and gives no row of a pipe before a block is full.
+    """
+    csv.field_size_limit(_LONGEST_FIELD)
+    quoting: dict[str, Any] = (
+        {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
+    )
+    reader = csv.reader(lines, **quoting)
+    try:
+        header = next(reader, [])
+        if not header:
+            raise LimbeckError(f"{name} is empty", "write a header line with the columns' names")
+        yield list(_unique(name, header))
+        for row in reader:
+            if len(row) == len(header):
+                yield row
+            elif row:
+                raise LimbeckError(
+                    f"{name}, line {reader.line_num}: expected {len(header)} columns "
+                    f"({', '.join(header)}), found {len(row)}",
+                    "fix the line; in CSV, text with commas or line breaks needs quotes",
+                )
+    except csv.Error as error:
+        raise LimbeckError(
+            f"{name}, line {reader.line_num}: {error}", "fix the quotes of that line"
+        ) from error
+
+
+def _unique(path: str | Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of a table's columns. Raises LimbeckError for one that stands twice."""
+    if len(set(names)) < len(names):
+        raise LimbeckError(
+            f"{path}, line 1: two columns have one name: {', '.join(names)}", "rename one of them"
+        )
+    return tuple(names)
+
+
+_LIST = "; of a file that is one list of rows: jq -c '.[]' FILE > rows.jsonl (of {\"data\": […]}: '.data[]')"
+
+
+def _json_rows(name: str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+    """Yield an object for each line. Raises LimbeckError with the line's number for what is none."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where, more = f"{name}, line {number}", _LIST if number == 1 else ""
+        try:
+            row = loads(line)
+        except ValueError as error:
+            reason = json_reason(error).removeprefix("line 1: ")
+            raise LimbeckError(
+                f"{where}: not JSON: {reason}", f"write one object per line{more}"
+            ) from error
+        if not isinstance(row, dict):
+            raise LimbeckError(
+                f"{where}: expected a JSON object, found {type(row).__name__}",
+                f'write one object per line: {{"text": "…", "label": 1}}{more}',
+            )
+        only = next(iter(row.values())) if number == len(row) == 1 else None
+        if isinstance(only, list) and only and all(isinstance(one, dict) for one in only):
+            raise LimbeckError(
+                f"{where}: its rows are a list inside of one object, {next(iter(row))!r}",
+                f"write one object per line{more}",
+            )
+        # Only JSON's escapes can make what UTF-8 cannot hold.
+        if "\\u" in line and not all(map(encodable, _texts(row))):
+            raise LimbeckError(
+                f"{where}: half of a surrogate pair or a zero character in the text",
+                "write whole characters, as json.dumps does",
+            )
+        yield row
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All text in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from datasets import DatasetDict
 
-from limbeck.data.endings import opened
+from limbeck.data.files import opened
 from limbeck.data.splits import check_splits, make_split, take, with_held_out_dev
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.task import Task

@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from limbeck.data.files import FileTable
+from limbeck.data.table import FileTable
 from limbeck.students import generic_labels, spelling
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import loads

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from datasets import DatasetDict
 
-from limbeck.data.files import MAX_ROWS
 from limbeck.data.label_column import Labelling
 from limbeck.data.reader import DATA_READERS, DataReader, DataRequest, reader_of
 from limbeck.data.splits import AS_USUAL, Division, with_label_column
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, no_such_file
+from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks.metrics import TEACHER_LABEL
 from limbeck.tasks.task import Task, as_kind, judged_by_teacher
 

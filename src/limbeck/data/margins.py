@@ -14,10 +14,10 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from limbeck.data.files import FileTable
 from limbeck.data.label_column import row_of_numbers, structured
 from limbeck.data.own_tuples import texts_of, tuple_columns
 from limbeck.data.row_ids import row_ids
+from limbeck.data.table import FileTable
 from limbeck.support.errors import LimbeckError
 
 COLUMNS = ("margin", "margins", "score", "scores", "label", "labels")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from limbeck.data.endings import known_endings
+from limbeck.data.files import known_endings
 from limbeck.data.glue import (
     contents,
     expected_files,

@@ -13,10 +13,11 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import pyarrow as pa
 
-from limbeck.data.files import FileTable, pairs_in, read_table
+from limbeck.data.candidate_files import pairs_in
 from limbeck.data.label_column import numbers_of, structured
 from limbeck.data.margins import margins_of
 from limbeck.data.row_ids import row_ids
+from limbeck.data.table import FileTable, read_table
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import MAX_ROWS
 
@@ -77,7 +78,7 @@ def read_outputs_file(
     Raises:
         LimbeckError: what is not there, or is no such number; names that are not the data's classes.
     """
-    whole = read_table(path, max_rows, as_pairs=False)
+    whole = read_table(path, max_rows)
     margins = margins_of(whole, text_columns) if candidates else None
     if margins is not None:
         return FileOutputs(MARGIN, (), *margins)
@@ -258,7 +259,7 @@ def read_embeddings_file(
         LimbeckError: no column of texts, embeddings that are no finite numbers or of different widths, or of one
             text several that differ.
     """
-    table = read_table(path, max_rows, as_pairs=False)
+    table = read_table(path, max_rows)
     if EMBEDDING not in table.columns:
         return None
     column = _text_column(table, named)

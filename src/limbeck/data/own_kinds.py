@@ -10,19 +10,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from limbeck.data.endings import CONLL, ending_of, form_of, lines_of, opened_text
-from limbeck.data.files import MAX_ROWS, read_table, readable, stored_classes
+from limbeck.data.files import CONLL, ending_of, form_of, lines_of, open_rows, opened_text, readable
 from limbeck.data.label_column import class_order
 from limbeck.data.own import Rows, files_of, groups_of, made_splits
 from limbeck.data.reader import DataRequest, Loaded
+from limbeck.data.table import read_table
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import loads
+from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks import MASKED, SPANS, TOKENS
 from limbeck.tasks.positions import metrics_for_tags, said_of_tags
 from limbeck.tasks.task import Task
@@ -287,8 +289,11 @@ def _tags(files: dict[str, Path], read: dict[str, Columns], wanted: Wanted) -> S
     """The tags of the training rows, in the order of their ids."""
     if wanted.label is None:
         return ()
-    if stored := stored_classes(files["train"], wanted.label):
-        return stored
+    if form_of(files["train"]) == "parquet":
+        with closing(open_rows(files["train"])) as source:
+            stored = source.class_names.get(wanted.label)
+        if stored:
+            return stored
     written = read["train"][wanted.label]
     found = {tag for tags in written for tag in tags} if isinstance(written[0], list) else set()
     return sorted(found, key=lambda tag: (tag.upper() != "O", tag))

@@ -26,7 +26,7 @@ from limbeck.data.candidate_files import (
     negative_columns,
     pairs_of,
 )
-from limbeck.data.files import FileTable
+from limbeck.data.table import FileTable
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.ranking_metrics import by_query
 

@@ -27,15 +27,16 @@ from limbeck.data.candidate_files import (
     QUERY,
     SCORE,
     holds_candidates,
+    pairs_in,
     pairs_of,
 )
-from limbeck.data.endings import form_of, opened_text, parquet_file
-from limbeck.data.files import FileTable, pairs_in, read_table
+from limbeck.data.files import form_of, opened_text, parquet_file
 from limbeck.data.on_disk import OnDisk
 from limbeck.data.own import files_of, split_files
 from limbeck.data.own_tuples import tuple_columns
 from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.splits import Division, SplitRows, check_splits, hold_out, make_split, take
+from limbeck.data.table import FileTable, read_table
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import PAIR_SCORE
 from limbeck.tasks.metrics import TEACHER_LABEL
@@ -203,9 +204,7 @@ def _has_lists(path: Path) -> bool:
 
 
 def _read(path: Path, request: DataRequest, *, split: str) -> Pairs:
-    table, named = with_pairs(
-        read_table(path, request.max_rows, as_pairs=False), request.text_columns
-    )
+    table, named = with_pairs(read_table(path, request.max_rows), request.text_columns)
     texts = list(named or _USUAL)
     label = request.label_column or LABEL
     problems = []

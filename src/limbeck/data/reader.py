@@ -16,14 +16,14 @@ from datasets import DatasetDict
 
 from limbeck.data.beir import is_beir
 from limbeck.data.corpus_sources import Document
-from limbeck.data.endings import stem_of
-from limbeck.data.files import MAX_ROWS
+from limbeck.data.files import stem_of
 from limbeck.data.label_column import Labelling
 from limbeck.data.splits import Division
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home, no_such_file
 from limbeck.support.given import is_reference, place_of
 from limbeck.support.registry import Registry
+from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks import SENTENCE, TaskType, get_task_type
 from limbeck.tasks.task import TASKS, Task, get_task
 

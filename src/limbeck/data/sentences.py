@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 from datasets import Dataset, DatasetDict, List, Value
 
 from limbeck.data.beir import is_beir
-from limbeck.data.endings import form_of, opened_text
-from limbeck.data.files import FileTable, read_table
+from limbeck.data.files import form_of, opened_text
 from limbeck.data.on_disk import OnDisk
 from limbeck.data.own import files_of
 from limbeck.data.own_tuples import NAMING, USUAL, Texts, Tuples, texts_of, tuples_of
 from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.retrieval_rows import retrieval_splits, retrieval_task, retrieval_tuples
 from limbeck.data.splits import check_splits, make_split
+from limbeck.data.table import FileTable, read_table
 from limbeck.embedding.text_prompts import QUERY
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import EMBEDDING
@@ -161,7 +161,7 @@ def _read(path: Path, split: str, request: DataRequest) -> Texted:
             )
         (sentences,) = read_table(path, request.max_rows).columns.values()
         return Texted([list(sentences)], [math.nan] * len(sentences))
-    table = read_table(path, request.max_rows, as_pairs=False, as_tsv=headed)
+    table = read_table(path, request.max_rows, "tsv" if headed else None)
     if split != "train":
         names = _text_columns(table, request.text_columns, pairs=True)
         texts = [texts_of(table, name) for name in names]

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from limbeck.data.files import FileTable, read_table
 from limbeck.data.label_column import Labelling, class_order
 from limbeck.data.own import (
     files_of,
@@ -23,6 +22,7 @@ from limbeck.data.own import (
     written_labels,
 )
 from limbeck.data.reader import DataRequest, Loaded
+from limbeck.data.table import FileTable, read_table
 from limbeck.data.written_labels import check_spellings
 from limbeck.students import generic_labels
 from limbeck.support.errors import LimbeckError, Problem

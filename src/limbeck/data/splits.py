@@ -16,7 +16,7 @@ import xxhash
 from datasets import Dataset, DatasetDict, DatasetInfo, Features, Value
 from datasets.table import InMemoryTable
 
-from limbeck.data.column import taken
+from limbeck.data.table import taken
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks.known_types import absent_label, labelled_rows, no_unlabelled
 from limbeck.tasks.task import Task

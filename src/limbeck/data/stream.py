@@ -2,27 +2,98 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Sequence
+import glob
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from limbeck.data.endings import form_of
-from limbeck.data.files import readable, unknown_ending
-from limbeck.data.stream_sources import (
+from limbeck.data.files import (
     FORMATS,
-    IMAGE_COLUMN,
     STANDARD_INPUT,
-    CountedFile,
     GivenSource,
-    ParquetSource,
     RowSource,
     TakenRows,
-    WrittenSource,
-    is_image,
+    form_of,
+    known_endings,
+    open_rows,
 )
 from limbeck.support.errors import LimbeckError, Problem, unknown
+from limbeck.support.files import at_home, no_such_file
+
+IMAGE_COLUMN = "image"
+"""The column of files that are images."""
+_IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
+_PATTERN = frozenset("*?[")
+
+
+# ---- which files are named ----
+
+
+def named_files(sources: Sequence[str | Path]) -> list[Path | str]:
+    """Files and patterns in the order in which they are named, those of a folder or a pattern sorted.
+
+    Standard input is `-`.
+
+    Raises:
+        LimbeckError: all that is not there.
+    """
+    found: list[Path | str] = []
+    problems = []
+    for source in map(str, sources):
+        path = at_home(source)
+        if source == STANDARD_INPUT:
+            found.append(source)
+        elif path.is_dir():
+            inside = sorted(
+                one for one in path.iterdir() if one.is_file() and (form_of(one) or _is_image(one))
+            )
+            found += inside
+            if not inside:
+                problems.append(
+                    Problem(
+                        f"{source} is a folder without files of rows or images",
+                        f"files that are read end in {known_endings()}; or in {', '.join(sorted(_IMAGES))}",
+                    )
+                )
+        elif path.exists():
+            found.append(path)
+        elif matches := matching(source):
+            found += matches
+        else:
+            text = "; a text itself comes by standard input (-), and in Python in a list"
+            also = text if len(source.split()) > 1 else ""
+            problems.append(no_file("data", source, also))
+    if found.count(STANDARD_INPUT) and len(found) > 1:
+        problems.append(
+            Problem("standard input is named beside others", "give - alone, or files alone")
+        )
+    if problems:
+        raise LimbeckError(problems)
+    return found
+
+
+def no_file(setting: str, source: str, also: str = "") -> Problem:
+    """Say that neither a file nor a pattern of files is there; `also` belongs to the fix."""
+    if _PATTERN & {*source}:
+        return Problem(f"{setting}: no file has a name like {source}", f"check the path{also}")
+    return no_such_file(setting, source, also=also)
+
+
+def matching(source: str) -> list[Path]:
+    """The files whose names fit a pattern (`more/*.csv`), sorted; none of what is no pattern."""
+    if not _PATTERN & {*source}:
+        return []
+    # As glob has it, a pattern may be absolute, which pathlib's may not.
+    paths = map(Path, glob.glob(str(at_home(source)), recursive=True))  # noqa: PTH207
+    return sorted(path for path in paths if path.is_file())
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in _IMAGES
+
+
+# ---- their rows ----
 
 
 class RowStream:
@@ -48,31 +119,32 @@ class RowStream:
         if kind is not None and kind not in FORMATS:
             raise LimbeckError(unknown("format", kind, FORMATS))
         self.files = tuple(files)
+        self.heads: dict[str, tuple[str, ...]] = {}
+        self.size: int | None = 0
         self.once = False
         self._todo: list[Callable[[], RowSource]] = []
-        self.heads: dict[str, tuple[str, ...]] = {}
-        sizes: list[int | None] = []
-        problems: list[Problem] = []
-        for make in _makers(files, kind):
-            try:
-                source = make()
-            except LimbeckError as error:
-                problems += error.problems
-                continue
-            self.heads[source.name] = source.columns
-            sizes.append(source.size)
-            self.once |= source.once
-            if source.once:
-                self._todo.append(partial(_as_is, source))
-            else:
-                source.close()
-                self._todo.append(make)
-        if problems:
-            raise LimbeckError(problems)
-        self.size = None if None in sizes else sum(filter(None, sizes))
         self._source: RowSource | None = None
         self._before = 0
         self._rows = self._rows_before = 0
+        problems: list[Problem] = []
+        for make in _makers(files, kind):
+            try:
+                self._add(make)
+            except LimbeckError as error:
+                problems += error.problems
+        if problems:
+            raise LimbeckError(problems)
+
+    def _add(self, make: Callable[[], RowSource]) -> None:
+        source = make()
+        self.heads[source.name] = source.columns
+        self.size = None if None in (self.size, source.size) else self.size + source.size  # type: ignore[operator]
+        self.once |= source.once
+        if source.once:
+            self._todo.append(lambda: source)
+        else:
+            source.close()
+            self._todo.append(make)
 
     @classmethod
     def of_objects(cls, name: str, rows: Iterable[Any]) -> RowStream:
@@ -82,16 +154,18 @@ class RowStream:
             LimbeckError: the first is neither.
         """
         made = cls([])
-        source = GivenSource(name, rows)
-        made.heads[name] = source.columns
-        made._todo = [lambda: source]
-        made.size, made.once = source.size, source.once
+        made._add(partial(GivenSource, name, rows))
         return made
 
     @property
     def position(self) -> int:
         """How much of `size` was read."""
         return self._before + (self._source.position if self._source is not None else 0)
+
+    @property
+    def class_names(self) -> Mapping[str, list[str]]:
+        """Of the file that rows were taken from last: the names that it has for ids, by column."""
+        return {} if self._source is None else self._source.class_names
 
     def close(self) -> None:
         """Close what is open."""
@@ -125,44 +199,13 @@ class RowStream:
             self._source = None
 
 
-def _as_is(source: RowSource) -> RowSource:
-    return source
-
-
 def _makers(files: Sequence[Path | str], kind: str | None) -> list[Callable[[], RowSource]]:
-    images = [path for path in files if isinstance(path, Path) and is_image(path)]
+    images = [path for path in files if isinstance(path, Path) and _is_image(path)]
     if not images or kind is not None:
-        return [partial(_opened, file, kind) for file in files]
+        return [partial(open_rows, file, kind) for file in files]
     if len(images) < len(files):
         raise LimbeckError(
             f"{images[0]} is an image, and others of the files hold rows", "name one sort alone"
         )
     rows = [{IMAGE_COLUMN: str(path)} for path in images]
     return [partial(GivenSource, str(images[0].parent), rows)]
-
-
-def _opened(file: Path | str, kind: str | None) -> RowSource:
-    if file == STANDARD_INPUT:
-        return _standard_input(kind)
-    path = Path(file)
-    kind = kind or form_of(path)
-    if kind is None:
-        problem = unknown_ending(path).problems[0]
-        raise LimbeckError(problem.message, f"{problem.fix}; or say --format {'|'.join(FORMATS)}")
-    if kind == "parquet":
-        return ParquetSource(path)
-    with readable(str(path)):
-        # A pipe that a shell makes, <(command), has no length.
-        size = path.stat().st_size if path.is_file() else None
-        stream = CountedFile(path)
-    return WrittenSource(str(path), kind, stream, size)
-
-
-def _standard_input(kind: str | None) -> RowSource:
-    if kind is None or kind == "parquet":
-        said = "Parquet cannot be streamed" if kind else "nothing says what it holds"
-        choices = "|".join(name for name in FORMATS if name != "parquet")
-        raise LimbeckError(f"standard input: {said}", f"add --format {choices}")
-    if sys.stdin is None or sys.stdin.closed:
-        raise LimbeckError("standard input is closed", "pipe rows in, or name a file")
-    return WrittenSource("standard input", kind, sys.stdin.buffer, None)

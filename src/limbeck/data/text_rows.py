@@ -15,15 +15,17 @@ import pyarrow as pa
 from datasets import Dataset
 
 from limbeck.data.beir import is_beir
-from limbeck.data.candidate_files import PASSAGE, QUERY
-from limbeck.data.endings import TEXT_COLUMN, form_of, known_endings
-from limbeck.data.files import MAX_ROWS, read_table, usual_label, usual_texts
+from limbeck.data.candidate_files import PASSAGE, QUERY, pairs_in
+from limbeck.data.files import TEXT_COLUMN, form_of, known_endings
 from limbeck.data.load import load_task
 from limbeck.data.row_ids import row_ids
-from limbeck.data.unlabelled import ids_of, is_meant, matching, read_unlabelled
+from limbeck.data.stream import matching
+from limbeck.data.table import read_table, usual_label, usual_texts
+from limbeck.data.unlabelled import ids_of, is_meant, read_unlabelled
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.support.given import is_reference, place_of
+from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks import TEXT
 from limbeck.tasks.known_types import labelled_rows
 from limbeck.tasks.task import TASKS, Task
@@ -211,7 +213,7 @@ def _unnamed_columns(file: Path, max_rows: int) -> list[str] | None:
     """The columns that training takes, or the only one; None of plain text, which has no columns."""
     if form_of(file) == "text":
         return None
-    table = read_table(file, max_rows)
+    table = pairs_in(read_table(file, max_rows))
     columns = [*table.columns]
     if {*_PAIR} <= {*columns}:  # as training finds them, lists of candidates among them
         return [*_PAIR]

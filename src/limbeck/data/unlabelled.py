@@ -6,7 +6,6 @@ the labelled rows already, or comes twice, adds nothing.
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -19,17 +18,19 @@ import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict, DatasetInfo, Features, Value
 from datasets.table import InMemoryTable
 
-from limbeck.data.column import taken
-from limbeck.data.endings import ending_of, form_of, opened_text
-from limbeck.data.files import MAX_ROWS, read_table, readable
+from limbeck.data.candidate_files import pairs_in
+from limbeck.data.files import ending_of, form_of, opened_text, readable
 from limbeck.data.glue import LAYOUTS, read_tsv
 from limbeck.data.own import IMDB_COLUMNS
 from limbeck.data.pairs import with_pairs
 from limbeck.data.row_ids import row_ids
 from limbeck.data.splits import digest_of, stacked
-from limbeck.support.errors import LimbeckError, Problem
-from limbeck.support.files import at_home, no_such_file
+from limbeck.data.stream import matching, no_file
+from limbeck.data.table import read_table, taken
+from limbeck.support.errors import LimbeckError
+from limbeck.support.files import at_home
 from limbeck.support.given import is_reference, place_of
+from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks.known_types import absent_label, labelled_rows
 from limbeck.tasks.task import Task
 
@@ -98,21 +99,8 @@ def text_files(sources: Sequence[str]) -> list[Path]:
         elif matches := matching(source):
             found |= dict.fromkeys(matches)
         else:
-            raise LimbeckError(
-                Problem(f"unlabelled: no file has a name {source}", "check the path")
-                if _PATTERN & set(source)
-                else no_such_file("unlabelled", source)
-            )
+            raise LimbeckError(no_file("unlabelled", source))
     return list(found)
-
-
-def matching(source: str) -> list[Path]:
-    """The files whose names fit a pattern, sorted; none of what is no pattern."""
-    if not _PATTERN & set(source):
-        return []
-    # As glob has it, a pattern may be absolute, which pathlib's may not.
-    paths = map(Path, glob.glob(str(at_home(source)), recursive=True))  # noqa: PTH207
-    return sorted(path for path in paths if path.is_file())
 
 
 def is_meant(source: str, file: Path) -> bool:
@@ -177,9 +165,11 @@ def _columns(
 ) -> tuple[pa.ChunkedArray, ...]:
     candidates = task.kind.candidates is not None
     # Texts whose task nobody knows are pairs wherever they look like it; a task's candidates may be columns too.
-    table = read_table(path, max_rows, as_pairs=not candidates)
+    table = read_table(path, max_rows)
     if candidates:
         table, text_columns = with_pairs(table, text_columns or ())
+    else:
+        table = pairs_in(table)
     known = [list(text_columns)] if text_columns else _names_of(task)
     names = next((names for names in known if set(names) <= set(table.columns)), None)
     if names is None:

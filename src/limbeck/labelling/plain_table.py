@@ -5,11 +5,10 @@ Of all rows at once only numbers are held; their texts are read and written piec
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -21,7 +20,7 @@ import pyarrow.parquet as parquet
 from scipy.special import softmax
 
 from limbeck.data.candidate_files import PASSAGE, QUERY, SCORE
-from limbeck.data.files import long_fields
+from limbeck.data.files import open_rows
 from limbeck.data.text_rows import TextRows
 from limbeck.outputs import OutputStore
 from limbeck.outputs.columns import LOGITS
@@ -89,16 +88,11 @@ def _is_such_a_table(path: Path, rows: TextRows, written: Sequence[str]) -> bool
 def _first_row(path: Path) -> dict[str, Any] | None:
     """A table's first row by its columns; None of what cannot be read, and of a table without rows."""
     try:
-        if path.suffix.lower() == ".parquet":
-            with parquet.ParquetFile(path) as file:
-                found = next(file.iter_batches(batch_size=1), None)
-            return found.to_pylist()[0] if found else None
-        with long_fields(), path.open(encoding="utf-8", newline="") as lines:
-            if path.suffix.lower() == ".csv":
-                return next(csv.DictReader(lines), None)
-            return dict(json.loads(lines.readline()))
-    except (OSError, ValueError, TypeError, csv.Error, pa.ArrowException):
+        with closing(open_rows(path)) as source:
+            rows = source.take(1).dicts(None)
+    except LimbeckError:
         return None
+    return rows[0] if rows else None
 
 
 def check_columns(texts: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from limbeck.data.column import taken
+from limbeck.data.table import taken
 from limbeck.data.text_rows import TextRows
 from limbeck.labelling.label_failures import none_has_outputs
 from limbeck.outputs import RowsIdentity, StoreManifest, TeacherIdentity, TokensIdentity

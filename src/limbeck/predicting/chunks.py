@@ -12,7 +12,7 @@ import numpy as np
 
 from limbeck.activations.request import Pool
 from limbeck.data import Collator, batches_of
-from limbeck.data.stream_sources import TakenRows
+from limbeck.data.files import TakenRows
 from limbeck.predicting.model import RowModel
 from limbeck.predicting.readers import EMBEDDING, EMBEDDINGS, ReadRows, RowReader
 from limbeck.support.errors import LimbeckError

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from limbeck.data.candidate_files import LISTED_TEXTS
-from limbeck.data.endings import TEXT_COLUMN
-from limbeck.data.files import USUAL_TEXTS
-from limbeck.data.stream_sources import IMAGE_COLUMN
+from limbeck.data.files import TEXT_COLUMN
+from limbeck.data.stream import IMAGE_COLUMN
+from limbeck.data.table import USUAL_TEXTS
 from limbeck.predicting.about_model import AboutModel
 from limbeck.support.errors import LimbeckError, Problem
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from limbeck.data.stream_sources import TakenRows
+from limbeck.data.files import TakenRows
 from limbeck.predicting.readers import LOGITS, PROBABILITIES
 from limbeck.support.errors import LimbeckError
 

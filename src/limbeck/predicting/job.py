@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, TypeVar
 import pyarrow as pa
 from rich.console import Console
 
+from limbeck.data.files import TakenRows
 from limbeck.data.stream import RowStream
-from limbeck.data.stream_sources import TakenRows
 from limbeck.predicting.about_model import AboutModel, facts_of
 from limbeck.predicting.chunks import ChunkPass, PredictedRows
 from limbeck.predicting.columns import kept_columns, text_columns

@@ -20,8 +20,8 @@ import pyarrow.parquet as parquet
 import xxhash
 from filelock import FileLock, Timeout
 
+from limbeck.data.files import TakenRows
 from limbeck.data.stream import RowStream
-from limbeck.data.stream_sources import TakenRows
 from limbeck.predicting.chunks import PredictedRows
 from limbeck.predicting.formats import (
     CsvForm,

@@ -11,9 +11,8 @@ import pyarrow as pa
 from datasets import Dataset
 
 from limbeck.data import Labelling, RowsAsked, load_task
-from limbeck.data.endings import form_of
-from limbeck.data.stream import RowStream
-from limbeck.data.stream_sources import named_files
+from limbeck.data.files import form_of
+from limbeck.data.stream import RowStream, named_files
 from limbeck.predicting.job import Predictions, prepare
 from limbeck.predicting.settings import PredictSettings
 from limbeck.recipe import Recipe

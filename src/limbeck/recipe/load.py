@@ -9,7 +9,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from limbeck.data.endings import form_of
+from limbeck.data.files import form_of
 from limbeck.data.own import is_own, own_name
 from limbeck.objectives import plain_terms
 from limbeck.recipe import catalog

@@ -10,9 +10,9 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from limbeck.data.candidate_files import holds_candidates
-from limbeck.data.endings import form_of
-from limbeck.data.files import usual_label, usual_texts
-from limbeck.data.first_rows import FirstRows
+from limbeck.data.files import form_of
+from limbeck.data.own import FirstRows
+from limbeck.data.table import usual_label, usual_texts
 from limbeck.recipe import catalog
 from limbeck.students import labels_of, read_config
 from limbeck.support.errors import LimbeckError

@@ -20,7 +20,7 @@ from datasets import ClassLabel, Dataset, Image, Value
 from datasets.table import InMemoryTable
 from pyarrow import parquet
 
-from limbeck.data.files import USUAL_LABELS, usual_label, usual_texts
+from limbeck.data.table import USUAL_LABELS, usual_label, usual_texts
 from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.given import PREFIX

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from limbeck.data.candidate_files import PASSAGE, QUERY
-from limbeck.data.endings import form_of
+from limbeck.data.files import form_of
 from limbeck.data.outputs_file import (
     EMBEDDING,
     MARGIN,

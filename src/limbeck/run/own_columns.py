@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from limbeck.data.files import usual_label, usual_texts
-from limbeck.data.first_rows import FirstRows
+from limbeck.data.own import FirstRows
+from limbeck.data.table import usual_label, usual_texts
 from limbeck.recipe import Recipe
 from limbeck.tasks import SENTENCE, SPANS, TASKS, TOKENS
 from limbeck.tasks.metrics import TEACHER_LABEL

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from limbeck.data.unlabelled import matching
+from limbeck.data.stream import matching
 from limbeck.outputs.store import place_and_member
 from limbeck.recipe import Recipe
 from limbeck.students import named_model, names_cnn

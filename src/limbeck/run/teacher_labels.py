@@ -20,9 +20,9 @@ from scipy.stats import rankdata
 from transformers import PreTrainedModel
 
 from limbeck.data import Collator, encode
-from limbeck.data.files import read_table
-from limbeck.data.first_rows import FirstRows
+from limbeck.data.own import FirstRows
 from limbeck.data.splits import SplitRows, hold_out, make_split
+from limbeck.data.table import read_table
 from limbeck.data.text_rows import read_text_rows
 from limbeck.embedding.embedder import WAYS
 from limbeck.preflight import positions_of, refuse_unfit

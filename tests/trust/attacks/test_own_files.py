@@ -10,8 +10,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from limbeck.data import load_task
-from limbeck.data.column import PIECE, ArrowColumn
-from limbeck.data.files import read_table
+from limbeck.data.table import ArrowColumn, read_table
 from limbeck.recipe import Recipe
 from limbeck.run.rows import load_rows
 from limbeck.support.errors import LimbeckError
@@ -222,15 +221,16 @@ def test_columns_of_json_lines_stand_in_the_order_of_the_file(tmp_path):
 
 
 def test_columns_keep_every_value_in_its_place():
-    values = ["x"] * PIECE + [None, 3, "y"] + [f"t{i}" for i in range(PIECE)]
+    values = ["x"] * 9 + [None, 3, "y"] + [f"t{i}" for i in range(9)]
     column = ArrowColumn(values)
     assert (list(column), len(column), column.text) == (values, len(values), None)
-    assert column[PIECE + 1] == 3 and column[len(values) - 1] == values[-1]
+    assert column[10] == 3 and column[20] == values[-1]
     text = ArrowColumn()
-    for value in values[-PIECE:] * 2:
-        text.append(value)
-    assert text.text.to_pylist() == values[-PIECE:] * 2
+    for _ in range(2):
+        text.extend(values[-9:])
+    assert text.text.to_pylist() == text.shared() == values[-9:] * 2
     mixed = ArrowColumn()
-    mixed.extend_arrow(pa.array(["a", None]))
-    mixed.extend_arrow(pa.array(["b"]))
-    assert list(mixed) == ["a", None, "b"] and mixed.text is None
+    mixed.extend(pa.array(["a", None]))
+    mixed.extend(["b"])
+    assert list(mixed) == mixed.shared() == ["a", None, "b"] and mixed.text is None
+    assert mixed.text_or_gaps.to_pylist() == ["a", None, "b"]

@@ -13,9 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from limbeck.data import Conditions, column, load_task
-from limbeck.data import column as off_memory
-from limbeck.support.errors import LimbeckError
+from limbeck.data import Conditions, load_task, table
 
 ROWS = 3000
 
@@ -23,7 +21,7 @@ ROWS = 3000
 @pytest.fixture
 def small(monkeypatch, tmp_path) -> Path:
     """What counts as large is a page of text; the folder that files are made in."""
-    monkeypatch.setattr(column, "LARGE", 4096)
+    monkeypatch.setattr(table, "LARGE", 4096)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     return tmp_path / "cache"
 
@@ -85,7 +83,7 @@ def test_a_draw_of_few_rows_is_the_same(tmp_path, small, monkeypatch):
         return Conditions(train_rows=7).apply(splits["train"], task).to_list()
 
     mapped = few()
-    monkeypatch.setattr(column, "LARGE", 1 << 30)
+    monkeypatch.setattr(table, "LARGE", 1 << 30)
     assert few() == mapped
 
 
@@ -102,14 +100,12 @@ def test_rows_are_known_by_their_content(tmp_path, small):
     assert load(path)["train"]._fingerprint != first
 
 
-def test_a_full_disk_is_said(tmp_path, small, monkeypatch):
+def test_on_a_full_disk_memory_holds_them(tmp_path, small, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(off_memory.pa.ipc, "new_file", full)
-    with pytest.raises(LimbeckError, match="disk is full") as caught:
-        load(write(tmp_path, ".csv"))
-    assert "HF_DATASETS_CACHE" in caught.value.problems[0].fix
+    monkeypatch.setattr(table.pa.ipc, "new_file", full)
+    assert len(load(write(tmp_path, ".csv"))["train"]) > 2000
     assert list(small.iterdir()) == []
 
 

@@ -1,0 +1,268 @@
+"""A file of rows as a table: its columns, whose text lies in a file if there is much of it.
+
+Part of `limbeck.data`. A million strings take ten times the room as Python objects that they take in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from limbeck.data.files import form_of, nameless_file, open_rows
+from limbeck.support.errors import LimbeckError
+from limbeck.support.plain import regular
+from limbeck.support.settings import MAX_ROWS
+
+LARGE = 1 << 24
+"""Bytes of a column that may stay in memory together."""
+_TEXT = pa.large_string()
+
+
+class ArrowColumn:
+    """Values in their order; text, and what comes from Arrow, is packed, other values stay Python's objects."""
+
+    def __init__(self, values: Sequence[Any] = ()) -> None:
+        self._pieces: list[pa.Array | list[Any]] = []
+        self._lately: list[pa.Array] = []
+        """The last pieces, as far as they are Arrow's, of one type and in memory."""
+        if values:
+            self.extend(values)
+
+    def extend(self, values: Sequence[Any] | pa.Array) -> None:
+        """Add values at the end; best a few thousand at a time."""
+        if not isinstance(values, pa.Array):
+            text = all(value is None or isinstance(value, str) for value in values)
+            values = pa.array(values, _TEXT) if text else list(values)
+        elif pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if isinstance(values, pa.Array) and _may_be_text(values.type):
+            values = values.cast(_TEXT)
+        self._add(values)
+
+    def _add(self, piece: pa.Array | list[Any]) -> None:
+        self._pieces.append(piece)
+        if isinstance(piece, list):
+            self._lately = []
+            return
+        if self._lately and self._lately[-1].type != piece.type:
+            self._lately = []
+        self._lately.append(piece)
+        if sum(one.nbytes for one in self._lately) > LARGE:
+            self._pieces[-len(self._lately) :] = [_off_memory(self._lately)]
+            self._lately = []
+            del piece
+            # To the system, not to Arrow's own store for later.
+            pa.default_memory_pool().release_unused()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pieces))
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain.from_iterable(map(_listed, self._pieces))
+
+    def pieces(self) -> Iterator[pa.Array | list[Any]]:
+        """The values in parts, as they lie: Arrow's arrays, or lists of Python objects."""
+        yield from self._pieces
+
+    def shared(self) -> list[Any]:
+        """All values, with one object for a text that stands in many rows of a piece."""
+        found: list[Any] = []
+        for piece in self._pieces:
+            if isinstance(piece, list) or piece.type != _TEXT:
+                found += _listed(piece)
+            else:
+                coded = piece.dictionary_encode()
+                texts = [*coded.dictionary.to_pylist(), None]
+                found += [
+                    texts[-1 if place is None else place] for place in coded.indices.to_pylist()
+                ]
+        return found
+
+    def __getitem__(self, row: int) -> Any:
+        for piece in self._pieces:
+            if row < len(piece):
+                return piece[row].as_py() if isinstance(piece, pa.Array) else piece[row]
+            row -= len(piece)
+        raise IndexError(row)
+
+    @property
+    def text(self) -> pa.ChunkedArray | None:
+        """All of it as Arrow text; None where a value is no text."""
+        found = self.text_or_gaps
+        return None if found is None or found.null_count else found
+
+    @property
+    def text_or_gaps(self) -> pa.ChunkedArray | None:
+        """As `text`, with Arrow's null where a value is None."""
+        if any(isinstance(piece, list) or piece.type != _TEXT for piece in self._pieces):
+            return None
+        return pa.chunked_array(self._pieces, _TEXT)
+
+
+def _listed(piece: pa.Array | list[Any]) -> list[Any]:
+    return piece if isinstance(piece, list) else piece.to_pylist()
+
+
+def _may_be_text(kind: pa.DataType) -> bool:
+    of_text = pa.types.is_string, pa.types.is_string_view, pa.types.is_null
+    return any(is_it(kind) for is_it in of_text)
+
+
+def _off_memory(pieces: Sequence[pa.Array]) -> pa.Array:
+    """The same values, of one type, in one array whose bytes lie in a file; in memory where none can be made."""
+    joined = pa.concat_arrays(pieces)
+    batch = pa.record_batch([joined], ["values"])
+    try:
+        with nameless_file(".arrow") as name:
+            with pa.OSFile(str(name), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+                writer.write_batch(batch)
+            with pa.memory_map(str(name)) as source:
+                return pa.ipc.open_file(source).get_batch(0).column(0)
+    except OSError:  # a full disk, or a folder that nobody may write to
+        return joined
+
+
+def taken(values: Sequence[Any] | pa.ChunkedArray, rows: Sequence[int] | np.ndarray) -> Any:
+    """The chosen rows, of Arrow's text without making Python objects of the others."""
+    if isinstance(values, pa.ChunkedArray) and values.type == _TEXT and _ascend(rows):
+        return _sieved(values, np.asarray(rows))
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values.take(pa.array(rows, pa.int64()))
+    return [values[row] for row in rows]
+
+
+def _ascend(rows: Sequence[int] | np.ndarray) -> bool:
+    return bool((np.diff(np.asarray(rows)) > 0).all())
+
+
+def _sieved(values: pa.ChunkedArray, rows: np.ndarray) -> pa.ChunkedArray | None:
+    """Chunk by chunk: to take from all of them Arrow would join them first."""
+    chosen = np.zeros(len(values), dtype=bool)
+    chosen[rows] = True
+    found, start = ArrowColumn(), 0
+    for chunk in values.chunks:
+        found.extend(chunk.filter(pa.array(chosen[start : start + len(chunk)])))
+        start += len(chunk)
+    return found.text_or_gaps
+
+
+# ---- tables ----
+
+
+@dataclass(frozen=True)
+class FileTable:
+    """A file's columns, each with a value per row.
+
+    `typed` is false for CSV, TSV and plain text, where every value is text. `class_names` are the names that a
+    Parquet file written by the datasets library carries for a column of class ids, or of lists of them.
+    """
+
+    path: Path
+    columns: Mapping[str, ArrowColumn]
+    typed: bool
+    class_names: Mapping[str, list[str]]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def named(self, column: str) -> list[Any]:
+        """Return a column's values, with the names that the file has for ids in lists.
+
+        Raises:
+            LimbeckError: an id that has no name.
+        """
+        names, values = self.class_names.get(column), self.columns[column].shared()
+        if names is None or not any(isinstance(value, list) for value in values):
+            return values
+        for row, ids in enumerate(values, start=1):
+            strange = [one for one in ids or () if one is None or not 0 <= one < len(names)]
+            if strange:
+                raise LimbeckError(
+                    f"{self.path}, row {row}: {column} holds {strange[0]}, and the file names {len(names)} classes",
+                    f"write ids from 0 to {len(names) - 1}, or remove the row",
+                )
+        return [ids and [names[one] for one in ids] for ids in values]
+
+
+def read_table(path: Path, max_rows: int = MAX_ROWS, form: str | None = None) -> FileTable:
+    """Read a file by its ending, or as another form of `files`; blank lines of plain text are no rows.
+
+    Raises:
+        LimbeckError: what does not fit, with the file, and the line where there is one; no rows; or more than
+            `max_rows`, as a Parquet file of a few kilobytes may hold millions.
+    """
+    source = open_rows(regular(path), form, blank_lines=False)
+    plain = (form or form_of(path)) == "text"
+    columns: dict[str, ArrowColumn] = {}
+    count = 0
+    try:
+        if (total := source.total) is not None and total > max_rows:
+            raise _too_many(path, str(total), max_rows, f"set max_rows={total}")
+        while len(rows := source.take(source.at_once)):
+            for name in rows.names:
+                if (
+                    name not in columns
+                ):  # a gap in the rows before; whether it matters depends on the column
+                    columns[name] = ArrowColumn([None] * count)
+            for name, column in columns.items():
+                for part in rows.parts(name):
+                    column.extend(part)
+            count += len(rows)
+            if count > max_rows:
+                raise _too_many(path, f"more than {max_rows}", max_rows, "raise max_rows")
+    finally:
+        source.close()
+    table = FileTable(path, columns, source.typed, source.class_names)
+    if not len(table):
+        raise LimbeckError(
+            f"{path} holds no {'text' if plain else 'rows'}",
+            "write one text per line" if plain else "check that the right file is named",
+        )
+    return table
+
+
+def _too_many(path: Path, rows: str, max_rows: int, fix: str) -> LimbeckError:
+    return LimbeckError(
+        f"{path} holds {rows} rows, and no more than {max_rows} are read unasked",
+        f"{fix} to read them all, or name a file of fewer",
+    )
+
+
+# ---- columns that nobody named ----
+
+
+# One text among other columns of text (an id, a title) is not guessed.
+USUAL_TEXTS = (
+    ("sentence1", "sentence2"),
+    ("query", "passage"),
+    ("text1", "text2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("sentence",),
+    ("text",),
+)
+"""Columns that are taken together, in the order in which they are looked for."""
+
+USUAL_LABELS = ("label", "labels")
+
+
+def usual_texts(words: Sequence[str]) -> list[str]:
+    """Choose text columns among those that hold text and no label: of a usual name, else the only one.
+
+    Empty where it is not clear which is meant.
+    """
+    known = [list(names) for names in USUAL_TEXTS if {*names} <= {*words}]
+    return known[0] if known else (list(words) if len(words) == 1 else [])
+
+
+def usual_label(columns: Sequence[str], named: Sequence[str] = ()) -> str | None:
+    """Choose the label's column: of a usual name, else the only one that has class names of its own (`named`)."""
+    usual = [name for name in USUAL_LABELS if name in columns]
+    return next(iter(usual or (named if len(named) == 1 else [])), None)
