@@ -21,6 +21,7 @@ ORDER = [
     {"functional", "model_inputs", "vision"},
     {"activations", "mappings"},
     {"embedding", "input_transforms"},
+    {"static"},
     {"tasks"},
     {"objectives", "runtimes", "students"},
     {"teachers"},

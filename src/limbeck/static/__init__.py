@@ -1,0 +1,25 @@
+"""Static students: tables of token vectors that answer in microseconds, taught like any other student.
+
+`static_student` and `from_teacher` make one, `RowAdam` trains it at the cost of the tokens it reads, `write_plain` and
+`write_model2vec` write the files that its users load.
+"""
+
+from limbeck.static.formats import int8_rows, write_model2vec, write_plain
+from limbeck.static.model import StaticConfig, StaticStudent, pair_rows
+from limbeck.static.reader import StaticReader
+from limbeck.static.row_adam import RowAdam
+from limbeck.static.start import from_teacher, static_student, train_tokenizer
+
+__all__ = [
+    "RowAdam",
+    "StaticConfig",
+    "StaticReader",
+    "StaticStudent",
+    "from_teacher",
+    "int8_rows",
+    "pair_rows",
+    "static_student",
+    "train_tokenizer",
+    "write_model2vec",
+    "write_plain",
+]

@@ -1,0 +1,181 @@
+"""A static student: the mean of token vectors, hashed word pairs and a small head, as a model of transformers.
+
+Part of `limbeck.static`. It has no layers, so a text costs microseconds. Gradients of the tables are sparse:
+a training step costs what the tokens of its rows cost, whatever the size of the vocabulary (see `row_adam`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+PAIR_HASH = (1_692_481_079, 1_267_914_797, 2**31 - 1)
+"""Two factors and a prime, a universal hash: tokens a, b get (a · first + b · second) mod prime mod pairs.
+
+All products stay below 2⁶³ for vocabularies up to 2³¹ / 2 tokens, so int64 gives the same numbers everywhere."""
+
+
+class StaticConfig(PreTrainedConfig):
+    """Configuration of a `StaticStudent`.
+
+    Attributes:
+        vocab_size: tokens in the table.
+        hidden_size: numbers of a token vector, the width.
+        embeds: the output is a sentence embedding, and there is no head.
+        normalize: embeddings are divided by their length.
+        pairs: rows of the table of hashed word pairs; 0 for none.
+        head_width: hidden units of the head; 0 for a linear head.
+        token_dropout: share of the tokens and of the pairs that a training pass leaves out.
+    """
+
+    model_type = "limbeck_static"
+
+    vocab_size: int = 30_522
+    hidden_size: int = 256
+    embeds: bool = False
+    normalize: bool = False
+    pairs: int = 0
+    head_width: int = 0
+    token_dropout: float = 0.0
+    num_hidden_layers: int = 0
+
+    @property
+    def output_width(self) -> int:
+        """Numbers of an output row: of an embedding, or one a label."""
+        return self.hidden_size if self.embeds else int(self.num_labels or 0)
+
+
+class StaticStudent(PreTrainedModel):
+    """A table of token vectors with one weight a token, pooled by the mean.
+
+    `logits` of its output are scores of classes or labels, a number, or embeddings, as in limbeck's other models.
+    Padding and special tokens (also the unknown one) take no part.
+
+    Attributes:
+        vectors: one vector a token.
+        weights: one learned weight a token.
+        counted: which tokens take part.
+        head: from the mean to the output.
+        pairs: what each hashed pair of neighboring tokens adds to the output; None without pairs.
+    """
+
+    config_class = StaticConfig
+    config: StaticConfig
+    main_input_name = "input_ids"
+    counted: Tensor
+
+    def __init__(self, config: StaticConfig) -> None:
+        super().__init__(config)
+        self.vectors = nn.Embedding(config.vocab_size, config.hidden_size, sparse=True)
+        self.weights = nn.Embedding(config.vocab_size, 1, sparse=True)
+        self.register_buffer("counted", torch.ones(config.vocab_size, dtype=torch.bool))
+        self.head = _head(config)
+        self.pairs: nn.Embedding | None = None
+        if config.pairs:
+            self.pairs = nn.Embedding(config.pairs, config.output_width, sparse=True)
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Token weights start at 1 and pairs at 0, so that both add nothing before they are learned."""
+        if module is self.weights:
+            nn.init.ones_(self.weights.weight)
+        elif module is self.pairs:
+            nn.init.zeros_(self.pairs.weight)
+        else:
+            super()._init_weights(module)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The table of token vectors."""
+        return self.vectors
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        **kwargs: Any,
+    ) -> SequenceClassifierOutput:
+        """Outputs (B, d) of tokens (B, N); a text without any counted token is the zero vector.
+
+        Args:
+            input_ids: tokens.
+            attention_mask: 0 at padding.
+            generator: draws the tokens that training leaves out; torch's own if left out.
+            kwargs: what a batch holds besides; not read.
+        """
+        part = self.counted[input_ids]
+        if attention_mask is not None:
+            part = part & attention_mask.bool()
+        rate = self.config.token_dropout if self.training else 0.0
+        kept = some_of(part, rate, generator)
+        output = self.head(_mean_of(input_ids, kept, self.vectors, self.weights))
+        if self.pairs is not None:
+            both = some_of(part[:, :-1] & part[:, 1:], rate, generator)
+            hashed = pair_rows(input_ids[:, :-1], input_ids[:, 1:], self.config.pairs)
+            output = output + _mean_of(hashed, both, self.pairs)
+        if self.config.normalize:
+            output = F.normalize(output, dim=-1)
+        return SequenceClassifierOutput(logits=output)
+
+
+def _head(config: StaticConfig) -> nn.Module:
+    if config.embeds:
+        return nn.Identity()
+    if not config.head_width:
+        return nn.Sequential(nn.Linear(config.hidden_size, config.output_width))
+    return nn.Sequential(
+        nn.Linear(config.hidden_size, config.head_width),
+        nn.ReLU(),
+        nn.Linear(config.head_width, config.output_width),
+    )
+
+
+def pair_rows(first: Tensor, second: Tensor, pairs: int) -> Tensor:
+    """The row of each pair of tokens in a table of `pairs` rows."""
+    one, other, prime = PAIR_HASH
+    return (first * one + second * other) % prime % pairs
+
+
+def some_of(part: Tensor, rate: float, generator: torch.Generator | None = None) -> Tensor:
+    """What token dropout keeps of a mask (B, N); a row of which nothing would be left is kept whole."""
+    if not rate:
+        return part
+    drawn = torch.rand(part.shape, generator=generator, device=part.device)
+    kept = part & (drawn >= rate)
+    return torch.where(kept.any(1, keepdim=True), kept, part)
+
+
+def _mean_of(
+    rows: Tensor, part: Tensor, table: nn.Embedding, weights: nn.Embedding | None = None
+) -> Tensor:
+    """Means (B, d) of the table's rows (B, N) that take part, each by its weight.
+
+    An exported graph gathers padding too, as it has no operator for rows of several lengths.
+    """
+    counts = part.sum(1)
+    if torch.compiler.is_compiling():
+        share = part / counts.clamp(min=1)[:, None]
+        if weights is not None:
+            share = share * weights(rows)[..., 0]
+        return torch.bmm(share[:, None], table(rows))[:, 0]
+    taken, starts = rows[part], counts.cumsum(0) - counts
+    if weights is None:
+        return F.embedding_bag(taken, table.weight, starts, mode="mean", sparse=True)
+    share = weights(taken)[:, 0] / torch.repeat_interleave(counts, counts)
+    return F.embedding_bag(
+        taken, table.weight, starts, mode="sum", per_sample_weights=share, sparse=True
+    )
+
+
+AutoConfig.register(StaticConfig.model_type, StaticConfig, exist_ok=True)
+AutoModelForSequenceClassification.register(StaticConfig, StaticStudent, exist_ok=True)

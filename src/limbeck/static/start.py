@@ -1,0 +1,213 @@
+"""Where a static student starts: from random numbers, or from one pass of its teacher over the vocabulary.
+
+Part of `limbeck.static`. The teacher reads each token as a text of its own. The vectors are rotated and cut to the
+student's width, and each is weighted by how rare its token is in the training texts. Without any training
+this keeps most of an embedding teacher's similarities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.decomposition import PCA
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from limbeck.embedding import SentenceEmbedder
+from limbeck.functional.hidden import pool
+from limbeck.static.model import StaticConfig, StaticStudent
+from limbeck.support.errors import LimbeckError, unknown
+
+RARITY = 1e-3
+"""a of the weights a / (a + p), where p is a token's share of the texts' tokens."""
+PAIRS = 200_000
+"""Hashed word pairs of a classifier, unless the settings say otherwise."""
+TOKEN_DROPOUT = 0.5
+"""Token dropout of a classifier, unless the settings say otherwise."""
+_BATCH = 512
+_TEXTS = 10_000
+
+
+def static_student(tokenizer: Any, width: int = 256, **settings: Any) -> StaticStudent:
+    """Make a student of random token vectors that counts every token but the special ones.
+
+    Args:
+        tokenizer: a tokenizer of transformers with a `tokenizers` backend.
+        width: numbers of a token vector.
+        settings: of its `StaticConfig`, such as `num_labels=3`, `problem_type`, `embeds=True`, `pairs=0`.
+
+    Raises:
+        LimbeckError: the tokenizer has no `tokenizers` backend.
+    """
+    if not isinstance(getattr(tokenizer, "backend_tokenizer", None), Tokenizer):
+        raise LimbeckError(
+            f"student.static: {type(tokenizer).__name__} is not a tokenizer of the tokenizers library",
+            "use a teacher with a tokenizer.json, or train one with train_tokenizer",
+        )
+    if not settings.get("embeds"):
+        settings = {"pairs": PAIRS, "token_dropout": TOKEN_DROPOUT, **settings}
+    size = max(tokenizer.get_vocab().values()) + 1
+    pad = tokenizer.pad_token_id
+    student = StaticStudent(
+        StaticConfig(vocab_size=size, hidden_size=width, pad_token_id=pad, **settings)
+    )
+    student.counted[tokenizer.all_special_ids] = False
+    return student
+
+
+def from_teacher(
+    teacher: PreTrainedModel,
+    tokenizer: Any,
+    texts: Sequence[str],
+    width: int = 256,
+    *,
+    teacher_tokenizer: Any = None,
+    pooling: str | None = None,
+    **settings: Any,
+) -> StaticStudent:
+    """Make a student whose token vectors and weights are the teacher's (see the module).
+
+    Args:
+        teacher: an encoder with any head.
+        tokenizer: the student's.
+        texts: training texts, for the frequency of each token.
+        width: numbers of a token vector, at most the teacher's.
+        teacher_tokenizer: the teacher's, where the student has another one.
+        pooling: `mean`, `cls` or `last`: how the teacher's token states become one vector. If left out, `cls` where
+            the tokenizer begins texts with such a token; else an embedding model's own, and `mean` of others.
+        settings: as in `static_student`; labels and normalization are the teacher's unless given.
+
+    Raises:
+        LimbeckError: the student is wider than the teacher.
+    """
+    student = static_student(tokenizer, width, **_as_taught(teacher, settings))
+    found = token_vectors(teacher, tokenizer, teacher_tokenizer, pooling)
+    if width > found.shape[1]:
+        raise LimbeckError(
+            f"student.width {width}: the teacher's vectors have {found.shape[1]} numbers",
+            f"set width to at most {found.shape[1]}",
+        )
+    shares = token_shares(tokenizer, texts, len(found))
+    with torch.no_grad():
+        counted = student.counted.numpy()
+        used = counted & (shares > 0)
+        fitted = found[used if used.sum() > width else counted]
+        axes = PCA(width, svd_solver="covariance_eigh").fit(fitted)
+        student.vectors.weight.copy_(torch.from_numpy(axes.transform(found)))
+        student.weights.weight[:, 0] = torch.from_numpy(RARITY / (RARITY + shares))
+    return student
+
+
+def _as_taught(teacher: PreTrainedModel, settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a student that answers what its teacher answers."""
+    if isinstance(teacher, SentenceEmbedder):
+        return {"embeds": True, "normalize": teacher.behind.normalize, **settings}
+    if {"embeds", "num_labels", "id2label"} & set(settings):
+        return settings
+    names = ("id2label", "label2id", "problem_type")
+    return {**{name: getattr(teacher.config, name) for name in names}, **settings}
+
+
+def token_shares(tokenizer: Any, texts: Sequence[str], size: int) -> np.ndarray:
+    """How often each of `size` tokens occurs in texts, as a share of all their tokens."""
+    counts = np.zeros(size)
+    for start in range(0, len(texts), _TEXTS):
+        coded = tokenizer(list(texts[start : start + _TEXTS]), add_special_tokens=False)
+        ids = np.concatenate([np.asarray(row, np.int64) for row in coded["input_ids"]])
+        counts += np.bincount(ids, minlength=size)
+    return counts / max(1.0, counts.sum())
+
+
+@torch.inference_mode()
+def token_vectors(
+    teacher: PreTrainedModel,
+    tokenizer: Any,
+    teacher_tokenizer: Any = None,
+    pooling: str | None = None,
+) -> np.ndarray:
+    """The teacher's vectors (V, D) of a tokenizer's tokens, each read as a text of its own.
+
+    A token that the teacher's own tokenizer does not know is read as the text it stands for.
+    """
+    reading = tokenizer if teacher_tokenizer is None else teacher_tokenizer
+    if pooling is None and reading.cls_token_id in _marks(reading)[0]:
+        pooling = "cls"
+    training, found = teacher.training, []
+    teacher.eval()
+    try:
+        for batch in _token_batches(tokenizer, teacher_tokenizer):
+            batch = {name: value.to(teacher.device) for name, value in batch.items()}
+            found.append(_pooled(teacher, batch, pooling).float().cpu().numpy())
+    finally:
+        teacher.train(training)
+    return np.concatenate(found)
+
+
+def _pooled(teacher: Any, batch: dict[str, Tensor], pooling: str | None) -> Tensor:
+    if pooling is None and isinstance(teacher, SentenceEmbedder):
+        return teacher(**batch).logits
+    encoder = teacher.get_encoder() if teacher.config.is_encoder_decoder else teacher.base_model
+    return pool(encoder(**batch).last_hidden_state, batch["attention_mask"], pooling or "mean")
+
+
+def _token_batches(tokenizer: Any, teacher_tokenizer: Any) -> Iterator[dict[str, Tensor]]:
+    """Inputs of the teacher, in the order of the tokens' numbers."""
+    size = max(tokenizer.get_vocab().values()) + 1
+    before, after = _marks(tokenizer)
+    for start in range(0, size, _BATCH):
+        tokens = range(start, min(start + _BATCH, size))
+        if teacher_tokenizer is None:
+            ids = torch.tensor([[*before, token, *after] for token in tokens])
+            yield {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        else:
+            texts = [tokenizer.decode([token]).removeprefix("##").strip() for token in tokens]
+            coded = teacher_tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+            yield {name: coded[name] for name in ("input_ids", "attention_mask")}
+
+
+def _marks(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """The special tokens that a tokenizer puts before and behind a text."""
+    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a")["input_ids"]
+    added = len(whole) - len(bare)
+    before = next(place for place in range(added + 1) if whole[place : place + len(bare)] == bare)
+    return whole[:before], whole[before + len(bare) :]
+
+
+def train_tokenizer(
+    texts: Iterable[str], size: int, kind: str = "wordpiece", *, lower_case: bool = True
+) -> PreTrainedTokenizerFast:
+    """Train a tokenizer on texts, for a language that the teacher's does not know.
+
+    Args:
+        texts: in any language.
+        size: tokens, at most.
+        kind: `wordpiece`, which begins words at spaces and punctuation, or `unigram`, for text without spaces too.
+        lower_case: read text in lower case.
+    """
+    special = ["[PAD]", "[UNK]"]
+    if kind == "wordpiece":
+        core = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        core.normalizer = normalizers.BertNormalizer(lowercase=lower_case, strip_accents=False)
+        core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        core.decoder = decoders.WordPiece()
+        trainer: Any = trainers.WordPieceTrainer(
+            vocab_size=size, special_tokens=special, show_progress=False
+        )
+    elif kind == "unigram":
+        core = Tokenizer(models.Unigram())
+        steps = [normalizers.NFKC(), *([normalizers.Lowercase()] if lower_case else [])]
+        core.normalizer = normalizers.Sequence(steps)
+        core.pre_tokenizer = pre_tokenizers.Metaspace()
+        core.decoder = decoders.Metaspace()
+        trainer = trainers.UnigramTrainer(
+            vocab_size=size, special_tokens=special, unk_token="[UNK]", show_progress=False
+        )
+    else:
+        raise LimbeckError([unknown("tokenizer kind", kind, ("wordpiece", "unigram"))])
+    core.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=core, pad_token="[PAD]", unk_token="[UNK]")
