@@ -9,8 +9,8 @@ from families import BY_NAME
 from torch import nn
 
 from limbeck.activations import ActivationKey, Request, capture
-from limbeck.activations.attention_recorder import _call
-from limbeck.activations.model_facts import is_causal, stack_names
+from limbeck.activations.anatomy import is_causal, stack_names
+from limbeck.activations.recorders import _call
 from limbeck.support.errors import LimbeckError
 
 CAP = 1.5

@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from limbeck.data import Division, Labelling, load_task, rows_fingerprint
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.known_types import labelled_rows
+from limbeck.tasks.abstract_type import labelled_rows
 
 ROWS = [
     ("one", ["b", "a"]), ("two", []), ("three", ["c"]), ("four", ["a"]), ("five", ["a", "c"]),

@@ -15,7 +15,7 @@ from sklearn.metrics import accuracy_score
 from limbeck.evaluation import linear_floor
 from limbeck.evaluation.linear_floor import fit_floor, has_floor
 from limbeck.tasks import TASKS, Task
-from limbeck.tasks.multi_label import MULTI_LABEL
+from limbeck.tasks.classes import MULTI_LABEL
 from limbeck.tasks.text import TEXT
 
 TOPICS = Task("own", "own", ("text",), ("cars", "food", "space"), ("accuracy",), "accuracy")

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from scipy import stats
 
 from limbeck.mappings import MappingSpec, build_mapping, concatenation, rounding_note, weighted_sum
-from limbeck.mappings.ranges import buckets, parse_layers, round_half_up
+from limbeck.mappings.spec import buckets, parse_layers, round_half_up
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 

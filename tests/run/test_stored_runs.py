@@ -9,7 +9,7 @@ import torch
 
 import tiny_runs as tiny
 from limbeck.activations import capture
-from limbeck.input_transforms.step_inputs import as_inputs
+from limbeck.input_transforms.input_transform import as_inputs
 from limbeck.objectives import ModelShape, Objectives, Shape
 from limbeck.outputs import Ask, CachedTeacher, Store, build, storing
 from limbeck.recipe import Recipe, catalog

@@ -8,8 +8,8 @@ import pytest
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from limbeck.tasks import long_texts
-from limbeck.tasks.long_texts import encode_cut, tokens_of
+from limbeck.tasks import modality as long_texts
+from limbeck.tasks.modality import encode_cut, tokens_of
 
 TEXT = "the film is good, bad or very slow; 1234567 people can't wait naïve 日本語の映画 привет 🙂"
 WORDS = TEXT.split()

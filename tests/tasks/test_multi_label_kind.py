@@ -18,7 +18,7 @@ from limbeck.outputs.stored_teacher import as_logits
 from limbeck.preflight.score_checks import correlations, order_of_several
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import MULTI_LABEL, SENTENCE, SoftRule, Task, kind_of_config, task_type_of
-from limbeck.tasks.multi_label import METRICS_OF_SEVERAL
+from limbeck.tasks.classes import METRICS_OF_SEVERAL
 from limbeck.tasks.rules import HardRule
 
 TASK = Task(

@@ -12,7 +12,7 @@ from sklearn.metrics import ndcg_score
 
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import retrieval
-from limbeck.tasks.ranking_metrics import (
+from limbeck.tasks.metrics import (
     by_query,
     mean_scores,
     ndcg,

@@ -8,7 +8,7 @@ from limbeck.recipe import Recipe
 from limbeck.run.rows import add_unlabelled
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TASK_TYPES, Task, get_task_type
-from limbeck.tasks.known_types import no_unlabelled
+from limbeck.tasks.abstract_type import no_unlabelled
 
 REFUSED = {
     "embedding": ("rows need no labels", "--data"),

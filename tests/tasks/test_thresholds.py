@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.thresholds import best_threshold, cross_decided, decided, thresholds_of
+from limbeck.tasks.rules import best_threshold, cross_decided, decided, thresholds_of
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -9,7 +9,7 @@ import torch
 
 import limbeck
 from limbeck.activations import Request, token_mask
-from limbeck.activations.masks import text_mask
+from limbeck.activations.forward import text_mask
 from limbeck.data.row_ids import row_ids
 from limbeck.labelling.model_labeller import ModelLabeller
 from limbeck.outputs import MappedOutputs, Store, open_store, training_entry

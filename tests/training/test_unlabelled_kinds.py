@@ -19,7 +19,7 @@ from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.run.prepare import prepare
 from limbeck.tasks import TASK_TYPES, get_task_type
-from limbeck.tasks.known_types import no_unlabelled
+from limbeck.tasks.abstract_type import no_unlabelled
 
 # Each row says another thing.
 TEXTS = [

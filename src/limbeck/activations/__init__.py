@@ -4,9 +4,7 @@ Student and teacher run here, and objectives read the traces. This
 package is the only place that knows about architectures.
 """
 
-from limbeck.activations.cast import CastOnce
-from limbeck.activations.forward import CompiledCapture, Pass, Passes, capture, token_mask
-from limbeck.activations.model_facts import (
+from limbeck.activations.anatomy import (
     hidden_size,
     is_causal,
     kinds_available,
@@ -16,6 +14,7 @@ from limbeck.activations.model_facts import (
     stack_layers_name,
     stack_names,
 )
+from limbeck.activations.forward import CastOnce, CompiledCapture, Pass, Passes, capture, token_mask
 from limbeck.activations.request import ActivationKey, Mixed, Request, Trace
 
 __all__ = [

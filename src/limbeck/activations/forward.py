@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -12,11 +13,66 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.activations.anatomy import LayerStack, anatomy_of, stack_of
-from limbeck.activations.masks import text_mask
 from limbeck.activations.plan import CapturePlan, known_plan, plan_for
-from limbeck.activations.recorders import Recorder, StopForward, attach, detach
+from limbeck.activations.recorders import Recorder, StopForward, attach, detach, install
 from limbeck.activations.request import ActivationKey, Request, Trace
 from limbeck.support.errors import LimbeckError
+
+# Which tokens of a batch are real, per stack.
+#
+# `capture` pools with these masks, and objectives read them from the trace.
+
+
+def text_mask(batch: Mapping[str, Tensor], decoder: bool = False) -> Tensor | None:
+    """The mask [B, N] (True = real token) that the batch itself tells, or None if it holds no
+    tokens.
+
+    Encoder side: `attention_mask`, else every token of `input_ids` or `inputs_embeds` is real.
+    Decoder side: `decoder_attention_mask`, else where `labels` are not -100 (they stand one token
+    further on, so position j is real when it has something to predict), else every decoder token;
+    with no decoder input at all the model makes it from `input_ids` and reads it position by
+    position with them, so their mask holds.
+
+    Raises:
+        LimbeckError: an attention mask that is not [B, N].
+    """
+    if decoder:
+        given = batch.get("decoder_attention_mask")
+        if given is not None:
+            return _two_dimensional(given, "decoder_attention_mask")
+        tokens = _first(batch, "decoder_input_ids", "decoder_inputs_embeds")
+        labels = batch.get("labels")
+        if labels is not None and labels.dim() == 2 and not labels.is_floating_point():  # noqa: SIM102
+            if tokens is None or tokens.shape[:2] == labels.shape:
+                return labels != -100
+        if tokens is not None:
+            return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
+    given = batch.get("attention_mask")
+    tokens = _first(batch, "input_ids", "inputs_embeds")
+    if tokens is None:
+        return None
+    if given is not None:
+        return _two_dimensional(given, "attention_mask")
+    return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
+
+
+def _first(batch: Mapping[str, Tensor], *names: str) -> Tensor | None:
+    return next((batch[name] for name in names if batch.get(name) is not None), None)
+
+
+def _two_dimensional(mask: Tensor, name: str) -> Tensor:
+    if not isinstance(mask, Tensor):
+        raise LimbeckError(
+            f"{name} is a {type(mask).__name__}, which does not say which tokens are real",
+            "pass a tensor of shape (examples, tokens), 1 for a real token",
+        )
+    if mask.dim() != 2:
+        raise LimbeckError(
+            f"{name} has {mask.dim()} dimensions, so it does not say which tokens are real",
+            "pass a mask of shape (examples, tokens), 1 for a real token",
+        )
+    return mask.bool()
+
 
 # Never handed to the model: with labels it would compute a loss nobody reads.
 _LABELS = frozenset({"labels", "label", "label_ids", "start_positions", "end_positions"})
@@ -55,7 +111,10 @@ def _first_capture(
     model: PreTrainedModel, batch: Mapping[str, Tensor], request: Request, entry: Tensor | None
 ) -> Trace:
     """Plan and record outside compiled graphs: exploring a model is nothing to trace."""
-    return _record(model, batch, request, plan_for(model, request), entry)
+    plan = plan_for(model, request)
+    if any(part.cores for part in plan.parts):
+        install()
+    return _record(model, batch, request, plan, entry)
 
 
 def _record(
@@ -334,10 +393,6 @@ def _rows(batch: Mapping[str, Tensor]) -> int:
     return len(next(iter(batch.values())))
 
 
-def _first(batch: Mapping[str, Tensor], *names: str) -> Tensor | None:
-    return next((batch[name] for name in names if batch.get(name) is not None), None)
-
-
 # `capture` under torch.compile: one graph for each request, whatever the batch's size. It takes
 # the place of `capture` in runs with `compile=true`.
 
@@ -381,3 +436,65 @@ def _of_any_size(value: Tensor) -> Tensor:
     for dimension in range(min(value.dim(), 2)):
         torch._dynamo.maybe_mark_dynamic(value, dimension)
     return value
+
+
+# Weights that autocast would cast at every pass, cast at the first.
+#
+# It wraps a frozen model's pass. Autocast remembers the casts of weights that are trained, and those
+# only until its block ends, which is the end of the step; a frozen model's are made again at every
+# pass. The values are the same. They take half the room of the weights, beside them.
+
+
+# Layers whose weights take part in nothing but operations that autocast casts for, on every device.
+_CAST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+class _State(NamedTuple):
+    """What tells a parameter's values from others, short of reading them."""
+
+    pointer: int
+    version: int
+    type: torch.dtype
+    cast_to: torch.dtype
+
+
+class CastOnce:
+    """A frozen model's weights in autocast's type.
+
+    Args:
+        model: no parameter of it is trained: an optimiser may change weights without a trace.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        # One that is replaced later is cast by autocast as ever.
+        self._layers = [module for module in model.modules() if type(module) in _CAST]
+        self._known: dict[nn.Parameter, tuple[_State, nn.Parameter]] = {}
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Inside, under autocast, the model's layers have cast weights; without autocast their own."""
+        device = self.model.device.type
+        if not torch.is_autocast_enabled(device):
+            yield
+            return
+        dtype = torch.get_autocast_dtype(device)
+        replaced: list[tuple[dict[str, nn.Parameter | None], str, nn.Parameter]] = []
+        try:
+            for layer in self._layers:
+                for name, parameter in layer._parameters.items():
+                    if parameter is not None and parameter.dtype == torch.float32:
+                        replaced.append((layer._parameters, name, parameter))
+                        layer._parameters[name] = self._cast(parameter, dtype)
+            yield
+        finally:
+            for parameters, name, parameter in replaced:
+                parameters[name] = parameter
+
+    def _cast(self, parameter: nn.Parameter, dtype: torch.dtype) -> nn.Parameter:
+        state = _State(parameter.data_ptr(), parameter._version, parameter.dtype, dtype)
+        known = self._known.get(parameter)
+        if known is None or known[0] != state:
+            low = nn.Parameter(parameter.detach().to(dtype), requires_grad=False)
+            known = self._known[parameter] = (state, low)
+        return known[1]

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from torch import nn
 from transformers import PreTrainedModel
 
-from limbeck.activations import attention_recorder
 from limbeck.activations.anatomy import Anatomy, LayerStack, absent_stack, anatomy_of, known_anatomy
 from limbeck.activations.request import ActivationKey, Request
 from limbeck.support.errors import LimbeckError, Problem
@@ -84,18 +83,6 @@ def plan_for(model: PreTrainedModel, request: Request) -> CapturePlan:
     return plan
 
 
-def kinds_of(stack: LayerStack, cross: bool = False) -> tuple[str, ...]:
-    """What can be seen of a stack, as values of `ActivationKey.what`."""
-    if stack.dispatches:
-        cores = stack.crosses if cross else stack.cores
-        maps: tuple[str, ...] = (
-            ("probabilities", "scores", "query", "key", "value") if any(cores) else ()
-        )
-    else:
-        maps = () if stack.declared else ("probabilities",)
-    return maps if cross else ("hidden", *maps)
-
-
 def _make_plan(model: PreTrainedModel, anatomy: Anatomy, request: Request) -> CapturePlan:
     problems = [
         problem
@@ -114,8 +101,6 @@ def _make_plan(model: PreTrainedModel, anatomy: Anatomy, request: Request) -> Ca
     if parts and not request.logits:
         final = parts[-1]
         final.stops = final.stack.can_cut and final.depth < len(final.stack.modules)
-    if any(part.cores for part in parts):
-        attention_recorder.install()
     encoder_only = not request.logits and all(
         part.stack is anatomy.stacks["main"] for part in parts
     )
@@ -177,7 +162,7 @@ def _problems(model: PreTrainedModel, anatomy: Anatomy, seen: ActivationKey) -> 
                 f"layers for {seen.what!r}: {first} to {last}",
             )
         ]
-    kinds = kinds_of(stack, cross)
+    kinds = stack.kinds(cross)
     if seen.what not in kinds:
         return [
             Problem(

@@ -16,7 +16,7 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from limbeck.activations.compat import MODEL_TYPES
 from limbeck.embedding import TextPrompts, modules_of
-from limbeck.embedding.text_prompts import BARE
+from limbeck.embedding.folder import BARE
 from limbeck.recipe.catalog import HEADER
 from limbeck.records import Record
 from limbeck.runtimes import ExportManifest, exports_of_student

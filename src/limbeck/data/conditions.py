@@ -15,7 +15,7 @@ from datasets import ClassLabel, Dataset, Value
 
 from limbeck.data.splits import stacked
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.known_types import labelled_rows, no_unlabelled
+from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
 from limbeck.tasks.task import Task
 
 # Keeps the draws of one seed apart.

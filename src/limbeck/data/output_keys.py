@@ -14,7 +14,7 @@ from datasets import Dataset
 from limbeck.data.row_ids import row_ids
 from limbeck.data.text_rows import keys_of
 from limbeck.tasks import Task
-from limbeck.tasks.embedding_rows import AskedTexts
+from limbeck.tasks.candidates import AskedTexts
 
 _PIECE = 65_536
 

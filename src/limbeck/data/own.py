@@ -28,7 +28,7 @@ from limbeck.data.written_labels import check_written_labels, without_gaps
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import at_home
 from limbeck.support.given import place_of
-from limbeck.tasks.known_types import marked
+from limbeck.tasks.abstract_type import marked
 from limbeck.tasks.metrics import TEACHER_LABEL
 from limbeck.tasks.task import TASKS, Task
 

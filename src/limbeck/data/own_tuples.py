@@ -28,7 +28,7 @@ from limbeck.data.candidate_files import (
 )
 from limbeck.data.table import FileTable
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.ranking_metrics import by_query
+from limbeck.tasks.metrics import by_query
 
 _QUERIES = ("anchor", QUERY, "question")
 _POSITIVES = ("positive", "answer", PASSAGE)

@@ -39,9 +39,8 @@ from limbeck.data.splits import Division, SplitRows, check_splits, hold_out, mak
 from limbeck.data.table import FileTable, read_table
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import PAIR_SCORE
-from limbeck.tasks.metrics import TEACHER_LABEL
+from limbeck.tasks.metrics import TEACHER_LABEL, by_query
 from limbeck.tasks.pair_score import METRICS_OF_RANKS
-from limbeck.tasks.ranking_metrics import by_query
 from limbeck.tasks.task import Task
 
 _USUAL = (QUERY, PASSAGE)

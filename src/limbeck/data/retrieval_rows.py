@@ -17,7 +17,7 @@ from limbeck.data.own_tuples import Tuples, tuples_of_grades
 from limbeck.data.pairs import read_beir_pairs
 from limbeck.data.splits import make_split
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.embedding_rows import FIRST
+from limbeck.tasks.candidates import FIRST
 from limbeck.tasks.retrieval import GRADES, JUDGED, RETRIEVAL_FEATURES, RETRIEVAL_METRICS
 from limbeck.tasks.task import Task
 

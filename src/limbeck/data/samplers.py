@@ -16,7 +16,7 @@ from torch.utils.data import Sampler
 from limbeck.data.row_facts import RowFacts
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import TaskType
-from limbeck.tasks.ranking_metrics import by_query
+from limbeck.tasks.metrics import by_query
 
 _PIECE = 65_536
 

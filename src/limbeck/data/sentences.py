@@ -26,10 +26,10 @@ from limbeck.data.reader import DataRequest, Loaded, data_reader
 from limbeck.data.retrieval_rows import retrieval_splits, retrieval_task, retrieval_tuples
 from limbeck.data.splits import check_splits, make_split
 from limbeck.data.table import FileTable, read_table
-from limbeck.embedding.text_prompts import QUERY
+from limbeck.embedding.folder import QUERY
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import EMBEDDING
-from limbeck.tasks.embedding_rows import FIRST
+from limbeck.tasks.candidates import FIRST
 from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL
 from limbeck.tasks.task import Task
 

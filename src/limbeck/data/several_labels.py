@@ -26,7 +26,7 @@ from limbeck.data.table import FileTable, read_table
 from limbeck.data.written_labels import check_spellings
 from limbeck.students import generic_labels
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks.multi_label import METRICS_OF_SEVERAL
+from limbeck.tasks.classes import METRICS_OF_SEVERAL
 from limbeck.tasks.task import Task
 
 # Several labels of each row as a file has them: lists, separated names, or a column of 0 and 1 for

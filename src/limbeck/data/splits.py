@@ -18,7 +18,7 @@ from datasets.table import InMemoryTable
 
 from limbeck.data.table import taken
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks.known_types import absent_label, labelled_rows, no_unlabelled
+from limbeck.tasks.abstract_type import absent_label, labelled_rows, no_unlabelled
 from limbeck.tasks.task import Task
 
 SHARE = 0.1

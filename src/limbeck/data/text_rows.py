@@ -27,7 +27,7 @@ from limbeck.support.files import at_home
 from limbeck.support.given import is_reference, place_of
 from limbeck.support.settings import MAX_ROWS
 from limbeck.tasks import TEXT
-from limbeck.tasks.known_types import labelled_rows
+from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.tasks.task import TASKS, Task
 from limbeck.tasks.text import label_word
 

@@ -31,7 +31,7 @@ from limbeck.support.errors import LimbeckError
 from limbeck.support.files import at_home
 from limbeck.support.given import is_reference, place_of
 from limbeck.support.settings import MAX_ROWS
-from limbeck.tasks.known_types import absent_label, labelled_rows
+from limbeck.tasks.abstract_type import absent_label, labelled_rows
 from limbeck.tasks.task import Task
 
 # Files of rows without labels: CSV, TSV, JSON lines, Parquet or a text a line, as columns of text

@@ -5,8 +5,7 @@ the plain encoder, where limbeck is not installed.
 """
 
 from limbeck.embedding.embedder import SENTENCE_EMBEDDERS, SentenceEmbedder, SentenceEmbedders
-from limbeck.embedding.folder import EmbeddingModules, modules_of
-from limbeck.embedding.text_prompts import TextPrompts
+from limbeck.embedding.folder import EmbeddingModules, TextPrompts, modules_of
 
 __all__ = [
     "SENTENCE_EMBEDDERS",

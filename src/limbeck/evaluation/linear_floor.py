@@ -20,8 +20,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multiclass import OneVsRestClassifier
 
 from limbeck.tasks import Results, Task
+from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.tasks.classes import SENTENCE
-from limbeck.tasks.known_types import labelled_rows
 from limbeck.tasks.text import label_word
 
 MOST_ROWS = 20_000

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from limbeck.data import RowsAsked
 from limbeck.embedding import modules_of
-from limbeck.embedding.text_prompts import BARE
+from limbeck.embedding.folder import BARE
 from limbeck.exporting.conversions import ExportSettings, conversions, keeping, recovering
 from limbeck.exporting.folder import default_place, finish_folder, folder_in_work, refuse_occupied
 from limbeck.exporting.gate import TorchReference, cross_fitted, measure, torch_reference

@@ -19,15 +19,11 @@ from limbeck.functional.candidate_lists import (
     margin_mse,
     ranked_pairs,
 )
-from limbeck.functional.class_weights import (
-    balanced_positive_weights,
-    balanced_weights,
-    focal_factor,
-)
 from limbeck.functional.confidence import (
     class_means,
     class_thresholds,
     normalized_entropy,
+    rank_distribution,
     sure_and_unsure,
     top_probability,
 )
@@ -37,7 +33,7 @@ from limbeck.functional.context import (
     word_relation_kl,
     word_relation_mse,
 )
-from limbeck.functional.contrast import info_nce, moved_unit
+from limbeck.functional.contrast import info_nce, moved_unit, pair_contrast, query_similarities
 from limbeck.functional.embeddings import (
     cosine_matrix,
     embedding_cosine,
@@ -45,9 +41,7 @@ from limbeck.functional.embeddings import (
     similarity_kl,
     similarity_mse,
 )
-from limbeck.functional.error_weighted import error_weighted_cross_entropy, error_weighted_mse
 from limbeck.functional.hidden import cosine_distance, hidden_mse, mse, normalized_mse, pool
-from limbeck.functional.in_batch_pairs import pair_contrast, query_similarities
 from limbeck.functional.labelled_positions import (
     span_cross_entropy,
     span_soft_cross_entropy,
@@ -57,17 +51,31 @@ from limbeck.functional.labelled_positions import (
     token_soft_kl,
 )
 from limbeck.functional.labels import (
+    balanced_positive_weights,
+    balanced_weights,
+    error_weighted_cross_entropy,
+    error_weighted_mse,
+    focal_factor,
     hard_cross_entropy,
     hard_mse,
     pseudo_label,
     soft_cross_entropy,
     soft_kl,
 )
-from limbeck.functional.layers import attention_weights, sparse_attention_weights
+from limbeck.functional.layers import (
+    attention_weights,
+    cheaper_layers_weigh_more,
+    sparse_attention_weights,
+    transport_flow,
+)
 from limbeck.functional.logits import dist, dkd, standardize
-from limbeck.functional.mixing import mix
-from limbeck.functional.ranking import rank_distribution
-from limbeck.functional.reductions import weighted_mean
+from limbeck.functional.partial_logits import (
+    sample_tokens,
+    sampled_cross_entropy,
+    top_tokens,
+    topk_kl,
+)
+from limbeck.functional.reductions import mix, weighted_mean
 from limbeck.functional.relations import (
     relation_kl,
     relation_mse,
@@ -79,13 +87,6 @@ from limbeck.functional.several_labels import (
     binary_kl,
     binary_soft_cross_entropy,
 )
-from limbeck.functional.some_tokens import (
-    sample_tokens,
-    sampled_cross_entropy,
-    top_tokens,
-    topk_kl,
-)
-from limbeck.functional.transport import cheaper_layers_weigh_more, transport_flow
 
 __all__ = [
     "attention_cross_entropy",

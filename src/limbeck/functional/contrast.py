@@ -5,14 +5,16 @@ Follows pooling and projection; the negatives come from a memory bank.
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Integer
+from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
 
+from limbeck.functional.embeddings import cosine_matrix
 from limbeck.functional.reductions import (
     at_least_float32,
     require_positive,
     require_same_shape,
     require_shape,
+    without_autocast,
 )
 
 
@@ -71,3 +73,81 @@ def moved_unit(
     unit = F.normalize(new, dim=-1)
     moved = momentum * old + (1 - momentum) * unit
     return F.normalize(torch.where(known.unsqueeze(-1), moved, unit), dim=-1)
+
+
+# Embeddings of queries and passages in one batch: a query's similarity to its passages, and to
+# everyone else's.
+#
+# Follows pooling and normalisation. A batch holds the texts of several tuples under each other: a
+# query, what belongs to it, perhaps what only looks so. `queries` numbers the tuples; `grades` are
+# NaN for queries, above 0 for passages that belong to their query, and 0 for those that do not.
+
+
+_FIX = "give every text the number of its tuple, and a grade: NaN for the query"
+
+
+def query_similarities(
+    embeddings: Float[Tensor, "batch width"],
+    queries: Int[Tensor, " batch"],
+    grades: Float[Tensor, " batch"],
+) -> Float[Tensor, " batch"]:
+    """e_q · e_p of each passage p with the query q of its tuple; 0 for queries, and where the query is not there.
+
+    The inner product: the cosine of embeddings of length 1.
+
+    Raises:
+        LimbeckError: the shapes differ.
+    """
+    vectors = _checked("query_similarities", embeddings, queries, grades)
+    asked = grades.isnan()
+    theirs = (queries[:, None] == queries[None, :]) & asked[:, None] & ~asked[None, :]
+    with without_autocast(vectors):
+        return torch.where(theirs, vectors @ vectors.T, 0.0).sum(0)
+
+
+def pair_contrast(
+    embeddings: Float[Tensor, "batch width"],
+    queries: Int[Tensor, " batch"],
+    grades: Float[Tensor, " batch"],
+    tokens: Int[Tensor, "batch tokens"] | None = None,
+    *,
+    temperature: float | int,
+) -> Float[Tensor, ""]:
+    """−ln of exp(cos(q, p⁺)/τ) / Σ_p exp(cos(q, p)/τ) over p⁺ and the other passages p of the batch; mean over queries.
+
+    InfoNCE with in-batch negatives (van den Oord et al. 2018; multiple negatives ranking, Henderson et al. 2017): a
+    tuple's own negatives stand among the others'. A query without its positive in the batch does not count. With
+    `tokens`, a passage that another tuple of the same query calls positive, or whose text is that of a
+    positive, is no negative; in the papers it is.
+
+    Raises:
+        LimbeckError: the shapes differ, or the temperature is not above 0.
+    """
+    require_positive("temperature", temperature)
+    _checked("pair_contrast", embeddings, queries, grades)
+    asked = grades.isnan()
+    right = (queries[:, None] == queries[None, :]) & asked[:, None] & (grades > 0)[None, :]
+    negative = ~asked[None, :] & ~_known(right, tokens)
+    cosines = cosine_matrix(embeddings) / temperature
+    # A finite number: a sum over nothing has a gradient of NaN.
+    others = torch.where(negative, cosines, torch.finfo(cosines.dtype).min / 2).logsumexp(1)
+    losses = torch.where(right, F.softplus(others[:, None] - cosines), 0.0)
+    counts = right.sum(1)
+    by_query = losses.sum(1) / counts.clamp(min=1)
+    return by_query.sum() / (counts > 0).sum().clamp(min=1)
+
+
+def _known(right: Tensor, tokens: Tensor | None) -> Bool[Tensor, "batch batch"]:
+    """Which passages are known to belong to a query, by its text and theirs."""
+    if tokens is None:
+        return right
+    alike = (tokens[:, None] == tokens[None, :]).all(-1).float()
+    with without_autocast(alike):
+        return (alike @ right.float() @ alike) > 0
+
+
+def _checked(what: str, embeddings: Tensor, queries: Tensor, grades: Tensor) -> Tensor:
+    rows = embeddings.shape[:1]
+    require_shape(f"{what}: queries", queries, rows, _FIX)
+    require_shape(f"{what}: grades", grades, rows, _FIX)
+    return at_least_float32(embeddings)

@@ -12,8 +12,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from limbeck.functional.class_weights import ClassWeights
-from limbeck.functional.labels import NO_LABEL, class_losses, has_label, mean_of_labelled
+from limbeck.functional.labels import (
+    NO_LABEL,
+    ClassWeights,
+    class_losses,
+    has_label,
+    mean_of_labelled,
+)
 from limbeck.functional.reductions import (
     TokenMask,
     at_least_float32,

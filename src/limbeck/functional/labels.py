@@ -10,14 +10,64 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from limbeck.functional.class_weights import ClassWeights, focal_factor
 from limbeck.functional.reductions import (
+    SMALLEST_PROBABILITY,
     ExampleWeights,
     at_least_float32,
     require_positive,
     require_same_shape,
     weighted_mean,
 )
+from limbeck.support.errors import LimbeckError
+
+# How much each class weighs where classes are of very different sizes, and easy examples less than
+# hard ones.
+#
+# Read by the hard labels of `limbeck.functional`.
+
+
+ClassWeights = Float[Tensor, " classes"] | None
+"""What the loss of each class is multiplied by; None: all alike."""
+
+
+def balanced_weights(rows: Integer[Tensor, " classes"]) -> Float[Tensor, " classes"]:
+    """n / (K·n_c): every class adds as much as every other (King and Zeng 2001; scikit-learn's "balanced").
+
+    `rows` n_c are the labelled examples of each class, n their sum and K the number of classes that have
+    any. The mean weight of an example is 1. A class without examples weighs 1.
+    """
+    counts = rows.to(torch.float32)
+    present = counts > 0
+    even = counts.sum() / present.sum().clamp(min=1)
+    return torch.where(present, even / counts.clamp(min=1), 1.0)
+
+
+def balanced_positive_weights(
+    positives: Integer[Tensor, " classes"], rows: int
+) -> Float[Tensor, " classes"]:
+    """(n − n_c) / n_c: in each class the examples that are of it weigh as much as those that are not.
+
+    `positives` n_c are the examples of each class among n `rows` with labels. A class of none or of all
+    weighs 1.
+    """
+    counts = positives.to(torch.float32)
+    usable = (counts > 0) & (counts < rows)
+    return torch.where(usable, (rows - counts) / counts.clamp(min=1), 1.0)
+
+
+def focal_factor(
+    log_probability: Float[Tensor, "*shape"], gamma: float | int
+) -> Float[Tensor, "*shape"]:
+    """(1 − p)^γ of p = exp(log p): what an example still counts of which the model is sure (Lin et al. 2017, Eq. 4).
+
+    Raises:
+        LimbeckError: γ is below 0.
+    """
+    if gamma < 0:
+        raise LimbeckError(f"gamma is {gamma}", "give 0 or more; the paper's is 2")
+    # A root has no gradient at 0.
+    unsure = -torch.expm1(log_probability)
+    return unsure.clamp(min=SMALLEST_PROBABILITY) ** gamma
 
 
 def _at_temperature(
@@ -206,3 +256,66 @@ def mean_of_labelled(values: Tensor, labelled: Tensor, weights: Tensor | None = 
     if weights is not None:
         values = values * at_least_float32(weights)
     return values.sum() / labelled.sum().clamp(min=1)
+
+
+# Several teachers' soft labels at once, each weighted by how right it is.
+#
+# A prediction-layer term; reads logits, gives a scalar.
+
+
+def error_weighted_cross_entropy(
+    student_logits: Float[Tensor, "batch classes"],
+    teacher_logits: Float[Tensor, "teachers batch outputs"],
+    labels: Integer[Tensor, " batch"],
+    *,
+    temperature: float | int = 1.0,
+    weights: ExampleWeights = None,
+) -> Float[Tensor, ""]:
+    """Σ_n CE(softmax(z_n/τ), softmax(z_S/τ)) / (1 + CE(y, softmax(z_n))), mean over the labelled examples.
+
+    MT-BERT (Wu, Wu and Huang 2021), Eq. 1: a teacher that is wrong about an example counts less
+    there. The weight is the label's cross-entropy of the teacher's prediction at τ = 1. Of an example without a label
+    (−100) no error is known, so that it is not counted. `weights` (batch) say how much each example
+    counts besides (`weighted_mean`).
+
+    Raises:
+        LimbeckError: the class counts differ, or the temperature is not above 0.
+    """
+    require_positive("temperature", temperature)
+    _require_same_classes(student_logits, teacher_logits)
+    student, teachers = at_least_float32(student_logits), at_least_float32(teacher_logits)
+    log_student = (student / temperature).log_softmax(-1)
+    distances = -((teachers / temperature).softmax(-1) * log_student).sum(-1)
+    flat = teachers.flatten(0, 1)
+    errors = F.cross_entropy(flat, some_class(labels).repeat(len(teachers)), reduction="none")
+    weighted = (distances / (1 + errors.view_as(distances))).sum(0)
+    return mean_of_labelled(weighted, has_label(labels), weights)
+
+
+def error_weighted_mse(
+    student_outputs: Float[Tensor, " batch"],
+    teacher_outputs: Float[Tensor, "teachers batch"],
+    labels: Float[Tensor, " batch"],
+) -> Float[Tensor, ""]:
+    """Σ_n (s − t_n)² / (1 + (t_n − y)²), mean over the labelled examples: the same for regression.
+
+    The label of an example without one is NaN.
+
+    Raises:
+        LimbeckError: the batch sizes differ.
+    """
+    _require_same_classes(student_outputs, teacher_outputs)
+    student, teachers = at_least_float32(student_outputs), at_least_float32(teacher_outputs)
+    labelled = has_label(labels)
+    numbers = at_least_float32(labels).nan_to_num(0.0)
+    weights = 1 / (1 + (teachers - numbers) ** 2)
+    return mean_of_labelled((weights * (student - teachers) ** 2).sum(0), labelled)
+
+
+def _require_same_classes(student: Tensor, teachers: Tensor) -> None:
+    require_same_shape(
+        "soft label of several teachers",
+        student.shape,
+        teachers.shape[1:],
+        "give all models the task's label set",
+    )

@@ -99,3 +99,23 @@ def require_positive(setting: str, value: float | int) -> None:
     """Raises `LimbeckError` unless the number is above zero."""
     if not value > 0:
         raise LimbeckError(f"{setting} is {value}", "give a number above 0; 1 leaves logits alone")
+
+
+# MixUp: two inputs, or two outputs, on the line between them.
+#
+# Comes before both models (their embeddings are mixed) and after the student (its clean outputs are).
+
+
+def mix(
+    a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"], lam: float | int | Float[Tensor, "..."]
+) -> Float[Tensor, "*shape"]:
+    """lam·a + (1−lam)·b: CR-ILD's Mix_λ, on embeddings and on layer outputs.
+
+    `lam` is a number, or a tensor that broadcasts (one λ an example: [batch, 1, 1]). The type of
+    the inputs is kept, because the result may be a model's input.
+
+    Raises:
+        LimbeckError: the shapes differ.
+    """
+    require_same_shape("mix", a.shape, b.shape, "pad both inputs to one length")
+    return lam * a + (1 - lam) * b

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from limbeck.functional.class_weights import ClassWeights, focal_factor
-from limbeck.functional.labels import has_label, mean_of_labelled
+from limbeck.functional.labels import ClassWeights, focal_factor, has_label, mean_of_labelled
 from limbeck.functional.reductions import (
     ExampleWeights,
     at_least_float32,

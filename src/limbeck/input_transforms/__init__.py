@@ -8,13 +8,13 @@ from limbeck.input_transforms.input_transform import (
     INPUT_TRANSFORMS,
     InputTransform,
     ModelPass,
+    StepInputs,
     TransformSettings,
     TransformSpec,
     chosen,
 )
 from limbeck.input_transforms.masked_kd import MaskedKD, MaskedKDSettings
 from limbeck.input_transforms.mixup import Mixture, Mixup, MixupSpec
-from limbeck.input_transforms.step_inputs import StepInputs
 
 __all__ = [
     "INPUT_TRANSFORMS",

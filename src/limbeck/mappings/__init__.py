@@ -12,13 +12,13 @@ from limbeck.mappings.maps import (
     pairs,
     weighted_sum,
 )
-from limbeck.mappings.ranges import parse_layers
 from limbeck.mappings.spec import (
     MAPPINGS,
     Depths,
     MappingSpec,
     build_mapping,
     mapping,
+    parse_layers,
     rounding_note,
 )
 

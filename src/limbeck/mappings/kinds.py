@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from limbeck.mappings.ranges import buckets, round_half_up
-from limbeck.mappings.spec import Depths, MappingSpec, mapping
+from limbeck.mappings.spec import Depths, MappingSpec, buckets, mapping, round_half_up
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, LayerNumber, Settings
 

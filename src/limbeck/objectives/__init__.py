@@ -3,21 +3,19 @@
 One file a family: what a recipe may say of it, the term, and its traits.
 """
 
-from limbeck.objectives.attention_maps import AttentionSpec, RelationSpec
-from limbeck.objectives.base import OBJECTIVES, Objective, TermSettings
-from limbeck.objectives.candidate_terms import (
+from limbeck.objectives.base import OBJECTIVES, ModelShape, Objective, Shape, TermSettings
+from limbeck.objectives.consistency import ConsistencySpec
+from limbeck.objectives.contrastive import ContrastSpec
+from limbeck.objectives.curriculum import CurriculumSpec
+from limbeck.objectives.embedding_terms import (
+    EmbeddingSpec,
     ListwiseSpec,
     MarginSpec,
     PairContrastSpec,
     RankedSpec,
+    SimilarityListSpec,
+    SimilaritySpec,
 )
-from limbeck.objectives.class_logits import DistSpec, DkdSpec, LogitMseSpec, PseudoLabelSpec
-from limbeck.objectives.comparisons import LayerComparison, comparison
-from limbeck.objectives.consistency import ConsistencySpec
-from limbeck.objectives.contextual import LayerRelationSpec, WordRelationSpec
-from limbeck.objectives.contrastive import ContrastSpec
-from limbeck.objectives.curriculum import CurriculumSpec
-from limbeck.objectives.embedding_terms import EmbeddingSpec, SimilarityListSpec, SimilaritySpec
 from limbeck.objectives.example_weights import (
     EXAMPLE_WEIGHTINGS,
     ExampleWeighting,
@@ -26,12 +24,21 @@ from limbeck.objectives.example_weights import (
     WeightingSpec,
 )
 from limbeck.objectives.group import Objectives
-from limbeck.objectives.hard_labels import FocalLabel, FocalSpec, HardLabel, HardSpec
 from limbeck.objectives.layer_match import LayerMatch, LayerSpec
-from limbeck.objectives.mapped import Mapped, MappedSpec
-from limbeck.objectives.matched import MappedTerm
+from limbeck.objectives.mapped import LayerComparison, Mapped, MappedSpec, MappedTerm, comparison
 from limbeck.objectives.per_teacher import ErrorWeightedSpec, TeamObjectives
-from limbeck.objectives.predictions import SoftLabel, SoftSpec
+from limbeck.objectives.predictions import (
+    DistSpec,
+    DkdSpec,
+    FocalLabel,
+    FocalSpec,
+    HardLabel,
+    HardSpec,
+    LogitMseSpec,
+    PseudoLabelSpec,
+    SoftLabel,
+    SoftSpec,
+)
 from limbeck.objectives.registration import (
     RECORDED,
     UNKNOWN_TERM,
@@ -40,7 +47,12 @@ from limbeck.objectives.registration import (
     objective,
     plain_terms,
 )
-from limbeck.objectives.shape import ModelShape, Shape
+from limbeck.objectives.relations import (
+    AttentionSpec,
+    LayerRelationSpec,
+    RelationSpec,
+    WordRelationSpec,
+)
 
 __all__ = [
     "EXAMPLE_WEIGHTINGS",

@@ -9,20 +9,131 @@ Nothing outside asks which term it is.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from collections.abc import Mapping as Batch
 from contextlib import suppress
-from typing import Any, ClassVar
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import Field, ValidationError, model_validator
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
-from limbeck.activations import Request, Trace
+from limbeck.activations import (
+    Request,
+    Trace,
+    hidden_size,
+    is_causal,
+    number_of_heads,
+    number_of_layers,
+    stack_names,
+)
+from limbeck.embedding import SentenceEmbedder
 from limbeck.mappings.projections import Projections
-from limbeck.objectives.shape import Shape
-from limbeck.support.errors import Problem
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.registry import Registry
 from limbeck.support.settings import Settings, Weight
 from limbeck.support.step_state import StepState
+from limbeck.tasks import SENTENCE, TaskType
+
+# The facts about a teacher and a student that objectives are built from.
+
+
+@runtime_checkable
+class StatesItsShape(Protocol):
+    """A model that is not there to be looked at, and says what it was."""
+
+    @property
+    def stated_shape(self) -> ModelShape:
+        """Its depth, width and heads."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Depth, width and attention heads of one model's main stack, and of each by name.
+
+    All 0 of a network that has no layers over tokens, such as a convolutional one. `labels`: how many
+    its classifier has. `embedding`: numbers of a sentence embedding.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    causal: bool = False
+    stacks: Mapping[str, ModelShape] = field(default_factory=dict)
+    labels: int = 0
+    embedding: int = 0
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that its head puts out for an example: of its embedding, else as many as there are labels."""
+        return self.embedding or self.labels
+
+    @classmethod
+    def of(cls, model: PreTrainedModel) -> ModelShape:
+        """Read off a model."""
+        if isinstance(model, StatesItsShape):
+            return replace(model.stated_shape, labels=model.config.num_labels or 0)
+        stacks = {name: cls._stack_of(model, name) for name in stack_names(model)}
+        main = stacks.get("main", cls(0, 0, 0))
+        width = model.embedding_width if isinstance(model, SentenceEmbedder) else 0
+        return replace(main, stacks=stacks, labels=model.config.num_labels or 0, embedding=width)
+
+    @classmethod
+    def _stack_of(cls, model: PreTrainedModel, name: str) -> ModelShape:
+        return cls(
+            number_of_layers(model, name),
+            hidden_size(model, name),
+            number_of_heads(model, name),
+            is_causal(model, name),
+        )
+
+    def written(self) -> dict[str, Any]:
+        """As JSON can keep it."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> ModelShape:
+        """From what `written` gave.
+
+        Raises:
+            TypeError: it is something else.
+        """
+        stacks = {name: cls.read(stack) for name, stack in content.get("stacks", {}).items()}
+        return cls(**{**content, "stacks": stacks})
+
+    def stack(self, name: str, setting: str, side: str) -> ModelShape:
+        """One stack's facts.
+
+        Raises:
+            LimbeckError: the model has no such stack.
+        """
+        if name == "main":
+            return self
+        if name not in self.stacks:
+            raise LimbeckError(
+                unknown(f"{setting}.stack of the {side}", name, list(self.stacks) or ["main"])
+            )
+        return self.stacks[name]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A teacher–student pair and the kind of its task.
+
+    `rows` bounds the `index` of the training examples from above; 0 where it is not known. `classes` are the
+    names of the student's outputs in id order, and `balanced` the weights (C,) by which its classes count alike
+    in the training rows, where a term asks for them.
+    """
+
+    student: ModelShape
+    teacher: ModelShape
+    kind: TaskType = SENTENCE
+    rows: int = 0
+    classes: tuple[str, ...] = ()
+    balanced: Tensor | None = None
+
 
 NOTHING = Request()
 
@@ -267,3 +378,46 @@ class Objective(nn.Module, ABC):
 
 OBJECTIVES: Registry[type[Objective]] = Registry("objective")
 """Every term by the value of `compare` that names it."""
+
+
+# One term's learned maps that serve another one too: `through`.
+#
+# The maps belong to one term, which trains and saves them.
+
+
+class Borrowed:
+    """Another term's maps, or none, out of torch's sight: they are its parameters, not the borrower's."""
+
+    def __init__(self, lender: Projections | None) -> None:
+        self.lender = lender
+
+
+def lent_maps(setting: str, through: str, terms: Mapping[str, nn.Module]) -> Projections:
+    """The maps of the term that `through` names, one for all layers.
+
+    Args:
+        setting: of the borrower, for messages.
+        through: the lender's name.
+        terms: the terms that have maps of their own, by name.
+
+    Raises:
+        LimbeckError: no such term, or its maps do not serve every layer.
+    """
+    lenders: dict[str, Projections] = {}
+    for name, term in terms.items():
+        own = getattr(term, "projections", None)
+        if isinstance(own, Projections) and own.of_layers:
+            lenders[name] = own
+    if through not in lenders:
+        raise LimbeckError(
+            unknown(f"term with a map of single layers in {setting}.through:", through, [*lenders])
+        )
+    maps = lenders[through]
+    if len(maps.widths) > 1 and not maps.shared:
+        raise LimbeckError(
+            Problem(
+                f"{setting}.through: {through} has a map for each of its layers, and none for others",
+                f"set objectives.{through}.project.share: all",
+            )
+        )
+    return maps

@@ -17,10 +17,8 @@ from limbeck.activations import ActivationKey, Request, Trace
 from limbeck.activations.request import What
 from limbeck.mappings import parse_layers
 from limbeck.mappings.projections import Projections
-from limbeck.objectives.base import NOTHING, Objective, TermSettings
-from limbeck.objectives.lending import Borrowed
+from limbeck.objectives.base import NOTHING, Borrowed, Objective, Shape, TermSettings
 from limbeck.objectives.registration import objective
-from limbeck.objectives.shape import Shape
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import LayerNumber
 from limbeck.support.step_state import StepState

@@ -13,10 +13,10 @@ from limbeck import functional as F
 from limbeck.activations import ActivationKey, Trace
 from limbeck.functional.labels import has_label
 from limbeck.mappings.projections import ProjectSpec
+from limbeck.objectives.base import Shape
 from limbeck.objectives.layer_match import build_projections
 from limbeck.objectives.mapped import Mapped, MappedSpec, Pooling
 from limbeck.objectives.registration import objective
-from limbeck.objectives.shape import Shape
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, Temperature
 from limbeck.support.step_state import StepState

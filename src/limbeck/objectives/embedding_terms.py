@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping as Batch
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from torch import Tensor
 
 from limbeck import functional as F
-from limbeck.activations import Trace
+from limbeck.activations import Request, Trace
+from limbeck.functional.candidate_lists import PairWeighting
 from limbeck.mappings.projections import Projections, ProjectSpec
-from limbeck.objectives.base import Objective, TermSettings
+from limbeck.objectives.base import NOTHING, Objective, Shape, TermSettings
 from limbeck.objectives.predictions import present
 from limbeck.objectives.registration import objective
-from limbeck.objectives.shape import Shape
 from limbeck.support.errors import LimbeckError
-from limbeck.support.settings import Count, Temperature
+from limbeck.support.settings import Count, Number, Temperature
 from limbeck.support.step_state import StepState
+from limbeck.tasks.candidates import EMBEDDED, QUERY_ID, SCORED
 from limbeck.tasks.rules import EXAMPLE_WEIGHTS
 
 _DISTANCES = {"embedding_mse": F.embedding_mse, "embedding_cosine": F.embedding_cosine}
@@ -174,4 +175,237 @@ class SimilarityLists(OfEmbeddings):
         return self.over_widths(
             present(student.logits),
             lambda cut: F.similarity_kl(cut, theirs, temperature=temperature),
+        )
+
+
+# Terms over the candidates of a query: listwise KL, margins, ranked pairs.
+
+
+class OfCandidatesSpec(TermSettings):
+    """What every comparison of a query's candidates may be told."""
+
+    scale: Number = Field(
+        1.0,
+        gt=0,
+        description="multiplies the student's scores; cosines are at most 1 apart from 0, and a cross-encoder's scores "
+        "are not",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_idle_scale(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = handler(self)
+        if self.scale == 1:
+            written.pop("scale", None)  # a dump may leave out what was not set
+        return written
+
+
+class OfCandidates(Objective):
+    """A comparison of the scores of candidates, query by query.
+
+    A cross-encoder's outputs (B, 1) are scores; of embeddings (B, d) a candidate's score is its inner product with
+    its query's. Student and teacher may be one of each.
+
+    Raises:
+        LimbeckError: rows are no candidates of queries, or the teacher gives neither scores nor embeddings.
+    """
+
+    # A batch without labels is told as such, and one in which some are missing leaves those out.
+    counts_labelled = True
+    compares_candidates = True
+    settings: OfCandidatesSpec
+
+    def __init__(
+        self,
+        settings: OfCandidatesSpec,
+        shape: Shape,
+        setting: str,
+        maps: Projections | None = None,
+    ) -> None:
+        super().__init__(settings, shape, setting, maps)
+        if shape.kind.candidates is None:
+            raise LimbeckError(
+                f"{setting}: {settings.compare} compares the candidates of a query, and {shape.kind.name} has none",
+                "read the data as kind=pair-score (of a DistillationTrainer build the student with "
+                "limbeck.build_student(MODEL, kind=limbeck.tasks.PAIR_SCORE)), or use soft_kl",
+            )
+        if settings.needs_teacher and shape.kind.embeds and not _gives_scores(shape):
+            raise LimbeckError(
+                f"{setting}: {settings.compare} compares scores of a query's candidates, and the teacher gives neither "
+                f"embeddings nor one score, but {shape.teacher.labels} numbers",
+                "give an embedding model, or a cross-encoder with one output",
+            )
+        self.candidates = shape.kind.candidates
+        self.of_teacher = self.candidates if shape.teacher.embedding else SCORED
+
+    def queries(self, batch: Batch[str, Tensor]) -> Tensor:
+        """Whose candidate each row is, (B,). Raises LimbeckError for a batch that does not say it."""
+        return self.candidates.queries(batch)
+
+    def grades(self, batch: Batch[str, Tensor]) -> Tensor:
+        """How relevant each row is, (B,). Raises LimbeckError for a batch that does not say it."""
+        return self.candidates.grades(batch)
+
+    def ours(self, student: Trace, batch: Batch[str, Tensor]) -> Tensor:
+        """The student's scores (B,)."""
+        return self.settings.scale * self.candidates.scores(present(student.logits), batch)
+
+    def theirs(self, teacher: Trace, batch: Batch[str, Tensor]) -> Tensor:
+        """The teacher's scores (B,)."""
+        return self.of_teacher.scores(present(teacher.logits), batch)
+
+
+def _gives_scores(shape: Shape) -> bool:
+    """Whether the teacher's output is an embedding, or one number."""
+    return bool(shape.teacher.embedding) or shape.teacher.labels == 1
+
+
+class ListwiseSpec(OfCandidatesSpec):
+    """KL from the teacher's distribution over a query's candidates to the student's."""
+
+    compare: Literal["listwise_kl"]
+    temperature: Temperature = Field(1.0, description="divides both sides' scores")
+    scale_by_t2: bool = Field(False, description="multiply by the squared temperature")
+
+
+@objective("listwise_kl", settings=ListwiseSpec)
+class ListwiseKL(OfCandidates):
+    """ListNet's top-one distributions of teacher and student (Cao et al. 2007)."""
+
+    settings: ListwiseSpec
+
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
+    ) -> Tensor:
+        """Scores (B, 1) or embeddings (B, d) of both sides."""
+        own = self.settings
+        return F.listwise_kl(
+            self.ours(student, batch),
+            self.theirs(teacher, batch),
+            self.queries(batch),
+            temperature=own.temperature,
+            scale_by_t2=own.scale_by_t2,
+        )
+
+
+class MarginSpec(OfCandidatesSpec):
+    """Squared error of differences between the scores of a query's candidates."""
+
+    compare: Literal["margin_mse"]
+    pairs: Literal["labels", "all"] = Field(
+        "labels",
+        description="which pairs: of different grades (labels), as in the paper, or all, which needs no labels",
+    )
+
+    @property
+    def reads_labels(self) -> bool:
+        """Where they choose the pairs."""
+        return self.pairs == "labels"
+
+
+@objective("margin_mse", settings=MarginSpec)
+class MarginMse(OfCandidates):
+    """Margin-MSE (Hofstätter et al. 2020)."""
+
+    settings: MarginSpec
+
+    @property
+    def means_over_labelled(self) -> bool:
+        """Where labels choose the pairs."""
+        return self.settings.reads_labels
+
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
+    ) -> Tensor:
+        """Scores (B, 1) or embeddings (B, d) of both sides, and the batch's grades (B)."""
+        grades = self.grades(batch) if self.settings.reads_labels else None
+        ours, theirs = self.ours(student, batch), self.theirs(teacher, batch)
+        return F.margin_mse(ours, theirs, self.queries(batch), grades)
+
+
+class RankedSpec(OfCandidatesSpec):
+    """Pairs of a query's candidates in the order of their targets: RankNet, and LambdaLoss's weights for it."""
+
+    compare: Literal["ranked_pairs"]
+    of: Literal["teacher", "labels"] = Field(
+        "teacher", description="what the right order is known from: the teacher's scores, or grades"
+    )
+    weighting: PairWeighting = Field(
+        "uniform",
+        description="how much a pair counts: uniform (RankNet), or by what its order changes in nDCG (LambdaLoss): "
+        "lambda_rank, ndcg_loss2, ndcg_loss2_plus",
+    )
+
+    @property
+    def needs_teacher(self) -> bool:
+        """Where its scores are the targets."""
+        return self.of == "teacher"
+
+    @property
+    def reads_labels(self) -> bool:
+        """Where grades are the targets."""
+        return self.of == "labels"
+
+
+@objective("ranked_pairs", settings=RankedSpec)
+class RankedPairs(OfCandidates):
+    """RankNet (Burges et al. 2005) and LambdaLoss (Wang et al. 2018), of a teacher's order or of grades."""
+
+    settings: RankedSpec
+
+    @property
+    def means_over_labelled(self) -> bool:
+        """Where grades are the targets."""
+        return self.settings.reads_labels
+
+    def request(self, side: str, step_state: StepState) -> Request:
+        """Both sides' scores, or the student's alone where grades are the targets."""
+        if self.settings.reads_labels and side == "teacher":
+            return NOTHING
+        return super().request(side, step_state)
+
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
+    ) -> Tensor:
+        """Scores (B, 1) or embeddings (B, d) of the student, and of the teacher or the batch's grades (B)."""
+        own = self.settings
+        targets = self.grades(batch) if own.reads_labels else self.theirs(teacher, batch)
+        return F.ranked_pairs(
+            self.ours(student, batch), targets, self.queries(batch), weighting=own.weighting
+        )
+
+
+# The task's own contrast of embeddings: a query nearer to its passage than to others.
+
+
+class PairContrastSpec(OfEmbeddingsSpec):
+    """Which passage of the batch belongs to a query, as the data's pairs and triplets say."""
+
+    compare: Literal["pair_contrast"]
+    temperature: Temperature = Field(0.05, description="divides the cosines")
+
+
+@objective("pair_contrast", settings=PairContrastSpec)
+class PairContrast(OfEmbeddings):
+    """InfoNCE over the batch (multiple negatives ranking, Henderson et al. 2017), of the student alone."""
+
+    needs_teacher = False
+    compares_candidates = True
+    settings: PairContrastSpec
+
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
+    ) -> Tensor:
+        """Embeddings (B, d), and which text belongs to which.
+
+        Raises:
+            LimbeckError: the batch does not say so.
+        """
+        grades = EMBEDDED.said(batch)
+        EMBEDDED.queries(batch)  # says what is missing
+        queries, tokens = batch[QUERY_ID], batch.get("input_ids")
+        return self.over_widths(
+            present(student.logits),
+            lambda cut: F.pair_contrast(
+                cut, queries, grades, tokens, temperature=self.settings.temperature
+            ),
         )

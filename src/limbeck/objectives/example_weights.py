@@ -18,12 +18,12 @@ from torch import Tensor, nn
 
 from limbeck import functional as F
 from limbeck.functional.labels import has_label
-from limbeck.objectives.shape import Shape
+from limbeck.objectives.base import Shape
 from limbeck.support.errors import LimbeckError
 from limbeck.support.registry import Registry
 from limbeck.support.settings import Number, RefusedValueError, Settings
 from limbeck.support.step_state import StepState
-from limbeck.tasks.known_types import no_unlabelled
+from limbeck.tasks.abstract_type import no_unlabelled
 
 COUNTED = "counted"
 """What the share of examples with a weight above 0 is called among the logged values."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from limbeck.activations import Request, Trace
 from limbeck.mappings import Mapping, after_step
-from limbeck.objectives.base import OBJECTIVES, Objective, TermSettings
+from limbeck.objectives.base import OBJECTIVES, Objective, Shape, TermSettings, lent_maps
 from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
 from limbeck.objectives.example_weights import (
     COUNTED,
@@ -22,9 +22,7 @@ from limbeck.objectives.example_weights import (
     WeightingSettings,
     example_weights,
 )
-from limbeck.objectives.lending import lent_maps
 from limbeck.objectives.registration import TermSpec
-from limbeck.objectives.shape import Shape
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Ramp, weight_at
 from limbeck.support.step_state import StepState

@@ -15,17 +15,17 @@ from limbeck import functional as F
 from limbeck.activations import ActivationKey
 from limbeck.mappings import Mapping, MappingSpec
 from limbeck.mappings.projections import Projections, ProjectSpec
-from limbeck.objectives.comparisons import (
+from limbeck.objectives.base import Borrowed, ModelShape, Shape
+from limbeck.objectives.mapped import (
     ComparedTerm,
+    MappedSpec,
+    Masks,
+    Pooling,
     comparison,
     comparison_of,
     names_where,
     takes_comparisons,
 )
-from limbeck.objectives.lending import Borrowed
-from limbeck.objectives.mapped import MappedSpec, Pooling
-from limbeck.objectives.matched import Masks
-from limbeck.objectives.shape import ModelShape, Shape
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 

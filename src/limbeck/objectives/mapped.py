@@ -7,9 +7,12 @@ and targets; which layers meet, and how several teacher layers become one target
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
-from typing import ClassVar, Literal
+from collections.abc import Callable, Collection, Iterable
+from collections.abc import Mapping as Batch
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple, TypeVar
 
+import torch
 from pydantic import Field, SerializeAsAny, model_validator
 from torch import Tensor, nn
 
@@ -20,13 +23,14 @@ from limbeck.mappings import (
     MappingSpec,
     build_mapping,
     concatenation,
+    pairs,
     rounding_note,
     weighted_sum,
 )
 from limbeck.mappings.projections import Projections, ProjectSpec
-from limbeck.objectives.base import Objective, TermSettings
-from limbeck.objectives.shape import Shape
-from limbeck.support.errors import LimbeckError, Problem
+from limbeck.objectives.base import OBJECTIVES, Objective, Shape, TermSettings
+from limbeck.objectives.registration import objective
+from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.step_state import StepState
 
 Pooling = Literal["cls", "mean", "last"]
@@ -274,3 +278,233 @@ class Reader(nn.Module):
         hidden = trace[ActivationKey("hidden", layer, self.pool, self.stack)]
         maps = self.projections.student if side == "student" else self.projections.teacher
         return maps(hidden, 0)
+
+
+# Mapped layers compared pair by pair: a distance each, weighed as the mapping says, and added up. A
+# subclass says what it sees of a layer and how two such things are compared.
+
+
+class Masks(NamedTuple):
+    """Which positions count, (B, N) true for real tokens: of the queries, and of the keys.
+
+    `causal`: a query sees no later key.
+    """
+
+    tokens: Tensor
+    keys: Tensor
+    causal: bool = False
+
+
+class MappedTerm(Mapped):
+    """Layers of both sides that a mapping brings together and a distance compares."""
+
+    @abstractmethod
+    def distance(self, state: Tensor, target: Tensor, masks: Masks) -> Tensor:
+        """Two representations compared, a scalar."""
+
+    def compare(
+        self, states: dict[int, Tensor], targets: dict[int, Tensor], masks: Masks
+    ) -> Tensor:
+        """By student layer its state and its target; the distances, (S)."""
+        found = [self.distance(states[layer], targets[layer], masks) for layer in states]
+        return torch.stack(found)
+
+    def shared_map(self, side: str, hidden: Tensor) -> Tensor:
+        """A map that serves all layers of a side, applied before they are mixed; none here."""
+        return hidden
+
+    def forward(
+        self, student: Trace, teacher: Trace, batch: Batch[str, Tensor], step_state: StepState
+    ) -> Tensor:
+        """The sum, or mean, of the mapped layers' distances."""
+        mapping = self._mapping_at(step_state)
+        masks = self.masks(student)
+        states, layers = self._read(mapping, student, teacher, step_state)
+        if self.settings.mapping.reads_costs:
+            distances = self._transported(mapping, states, layers, masks)
+        elif self.settings.mapping.combine == "costs":
+            distances = self._costs(mapping, states, layers, masks, step_state)
+        else:
+            targets = self._targets(mapping, states, layers, (student, teacher), step_state)
+            distances = self.compare(states, targets, masks)
+        return distances.mean() if self.settings.pairs == "mean" else distances.sum()
+
+    def layer_weights(
+        self, student: Trace, teacher: Trace, step_state: StepState
+    ) -> tuple[dict[int, float], ...] | Tensor:
+        """What `forward` weighs the teacher layers by: as `Mapping.weights` gives it."""
+        mapping = self._mapping_at(step_state)
+        states, layers = self._read(mapping, student, teacher, step_state)
+        return self._weights(mapping, states, layers, (student, teacher), step_state)
+
+    def _read(
+        self, mapping: Mapping, student: Trace, teacher: Trace, step_state: StepState
+    ) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+        """What is compared of each student layer, and of each teacher layer that is active."""
+        states = {
+            j: self.shared_map("student", self.read(student, j)) for j in mapping.student_layers
+        }
+        layers = {
+            k: self.shared_map("teacher", self.read(teacher, k)) for k in mapping.active(step_state)
+        }
+        return states, layers
+
+    def masks(self, student: Trace) -> Masks:
+        """Which queries and which keys count."""
+        if self.stack == "cross":
+            return Masks(student.mask("decoder"), student.mask("cross"))
+        return Masks(student.mask(self.stack), student.mask(self.stack))
+
+    def _costs(
+        self,
+        mapping: Mapping,
+        states: dict[int, Tensor],
+        layers: dict[int, Tensor],
+        masks: Masks,
+        step_state: StepState,
+    ) -> Tensor:
+        """Per student layer Σ_k w_jk · distance(h_S^j, h_T^k): comparisons are weighted, not layers."""
+        weights = mapping.weights(step_state, list(states.values()), layers)
+        assert not isinstance(weights, Tensor)  # one weight for all examples, or `combine` is sum
+        totals: dict[int, list[Tensor]] = {j: [] for j in mapping.student_layers}
+        for number, layer, weight in pairs(weights):
+            student_layer = mapping.student_layers[number]
+            cost = self.compare(
+                {student_layer: states[student_layer]}, {student_layer: layers[layer]}, masks
+            )
+            totals[student_layer].append(weight * cost.squeeze(0))
+        return torch.stack([torch.stack(row).sum() for row in totals.values()])
+
+    def _transported(
+        self,
+        mapping: Mapping,
+        states: dict[int, Tensor],
+        layers: dict[int, Tensor],
+        masks: Masks,
+    ) -> Tensor:
+        """Per student layer Σ_k f_jk · distance(h_S^j, h_T^k), f the flow of least total cost."""
+        costs = torch.stack(
+            [
+                torch.stack([self.distance(state, target, masks) for target in layers.values()])
+                for state in states.values()
+            ]
+        )
+        return (mapping.flow(costs) * costs).sum(1)
+
+
+# How two representations of a layer are compared: functions, registered by name. A comparison is a
+# function of both sides and the masks; everything around it (which layers meet, pooling, projections,
+# when each layer learns) is the term's that it belongs to.
+
+
+Distance = Callable[[Tensor, Tensor, Masks], Tensor]
+"""(student, teacher, masks) to a scalar, the mean over the batch."""
+Sees = Literal["hidden", "vectors", "tokens", "probabilities", "scores"]
+
+Function = TypeVar("Function", bound=Distance)
+Term = TypeVar("Term", bound="type[ComparedTerm]")
+
+
+@dataclass(frozen=True)
+class LayerComparison:
+    """A registered function, and what it can be asked for.
+
+    Attributes:
+        distance: the function.
+        sees: what it compares.
+        variants: functions that take its place for a value of the settings (`mean_over: all`).
+        takes: settings besides that it may have (`rows`).
+    """
+
+    distance: Distance
+    sees: Sees
+    variants: dict[str, Distance] = field(default_factory=dict)
+    takes: Collection[str] = ()
+
+    def by(self, value: str) -> Distance:
+        """The function for a value of the settings."""
+        return self.variants.get(value, self.distance)
+
+
+class ComparedTerm(MappedTerm):
+    """A term over mapped layers that compares as its name says."""
+
+    comparison: ClassVar[LayerComparison]
+
+
+_TERMS: dict[str, type[ComparedTerm]] = {}
+
+
+def takes_comparisons(*sees: Sees) -> Callable[[Term], Term]:
+    """A class decorator: comparisons that see this belong to the term."""
+
+    def known(term: Term) -> Term:
+        _TERMS.update(dict.fromkeys(sees, term))
+        return term
+
+    return known
+
+
+def comparison(
+    name: str,
+    *,
+    sees: Sees = "hidden",
+    variants: dict[str, Distance] | None = None,
+    takes: Collection[str] = (),
+) -> Callable[[Function], Function]:
+    """Make a function known as a value of `compare`: a decorator, `@limbeck.comparison("huber")`.
+
+    The function is given (student, teacher, masks) and returns a scalar. Both sides are hidden states of one
+    width, pooled (B, D) or by token (B, N, D); or attention (B, H, Q, K). `masks.tokens` (B) or (B, N) is true
+    for positions that count, of attention for queries (B, Q); `masks.keys` (B, K) for keys; `masks.causal`
+    says whether a query sees no later key.
+
+    Args:
+        name: the value of `compare` in a recipe.
+        sees: hidden states, pooled or not (`hidden`), only pooled (`vectors`), only by token (`tokens`);
+            attention's `probabilities`, or its `scores` before the softmax.
+        variants: functions that take its place for a value of the settings: of `mean_over` for hidden
+            states, of `masked` for attention.
+        takes: further settings that it may have: of attention `rows`, `keys`.
+
+    Raises:
+        LimbeckError: the name is taken, or nothing of that sort is compared.
+    """
+    if sees not in _TERMS:
+        raise LimbeckError(unknown(f"comparison {name!r}: sees", sees, list(_TERMS)))
+    term = _TERMS[sees]
+
+    def known(function: Function) -> Function:
+        own = {
+            "__doc__": function.__doc__,
+            "__module__": function.__module__,
+            "__qualname__": function.__qualname__,
+            "comparison": LayerComparison(function, sees, variants or {}, tuple(takes)),
+        }
+        # A term of its own by name: what a registration says of itself is the function's.
+        objective(name, settings=term.settings_class)(type(function.__name__, (term,), own))
+        return function
+
+    return known
+
+
+def comparison_of(compare: str, *sees: Sees) -> LayerComparison:
+    """The comparison of that name.
+
+    Raises:
+        LimbeckError: there is none.
+        ValueError: it is not one that sees any of these.
+    """
+    found = getattr(OBJECTIVES.get(compare, "compare"), "comparison", None)
+    if not isinstance(found, LayerComparison) or found.sees not in sees:
+        names = names_where(lambda one: one.sees in sees)
+        problem = unknown("compare", compare, names)
+        raise ValueError(f"{problem.message}; {problem.fix}")
+    return found
+
+
+def names_where(fits: Callable[[LayerComparison], bool]) -> list[str]:
+    """The names of the comparisons that something is true of."""
+    terms = {name: OBJECTIVES.get(name) for name in OBJECTIVES}
+    found = {name: getattr(term, "comparison", None) for name, term in terms.items()}
+    return [name for name, one in found.items() if one is not None and fits(one)]

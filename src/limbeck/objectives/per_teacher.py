@@ -18,13 +18,12 @@ from torch import Tensor, nn
 
 from limbeck import functional as F
 from limbeck.activations import Request, Trace
-from limbeck.objectives.base import Objective, TermSettings
+from limbeck.objectives.base import Objective, Shape, TermSettings
 from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
 from limbeck.objectives.example_weights import WeightingSettings
 from limbeck.objectives.group import Objectives
 from limbeck.objectives.predictions import present
 from limbeck.objectives.registration import TermSpec, objective
-from limbeck.objectives.shape import Shape
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Temperature
 from limbeck.support.step_state import StepState

@@ -24,8 +24,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from limbeck.mappings.projections import Projections
-from limbeck.objectives.base import OBJECTIVES, Objective, TermSettings
-from limbeck.objectives.shape import Shape
+from limbeck.objectives.base import OBJECTIVES, Objective, Shape, TermSettings
 from limbeck.support.errors import LimbeckError
 from limbeck.support.given import PREFIX, held, hold, is_reference
 from limbeck.support.plain import check_plain

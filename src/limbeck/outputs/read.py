@@ -25,7 +25,7 @@ from limbeck.activations import (
 )
 from limbeck.functional.labels import NO_LABEL
 from limbeck.functional.partial_logits import PartialLogits
-from limbeck.input_transforms.step_inputs import StepInputs, as_inputs
+from limbeck.input_transforms.input_transform import StepInputs, as_inputs
 from limbeck.outputs.cache import StoredEntry
 from limbeck.outputs.columns import (
     IDS,

@@ -18,9 +18,9 @@ from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.activations import ActivationKey, Request, Trace
-from limbeck.activations.masks import text_mask
+from limbeck.activations.forward import text_mask
 from limbeck.functional.partial_logits import KeptTokens
-from limbeck.input_transforms.step_inputs import StepInputs, as_inputs
+from limbeck.input_transforms.input_transform import StepInputs, as_inputs
 from limbeck.objectives import ModelShape
 from limbeck.outputs.columns import IDS, INDEX, REST, VALUES, OutputColumn
 from limbeck.outputs.read import MappedOutputs

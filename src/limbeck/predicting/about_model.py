@@ -17,8 +17,8 @@ from limbeck.students import generic_labels, labels_of, read_config, resolve_che
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.files import at_home
 from limbeck.tasks import TASKS, Task, TaskType, get_task, get_task_type, kind_of_config
+from limbeck.tasks.rules import thresholds_of
 from limbeck.tasks.text import PROMPT
-from limbeck.tasks.thresholds import thresholds_of
 
 TORCH = "torch"
 BACKENDS = (TORCH, *RUNTIMES)

@@ -16,7 +16,7 @@ from limbeck.data.files import TakenRows
 from limbeck.predicting.model import RowModel
 from limbeck.predicting.readers import EMBEDDING, EMBEDDINGS, ReadRows, RowReader
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.task_like import Rows
+from limbeck.tasks.rules import Rows
 
 Advance = Callable[[int], None]
 

@@ -21,7 +21,7 @@ from limbeck.predicting.readers import (
     RowReader,
 )
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.task_like import Rows
+from limbeck.tasks.rules import Rows
 
 _LISTED = 1
 """The column, of a pair's two, that may hold lists."""

@@ -17,12 +17,10 @@ from limbeck.predicting.model import PassOutputs, RowModel
 from limbeck.support.errors import LimbeckError
 from limbeck.support.plain import encodable
 from limbeck.tasks import Processor, Task, TaskType
-from limbeck.tasks.long_texts import encode_cut
-from limbeck.tasks.rules import CUT, ROW
+from limbeck.tasks.modality import encode_cut
+from limbeck.tasks.rules import CUT, ROW, USUAL, Rows
 from limbeck.tasks.spans import OFFSETS, best_spans, without_space
-from limbeck.tasks.task_like import Rows
 from limbeck.tasks.text import answer_limit
-from limbeck.tasks.thresholds import USUAL
 
 LABELS, SCORES, RANKS, PROBABILITIES, LOGITS, EMBEDDINGS = OUTPUTS = (
     "labels",

@@ -10,7 +10,7 @@ from typing import get_args
 from limbeck import tasks
 from limbeck.activations.request import Pool
 from limbeck.embedding import TextPrompts, modules_of
-from limbeck.embedding.text_prompts import SENTENCE
+from limbeck.embedding.folder import SENTENCE
 from limbeck.predicting.about_model import TORCH, AboutModel
 from limbeck.predicting.numbers import NumberReader
 from limbeck.predicting.readers import (

@@ -22,10 +22,10 @@ from limbeck.predicting.readers import (
     RowReader,
 )
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.long_texts import encode_cut
+from limbeck.tasks.modality import encode_cut
 from limbeck.tasks.positions import OUTSIDE, entity_tags
+from limbeck.tasks.rules import Rows
 from limbeck.tasks.spans import without_space
-from limbeck.tasks.task_like import Rows
 
 _WORDS, _PLACES = "words", "places"
 

@@ -20,9 +20,9 @@ from limbeck.functional.labels import NO_LABEL
 from limbeck.preflight.score_checks import teacher_record
 from limbeck.support.errors import Problem
 from limbeck.tasks import Task
-from limbeck.tasks.embedding_rows import texts_of_rows
-from limbeck.tasks.known_types import no_unlabelled
-from limbeck.tasks.long_texts import tokens_of
+from limbeck.tasks.abstract_type import no_unlabelled
+from limbeck.tasks.candidates import texts_of_rows
+from limbeck.tasks.modality import tokens_of
 
 # Rows that are tokenised again to find the longest example, once it is known that some are cut.
 _LENGTH_SAMPLE = 5_000

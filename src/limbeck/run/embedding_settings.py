@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from transformers import PretrainedConfig
 
 from limbeck.embedding import modules_of
-from limbeck.embedding.folder import COSINE, DOT, EmbeddingModules
-from limbeck.embedding.text_prompts import PASSAGE, QUERY, SENTENCE
+from limbeck.embedding.folder import COSINE, DOT, PASSAGE, QUERY, SENTENCE, EmbeddingModules
 from limbeck.recipe import Recipe
 from limbeck.recipe.groups import EmbeddingModelSpec
 from limbeck.students import named_model, read_config

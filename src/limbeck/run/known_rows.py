@@ -21,7 +21,7 @@ from limbeck.run.rows import EncodedRows
 from limbeck.run.teachers import Named
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Results, Task
-from limbeck.tasks.known_types import labelled_rows
+from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.tasks.rules import ROW
 
 # Where not one row has outputs, to leave those without out leaves nothing.

@@ -15,7 +15,7 @@ from limbeck.evaluation.measuring import Pixels, Size
 from limbeck.students import labels_of
 from limbeck.support.machine import device
 from limbeck.tasks import Processor, Task, TaskType, as_array, join
-from limbeck.tasks.thresholds import USUAL, thresholds_of
+from limbeck.tasks.rules import USUAL, thresholds_of
 from limbeck.vision import side_of
 
 _BATCH = 64

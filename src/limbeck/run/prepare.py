@@ -29,7 +29,7 @@ from limbeck.run.teachers import (
 from limbeck.students import build_student, load_model
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.tasks import Processor, Task
-from limbeck.tasks.known_types import labelled_rows
+from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.teachers import SampledSpec
 from limbeck.teachers.teacher import Teacher
 from limbeck.training.adaptive import hold_out

@@ -25,7 +25,7 @@ from limbeck.run.embedding_settings import embedding_kind
 from limbeck.run.known_classes import labelling_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Processor, Reading, Task, TaskType
-from limbeck.tasks.known_types import labelled_rows, no_unlabelled
+from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
 
 
 @dataclass(frozen=True)

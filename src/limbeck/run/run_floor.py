@@ -28,7 +28,7 @@ from limbeck.run.run_folder import kept_by_its_run
 from limbeck.run.teachers import Named, learns_from_its_teacher
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import Task
-from limbeck.tasks.known_types import labelled_rows
+from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.tasks.metrics import TEACHER_LABEL
 
 # Unlabeled rows whose labels a live teacher is asked for.

@@ -24,8 +24,8 @@ from limbeck.run.prepared import Prepared, StageInputs
 from limbeck.run.run_folder import RunFolder
 from limbeck.support.machine import is_first, wait_for_all
 from limbeck.tasks import MASKED, Task
+from limbeck.tasks.rules import THRESHOLDS
 from limbeck.tasks.text import PROMPT, prompt_of
-from limbeck.tasks.thresholds import THRESHOLDS
 from limbeck.training import DistillationTrainer
 from limbeck.training.progress import PassesState
 

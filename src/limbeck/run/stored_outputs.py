@@ -47,7 +47,7 @@ from limbeck.support.given import is_reference
 from limbeck.support.machine import device
 from limbeck.support.terminal import print_line
 from limbeck.tasks import TaskType
-from limbeck.tasks.known_types import labelled_rows
+from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.teachers import Team
 from limbeck.teachers.teacher import Teacher
 

@@ -38,12 +38,11 @@ from limbeck.support.files import TEACHER_LABELS, at_home, checksum_of_text, wri
 from limbeck.support.given import place_of
 from limbeck.support.machine import agreed, is_first
 from limbeck.tasks import PAIR_SCORE, SENTENCE, SPANS, TASKS, TOKENS, Processor, Task, get_task_type
-from limbeck.tasks.known_types import no_unlabelled
+from limbeck.tasks.abstract_type import no_unlabelled
 from limbeck.tasks.metrics import TEACHER_EMBEDDING, TEACHER_LABEL
 from limbeck.tasks.pair_score import query_ids
-from limbeck.tasks.rules import ROW
+from limbeck.tasks.rules import ROW, USUAL, thresholds_of
 from limbeck.tasks.spans import OFFSETS, best_spans, without_space
-from limbeck.tasks.thresholds import USUAL, thresholds_of
 from limbeck.teachers.teacher import Teacher
 
 logger = logging.getLogger(__name__)

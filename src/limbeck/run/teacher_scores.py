@@ -27,7 +27,7 @@ from limbeck.run.prepared import Prepared
 from limbeck.run.rows import add_unlabelled, load_rows
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks import Processor, Task
-from limbeck.tasks.thresholds import USUAL, thresholds_of
+from limbeck.tasks.rules import USUAL, thresholds_of
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from limbeck.run.stage_passes import length_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Ramp
 from limbeck.support.step_state import StepState
-from limbeck.tasks.ranking_metrics import by_query
+from limbeck.tasks.metrics import by_query
 from limbeck.teachers import Team
 from limbeck.teachers.teacher import Teacher
 

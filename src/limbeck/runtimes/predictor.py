@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.embedding.text_prompts import SENTENCE, TextPrompts
+from limbeck.embedding.folder import SENTENCE, TextPrompts
 from limbeck.runtimes.manifest import ExportManifest, read_export
 from limbeck.runtimes.sessions import GraphSession, TextToTextSession, open_export
 from limbeck.support.errors import LimbeckError, unknown

@@ -24,10 +24,12 @@ from limbeck.students.configuration import (
     with_layers,
     with_settings,
 )
-from limbeck.students.pretrained import Head, load_checkpoint, read_config
-from limbeck.students.transplanting import (
+from limbeck.students.pretrained import (
+    Head,
     fresh_model,
     heads_alike,
+    load_checkpoint,
+    read_config,
     shares_one_layer,
     transplant,
 )
@@ -40,7 +42,7 @@ from limbeck.tasks import (
     kind_of_config,
     task_type_of,
 )
-from limbeck.tasks.task_like import Labelled
+from limbeck.tasks.rules import Labelled
 
 log = logging.getLogger(__name__)
 

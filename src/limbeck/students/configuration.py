@@ -15,7 +15,7 @@ from typing import Any
 from transformers import AutoConfig, PretrainedConfig
 
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.tasks.thresholds import THRESHOLDS
+from limbeck.tasks.rules import THRESHOLDS
 
 # Configuration entries that count the layers of a stack, first match wins.
 _COUNTS = {

@@ -6,21 +6,24 @@ label are, what evaluation keeps of a batch and how that becomes scores. Nothing
 kind a task is of.
 """
 
-from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
-from limbeck.tasks.classes import SENTENCE
+from limbeck.tasks.abstract_type import (
+    TASK_TYPES,
+    TaskType,
+    get_task_type,
+    kind_of_config,
+    task_type,
+    task_type_of,
+)
+from limbeck.tasks.classes import MULTI_LABEL, SENTENCE
 from limbeck.tasks.image import IMAGE, Image
-from limbeck.tasks.known_types import get_task_type, kind_of_config, task_type_of
-from limbeck.tasks.masked_language_model import MASKED
 from limbeck.tasks.metrics import METRICS
 from limbeck.tasks.modality import TEXT_READING, Processor, Reading
-from limbeck.tasks.multi_label import MULTI_LABEL
 from limbeck.tasks.pair_score import PAIR_SCORE
-from limbeck.tasks.positions import TOKENS
-from limbeck.tasks.rules import SoftRule, as_array, join
+from limbeck.tasks.positions import MASKED, TOKENS
+from limbeck.tasks.rules import LOWER_IS_BETTER, Results, SoftRule, as_array, join
 from limbeck.tasks.sentence_embedding import EMBEDDING
 from limbeck.tasks.spans import SPANS
 from limbeck.tasks.task import TASKS, HubSource, Task, as_kind, get_task, project
-from limbeck.tasks.task_like import LOWER_IS_BETTER, Results
 from limbeck.tasks.text import TEXT
 
 __all__ = [

@@ -7,35 +7,47 @@ from typing import Any
 
 import numpy as np
 import torch
-from datasets import ClassLabel, Dataset, Value
+from datasets import ClassLabel, Dataset, List, Value
+from scipy.special import expit
+from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from limbeck import functional as F
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
-from limbeck.tasks.long_texts import encode_cut
-from limbeck.tasks.metrics import CORRELATIONS, SampledScore, correlation, matthews_of_classes
-from limbeck.tasks.modality import Processor
+from limbeck.tasks.metrics import (
+    CORRELATIONS,
+    SampledScore,
+    as_agreement,
+    correlation,
+    is_agreement,
+    matthews_of_classes,
+    mean_average_precision,
+    mean_f1,
+    mean_of,
+)
+from limbeck.tasks.modality import Processor, encode_cut
 from limbeck.tasks.rules import (
     CUT,
     EXAMPLE_WEIGHTS,
-    PLAIN,
-    HardRule,
-    SoftRule,
-    need_labels,
-    need_rows,
-    truncated,
-)
-from limbeck.tasks.task_like import (
     MOST_PROBABILITIES,
+    PLAIN,
     Batch,
+    HardRule,
     Kept,
     Labelled,
     Labels,
     Results,
     Rows,
+    SoftRule,
     TaskLike,
+    check_outputs,
+    cross_decided,
+    decided,
+    need_labels,
+    need_rows,
+    truncated,
 )
 
 
@@ -224,3 +236,217 @@ def encode_texts(
 
 
 SENTENCE = TASK_TYPES.get("sentence")
+
+
+# Any number of classes for a text or a pair, none included.
+#
+# Each class is a question of its own, answered by a sigmoid: Hugging Face's
+# `multi_label_classification`. Labels are 0 and 1 for each class (C,), float32 as its loss wants
+# them, and NaN in a row that has none.
+
+
+METRICS_OF_SEVERAL = ("micro_f1", "macro_f1", "average_precision", "subset_accuracy")
+NO_CLASS = "(no class)"
+# Of a kept probability: thresholds and ranks are decided by less than shows.
+_DIGITS = 9
+
+
+@task_type("multi-label")
+class MultiLabel(TaskType):
+    """Classification of text where a row may be of several classes, or of none."""
+
+    summary = "any number of classes for a text or a pair"
+    auto = AutoModelForSequenceClassification
+    whole_text = True
+    problem_type = "multi_label_classification"
+    several_classes = True
+    constant = True
+    weighs_classes = True
+    means_over_classes = True
+
+    # ---- rows ----
+
+    def features(self, task: TaskLike) -> dict[str, Any]:
+        """Text, and 0 or 1 for each class."""
+        label = self.label_feature(task)
+        return {column: Value("string") for column in task.text_columns} | {
+            task.label_column: label
+        }
+
+    def label_feature(self, task: TaskLike) -> Any:
+        """As many numbers as there are classes."""
+        return List(Value("float32"), length=len(task.labels))
+
+    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
+        """As a sentence or a pair is."""
+        return encode_texts(task, self.texts(task, rows), tokenizer, max_length, rows)
+
+    def check_rows(self, task: TaskLike, rows: Dataset) -> list[str]:
+        """Labels other than 0 and 1."""
+        labels = np.asarray(rows.with_format("numpy")[task.label_column][:], dtype=np.float64)
+        known = labels[~np.isnan(labels)]
+        strange = np.unique(known[(known != 0) & (known != 1)])[:5].tolist()
+        return [f"labels that are neither 0 nor 1: {strange}"] if strange else []
+
+    def head_labels(self, task: Labelled) -> tuple[str, ...]:
+        """The classes."""
+        return task.labels
+
+    def named(self, task: TaskLike, prediction: Any) -> str:
+        """The names of a row's classes."""
+        names = [name for name, one in zip(task.labels, prediction, strict=True) if one == 1]
+        return ", ".join(names) or NO_CLASS
+
+    def agreement_metrics(self, task: TaskLike) -> tuple[str, ...]:
+        """The share of equal decisions, one for each class of each row, and micro F1."""
+        return ("agreement", "overlap")
+
+    # ---- losses ----
+
+    def hard_label(self, logits: Tensor, batch: Batch, rule: HardRule = PLAIN) -> Tensor:
+        """Binary cross-entropy of logits (B, C) with labels of 0 and 1 (B, C), mean over classes and rows.
+
+        Raises:
+            LimbeckError: labels of another shape, a class's number say.
+        """
+        need_labels(batch, self.label_names)
+        if batch["labels"].shape != logits.shape:
+            raise LimbeckError(
+                f"labels have shape {tuple(batch['labels'].shape)}, and the student has {logits.shape[-1]} classes "
+                "of which a row may have several",
+                "give a 0 or 1 for each class, or take problem_type='multi_label_classification' out of the student's "
+                "config",
+            )
+        labels = batch["labels"].to(torch.promote_types(batch["labels"].dtype, torch.float32))
+        weights, gamma = rule
+        return F.binary_cross_entropy(logits, labels, positive_weights=weights, gamma=gamma)
+
+    def balanced_weights(self, labels: Labels, classes: int) -> Tensor:
+        """Of the rows that are of each class: as much together as those that are not."""
+        values = np.asarray(labels, dtype=np.float64).reshape(-1, classes)
+        known = values[~np.isnan(values).any(axis=1)]
+        return F.balanced_positive_weights(torch.from_numpy(known.sum(axis=0)).long(), len(known))
+
+    def soft_label(self, student: Tensor, teacher: Tensor, batch: Batch, rule: SoftRule) -> Tensor:
+        """Binary KL or cross-entropy of both sides' logits (B, C), mean over classes and rows."""
+        distance = F.binary_kl if rule.compare == "soft_kl" else F.binary_soft_cross_entropy
+        return distance(student, teacher, **rule.at, weights=batch.get(EXAMPLE_WEIGHTS))
+
+    # ---- outputs and scores ----
+
+    def compact_outputs(self, model: PreTrainedModel, batch: Batch, logits: Tensor) -> Tensor:
+        """The logits (B, C)."""
+        return logits
+
+    def probabilities(self, logits: np.ndarray) -> np.ndarray:
+        """A sigmoid's, each class by itself."""
+        return expit(logits.astype(np.float64))
+
+    def results(
+        self,
+        task: TaskLike,
+        outputs: np.ndarray,
+        encoded: Dataset,
+        rows: Dataset,
+        tokenizer: Processor,
+    ) -> Results:
+        """Scores by the task's thresholds, tuned on these rows where it has a rule; by row 0 or 1 for each class."""
+        labels = encoded.with_format("numpy")["labels"][:]
+        return self.results_of_examples(task, outputs, labels, encoded["index"][:])
+
+    def results_of_examples(
+        self, task: TaskLike, outputs: np.ndarray, labels: Labels, index: Sequence[int]
+    ) -> Results:
+        """Scores and predictions of logits (n, C) of rows with labels of 0 and 1 (n, C).
+
+        Where thresholds are tuned on these rows, each part of them is scored with those that the other parts give.
+
+        Raises:
+            LimbeckError: no rows, outputs that are not finite, or of another number of classes.
+        """
+        labels = np.asarray(labels, dtype=np.float64)
+        need_rows(task, labels)
+        check_outputs(task, outputs, labels.shape)
+        probabilities = self.probabilities(outputs)
+        thresholds = decided(task.thresholds, probabilities, labels)
+        by_row = cross_decided(task.thresholds, probabilities, labels)
+        given = (probabilities >= by_row).astype(np.int64)
+        scores = _scores(task, labels, given, probabilities)
+        kept: dict[str, list[Any]] = {
+            "index": list(index),
+            "prediction": given.tolist(),
+            "label": labels.astype(np.int64).tolist(),
+        }
+        if outputs.size <= MOST_PROBABILITIES:
+            kept["probabilities"] = probabilities.round(_DIGITS).tolist()
+        scores["primary"] = mean_of(task.primary, scores)
+        return Results(scores, kept, tuple(thresholds.tolist()))
+
+    def row_parts(
+        self, task: TaskLike, metric: str, given: Sequence[Any], right: Sequence[Any]
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Micro F1: 2 hits over the classes that were given and those that are right; equal rows and decisions."""
+        chosen, correct = np.asarray(given), np.asarray(right)
+        if metric == "accuracy":
+            return (chosen == correct).mean(axis=1), np.ones(len(chosen))
+        if metric == "subset_accuracy":
+            return (chosen == correct).all(axis=1), np.ones(len(chosen))
+        if metric != "micro_f1":
+            return None
+        return 2 * (chosen * correct).sum(axis=1), chosen.sum(axis=1) + correct.sum(axis=1)
+
+    def sampled_score(self, task: TaskLike, metric: str, kept: Kept) -> SampledScore | None:
+        """Beside sums over rows the means over classes; average precision where probabilities are kept."""
+        right = np.asarray(kept["label"])
+        if metric == "macro_f1":
+            return mean_f1(np.asarray(kept["prediction"]), right)
+        if metric == "average_precision" and "probabilities" in kept:
+            return mean_average_precision(np.asarray(kept["probabilities"]), right)
+        return super().sampled_score(task, metric, kept)
+
+    def baseline(self, task: TaskLike, labels: Labels) -> tuple[float, str]:
+        """The best set of classes to give every row: the commonest ones, as many as score best."""
+        need_rows(task, labels)
+        values = np.asarray(labels, dtype=np.float64)
+        best = (-1.0, NO_CLASS)
+        commonest = np.argsort(-values.sum(axis=0), kind="stable")
+        for count in range(1, len(task.labels) + 1):
+            constant = np.zeros_like(values)
+            constant[:, commonest[:count]] = 1
+            scores = _scores(task, values, constant, constant)
+            names = ", ".join(task.labels[place] for place in sorted(commonest[:count]))
+            best = max(best, (mean_of(task.primary, scores), names), key=lambda entry: entry[0])
+        return best
+
+
+def _scores(
+    task: TaskLike, labels: np.ndarray, given: np.ndarray, probabilities: np.ndarray
+) -> dict[str, float]:
+    """The task's metrics; of a teacher's predictions as labels the agreement with them."""
+    scores = several_scores(labels, given, probabilities)
+    if not is_agreement(task.primary):
+        return scores
+    equal = 100 * float((labels == given).mean())
+    return as_agreement({"accuracy": equal, "f1": scores["micro_f1"]}, task.metrics)
+
+
+def several_scores(
+    labels: np.ndarray, given: np.ndarray, probabilities: np.ndarray
+) -> dict[str, float]:
+    """Scores, 0 to 100, of predictions of 0 and 1 (n, C) and probabilities (n, C).
+
+    Means over classes are over those that have rows; what is predicted of the others is wrong all the same.
+    """
+    present = np.flatnonzero(labels.any(axis=0))
+    each = f1_score(labels, given, average=None, zero_division=0)[present]
+    ranked = [average_precision_score(labels[:, c], probabilities[:, c]) for c in present]
+    found = (
+        f1_score(labels, given, average="micro", zero_division=0),
+        each.mean() if len(present) else 0.0,
+        np.mean(ranked) if ranked else 0.0,
+        accuracy_score(labels, given),
+    )
+    return {name: 100 * float(value) for name, value in zip(METRICS_OF_SEVERAL, found, strict=True)}
+
+
+MULTI_LABEL = TASK_TYPES.get("multi-label")

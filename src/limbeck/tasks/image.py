@@ -24,8 +24,7 @@ from limbeck.support.machine import on_host
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.classes import Classes
 from limbeck.tasks.modality import Processor, Reading
-from limbeck.tasks.rules import CUT
-from limbeck.tasks.task_like import Rows, TaskLike
+from limbeck.tasks.rules import CUT, Rows, TaskLike
 from limbeck.vision import (
     CHANNELS,
     makes_one_size,

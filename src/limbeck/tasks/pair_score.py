@@ -20,19 +20,34 @@ from transformers import PretrainedConfig
 from limbeck import functional as F
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
-from limbeck.tasks.candidate_reading import QUERY_ID, SCORED
+from limbeck.tasks.candidates import QUERY_ID, SCORED, texts_of_rows
 from limbeck.tasks.classes import Sentence
-from limbeck.tasks.metrics import SampledScore, SampledUnits, ratio_of_sums
-from limbeck.tasks.modality import Processor
-from limbeck.tasks.ranking_metrics import (
+from limbeck.tasks.metrics import (
+    SampledScore,
+    SampledUnits,
     by_query,
     is_ranking_metric,
     mean_scores,
     ranking_metric,
+    ratio_of_sums,
     scores_by_query,
 )
-from limbeck.tasks.rules import PLAIN, HardRule, need_labels, need_rows
-from limbeck.tasks.task_like import Batch, Kept, Labels, Results, Rows, TaskLike
+from limbeck.tasks.modality import Processor, encode_cut
+from limbeck.tasks.rules import (
+    CUT,
+    PLAIN,
+    ROW,
+    Batch,
+    HardRule,
+    Kept,
+    Labels,
+    Results,
+    Rows,
+    TaskLike,
+    need_labels,
+    need_rows,
+    truncated,
+)
 
 METRICS_OF_RANKS = ("ndcg@10", "mrr@10")
 QUERY = "query"
@@ -224,3 +239,39 @@ def _check(task: TaskLike, scores: np.ndarray, grades: np.ndarray) -> None:
 
 
 PAIR_SCORE = TASK_TYPES.get("pair-score")
+
+
+# Tuples of texts as a cross-encoder reads them, which teaches an embedding model.
+#
+# Where the student has a text, the teacher has the query of its tuple together with it, so that its
+# one output is the score of that passage. A query by itself is read too, and its score looked at by
+# nobody.
+
+
+_HEAD = "ForSequenceClassification"
+
+
+class CrossEncodedTuples(PairScore):
+    """An example for each text of a row, as of an embedding model: the row's first text and it as a pair."""
+
+    name = "embedding (as pairs)"
+    scoring_columns = (ROW,)
+
+    def encode(self, task: TaskLike, tokenizer: Processor, max_length: int, rows: Rows) -> Rows:
+        """Pairs, in the order of the texts."""
+        found = texts_of_rows(task, rows)
+        queries = [rows[task.text_columns[0]][one.place] for one in found]
+        passages = [one.text if one.number else "" for one in found]
+        encoded = encode_cut(tokenizer, queries, passages, max_length=max_length)
+        columns: Rows = {**encoded, CUT: truncated(encoded)}
+        columns[ROW] = [rows["index"][one.place] for one in found]
+        return columns
+
+
+CROSS_ENCODED = CrossEncodedTuples()
+
+
+def is_cross_encoder(config: PretrainedConfig) -> bool:
+    """Whether a saved model has one output for a pair of texts."""
+    names = getattr(config, "architectures", None) or [""]
+    return str(names[0]).endswith(_HEAD) and config.num_labels == 1

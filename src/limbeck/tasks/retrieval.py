@@ -17,8 +17,8 @@ from torch import Tensor
 from limbeck.embedding.embedder import WAYS
 from limbeck.embedding.folder import COSINE
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.ranking_metrics import is_ranking_metric, mean_scores, retrieval_scores
-from limbeck.tasks.task_like import Results, TaskLike
+from limbeck.tasks.metrics import is_ranking_metric, mean_scores, retrieval_scores
+from limbeck.tasks.rules import Results, TaskLike
 
 RETRIEVAL_METRICS = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 JUDGED, GRADES = "judged", "grades"

@@ -26,20 +26,20 @@ from limbeck.embedding import (
     modules_of,
 )
 from limbeck.embedding.embedder import WAYS
-from limbeck.embedding.folder import COSINE, DenseModule, set_modules
-from limbeck.embedding.text_prompts import BARE, SENTENCE
+from limbeck.embedding.folder import BARE, COSINE, SENTENCE, DenseModule, set_modules
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, TaskType, task_type
-from limbeck.tasks.candidate_reading import EMBEDDED, GRADE, QUERY_ID, UNGRADED
-from limbeck.tasks.cross_encoded import CROSS_ENCODED, is_cross_encoder
-from limbeck.tasks.embedding_rows import (
+from limbeck.tasks.candidates import (
+    EMBEDDED,
+    GRADE,
+    QUERY_ID,
+    UNGRADED,
     AskedTexts,
     TextOfRow,
     asked_alone,
     asked_pairs,
     texts_of_rows,
 )
-from limbeck.tasks.long_texts import encode_cut
 from limbeck.tasks.metrics import (
     CORRELATIONS,
     METRICS,
@@ -48,7 +48,8 @@ from limbeck.tasks.metrics import (
     SampledUnits,
     correlation,
 )
-from limbeck.tasks.pair_score import PAIR_SCORE
+from limbeck.tasks.modality import encode_cut
+from limbeck.tasks.pair_score import CROSS_ENCODED, PAIR_SCORE, is_cross_encoder
 from limbeck.tasks.retrieval import (
     GRADES,
     JUDGED,
@@ -59,14 +60,20 @@ from limbeck.tasks.retrieval import (
 from limbeck.tasks.rules import (
     CUT,
     EXAMPLE_WEIGHTS,
+    NO_PROMPTS,
     PLAIN,
     ROW,
+    Batch,
     HardRule,
+    Kept,
+    Labels,
+    Results,
+    Rows,
     SoftRule,
+    TaskLike,
     need_rows,
     truncated,
 )
-from limbeck.tasks.task_like import NO_PROMPTS, Batch, Kept, Labels, Results, Rows, TaskLike
 
 
 @task_type("embedding")

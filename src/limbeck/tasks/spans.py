@@ -29,13 +29,18 @@ from limbeck.tasks.rules import (
     CUT,
     PLAIN,
     ROW,
+    Batch,
     HardRule,
+    Labelled,
+    Labels,
+    Results,
+    Rows,
     SoftRule,
+    TaskLike,
     need_labels,
     need_rows,
     pad_column,
 )
-from limbeck.tasks.task_like import Batch, Labelled, Labels, Results, Rows, TaskLike
 
 # SQuAD's longest answers are a sentence; longer spans are never proposed.
 _LONGEST_ANSWER = 30

@@ -14,17 +14,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from limbeck.support.errors import LimbeckError, Problem, unknown
-from limbeck.tasks.abstract_type import TaskType
+from limbeck.tasks.abstract_type import TaskType, get_task_type
 from limbeck.tasks.cifar_names import CIFAR10, CIFAR100
 from limbeck.tasks.classes import SENTENCE
 from limbeck.tasks.image import IMAGE
-from limbeck.tasks.known_types import get_task_type
-from limbeck.tasks.masked_language_model import MASKED
 from limbeck.tasks.metrics import METRICS, RANKED_METRICS, mean_of
-from limbeck.tasks.positions import TOKENS
-from limbeck.tasks.rules import check_outputs
+from limbeck.tasks.positions import MASKED, TOKENS
+from limbeck.tasks.rules import USUAL, Thresholds, check_outputs
 from limbeck.tasks.spans import SPANS
-from limbeck.tasks.thresholds import USUAL, Thresholds
 from limbeck.vision import Normalisation
 
 

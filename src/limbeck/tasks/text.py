@@ -28,11 +28,10 @@ from limbeck.functional.labels import NO_LABEL
 from limbeck.support.errors import LimbeckError
 from limbeck.tasks.abstract_type import TASK_TYPES, task_type
 from limbeck.tasks.classes import SENTENCE, constant_class
-from limbeck.tasks.long_texts import encode_cut
 from limbeck.tasks.metrics import SampledScore, matthews, mean_of
+from limbeck.tasks.modality import encode_cut
 from limbeck.tasks.positions import LabelledPositions, padded_labels
-from limbeck.tasks.rules import CUT, truncated
-from limbeck.tasks.task_like import Batch, Kept, Labels, Results, Rows, TaskLike
+from limbeck.tasks.rules import CUT, Batch, Kept, Labels, Results, Rows, TaskLike, truncated
 
 # Longer than any class name of GLUE; a batch with longer targets generates as far as they go.
 _LONGEST = 10

@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
 from limbeck.activations import CastOnce, CompiledCapture, Passes, Request, Trace, capture
-from limbeck.input_transforms.step_inputs import StepInputs, as_inputs
+from limbeck.input_transforms.input_transform import StepInputs, as_inputs
 from limbeck.model_inputs import ModelInputs
 from limbeck.students import load_model
 from limbeck.support.errors import LimbeckError

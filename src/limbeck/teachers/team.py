@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from limbeck.activations import Request, Trace
-from limbeck.input_transforms.step_inputs import StepInputs
-from limbeck.objectives.shape import ModelShape
+from limbeck.input_transforms.input_transform import StepInputs
+from limbeck.objectives.base import ModelShape
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 from limbeck.teachers.bandit import Bandit

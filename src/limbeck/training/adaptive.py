@@ -14,7 +14,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from limbeck.data import batches_of
 from limbeck.data.row_facts import facts_of
 from limbeck.support.errors import LimbeckError
-from limbeck.tasks.known_types import labelled_rows
+from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.teachers import Bandit
 from limbeck.training.running_trainer import RunningTrainer
 from limbeck.training.step_weights import examples_in

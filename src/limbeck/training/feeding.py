@@ -22,7 +22,7 @@ from limbeck.data.samplers import MixedSampler, QuerySampler, together
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import SentBatch, send
 from limbeck.tasks import TaskType
-from limbeck.tasks.known_types import labelled_rows
+from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.training.step_weights import (
     BatchCounts,
     BatchWeights,

@@ -21,7 +21,7 @@ from limbeck.objectives import Objectives, TeamObjectives
 from limbeck.objectives.curriculum import Curriculum
 from limbeck.support.machine import on_host
 from limbeck.support.step_state import StepState
-from limbeck.tasks.known_types import labelled_rows, no_unlabelled
+from limbeck.tasks.abstract_type import labelled_rows, no_unlabelled
 from limbeck.teachers import SampledTeam
 from limbeck.training.callbacks import stop_if_not_finite
 from limbeck.training.feeding import FeedsExamples, padded

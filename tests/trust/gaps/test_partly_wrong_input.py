@@ -9,7 +9,7 @@ import torch
 
 import tiny_runs as tiny
 from limbeck.activations import Request, capture
-from limbeck.activations.attention_recorder import _call
+from limbeck.activations.recorders import _call
 from limbeck.data import load_task
 from limbeck.outputs import Ask, CachedTeacher, Store, build
 from limbeck.recipe import Recipe

@@ -13,7 +13,7 @@ from datasets import Dataset
 from transformers import BertConfig, BertForSequenceClassification
 
 from limbeck.activations import Request
-from limbeck.input_transforms.step_inputs import as_inputs
+from limbeck.input_transforms.input_transform import as_inputs
 from limbeck.outputs import Ask, Store, fingerprint
 from limbeck.recipe import Recipe
 from limbeck.run import distill

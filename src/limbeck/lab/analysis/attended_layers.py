@@ -14,9 +14,8 @@ from limbeck.evaluation.pooled_states import evaluating
 from limbeck.lab.analysis.analysed_run import AnalysedRun, Side, Watch
 from limbeck.lab.analysis.analyses import ANALYSES, Analysis
 from limbeck.lab.measures.attention_by_layer import LayerAttention, layer_attention
-from limbeck.objectives.mapped import MappedSpec
-from limbeck.objectives.matched import MappedTerm
-from limbeck.objectives.shape import ModelShape, Shape
+from limbeck.objectives.base import ModelShape, Shape
+from limbeck.objectives.mapped import MappedSpec, MappedTerm
 from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError
 from limbeck.support.settings import Count, Settings

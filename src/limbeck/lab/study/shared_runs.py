@@ -25,7 +25,7 @@ from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import file_name
 from limbeck.support.manifest import verified
 from limbeck.tasks import TASKS
-from limbeck.tasks.known_types import get_task_type
+from limbeck.tasks.abstract_type import get_task_type
 from limbeck.teachers.teacher import Teacher
 
 log = logging.getLogger(__name__)
