@@ -11,7 +11,7 @@ import tiny_runs as tiny
 from limbeck.activations import capture
 from limbeck.input_transforms.input_transform import as_inputs
 from limbeck.objectives import ModelShape, Objectives, Shape
-from limbeck.outputs import Ask, CachedTeacher, Store, build, storing
+from limbeck.outputs import Ask, CachedTeacher, Store, build, building
 from limbeck.recipe import Recipe, catalog
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
@@ -171,12 +171,12 @@ def test_what_changes_every_step_is_not_stored(recipe, tmp_path, settings, why, 
     [(100.0, 20.0, "stored"), (1.0, 20.0, "live"), (100.0, 1e-6, "live")],
 )
 def test_auto_decides_by_time_and_room(recipe, tmp_path, monkeypatch, seconds, limit, answers):
-    told = storing.measure
+    told = building.measure
 
     def slow(*args, **kwargs):
-        return storing.Estimate(told(*args, **kwargs).bytes, seconds, 0.0)
+        return building.Estimate(told(*args, **kwargs).bytes, seconds, 0.0)
 
-    monkeypatch.setattr(storing, "measure", slow)
+    monkeypatch.setattr(building, "measure", slow)
     record = distill(recipe(cache_limit=limit), tmp_path / "run", report=False).record
     assert record.execution.teacher_outputs == {"1": answers}
 
@@ -193,7 +193,7 @@ def test_a_teacher_beyond_float16_is_asked_live_or_refused(recipe, tmp_path, mon
     with torch.no_grad():
         large.bert.encoder.layer[1].output.LayerNorm.weight.fill_(1e6)
     path = str(tiny.save(large, tmp_path / "large"))
-    monkeypatch.setattr(storing, "_WORTH_SECONDS", -1e9)
+    monkeypatch.setattr(building, "_WORTH_SECONDS", -1e9)
     # A teacher that knows nothing is only warned of; its weights are what matters here.
     settings = {"teacher": path, "cache": cache}
     if cache == "always":
@@ -205,12 +205,12 @@ def test_a_teacher_beyond_float16_is_asked_live_or_refused(recipe, tmp_path, mon
 
 
 def test_one_pass_saves_nothing(recipe, tmp_path, monkeypatch):
-    told = storing.measure
+    told = building.measure
 
     def slow(*args, **kwargs):
-        return storing.Estimate(told(*args, **kwargs).bytes, 1000.0, 0.0)
+        return building.Estimate(told(*args, **kwargs).bytes, 1000.0, 0.0)
 
-    monkeypatch.setattr(storing, "measure", slow)
+    monkeypatch.setattr(building, "measure", slow)
     record = distill(recipe(epochs=1), tmp_path / "run", report=False).record
     assert record.execution.teacher_outputs == {"1": "live"}
 
@@ -245,7 +245,7 @@ def test_a_start_that_went_live_stays_live(recipe, tmp_path, monkeypatch):
         patch.setattr(Teacher, "__call__", stop_after(Teacher.__call__, 10))
         with pytest.raises(KeyboardInterrupt):
             distill(recipe(checkpoint_steps=2), tmp_path / "run", report=False)
-    monkeypatch.setattr(storing, "_WORTH_SECONDS", -1e9)  # now it would pay
+    monkeypatch.setattr(building, "_WORTH_SECONDS", -1e9)  # now it would pay
     record = distill(recipe(checkpoint_steps=2), tmp_path / "run", report=False).record
     assert record.execution.teacher_outputs == {"1": "live"}
 

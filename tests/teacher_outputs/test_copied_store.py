@@ -26,11 +26,11 @@ from limbeck.outputs import (
     StoredEntry,
     StoreFiles,
     build,
-    cache,
     copy_store,
     default_store,
     open_store,
     training_entry,
+    writer,
 )
 from limbeck.outputs.writer import remove_store
 from limbeck.recipe import Recipe
@@ -213,8 +213,8 @@ def test_a_copy_is_not_continued_with_what_a_served_model_says_today(tmp_path):
 def test_a_copy_of_an_entry_goes_on_after_a_stop(made, tmp_path, monkeypatch):
     store = open_store(made.entry.path)
     copy_store(store, StoreFiles(str(tmp_path / "whole")))
-    monkeypatch.setattr(cache, "rows_of_shard", lambda size: 16)
-    written, original = [], cache.write_shard
+    monkeypatch.setattr(writer, "rows_of_shard", lambda size: 16)
+    written, original = [], writer.write_shard
 
     def dies(files, name, table):
         if len(written) == 1:
@@ -222,10 +222,10 @@ def test_a_copy_of_an_entry_goes_on_after_a_stop(made, tmp_path, monkeypatch):
         written.append(name)
         return original(files, name, table)
 
-    monkeypatch.setattr(cache, "write_shard", dies)
+    monkeypatch.setattr(writer, "write_shard", dies)
     with pytest.raises(KeyboardInterrupt):
         copy_store(store, StoreFiles(str(tmp_path / "parts")))
-    monkeypatch.setattr(cache, "write_shard", original)
+    monkeypatch.setattr(writer, "write_shard", original)
     copy_store(store, StoreFiles(str(tmp_path / "parts")))
     whole, parts = (open_store(tmp_path / name) for name in ("whole", "parts"))
     assert len(parts.manifest.shards) > 1 == len(whole.manifest.shards)

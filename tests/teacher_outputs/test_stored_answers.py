@@ -18,8 +18,8 @@ from limbeck.outputs import (
     EntryAbout,
     Store,
     build,
-    building,
     fingerprint,
+    mapped,
     measure,
 )
 from limbeck.support.errors import LimbeckError
@@ -116,7 +116,7 @@ def test_equals_the_live_teacher_whatever_the_batch_and_its_padding(
     mask = asked["attention_mask"].bool()
     assert set(answer.values) == set(EVERYTHING.items)
     for seen in EVERYTHING.items:
-        shape = teacher.stored.by_seen[seen].shape
+        shape = teacher.mapped.by_seen[seen].shape
         found, right = answer[seen], valid(expected[seen], shape, mask)
         assert found.shape == right.shape and found.dtype == torch.float32
         assert float((found - right).norm() / right.norm()) < 1e-3, seen
@@ -146,23 +146,23 @@ def test_pieces_are_read_together(live, tmp_path, monkeypatch):
     """Every batch in a piece of its own, written while the next is asked; later ones need more room."""
     asked = batch([4, 0, 5, 2, 1, 3])
     whole = stored(Store(tmp_path / "whole"), live, EVERYTHING)(asked, EVERYTHING)
-    monkeypatch.setattr(building, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(mapped, "_PIECE_BYTES", 1)
     store = Store(tmp_path / "pieces")
     with store.writing("key") as folder:
         batches = [batch(rows) for rows in ([4], [5], [1, 3], [0, 2])]
         build(folder, live, batches, Ask(EVERYTHING), precision="fp32")
     pieces = CachedTeacher(live, store.find("key"))
-    assert all(len(parts) == 4 for parts in pieces.stored.pieces.values())
+    assert all(len(parts) == 4 for parts in pieces.mapped.pieces.values())
     found = pieces(asked, EVERYTHING)
     for seen in EVERYTHING.items:
         torch.testing.assert_close(found[seen], whole[seen], rtol=1e-3, atol=1e-5)
 
 
 def test_a_full_disk_stops_the_build_and_leaves_nothing(live, tmp_path, monkeypatch):
-    def full(self, table):
+    def full(self, arrays):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(building.ArrowWriter, "write_table", full)
+    monkeypatch.setattr(mapped.MappedWriter, "add", full)
     store = Store(tmp_path)
     with pytest.raises(OSError, match="No space"):
         store_all(store, live, EVERYTHING)
@@ -262,10 +262,9 @@ def test_what_padding_holds_is_nobodys_business(tmp_path):
     stored(Store(tmp_path), live, Request.hidden([3]) | Request.attention([2], "scores"))
 
 
-def test_the_largest_rounding_is_told(live, tmp_path):
+def test_an_entry_says_of_what_it_is_and_how_large(live, tmp_path):
     entry = store_all(Store(tmp_path), live, EVERYTHING, task="mrpc")
     manifest = json.loads((entry.path / "manifest.json").read_text())
-    assert 0 < manifest["settings"]["largest_rounding"] < 1e-3
     assert manifest["task"] == "mrpc" and manifest["shards"][0]["bytes"] == entry.bytes
     assert manifest["rows"]["count"] == len(LENGTHS)
 

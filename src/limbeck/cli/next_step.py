@@ -77,7 +77,7 @@ def after_labelling(store: OutputStore, teachers: Sequence[str], data: str | Non
 
 
 def _taught_by(store: OutputStore, teachers: Sequence[str], data: str | None) -> str | None:
-    from limbeck.outputs.writer import DECIDING
+    from limbeck.outputs.shards import DECIDING
     from limbeck.records import RECORD_NAME, Record
     from limbeck.support.files import at_home
     from limbeck.tasks import get_task_type

@@ -157,7 +157,7 @@ def label(
         prompt: what a language model is asked, or the YAML file of that; without it a causal model and an endpoint get
             the default prompt.
         endpoint: an OpenAI-compatible server and how to ask it, instead of a teacher.
-        outputs: words of `limbeck.outputs.words`, such as `logits`, `probabilities`, `hidden:LAYER[:POOL]`; of a
+        outputs: words of `limbeck.outputs.columns`, such as `logits`, `probabilities`, `hidden:LAYER[:POOL]`; of a
             text-to-text teacher `logits:topK` or `logits:sampleN`; what a labeller of its own gives.
         with_text: store the texts too.
         shard_rows: rows of a shard; by default as many as make 64 MiB, at most 4096.

@@ -18,14 +18,14 @@ from limbeck.outputs import Ask, digest_of_model, digest_of_tokenizer
 from limbeck.outputs.building import ask
 from limbeck.outputs.columns import (
     LOGITS,
+    ModelOutputs,
     OutputColumn,
     OutputLayout,
     name_of_key,
     places,
     storage_type,
 )
-from limbeck.outputs.words import ModelOutputs
-from limbeck.outputs.writer import PROBABILITIES
+from limbeck.outputs.shards import PROBABILITIES
 from limbeck.students import class_places, generic_labels, labels_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import SENTENCE, TEXT_READING, Processor, Task, task_type_of

@@ -24,8 +24,7 @@ from limbeck.data.files import open_rows
 from limbeck.data.text_rows import TextRows
 from limbeck.outputs import OutputStore
 from limbeck.outputs.columns import LOGITS
-from limbeck.outputs.shards import LABEL
-from limbeck.outputs.writer import DECIDING, PROBABILITIES
+from limbeck.outputs.shards import DECIDING, LABEL, PROBABILITIES
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.files import written_whole
 from limbeck.tasks import get_task_type

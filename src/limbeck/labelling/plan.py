@@ -28,8 +28,7 @@ from limbeck.outputs.scored_shard import (
     score_rows,
     texts_at,
 )
-from limbeck.outputs.shards import RESERVED, rows_of_shard
-from limbeck.outputs.writer import DECIDING
+from limbeck.outputs.shards import DECIDING, RESERVED, rows_of_shard
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.teachers.labeller import HasLayers, KeepsTokens, Labeller, RowsMissingError
 

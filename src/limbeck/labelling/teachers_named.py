@@ -11,7 +11,7 @@ from limbeck.labelling.language_models import BoundPrompt, load_causal_labeller
 from limbeck.labelling.model_labeller import ModelLabeller
 from limbeck.labelling.target_labeller import TargetLabeller, kept_word
 from limbeck.outputs.columns import LOGITS
-from limbeck.outputs.writer import PROBABILITIES
+from limbeck.outputs.shards import PROBABILITIES
 from limbeck.preflight import refuse_beyond
 from limbeck.recipe import Recipe
 from limbeck.records.runs_meant import members_at

@@ -3,13 +3,12 @@
 Stored outputs take the live teacher's place.
 """
 
-from limbeck.outputs.building import Estimate, UnstorableError, build, measure
-from limbeck.outputs.cache import Store, StoredEntry, copy_store, default_store
+from limbeck.outputs.building import StoringQuestion, build, measure, stored_if_it_pays
+from limbeck.outputs.cache import Store, StoredEntry, default_store
 from limbeck.outputs.columns import Ask, Lengths
 from limbeck.outputs.files import StoreFiles
 from limbeck.outputs.key import (
     add_model,
-    add_rows,
     digest_of_model,
     digest_of_text,
     digest_of_tokenizer,
@@ -26,18 +25,17 @@ from limbeck.outputs.manifest import (
     TeacherIdentity,
     TokensIdentity,
 )
-from limbeck.outputs.read import CachedTeacher, MappedOutputs, RememberingTeacher
+from limbeck.outputs.mapped import MappedOutputs, training_entry
+from limbeck.outputs.remembering import RememberingTeacher
 from limbeck.outputs.store import OutputStore, open_store
-from limbeck.outputs.storing import StoringQuestion, stored_if_it_pays
-from limbeck.outputs.training_entry import training_entry
-from limbeck.outputs.writer import StoreWriter
+from limbeck.outputs.stored_teacher import CachedTeacher
+from limbeck.outputs.writer import StoreWriter, copy_store
 
 __all__ = [
     "Ask",
     "CachedTeacher",
     "EntryAbout",
     "EntryRows",
-    "Estimate",
     "ExamplesManifest",
     "Lengths",
     "MappedOutputs",
@@ -53,9 +51,7 @@ __all__ = [
     "StoringQuestion",
     "TeacherIdentity",
     "TokensIdentity",
-    "UnstorableError",
     "add_model",
-    "add_rows",
     "build",
     "copy_store",
     "default_store",

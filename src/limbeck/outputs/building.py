@@ -1,35 +1,32 @@
-"""One pass of the teacher over all rows, written as it goes. Part of `limbeck.outputs`."""
+"""A live teacher's outputs, stored before training in one pass over all rows, if it pays. Part of `limbeck.outputs`."""
 
 from __future__ import annotations
 
+import logging
+import math
+import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from math import isfinite, prod
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import torch
-from datasets import Features
-from datasets.arrow_writer import ArrowWriter
 from torch import Tensor
 
 from limbeck.activations import Passes, Request, Trace
 from limbeck.objectives import ModelShape
-from limbeck.outputs.cache import SHARD, describe
+from limbeck.outputs.cache import Store, UnstorableError, describe
 from limbeck.outputs.columns import (
     INDEX,
     LARGEST_FLOAT16,
     LOGITS,
-    Alike,
     Ask,
     Lengths,
-    Masks,
-    OutputColumn,
     OutputLayout,
-    runs_alike,
+    places,
     storage_type,
     token_masks,
 )
@@ -42,223 +39,19 @@ from limbeck.outputs.manifest import (
     TeacherIdentity,
     TokensIdentity,
 )
+from limbeck.outputs.mapped import MappedWriter
+from limbeck.outputs.shards import flat_values
+from limbeck.outputs.stored_teacher import CachedTeacher
 from limbeck.students import generic_labels, labels_of
 from limbeck.support.errors import LimbeckError
-from limbeck.support.machine import on_host
+from limbeck.support.machine import agreed, largest, on_host
+from limbeck.support.words import human_size
 from limbeck.tasks import task_type_of
 from limbeck.teachers.teacher import Teacher
 
-# The table a build writes: rows gathered into pieces, each written beside the passes that follow.
-# Writing waits for memory and disk, so it has a thread of its own; one piece waits at most, and no
-# more than two are in memory.
-
-
-# Of one piece of the table, about: a reader holds few of them, and what is written is still in the processor's cache.
-_PIECE_BYTES = 8 * 2**20
-# Examples of the first batch whose rounding is measured.
-_LOOKED_AT = 4
-
-
-class UnstorableError(LimbeckError):
-    """The teacher says something that float16 cannot hold, or there is no room for what it says."""
-
-
-class TableWriter:
-    """A table on its way to disk; `finish` makes it whole, `close` lets go of it as it is.
-
-    Attributes:
-        largest_rounding: what float16 lost of the first examples, relatively.
-        rows: that it was given.
-
-    Args:
-        path: of the Arrow file.
-        layout: its columns of outputs.
-        ids: of the row with each `index`, for the column `row`.
-    """
-
-    def __init__(self, path: Path, layout: OutputLayout, ids: np.ndarray | None = None) -> None:
-        self.layout = layout
-        self.largest_rounding = 0.0
-        self.rows = 0
-        features = layout.features if ids is None else layout.features_with_ids
-        self._writer = ArrowWriter(features=features, path=str(path))
-        self._beside = ThreadPoolExecutor(max_workers=1)
-        self._written: Future[None] | None = None
-        self._filling, self._waiting = (_PieceBeingWritten(layout, features, ids) for _ in "12")
-        self._begun = False
-
-    def add(self, batch: Mapping[str, Tensor], trace: Trace) -> None:
-        """Take in one batch without its padding.
-
-        Raises:
-            UnstorableError: a value that float16 cannot hold.
-        """
-        alike = runs_alike(trace.masks)
-        self.rows += len(batch[INDEX])
-        if not self._filling.has_room(alike):
-            self._write()
-        self._filling.begin(batch[INDEX].cpu().numpy(), alike)
-        for column in self.layout.columns:
-            value = _at_hand(column.of(trace).detach(), column)
-            if not _all_finite(self._filling.fill(column, value, alike)):
-                raise UnstorableError(
-                    f"cache: the teacher's {column.seen or LOGITS} is not finite, or beyond "
-                    f"float16, which ends at {LARGEST_FLOAT16:.0f}",
-                    "run with cache=never",
-                )
-            if not self._begun and column.dtype == "float16":
-                few = {name: mask[:_LOOKED_AT] for name, mask in trace.masks.items()}
-                lost = _rounding(column.of(trace)[:_LOOKED_AT], few, column)
-                self.largest_rounding = max(self.largest_rounding, lost)
-        self._begun = True
-
-    def finish(self) -> None:
-        """Write what waits; the table is whole afterwards.
-
-        Raises:
-            OSError: the disk is full, say.
-        """
-        self._write()
-        self._wait()
-        self._writer.finalize()
-
-    def close(self) -> None:
-        """Let go of the file, whole or not."""
-        self._beside.shutdown()
-        self._writer.close()
-
-    def _write(self) -> None:
-        self._wait()
-        if self._filling.rows:
-            self._written = self._beside.submit(self._writer.write_table, self._filling.table())
-        self._filling, self._waiting = self._waiting, self._filling
-        self._filling.clear()
-
-    def _wait(self) -> None:
-        if self._written is not None:
-            self._written.result()
-
-
-class _PieceBeingWritten:
-    """Rows that wait to be written, in buffers that are filled again and again."""
-
-    def __init__(self, layout: OutputLayout, features: Features, ids: np.ndarray | None) -> None:
-        self.layout = layout
-        self._schema = features.arrow_schema
-        self._ids = ids
-        self._buffers: dict[str, Tensor] = {}
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget the rows; the buffers stay."""
-        self.rows = 0
-        self._index: list[np.ndarray] = []
-        self._alike: list[Alike] = []
-        self._filled = dict.fromkeys((column.name for column in self.layout.columns), 0)
-
-    def has_room(self, alike: list[Alike]) -> bool:
-        """Whether a batch fits beside what is there."""
-        return all(
-            name in self._buffers and self._filled[name] + count <= len(self._buffers[name])
-            for name, count in self._counts(alike).items()
-        )
-
-    def begin(self, index: np.ndarray, alike: list[Alike]) -> None:
-        """The examples whose values follow; an empty piece makes what room they need."""
-        if not self.rows:
-            self._make_room(self._counts(alike))
-        self.rows += len(index)
-        self._index.append(index)
-        self._alike += alike
-
-    def fill(self, column: OutputColumn, value: Tensor, alike: list[Alike]) -> Tensor:
-        """Cast and copy a batch's values (B, …) to their place, without padding; returned as stored."""
-        buffer, start = self._buffers[column.name], self._filled[column.name]
-        end = start
-        for part in [value] if column.fixed else _without_padding(value, column, alike):
-            buffer[end : end + part.numel()].view(part.shape).copy_(part)
-            end += part.numel()
-        self._filled[column.name] = end
-        return buffer[start:end]
-
-    def table(self) -> pa.TableWriter:
-        """All of it, as views of the buffers."""
-        index = np.concatenate(self._index)
-        arrays: list[pa.Array] = [pa.array(index)]
-        if self._ids is not None:
-            arrays.append(pa.array(self._ids[index]))
-        rows = [_count(rows) for rows, _ in self._alike]
-        for column in self.layout.columns:
-            values = pa.array(self._buffers[column.name][: self._filled[column.name]].numpy())
-            if column.fixed:
-                arrays.append(pa.FixedSizeListArray.from_arrays(values, prod(column.sizes())))
-            else:
-                sizes = [prod(column.sizes(own)) for _, own in self._alike]
-                offsets = np.concatenate([[0], np.repeat(sizes, rows).cumsum()])
-                arrays.append(pa.LargeListArray.from_arrays(pa.array(offsets), values))
-        return pa.table(arrays, schema=self._schema)
-
-    def _counts(self, alike: list[Alike]) -> dict[str, int]:
-        """Values of a batch in each column."""
-        return {
-            column.name: sum(prod(column.sizes(own)) * _count(rows) for rows, own in alike)
-            for column in self.layout.columns
-        }
-
-    def _make_room(self, counts: dict[str, int]) -> None:
-        """For this batch, and for as many more like it as a piece may hold."""
-        types = {column.name: storage_type(column) for column in self.layout.columns}
-        bytes_of_batch = sum(count * types[name].itemsize for name, count in counts.items())
-        batches = max(_PIECE_BYTES // bytes_of_batch, 1)
-        for name, count in counts.items():
-            if name not in self._buffers or len(self._buffers[name]) < count:
-                self._buffers[name] = torch.empty(count * batches, dtype=types[name])
-
-
-def _count(rows: slice) -> int:
-    return int(rows.stop - rows.start)
-
-
-def _at_hand(value: Tensor, column: OutputColumn) -> Tensor:
-    """On the processor, in a type that can be cast fast; what comes from afar is cast before it travels."""
-    if value.device.type != "cpu":
-        return value.to("cpu", storage_type(column))
-    # Two conversions that exist as vector instructions beat one that does not.
-    return value.float() if value.dtype == torch.bfloat16 else value
-
-
-def _without_padding(value: Tensor, column: OutputColumn, alike: list[Alike]) -> Iterator[Tensor]:
-    for rows, own in alike:
-        yield value[(rows, *column.among_padding(own))]
-
-
-def _all_finite(value: Tensor) -> bool:
-    """As `torch.isfinite(value).all()` in one pass and without a copy: the extremes tell of NaN and infinity."""
-    return not value.numel() or all(isfinite(extreme) for extreme in torch.aminmax(value))
-
-
-def _rounding(value: Tensor, masks: Masks, column: OutputColumn) -> float:
-    """What float16 loses of real tokens, relatively."""
-    value = value.float()
-    difference = value - value.to(storage_type(column))
-    if not column.fixed:
-        difference, value = (_real_only(x, masks, column) for x in (difference, value))
-    return float(difference.norm() / value.norm().clamp(min=1e-30))
-
-
-def _real_only(value: Tensor, masks: Masks, column: OutputColumn) -> Tensor:
-    """Zero at padding, whatever stands there."""
-    for dimension, size in enumerate(column.shape, start=1):
-        if isinstance(size, str):
-            mask = masks[size]
-            shape = [len(mask)] + [1] * (value.dim() - 1)
-            shape[dimension] = mask.shape[1]
-            value = value.masked_fill(~mask.view(shape), 0.0)
-    return value
-
+logger = logging.getLogger(__name__)
 
 Batches = Iterable[Mapping[str, Tensor]]
-_UNNAMED = EntryAbout()
 
 
 def build(
@@ -268,7 +61,7 @@ def build(
     wanted: Ask,
     *,
     precision: str,
-    about: EntryAbout = _UNNAMED,
+    about: EntryAbout | None = None,
     advance: Callable[[int], None] = lambda examples: None,
 ) -> None:
     """Write the teacher's outputs about every example of `batches` into `folder`.
@@ -282,89 +75,102 @@ def build(
     Raises:
         UnstorableError: a value that float16 cannot hold.
     """
-    began = time.perf_counter()
+    began, about = time.perf_counter(), about or EntryAbout()
     teacher.passes = Passes()
-    table: TableWriter | None = None
-    vocabulary: int | None = None
     rows = None if about.rows is None else about.rows()
-    try:
+    ids = None if rows is None else rows.ids
+    writer: MappedWriter | None = None
+    with ExitStack() as open_files:
         for batch in batches:
             trace = ask(teacher, batch, wanted.request, precision)
-            if table is None:
-                vocabulary = None if trace.partial is None else trace.partial.vocabulary
-                layout = OutputLayout.of(trace, wanted)
-                ids = None if rows is None else rows.ids
-                table = TableWriter(folder / SHARD, layout, ids)
-            table.add(batch, trace)
+            if writer is None:
+                layout, partial = OutputLayout.of(trace, wanted), trace.partial
+                writer = MappedWriter(folder, layout, row_ids=rows is not None)
+                open_files.enter_context(writer)
+            writer.add([*_arrays(layout, batch, trace, ids)])
             advance(len(batch[INDEX]))
-        if table is None:
-            raise LimbeckError("there are no rows to ask the teacher about", "check the data")
-        table.finish()
-    finally:
-        if table is not None:
-            table.close()
-    took = time.perf_counter() - began
-    manifest = _manifest(teacher, table, wanted, precision, about, rows, took)
-    if vocabulary is not None:
-        tokens = TokensIdentity(kept=str(wanted.request.tokens), vocabulary=vocabulary)
-        manifest = manifest.model_copy(update={"tokens": tokens})
-    describe(folder, manifest, table.rows)
+    if writer is None:
+        raise LimbeckError("there are no rows to ask the teacher about", "check the data")
+    manifest = _manifest(teacher, about, rows, precision, writer.rows)
+    kept = partial and TokensIdentity(
+        kept=str(wanted.request.tokens), vocabulary=partial.vocabulary
+    )
+    facts = {
+        "settings": {"precision": precision, "holds": wanted.names()},
+        "columns": tuple(layout.written()),
+        "costs": {"seconds": time.perf_counter() - began},
+        "passes": tuple(teacher.passes.state()),
+        "tokens": kept,
+    }
+    describe(folder, manifest.model_copy(update=facts), writer.rows)
+
+
+def _arrays(
+    layout: OutputLayout, batch: Mapping[str, Tensor], trace: Trace, ids: np.ndarray | None
+) -> Iterator[pa.Array]:
+    """A batch without its padding, as it is stored."""
+    index = batch[INDEX].cpu().numpy()
+    yield pa.array(index)
+    if ids is not None:
+        yield pa.array(ids[index])
+    own = places(trace.masks)
+    for column in layout.columns:
+        value, stored = column.of(trace).detach(), storage_type(column)
+        if value.dtype == torch.bfloat16 and value.device.type == "cpu":
+            # Two conversions that exist as vector instructions beat one that does not.
+            value = value.float()
+        values = value.to(stored).cpu().numpy()
+        array = flat_values(
+            column,
+            values
+            if column.fixed
+            else [row[column.among_padding(one)] for row, one in zip(values, own, strict=True)],
+        )
+        if not np.isfinite(array.flatten().to_numpy(zero_copy_only=True)).all():
+            raise UnstorableError(
+                f"cache: the teacher's {column.seen or LOGITS} is not finite, or beyond "
+                f"float16, which ends at {LARGEST_FLOAT16:.0f}",
+                "run with cache=never",
+            )
+        yield array
 
 
 def _manifest(
-    teacher: Teacher,
-    table: TableWriter,
-    wanted: Ask,
-    precision: str,
-    about: EntryAbout,
-    rows: EntryRows | None,
-    seconds: float,
+    teacher: Teacher, about: EntryAbout, rows: EntryRows | None, precision: str, count: int
 ) -> StoreManifest:
+    """Whose outputs about which rows; where these have ids, by the identities that a labelled store has."""
     config, kind = teacher.config, task_type_of(teacher.model)
     named = kind.labels_examples and (config.num_labels or 0) > 1
+    classes = labels_of(config) if named else ()
     own = str(getattr(config, "name_or_path", "") or type(teacher.model).__name__)
-    manifest = StoreManifest(
+    whose = TeacherIdentity(name=about.teacher or own, fingerprint={})
+    which = RowsIdentity(count=count, fingerprint="")
+    if rows is not None:
+        if generic_labels(classes) and len(rows.classes) == len(classes):
+            classes = rows.classes
+        model = {"model": digest_of_model(teacher.model)}
+        whose = TeacherIdentity(
+            name=whose.name,
+            fingerprint=model | {**rows.read_by, "precision": precision},
+            shape=ModelShape.of(teacher.model).written(),
+        )
+        which = RowsIdentity(
+            count=count,
+            fingerprint=digest_of_ids(rows.ids),
+            source=rows.source,
+            columns=rows.columns,
+            target=rows.target,
+        )
+    return StoreManifest(
         complete=False,
         kind=kind.name,
         task=about.task,
-        classes=labels_of(config) if named else (),
-        teacher=TeacherIdentity(name=about.teacher or own, fingerprint={}),
-        rows=RowsIdentity(count=table.rows, fingerprint=""),
-        settings={
-            "precision": precision,
-            "holds": wanted.names(),
-            "largest_rounding": table.largest_rounding,
-        },
-        columns=tuple(table.layout.written()),
+        classes=classes,
+        teacher=whose,
+        rows=which,
         keyed=INDEX,
-        costs={"seconds": seconds},
-        passes=tuple(teacher.passes.state()),
+        row_ids=rows is not None,
         made_with=dict(zip(LIBRARIES, library_versions(), strict=True)),
-    )
-    return manifest if rows is None else _identified(manifest, teacher, rows)
-
-
-def _identified(manifest: StoreManifest, teacher: Teacher, rows: EntryRows) -> StoreManifest:
-    """With the identities that a store has which was labelled."""
-    model, precision = digest_of_model(teacher.model), manifest.settings["precision"]
-    unnamed = generic_labels(manifest.classes) and len(rows.classes) == len(manifest.classes)
-    return manifest.model_copy(
-        update={
-            "row_ids": True,
-            "classes": rows.classes if unnamed else manifest.classes,
-            "teacher": TeacherIdentity(
-                name=manifest.teacher.name,
-                fingerprint={"model": model, **rows.read_by, "precision": precision},
-                shape=ModelShape.of(teacher.model).written(),
-            ),
-            "rows": RowsIdentity(
-                count=manifest.rows.count,
-                fingerprint=digest_of_ids(rows.ids),
-                source=rows.source,
-                columns=rows.columns,
-                target=rows.target,
-            ),
-        }
     )
 
 
@@ -381,16 +187,13 @@ def ask(teacher: Teacher, batch: Mapping[str, Tensor], request: Request, precisi
     return trace
 
 
-# What storing a teacher's outputs takes and saves, told before anything is stored.
-
-
 # Bytes a second: mapped pages copied and widened. Slower disks are hidden by the page cache.
 _READ_RATE = 5e8
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Attributes: room on disk, and seconds: of one teacher pass, and of reading it back."""
+    """What storing takes: room on disk, and seconds of one teacher pass and of reading it back."""
 
     bytes: int
     teacher_seconds: float
@@ -417,3 +220,144 @@ def measure(
     per_token = seconds / int(trace.mask().sum())
     size = OutputLayout.of(trace, wanted).bytes(lengths)
     return Estimate(size, per_token * float(lengths["main"].sum()), size / _READ_RATE)
+
+
+# Whether outputs are stored before training: one decision for runs and for trainers.
+
+
+# Less is not worth a file.
+_WORTH_SECONDS = 5.0
+# Rows of all lengths to measure by.
+_SAMPLE = 16
+_GIB = 2**30
+
+Watch = Callable[[str, int], Callable[[int], None]]
+"""Given what is counted and how many there are, what is told of progress."""
+
+
+@dataclass(frozen=True)
+class StoringQuestion:
+    """One teacher, asked about the same rows in every epoch.
+
+    Attributes:
+        teacher: the live one.
+        wanted: all that training may ask of it.
+        precision: fp32 or bf16: of its passes.
+        key: what the entry is found by.
+        lengths: tokens of each row.
+        batches: of the rows at some places, on the teacher's device.
+        passes: how often training goes through the rows.
+        limit: bytes that all entries together may take.
+        setting: what demands that outputs are stored, in words; None: they are where that saves time.
+        about: what the entry says of itself.
+        title: what messages call it.
+    """
+
+    teacher: Teacher
+    wanted: Ask
+    precision: str
+    key: str
+    lengths: Lengths
+    batches: Callable[[Sequence[int]], Iterator[dict[str, Tensor]]]
+    passes: float
+    limit: float
+    setting: str | None
+    about: EntryAbout
+    title: str = "teacher cache"
+
+    @property
+    def order(self) -> np.ndarray:
+        """The longest rows first, so that batches hold least padding."""
+        return np.lexsort((-self.lengths["decoder"], -self.lengths["main"]))
+
+
+def stored_if_it_pays(
+    question: StoringQuestion,
+    store: Store,
+    *,
+    ours: Sequence[str] = (),
+    starting: Callable[[str], None] = lambda key: None,
+    say: Callable[[str], None] = lambda line: None,
+    watching: Callable[[], AbstractContextManager[Watch]] = lambda: nullcontext(_unwatched),
+) -> CachedTeacher | None:
+    """The teacher that reads its stored outputs, found or made now; None where it is better asked live.
+
+    Of several processes the first decides, one makes the entry and the others wait.
+
+    Args:
+        ours: keys of entries that an earlier start of the same training made, whose cost is its own.
+        starting: called with the key before an entry is made.
+        say: told what is found or about to be made, in a line.
+        watching: shows progress while an entry is made.
+
+    Raises:
+        LimbeckError: outputs are to be stored and cannot be.
+    """
+    entry, rows = store.find(question.key), len(question.lengths["main"])
+    if agreed(entry is not None) and entry is not None:
+        say(f"{question.title}: {human_size(entry.bytes)}, found")
+        return CachedTeacher(question.teacher, entry, fresh=rows if question.key in ours else 0)
+    few = next(question.batches(question.order[:: math.ceil(rows / _SAMPLE)].tolist()))
+    estimate = measure(
+        question.teacher, few, question.wanted, question.lengths, precision=question.precision
+    )
+    saved = estimate.saved(question.passes)
+    too_large, saves = agreed(
+        (_too_large(estimate, question.limit, store), saved >= _WORTH_SECONDS)
+    )
+    if question.setting is None and (too_large or not saves):
+        logger.info("teacher cache: not used, %s", too_large or "it saves no time to speak of")
+        return None
+    if too_large:
+        raise LimbeckError(
+            f"{question.setting}, but {too_large}",
+            "raise cache_limit, make room, or set it to auto",
+        )
+    say(
+        f"{question.title}: {human_size(estimate.bytes)}, one pass of about "
+        f"{estimate.teacher_seconds:.0f} s now saves about {max(saved, 0):.0f} s"
+    )
+    starting(question.key)
+    order = question.order.tolist()
+
+    def make(folder: Path) -> None:
+        with watching() as watch:
+            build(
+                folder,
+                question.teacher,
+                question.batches(order),
+                question.wanted,
+                precision=question.precision,
+                about=question.about,
+                advance=watch("teacher", rows),
+            )
+
+    try:
+        entry, ours_now = store.made(question.key, make, int(question.limit))
+    except UnstorableError as reason:
+        if question.setting is not None:
+            raise
+        logger.warning("teacher cache: not used, %s", reason)
+        return None
+    # Whichever of the processes made it.
+    return CachedTeacher(question.teacher, entry, fresh=largest(rows if ours_now else 0))
+
+
+def _too_large(estimate: Estimate, limit: float, store: Store) -> str | None:
+    """Why there is no room, if there is none."""
+    if estimate.bytes > limit:
+        return f"it would take {human_size(estimate.bytes)}, more than cache_limit {limit / _GIB:g} GiB"
+    free = shutil.disk_usage(_existing(store.folder)).free
+    if estimate.bytes > free / 2:
+        return f"it would take {human_size(estimate.bytes)} of {human_size(free)} free"
+    return None
+
+
+def _existing(place: Path) -> Path:
+    while not place.exists():
+        place = place.parent
+    return place
+
+
+def _unwatched(what: str, total: int) -> Callable[[int], None]:
+    return lambda done: None

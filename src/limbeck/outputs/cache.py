@@ -10,39 +10,24 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from limbeck.outputs.columns import INDEX, ROW, OutputColumn
-from limbeck.outputs.files import StoreFiles
-from limbeck.outputs.key import digest_of_ids
 from limbeck.outputs.manifest import (
     MANIFEST,
-    MISSING,
     ExamplesManifest,
     ShardRecord,
     ShardsManifest,
     StoreManifest,
     read_any_manifest,
 )
-from limbeck.outputs.scored_shard import labels_of
-from limbeck.outputs.shards import (
-    rows_of_shard,
-    shaped_values,
-    shard_name,
-    shard_table,
-    write_shard,
-)
-from limbeck.outputs.store import OutputStore
-from limbeck.outputs.writer import StoreWriter, alone
 from limbeck.support.errors import LimbeckError
-from limbeck.support.files import at_home, checksum, damaged, put_in_place
+from limbeck.support.files import at_home, checksum, damaged, is_full, put_in_place
+from limbeck.support.words import human_size
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +37,10 @@ SHARD = "shard-00000.arrow"
 # The folder may be one that other programs use too, with unfinished files of their own.
 _PART = ".limbeck-part"
 _LOCK = ".lock"
+
+
+class UnstorableError(LimbeckError):
+    """Outputs that float16 cannot hold, or for which there is no room."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +125,38 @@ class Store:
         finally:
             shutil.rmtree(part, ignore_errors=True)
 
+    def made(self, key: str, make: Callable[[Path], None], limit: int) -> tuple[StoredEntry, bool]:
+        """The entry of that key, made by one process while others wait, and whether it was this one.
+
+        Args:
+            make: writes it into an empty folder.
+            limit: bytes that all entries together may take: for its sake those longest unused go.
+
+        Raises:
+            UnstorableError: the disk is full.
+        """
+        with self.lock(key):
+            found = self.find(key)  # another process may have made it while this one waited
+            if found is not None:
+                return found, False
+            self.sweep()
+            try:
+                with self.writing(key) as folder:
+                    make(folder)
+                    for removed in self.make_room((folder / SHARD).stat().st_size, limit):
+                        size = human_size(removed.bytes)
+                        logger.info("teacher cache: removed %s (%s)", removed.key, size)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                raise UnstorableError(
+                    f"cache: the disk is full: {self.folder} has no room for the teacher's outputs",
+                    f"make room there, name another folder by {FOLDER_VARIABLE}, or run with cache=never",
+                ) from error
+            entry = self.find(key, just_written=True)
+        assert entry is not None  # just renamed into its place
+        return entry, True
+
     def lock(self, key: str) -> FileLock:
         """Held by the process that builds an entry; the others wait for it."""
         try:
@@ -205,128 +226,3 @@ def default_store() -> Store:
         return Store(at_home(named))
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Store(at_home(caches) / "limbeck")
-
-
-# Stored outputs brought elsewhere as a store of Parquet shards, without a bit changed. What a
-# training keeps for itself, mapped into memory and found by its rows' places, becomes a store
-# whose rows are found by their texts. A copy that was stopped goes on where it was.
-
-
-def copy_store(
-    store: OutputStore, files: StoreFiles, advance: Callable[[int], None] = lambda rows: None
-) -> StoreManifest:
-    """Write a store, or an entry of training, to another place as a store.
-
-    Args:
-        store: complete; a row that stands in an entry more than once is taken once.
-        files: the other place.
-        advance: called with the number of rows done since the last call.
-
-    Raises:
-        LimbeckError: it is the same place, another store is there, one that has been made again since a copy of it
-            was begun, or the store is damaged.
-    """
-    if files.path("") == store.files.path(""):
-        raise LimbeckError(f"{files.url} is the store itself", "name another folder or URL")
-    source = _Entry(store) if store.manifest.keyed == INDEX else _Shards(store)
-    with alone(files):
-        writer = StoreWriter.begin(files, source.manifest)
-        source.check_begun(writer.manifest, files)
-        for shard, rows in source.rows.items():
-            if shard not in writer.done:
-                writer.record(source.write(files, shard), store.manifest.layout)
-            advance(rows)
-        if store.manifest.keyed == ROW and store.files.exists(MISSING):
-            files.write(MISSING, store.files.read(MISSING))
-        return writer.finish()
-
-
-class _Shards:
-    """A store's shards, as they are."""
-
-    def __init__(self, store: OutputStore) -> None:
-        self._store = store
-        self._records = {shard.name: shard for shard in store.manifest.shards}
-        self.manifest = store.manifest.model_copy(update={"shards": (), "complete": False})
-
-    @property
-    def rows(self) -> Mapping[str, int]:
-        """How many each shard has."""
-        return {name: shard.rows for name, shard in self._records.items()}
-
-    def check_begun(self, copy: StoreManifest, files: StoreFiles) -> None:
-        """Raise LimbeckError where shards of a copy that was begun are not these: a teacher that is not known by its
-        weights may have answered otherwise since."""
-        if any(self._records.get(shard.name) != shard for shard in copy.shards):
-            raise LimbeckError(
-                f"{files.url} holds part of a copy of what {self._store.files.url} was before it was made again",
-                f"remove it (limbeck outputs clear {files.url}), or name another place",
-            )
-
-    def write(self, files: StoreFiles, name: str) -> ShardRecord:
-        shard = self._records[name]
-        files.write(name, self._store.content(shard))
-        return shard
-
-
-class _Entry:
-    """An entry's rows in the order of training, each once, as shards that `limbeck label` could have written."""
-
-    def __init__(self, store: OutputStore) -> None:
-        self._store = store
-        self._table = table = store.table_of_all()
-        ids, index = table[ROW].to_numpy(), table[INDEX].to_numpy()
-        order = np.argsort(index, kind="stable")
-        _, first = np.unique(ids[order], return_index=True)
-        self._places = order[np.sort(first)]
-        self._ids = ids[self._places]
-        self._size = rows_of_shard(table.nbytes / max(len(table), 1))
-        self.manifest = self._as_labelled(store.manifest)
-
-    def _as_labelled(self, entry: StoreManifest) -> StoreManifest:
-        names = [column.name for column in entry.layout.columns]
-        rows = {"count": len(self._ids), "fingerprint": digest_of_ids(self._ids)}
-        return entry.model_copy(
-            update={
-                "keyed": ROW,
-                "row_ids": False,
-                "complete": False,
-                "shards": (),
-                "columns": (),
-                "rows": entry.rows.model_copy(update=rows),
-                "settings": {"outputs": names, "rows of a shard": self._size},
-                "labelled": self._labels(self._table.slice(0, 1)) is not None,
-            }
-        )
-
-    @property
-    def rows(self) -> Mapping[str, int]:
-        """How many each shard has."""
-        starts = range(0, len(self._ids), self._size)
-        return {
-            shard_name(number): min(self._size, len(self._ids) - start)
-            for number, start in enumerate(starts)
-        }
-
-    def check_begun(self, copy: StoreManifest, files: StoreFiles) -> None:
-        """Nothing: an entry's teacher is known by its weights."""
-
-    def write(self, files: StoreFiles, name: str) -> ShardRecord:
-        start = [*self.rows].index(name) * self._size
-        part = slice(start, start + self._size)
-        table = self._table.take(pa.array(self._places[part]))
-        layout = self._store.manifest.layout
-        values = {column.name: self._values(table, column) for column in layout.columns}
-        return write_shard(
-            files, name, shard_table(self._ids[part], {}, self._labels(table), layout, values)
-        )
-
-    def _labels(self, table: pa.Table) -> np.ndarray | None:
-        """What the outputs of some rows come to."""
-        columns = [column for column in self._store.columns if column.seen is None]
-        values = {column.name: self._values(table, column) for column in columns}
-        return labels_of(values, self._store.classes, self._store.kind)
-
-    @staticmethod
-    def _values(table: pa.Table, column: OutputColumn) -> np.ndarray:
-        return shaped_values(column, table[column.name])

@@ -10,9 +10,8 @@ float32.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from math import prod
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -22,10 +21,17 @@ from datasets import Features, LargeList, List, Value
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.activations import ActivationKey, Request, Trace, stack_names, token_mask
+from limbeck.activations import (
+    ActivationKey,
+    Request,
+    Trace,
+    number_of_layers,
+    stack_names,
+    token_mask,
+)
 from limbeck.activations.request import Pool, StackName, What
 from limbeck.functional.partial_logits import PartialLogits
-from limbeck.support.errors import LimbeckError
+from limbeck.support.errors import LimbeckError, Problem
 
 # Where an example's tokens lie in a padded batch, in each stack that has tokens of its own.
 
@@ -62,8 +68,6 @@ class Own(NamedTuple):
 
 
 NOWHERE = Own(Span(), Span())
-Alike = tuple[slice, Own]
-"""Neighbours in a batch whose tokens lie at the same places."""
 
 
 def token_masks(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -78,15 +82,6 @@ def places(masks: Masks) -> list[Own]:
     """Where each example's real tokens lie."""
     main = _spans(masks["main"])
     return list(map(Own, main, _spans(masks["decoder"]) if "decoder" in masks else main))
-
-
-def runs_alike(masks: Masks) -> list[Alike]:
-    """The examples of a batch in runs of like neighbours; batches sorted by length have few."""
-    found: list[Alike] = []
-    for own, rows in groupby(places(masks)):
-        start = found[-1][0].stop if found else 0
-        found.append((slice(start, start + len(list(rows))), own))
-    return found
 
 
 def whole(masks: Masks) -> Own:
@@ -108,6 +103,8 @@ INDEX: Literal["index"] = "index"
 ROW = "row"
 """The column of rows' ids (`limbeck.data.row_ids`)."""
 LOGITS = "logits"
+PROBABILITIES = "probabilities"
+FLOAT32 = "float32"
 IDS, VALUES, REST = "logits-ids", "logits-values", "logits-rest"
 """Of logits over a vocabulary of which some tokens are kept (`limbeck.functional.partial_logits`)."""
 MEMBER = ":"
@@ -239,19 +236,14 @@ class OutputLayout:
             for c in self.columns
         ]
 
-    @property
-    def features(self) -> Features:
-        """The table's schema."""
-        return Features({INDEX: Value("int64")} | self._outputs)
-
-    @property
-    def _outputs(self) -> dict[str, List | LargeList]:
-        return {column.name: column.feature for column in self.columns}
-
-    @property
-    def features_with_ids(self) -> Features:
-        """The schema of a table whose rows can be told elsewhere too."""
-        return Features({INDEX: Value("int64"), ROW: Value("int64")} | self._outputs)
+    def features(self, *, row_ids: bool) -> Features:
+        """The schema of a mapped table; with `row_ids` its rows can be told elsewhere too."""
+        rows = {ROW: Value("int64")} if row_ids else {}
+        return Features(
+            {INDEX: Value("int64")}
+            | rows
+            | {column.name: column.feature for column in self.columns}
+        )
 
     def bytes(self, lengths: Lengths) -> int:
         """Room of examples of these lengths."""
@@ -331,3 +323,87 @@ def storage_type(column: OutputColumn) -> torch.dtype:
     """What a column's values are stored in."""
     types = {"float16": torch.float16, "float32": torch.float32, "int32": torch.int32}
     return types[column.dtype]
+
+
+# What may be asked of a model to be stored, in the words of `limbeck label --outputs`.
+
+
+_POOLS = "|".join(get_args(Pool))
+_HIDDEN = "hidden"
+_WHATS: dict[str, What] = {
+    _HIDDEN: "hidden",
+    "attention": "probabilities",
+    "scores": "scores",
+    "query": "query",
+    "key": "key",
+    "value": "value",
+}
+_LAYERED = re.compile(rf"({'|'.join(_WHATS)}):(-?\d+)(?::({_POOLS}))?(:{FLOAT32})?")
+CHOICES = (
+    "logits, probabilities, hidden:LAYER[:cls|mean|last], and attention, scores, query, key, value:LAYER; "
+    f"layers in float16, or in float32 with :{FLOAT32} behind them; of a text-to-text model logits:topK, logits:sampleN"
+)
+"""What may be asked of a model, as messages list it."""
+
+
+@dataclass(frozen=True)
+class ModelOutputs:
+    """What is asked of a model.
+
+    Attributes:
+        request: what its passes record.
+        logits: whether the logits themselves are kept.
+        probabilities: whether the classes' are.
+        exact: layers that are kept in float32; others are in float16.
+    """
+
+    request: Request
+    logits: bool
+    probabilities: bool
+    exact: frozenset[ActivationKey] = frozenset()
+
+    @classmethod
+    def parse(cls, words: Sequence[str], model: PreTrainedModel) -> ModelOutputs:
+        """From `--outputs`; layers count from 1, −1 is the last, 0 the embeddings.
+
+        Raises:
+            LimbeckError: an output nobody knows, or a layer the model has not.
+        """
+        request, exact, problems = Request(), Request(), list[Problem]()
+        for word in words:
+            if word in (LOGITS, PROBABILITIES):
+                request |= Request.of_logits()
+                continue
+            found = _LAYERED.fullmatch(word)
+            if found is None or (found[1] != _HIDDEN and found[3]):
+                problems.append(Problem(f"outputs: unknown {word!r}", f"choices: {CHOICES}"))
+                continue
+            layer, depth = int(found[2]), number_of_layers(model)
+            layer += (depth + 1) * (layer < 0)
+            if not (found[1] != _HIDDEN) <= layer <= depth:
+                problems.append(_no_such_layer(word, depth, embeddings=found[1] == _HIDDEN))
+                continue
+            key = ActivationKey(_WHATS[found[1]], layer, found[3])  # type: ignore[arg-type]  # the words are those of the type
+            one = Request(frozenset([key]))
+            request |= one
+            exact |= one if found[4] else Request()
+        if problems:
+            raise LimbeckError(problems)
+        return cls(request, LOGITS in words, PROBABILITIES in words, exact.items)
+
+
+def _no_such_layer(word: str, depth: int, *, embeddings: bool) -> Problem:
+    return Problem(
+        f"outputs: {word}: the model has layers 1 to {depth}",
+        f"choices: 1 to {depth}, counted from the end -{depth} to -1"
+        + (", and 0, the embeddings" if embeddings else ""),
+    )
+
+
+def word_of(seen: ActivationKey, *, exact: bool = False) -> str | None:
+    """The word that asks for it; None for what `limbeck label` does not store."""
+    if seen.stack != "main":
+        return None
+    words = {what: word for word, what in _WHATS.items()}
+    parts = [words[seen.what], str(seen.layer), *([seen.pool] if seen.pool else [])]
+    return ":".join(parts + [FLOAT32] * exact)

@@ -6,7 +6,8 @@ Part of `limbeck.outputs`.
 from __future__ import annotations
 
 import posixpath
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -131,23 +132,16 @@ class StoreFiles:
         with self._said(name), suppress(FileNotFoundError):
             self._place[0].rm_file(self.path(name))
 
-    def _said(self, name: str) -> _Said:
-        return _Said(posixpath.join(self.url, name) if name else self.url)
-
-
-class _Said:
-    """Whatever a file system raises becomes a LimbeckError that names the file; a missing file stays one."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None or isinstance(error, LimbeckError | FileNotFoundError):
-            return
-        if isinstance(error, Exception):
+    @contextmanager
+    def _said(self, name: str) -> Iterator[None]:
+        """Whatever a file system raises becomes a LimbeckError that names the file; a missing file stays one."""
+        try:
+            yield
+        except (LimbeckError, FileNotFoundError):
+            raise
+        except Exception as error:
+            where = posixpath.join(self.url, name) if name else self.url
             reason = str(error).strip() or type(error).__name__
             raise LimbeckError(
-                f"{self.where}: {reason:.300}", "check the address and what it lets you do"
+                f"{where}: {reason:.300}", "check the address and what it lets you do"
             ) from error

@@ -15,15 +15,18 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from datasets import Features, Value
 
-from limbeck.outputs.columns import INDEX, ROW, OutputColumn, OutputLayout
+from limbeck.outputs.columns import INDEX, LOGITS, PROBABILITIES, ROW, OutputColumn, OutputLayout
 from limbeck.outputs.files import StoreFiles
-from limbeck.outputs.manifest import ShardRecord
+from limbeck.outputs.manifest import ShardRecord, has_one_label
 from limbeck.support.errors import LimbeckError
 from limbeck.support.files import checksum_of_bytes, damaged
 
 LABEL = "label"
 """The column of what the outputs come to: a class id, or a number."""
 RESERVED = frozenset({ROW, LABEL, INDEX})
+VOTES = "votes"
+DECIDING = (PROBABILITIES, LOGITS, VOTES)
+"""By which outputs a row's class is decided, the first that is there."""
 
 
 # A shard is what a kill may cost, and what a reader holds in memory.
@@ -64,8 +67,8 @@ def shard_table(
     return pa.table(arrays, schema=Features(features).arrow_schema)
 
 
-def flat_values(column: OutputColumn, values: np.ndarray) -> pa.Array:
-    """Values of some rows, (n, …) or an object array of arrays, as the column has them in a table."""
+def flat_values(column: OutputColumn, values: np.ndarray | list[np.ndarray]) -> pa.Array:
+    """Values of some rows, (n, …) or an array for each, as the column has them in a table."""
     if column.fixed:
         flat = np.ascontiguousarray(values, dtype=column.dtype).reshape(-1)
         return pa.FixedSizeListArray.from_arrays(pa.array(flat), prod(column.sizes()))
@@ -98,6 +101,30 @@ def _as_long_as_it_is(column: OutputColumn, flat: np.ndarray) -> np.ndarray:
     tokens = flat.size // per_token
     tokens = isqrt(tokens) if len(of_tokens) == 2 else tokens
     return flat.reshape([size if isinstance(size, int) else tokens for size in column.shape])
+
+
+def labels_of(
+    values: Mapping[str, np.ndarray], classes: Sequence[str], kind: str
+) -> np.ndarray | None:
+    """What the outputs come to: class ids, int64 (n,), or numbers, float32 (n,); None of other task types.
+
+    Of classes that are equally likely the first is taken: the values beside it tell.
+
+    Args:
+        values: by output (n, C), or (n, 1) of numbers.
+        classes: C names in id order; () of numbers.
+        kind: the task type.
+    """
+    if not has_one_label(kind):
+        return None
+    width = len(classes) or 1
+    for name in DECIDING:
+        value = values.get(name)
+        if value is not None and value.dtype != object and value.shape[1:] == (width,):
+            if classes:
+                return value.argmax(axis=1).astype(np.int64)
+            return value[:, 0].astype(np.float32)
+    return None
 
 
 def write_shard(files: StoreFiles, name: str, table: pa.Table) -> ShardRecord:

@@ -1,16 +1,18 @@
-"""A teacher of whom nothing is there but its outputs. Part of `limbeck.outputs`.
+"""Teachers that answer from what was stored: no model is run. Part of `limbeck.outputs`.
 
-No model is loaded. What asks for the teacher's model finds one without weights and layers that knows the classes, and
-the shape of the layers that are stored.
+`CachedTeacher` reads what the live teacher said before training, `StoredTeacher` outputs that were given in a teacher's
+place. Of the latter no model is loaded: what asks for it finds one without weights and layers that knows the classes,
+and the shape of the layers that are stored.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -22,18 +24,17 @@ from limbeck.activations.forward import text_mask
 from limbeck.functional.partial_logits import KeptTokens
 from limbeck.input_transforms.input_transform import StepInputs, as_inputs
 from limbeck.objectives import ModelShape
-from limbeck.outputs.columns import IDS, INDEX, REST, VALUES, OutputColumn
-from limbeck.outputs.read import MappedOutputs
+from limbeck.outputs.cache import StoredEntry
+from limbeck.outputs.columns import FLOAT32, IDS, INDEX, REST, VALUES, OutputColumn, token_masks
+from limbeck.outputs.mapped import MappedOutputs, training_entry
 from limbeck.outputs.store import OutputStore
-from limbeck.outputs.training_entry import training_entry
 from limbeck.support.errors import LimbeckError
 from limbeck.support.machine import on_host, send
 from limbeck.teachers.teacher import Teacher
 
-# Layers of a teacher in a store, for terms that compare them without the teacher.
-
-
-FLOAT32 = "float32"
+STACKS = ("main", "decoder")
+"""Of a text-to-text model."""
+_NO_LAYERS = ModelShape(0, 0, 0)
 
 
 def by_layer(seen: Iterable[ActivationKey]) -> list[ActivationKey]:
@@ -42,29 +43,31 @@ def by_layer(seen: Iterable[ActivationKey]) -> list[ActivationKey]:
 
 
 @dataclass(frozen=True)
-class StoredLayers:
-    """What a store holds of one teacher's layers.
+class StoredParts:
+    """What training reads of a store at random: one teacher's layers, or tokens of a vocabulary at every target token.
 
     Attributes:
         store: where they lie.
-        shape: of the teacher.
         limit: bytes that all entries of the local cache together may take.
+        shape: of the teacher's layers.
+        columns: layers by what they are.
+        kept: of a vocabulary's logits, by which rule; None of layers.
     """
 
     store: OutputStore
-    shape: ModelShape
     limit: int
+    shape: ModelShape = _NO_LAYERS
     columns: dict[ActivationKey, OutputColumn] = field(default_factory=dict)
-    """By what they are."""
+    kept: KeptTokens | None = None
 
     @classmethod
-    def of(cls, store: OutputStore, limit: int) -> StoredLayers | None:
-        """Those of a store; None of one whose teacher has none, or does not say its shape."""
+    def layers_of(cls, store: OutputStore, limit: int) -> StoredParts | None:
+        """The layers in a store; None of one whose teacher has none, or does not say its shape."""
         shape = store.manifest.teacher.shape
         if shape is None:
             return None
         columns = {column.seen: column for column in store.own_columns if column.seen is not None}
-        return cls(store, ModelShape.read(shape), limit, columns)
+        return cls(store, limit, ModelShape.read(shape), columns)
 
     def absent(self, wanted: Request) -> list[ActivationKey]:
         """What of a request is not there, in order."""
@@ -76,14 +79,9 @@ class StoredLayers:
         return by_layer(seen for seen in there if self.columns[seen].dtype != FLOAT32)
 
     @property
-    def made_for(self) -> tuple[str | None, int | None]:
-        """The digest of the tokenizer and the length limit by which token states were made, as far as is known."""
-        about = self.store.manifest.teacher.fingerprint
-        tokenizer, length = about.get("tokenizer"), about.get("max_length")
-        return (
-            tokenizer if isinstance(tokenizer, str) else None,
-            length if isinstance(length, int) else None,
-        )
+    def stacks(self) -> Collection[str]:
+        """Whose tokens there are."""
+        return self.shape.stacks or ("main",) if self.kept is None else STACKS
 
     def of_rows(self, ids: np.ndarray) -> MappedOutputs:
         """Mapped into memory for some rows: example i is the row `ids[i]`.
@@ -92,41 +90,8 @@ class StoredLayers:
             LimbeckError: as `training_entry`.
         """
         names = [column.name for column in self.columns.values()]
+        names = names if self.kept is None else [IDS, VALUES, REST]
         return MappedOutputs(training_entry(self.store, ids, columns=names, limit=self.limit))
-
-
-# What a store keeps of a text-to-text teacher's logits, for terms that look at as much.
-
-
-STACKS = ("main", "decoder")
-"""Of a text-to-text model."""
-
-
-@dataclass(frozen=True)
-class StoredTokens:
-    """Tokens of a vocabulary at every token of each row's target.
-
-    Attributes:
-        store: where they lie.
-        kept: by which rule.
-        limit: bytes that all entries of the local cache together may take.
-    """
-
-    store: OutputStore
-    kept: KeptTokens
-    limit: int
-
-    def of_rows(self, ids: np.ndarray) -> MappedOutputs:
-        """Mapped into memory for some rows: example i is the row `ids[i]`.
-
-        Raises:
-            LimbeckError: as `training_entry`.
-        """
-        columns = (IDS, VALUES, REST)
-        return MappedOutputs(training_entry(self.store, ids, columns=columns, limit=self.limit))
-
-
-# Outputs that a run is given in a teacher's place, as logits of the data's classes.
 
 
 # As `limbeck.functional` floors what stands before a logarithm.
@@ -145,8 +110,8 @@ class GivenOutputs:
         ids: the rows that it knows, ascending, int64 (n,).
         read: stored values of some of these rows (n, C), in the order of the data's classes.
         about: what a record keeps of it: fingerprints, the teacher's name.
-        layers: what is stored of the teacher's layers; None where they are not known at all.
-        tokens: of a text-to-text teacher, what is stored of its logits over a vocabulary; nothing is to `read` then.
+        parts: what training reads of the store at random, if anything; of tokens of a vocabulary nothing is to `read`.
+        several: a row may be of several classes, each by itself.
         lists: of each of `ids` (n,) the list in which its score is known, but for a number that all of the list have
             (`limbeck.data.margins`); None where scores are known by themselves.
         embedding: numbers of an embedding, where outputs are embeddings of each text by itself; else 0.
@@ -158,11 +123,20 @@ class GivenOutputs:
     ids: np.ndarray
     read: Callable[[np.ndarray], np.ndarray]
     about: dict[str, Any]
-    layers: StoredLayers | None = None
-    tokens: StoredTokens | None = None
+    parts: StoredParts | None = None
     several: bool = False
     lists: np.ndarray | None = None
     embedding: int = 0
+
+    @property
+    def layers(self) -> StoredParts | None:
+        """What is stored of the teacher's layers; None where they are not known at all."""
+        return None if self.tokens is not None else self.parts
+
+    @property
+    def tokens(self) -> KeptTokens | None:
+        """Of a text-to-text teacher, what is kept of its logits over a vocabulary."""
+        return None if self.parts is None else self.parts.kept
 
     def known_together(self, ids: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Which rows it knows beside the others of their group, boolean (n,), by the number of each one's group (n,).
@@ -242,7 +216,7 @@ class AbsentModel(PreTrainedModel):
         # Where it is asked to be: the outputs go where the batch is.
         self.register_buffer("place", torch.empty(0), persistent=False)
         shape = config.shape
-        self.stated_shape = ModelShape(0, 0, 0) if shape is None else ModelShape.read(shape)
+        self.stated_shape = _NO_LAYERS if shape is None else ModelShape.read(shape)
         """Of its layers; all 0 where none are stored (`limbeck.objectives`)."""
 
     @property
@@ -259,39 +233,97 @@ class AbsentModel(PreTrainedModel):
         )
 
 
-class _Bound(NamedTuple):
-    """Where examples lie, by their numbers: of millions a tenth of what a dict would hold.
+class AnsweringFromStore(Teacher):
+    """A teacher that finds its outputs by a batch's `index`."""
 
-    `numbers` (n,) ascend, `places` (n,) are theirs; both int64.
+    live = False
+    why_live = ("cache: outputs of transformed inputs are not stored", "run with cache=never")
+    """What is said of inputs that are another thing in every step, and what helps."""
+
+    @abstractmethod
+    def read(self, batch: Mapping[str, Tensor], request: Request) -> Trace:
+        """What is asked for of the batch's examples, as it is stored; both on the host.
+
+        Raises:
+            LimbeckError: an example, or a thing to look at, that is not stored.
+        """
+
+    @abstractmethod
+    def masks(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Which tokens of a batch are real, by stack."""
+
+    def __call__(self, inputs: StepInputs | Mapping[str, Tensor], request: Request) -> Trace:
+        """What is asked for of the batch's examples in float32, where the batch is.
+
+        Raises:
+            LimbeckError: as `read`; inputs that are another thing in every step.
+        """
+        inputs = as_inputs(inputs)
+        if not inputs.as_stored:
+            assert inputs.transform is not None
+            wrong, fix = self.why_live
+            raise LimbeckError(
+                f"{wrong} ({inputs.transform.name}: {inputs.transform.why_live})", fix
+            )
+        batch = inputs.batch
+        found, device = self.read(on_host(batch), request), batch[INDEX].device
+        return Trace(
+            # Sent as narrow as they are stored.
+            values={seen: send(value, device).float() for seen, value in found.values.items()},
+            logits=None if found.logits is None else send(found.logits, device).float(),
+            masks=self.masks(batch),
+            partial=None if found.partial is None else found.partial.on(device),
+        )
+
+
+class CachedTeacher(AnsweringFromStore):
+    """A live teacher's outputs, read from an entry of the local cache.
+
+    Args:
+        teacher: whose outputs they are.
+        entry: where they lie.
+        fresh: how many rows the model ran on to build the entry for this run; 0 if it was there.
     """
 
-    numbers: np.ndarray
-    places: np.ndarray
+    def __init__(self, teacher: Teacher, entry: StoredEntry, *, fresh: int = 0) -> None:
+        super().__init__(teacher.model)
+        self.inputs = teacher.inputs
+        self.entry = entry
+        self.fresh = fresh
+        self.mapped = MappedOutputs(entry)
 
-    @classmethod
-    def of(cls, numbers: np.ndarray, places: np.ndarray) -> Self:
-        """In any order; of a number that stands twice the last place counts."""
-        order = np.argsort(numbers, kind="stable")
-        return cls(numbers[order].astype(np.int64), places[order].astype(np.int64))
+    @property
+    def built_seconds(self) -> float:
+        """What building the entry cost this run."""
+        return self.entry.outputs.costs["seconds"] if self.fresh else 0.0
 
-    def at(self, numbers: np.ndarray) -> np.ndarray | None:
-        """The places of some examples, (m,); None where one is not known."""
-        found = np.searchsorted(self.numbers, numbers, side="right") - 1
-        if (found < 0).any() or (self.numbers[found] != numbers).any():
-            return None
-        return self.places[found]
+    def read(self, batch: Mapping[str, Tensor], request: Request) -> Trace:
+        """From the entry; other lengths than were stored are an error too."""
+        return self.mapped.trace(request, batch[INDEX], partial(self.masks, batch))
+
+    def masks(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """As the model's own pass has them."""
+        return token_masks(self.model, batch)
 
 
-class StoredTeacher(Teacher):
-    """Logits and layers by a batch's `index`, from outputs that were given in the place of a model.
+class StoredTeacher(AnsweringFromStore):
+    """Logits and layers from outputs that were given in the place of a model.
+
+    Embeddings (B, d) are its logits, as an embedding model has it. Of a text-to-text teacher there is what was kept of
+    its logits over the vocabulary, at every token of the targets.
 
     Args:
         outputs: of one teacher.
     """
 
+    why_live = (
+        "outputs: those of transformed inputs are not stored",
+        "leave the transform out, or give the teacher's model",
+    )
+
     def __init__(self, outputs: GivenOutputs) -> None:
         classes, layers = outputs.classes or ("LABEL_0",), outputs.layers
-        shape = ModelShape(0, 0, 0) if layers is None else layers.shape
+        shape = _NO_LAYERS if layers is None else layers.shape
         config = AbsentConfig(
             id2label=dict(enumerate(classes)),
             about=outputs.about,
@@ -302,8 +334,8 @@ class StoredTeacher(Teacher):
         super().__init__(AbsentModel(config))
         self.outputs = outputs
         self._logits = torch.empty(0, len(classes))
-        self._places = _Bound.of(np.empty(0), np.empty(0))
-        self._ids = np.empty(0, dtype=np.int64)
+        # Numbers of examples, ascending, and the place of each one's row: a tenth of what a dict would hold.
+        self._numbers = self._places = self._ids = np.empty(0, dtype=np.int64)
         self._mapped: MappedOutputs | None = None
 
     def on_rows(
@@ -312,7 +344,7 @@ class StoredTeacher(Teacher):
         """The same teacher for certain examples: their numbers, and the ids of the rows they are.
 
         Args:
-            index: the examples' numbers, (n,).
+            index: the examples' numbers, (n,); of one that stands twice the last row counts.
             ids: of the rows that they are, (n,).
             silent: numbers of examples that are no such rows; their logits are 0, and nobody is to look at them.
 
@@ -320,16 +352,16 @@ class StoredTeacher(Teacher):
             LimbeckError: rows of which it knows nothing.
         """
         other = copy(self)
+        self.outputs.check_known(ids)
         if self.outputs.tokens is None:
             found = torch.from_numpy(self.outputs.logits(ids))
             other._logits = torch.cat([found, torch.zeros(1, found.shape[1])])
-        else:
-            self.outputs.check_known(ids)
         numbers, places = np.asarray(index), np.arange(len(ids))
         if silent is not None:
             numbers = np.concatenate([numbers, silent])
             places = np.concatenate([places, np.full(len(silent), len(ids))])
-        other._places = _Bound.of(numbers, places)
+        order = np.argsort(numbers, kind="stable")
+        other._numbers, other._places = numbers[order].astype(np.int64), places[order]
         other._ids, other._mapped = ids, None
         return other
 
@@ -350,79 +382,49 @@ class StoredTeacher(Teacher):
         """The batch."""
         return batch
 
-    def __call__(self, inputs: StepInputs | Mapping[str, Tensor], request: Request) -> Trace:
-        """Logits (B, C) of the batch's examples and the layers that are asked for, float32, where the batch is.
-
-        Of embeddings (B, d) they are the logits, as an embedding model has it.
-
-        Of a text-to-text teacher what was kept of its logits over the vocabulary, at every token of the targets.
-
-        Raises:
-            LimbeckError: layers that are not stored; transformed inputs; an example without outputs.
-        """
-        inputs = as_inputs(inputs)
-        if not inputs.as_stored:
-            assert inputs.transform is not None
-            raise LimbeckError(
-                f"outputs: those of transformed inputs are not stored ({inputs.transform.name})",
-                "leave the transform out, or give the teacher's model",
-            )
-        batch = inputs.batch
-        found = self._places.at(on_host(batch)[INDEX].numpy())
-        if found is None:
+    def read(self, batch: Mapping[str, Tensor], request: Request) -> Trace:
+        """Logits from memory; layers and tokens are mapped into it when they are first asked for."""
+        numbers = batch[INDEX].numpy()
+        at = np.searchsorted(self._numbers, numbers, side="right") - 1
+        if (at < 0).any() or (self._numbers[at] != numbers).any():
             raise LimbeckError(
                 f"outputs: {self.outputs.place} is not bound to these examples",
                 "train on the rows that it was given for",
             )
-        places, device = found.tolist(), batch[INDEX].device
-        trace = self._layers(Request(request.items), places, batch)
-        if self.outputs.tokens is not None:
-            return self._tokens(self.outputs.tokens, request, places, batch)
-        trace.logits = send(self._logits[places], device)
+        places = torch.from_numpy(self._places[at])
+        self._check_held(request)
+        kept = self.outputs.tokens
+        trace = Trace()
+        if request.items or kept is not None:
+            parts = self.outputs.parts
+            assert parts is not None  # looked at
+            self._mapped = self._mapped or parts.of_rows(self._ids)
+            asked = request if kept is not None else Request(request.items)
+            trace = self._mapped.trace(asked, places, partial(self.masks, batch))
+        if kept is None:
+            trace.logits = self._logits[places]
         return trace
 
-    def _tokens(
-        self, tokens: StoredTokens, request: Request, places: list[int], batch: Mapping[str, Tensor]
-    ) -> Trace:
-        """What was kept of a vocabulary's logits; first of all it is mapped into memory."""
-        if request.tokens != tokens.kept:
+    def _check_held(self, request: Request) -> None:
+        """Raise LimbeckError for layers that are not stored, or another part of a vocabulary than is kept."""
+        outputs = self.outputs
+        absent = request.items if outputs.layers is None else outputs.layers.absent(request)
+        if absent:
             raise LimbeckError(
-                f"outputs: {self.outputs.place} keeps {tokens.kept} of its vocabulary, and "
-                f"{request.tokens or 'all logits'} is asked for",
-                "ask for what is kept: objectives.NAME.tokens",
-            )
-        if self._mapped is None:
-            self._mapped = tokens.of_rows(self._ids)
-        masks = partial(_masks, STACKS, on_host(batch))
-        found = self._mapped.trace(request, torch.tensor(places), masks)
-        assert found.partial is not None  # a store of tokens holds nothing else
-        return Trace(masks=_masks(STACKS, batch), partial=found.partial.on(batch[INDEX].device))
-
-    def _layers(self, request: Request, places: list[int], batch: Mapping[str, Tensor]) -> Trace:
-        """What is asked for of some rows; first of all the store's layers are mapped into memory."""
-        if not request.items:
-            return Trace()
-        layers = self.outputs.layers
-        absent = request.items if layers is None else layers.absent(request)
-        if layers is None or absent:
-            raise LimbeckError(
-                f"outputs: {self.outputs.place} holds {self.outputs.what}, and "
+                f"outputs: {outputs.place} holds {outputs.what}, and "
                 f"{', '.join(sorted(map(str, absent)))} is asked for",
                 "compare the logits (method kd), or give the teacher's model",
             )
-        if self._mapped is None:
-            self._mapped = layers.of_rows(self._ids)
-        masks = partial(_masks, layers.shape.stacks, on_host(batch))
-        found = self._mapped.trace(request, torch.tensor(places), masks)
-        device = batch[INDEX].device
-        return Trace(
-            # Sent as narrow as they are stored.
-            values={seen: send(value, device).float() for seen, value in found.values.items()},
-            masks=_masks(layers.shape.stacks, batch),
-        )
+        if outputs.tokens not in (None, request.tokens):
+            raise LimbeckError(
+                f"outputs: {outputs.place} keeps {outputs.tokens} of its vocabulary, and "
+                f"{request.tokens or 'all logits'} is asked for",
+                "ask for what is kept: objectives.NAME.tokens",
+            )
 
-
-def _masks(stacks: Collection[str], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Which tokens of a batch are real, by stack, as the student's tokenizer made them."""
-    found = {name: text_mask(batch, decoder=name == "decoder") for name in stacks or ("main",)}
-    return {name: mask for name, mask in found.items() if mask is not None}
+    def masks(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """As the student's tokenizer made them, where there are stored tokens to lay beside."""
+        parts = self.outputs.parts
+        stacks = () if parts is None else parts.stacks
+        found = {name: text_mask(batch, decoder=name == "decoder") for name in stacks}
+        return {name: mask for name, mask in found.items() if mask is not None}

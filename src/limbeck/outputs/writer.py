@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
 
-from limbeck.outputs.columns import LOGITS, OutputLayout
+from limbeck.outputs.columns import INDEX, ROW, OutputLayout
 from limbeck.outputs.files import StoreFiles
+from limbeck.outputs.key import digest_of_ids
 from limbeck.outputs.manifest import MANIFEST, MISSING, ShardRecord, StoreManifest
-from limbeck.outputs.shards import is_whole
-from limbeck.outputs.store import read_manifest
+from limbeck.outputs.shards import (
+    is_whole,
+    labels_of,
+    rows_of_shard,
+    shard_name,
+    shard_table,
+    write_shard,
+)
+from limbeck.outputs.store import OutputStore, read_manifest
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.files import damaged, is_temporary
-from limbeck.tasks import TASK_TYPES
-from limbeck.teachers.labeller import Labeller
 
 logger = logging.getLogger(__name__)
 
@@ -282,69 +288,84 @@ def remove_store(url: str) -> int:
     return manifest.bytes
 
 
-# What a labeller returned of a batch, looked at before it is stored.
+def copy_store(
+    store: OutputStore, files: StoreFiles, advance: Callable[[int], None] = lambda rows: None
+) -> StoreManifest:
+    """Write a store, or an entry of training, to another place as a store, without a bit changed.
 
+    A copy that was stopped goes on where it was.
 
-PROBABILITIES = "probabilities"
-VOTES = "votes"
-DECIDING = (PROBABILITIES, LOGITS, VOTES)
-"""By which outputs a row's class is decided, the first that is there."""
-_ROUNDING = 1e-2
-"""Of probabilities in bf16."""
-
-
-def checked(
-    labeller: Labeller, name: str, scores: Mapping[str, np.ndarray], count: int
-) -> np.ndarray:
-    """One output of a batch.
+    Args:
+        store: complete; a row that stands in an entry more than once is taken once.
+        files: the other place.
+        advance: called with the number of rows done since the last call.
 
     Raises:
-        LimbeckError: what is wrong with it.
+        LimbeckError: it is the same place, another store is there, one that has been made again since a copy of it
+            was begun, or the store is damaged.
     """
-    if not isinstance(scores, Mapping):
-        raise LimbeckError(
-            f"{labeller.name}: score returned a {type(scores).__name__}, no outputs by their names",
-            'return {"probabilities": array of a row for each text}',
-        )
-    if name not in scores:
-        raise LimbeckError(
-            f"{labeller.name}: asked for {name}, and it returned {', '.join(scores) or 'nothing'}",
-            "ask for what it returns with --outputs",
-        )
-    value = np.asarray(scores[name])
-    if len(value) != count:
-        raise LimbeckError(
-            f"{labeller.name}: {name} of {len(value)} rows, asked about {count}",
-            "a labeller must return a value for each row",
-        )
-    parts = value if value.dtype == object else [value]
-    if not all(np.isfinite(part).all() for part in parts):
-        raise LimbeckError(
-            f"{labeller.name}: {name} holds a value that is not finite, or beyond the type it is stored in",
-            "check the model, and whether it was asked in bf16 where it needs --precision fp32",
-        )
-    if name in DECIDING and _decides(labeller.kind):
-        _check_deciding(labeller, name, value)
-    return value
+    if files.path("") == store.files.path(""):
+        raise LimbeckError(f"{files.url} is the store itself", "name another folder or URL")
+    mapped = store.manifest.keyed == INDEX
+    source, shards = _as_labelled(store) if mapped else _as_it_is(store)
+    with alone(files):
+        writer = StoreWriter.begin(files, source)
+        known = {shard.name: shard for shard in store.manifest.shards}
+        # A teacher that is not known by its weights may have answered otherwise since.
+        if not mapped and any(known.get(one.name) != one for one in writer.manifest.shards):
+            raise LimbeckError(
+                f"{files.url} holds part of a copy of what {store.files.url} was before it was made again",
+                f"remove it (limbeck outputs clear {files.url}), or name another place",
+            )
+        for name, rows in shards.items():
+            if name not in writer.done:
+                shard = _write_ids(store, files, name, rows) if mapped else known[name]
+                if not mapped:
+                    files.write(name, store.content(shard))
+                writer.record(shard, store.manifest.layout)
+            advance(len(rows))
+        if not mapped and store.files.exists(MISSING):
+            files.write(MISSING, store.files.read(MISSING))
+        return writer.finish()
 
 
-def _decides(kind: str) -> bool:
-    """Whether rows of a task type are of one class each, or have one number, that outputs come to."""
-    known = TASK_TYPES.get(kind) if kind in TASK_TYPES else None
-    return known is not None and known.labels_examples and not known.classes_as_text
+def _as_it_is(store: OutputStore) -> tuple[StoreManifest, dict[str, range]]:
+    """A store's manifest without shards, and these with their rows."""
+    begun = store.manifest.model_copy(update={"shards": (), "complete": False})
+    return begun, {shard.name: range(shard.rows) for shard in store.manifest.shards}
 
 
-def _check_deciding(labeller: Labeller, name: str, value: np.ndarray) -> None:
-    """Raise LimbeckError for outputs (B, …) that are not one for each class, or are no probabilities."""
-    width = len(labeller.classes) or 1
-    if value.dtype == object or value.shape[1:] != (width,):
-        classes = f"{width} classes" if labeller.classes else "no classes, but a number a row"
-        raise LimbeckError(
-            f"{labeller.name}: {name} is {value.shape}, and it has {classes}",
-            f"return an array of shape ({len(value)}, {width})",
-        )
-    if name == PROBABILITIES and not ((value >= 0) & (value <= 1 + _ROUNDING)).all():
-        raise LimbeckError(
-            f"{labeller.name}: {name} from {value.min():g} to {value.max():g}, which are none",
-            "return them as logits, or between 0 and 1",
-        )
+def _as_labelled(store: OutputStore) -> tuple[StoreManifest, dict[str, np.ndarray]]:
+    """An entry as `limbeck label` could have written it: its rows in the order of training, each once."""
+    table = store.table_of_all()
+    order = np.argsort(table[INDEX].to_numpy(), kind="stable")
+    ids = table[ROW].to_numpy()[order]
+    ids = ids[np.sort(np.unique(ids, return_index=True)[1])]
+    size = rows_of_shard(table.nbytes / max(len(table), 1))
+    names = [column.name for column in store.columns]
+    rows = {"count": len(ids), "fingerprint": digest_of_ids(ids)}
+    begun = store.manifest.model_copy(
+        update={
+            "keyed": ROW,
+            "row_ids": False,
+            "complete": False,
+            "shards": (),
+            "columns": (),
+            "rows": store.manifest.rows.model_copy(update=rows),
+            "settings": {"outputs": names, "rows of a shard": size},
+            "labelled": _labels(store, store.take(ids[:1], names)) is not None,
+        }
+    )
+    starts = range(0, len(ids), size)
+    return begun, {shard_name(start // size): ids[start : start + size] for start in starts}
+
+
+def _write_ids(store: OutputStore, files: StoreFiles, name: str, ids: np.ndarray) -> ShardRecord:
+    """A shard of some of an entry's rows."""
+    values = store.take(ids, [column.name for column in store.columns])
+    table = shard_table(ids, {}, _labels(store, values), store.manifest.layout, values)
+    return write_shard(files, name, table)
+
+
+def _labels(store: OutputStore, values: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    return labels_of(values, store.classes, store.kind)

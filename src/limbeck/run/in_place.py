@@ -28,7 +28,7 @@ from limbeck.data.outputs_file import (
 from limbeck.outputs import OutputStore, open_store
 from limbeck.outputs.columns import LOGITS
 from limbeck.outputs.store import place_and_member
-from limbeck.outputs.stored_teacher import GivenOutputs, StoredLayers, StoredTeacher
+from limbeck.outputs.stored_teacher import GivenOutputs, StoredParts, StoredTeacher
 from limbeck.recipe import Recipe
 from limbeck.run.in_place_checks import (
     about_store,
@@ -61,7 +61,7 @@ def stored_teachers(recipe: Recipe, task: Task, tokenizer: Processor) -> list[Na
             if outputs is None:
                 outputs = open_outputs(place, stored, recipe)
             # Of other texts than the student's there is no layer to compare.
-            own = outputs if stored is task else replace(outputs, layers=None)
+            own = outputs if stored is task else replace(outputs, parts=None)
             teachers.append(StoredTeacher(own))
         except LimbeckError as error:
             problems += error.problems
@@ -215,7 +215,7 @@ def outputs_of_store(place: str, task: Task, recipe: Recipe) -> GivenOutputs:
         np.unique(store.row_ids),
         partial(_taken, store, name, columns),
         about,
-        None if member else StoredLayers.of(store, limit),
+        None if member else StoredParts.layers_of(store, limit),
         several=several,
     )
 

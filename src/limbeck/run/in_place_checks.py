@@ -13,18 +13,15 @@ import numpy as np
 
 from limbeck.activations import ActivationKey, Request
 from limbeck.functional.partial_logits import KeptTokens
-from limbeck.objectives import Objectives, TeamObjectives
+from limbeck.objectives import Objectives, TeamObjectives, TermSpec
 from limbeck.objectives.predictions import SoftSpec
 from limbeck.outputs import OutputStore, digest_of_tokenizer
-from limbeck.outputs.columns import LOGITS, name_of_key
+from limbeck.outputs.columns import LOGITS, name_of_key, word_of
 from limbeck.outputs.stored_teacher import (
     GivenOutputs,
-    StoredLayers,
-    StoredTeacher,
-    StoredTokens,
+    StoredParts,
     by_layer,
 )
-from limbeck.outputs.words import word_of
 from limbeck.recipe import Recipe
 from limbeck.run.prepared import StageInputs
 from limbeck.support.errors import LimbeckError, Problem
@@ -39,67 +36,62 @@ def layer_problems(
     """Layers that terms ask of stored teachers and that are not there, or not as these rows need them."""
     problems = []
     for place, member in enumerate(inputs.members):
-        layers = member.outputs.layers if isinstance(member, StoredTeacher) else None
+        layers = None if member.outputs is None else member.outputs.layers
         own = objectives.of(place)
-        wanted = Request(own.ever("teacher").items)
-        if layers is None or not wanted.items:
-            continue
-        url, exact = layers.store.files.url, Request(own.differences("teacher").items)
-        again = label_line(inputs.recipe, layers, wanted.items, exact.items)
-        if absent := layers.absent(wanted):
-            problems.append(
-                Problem(
-                    f"outputs: {_terms(own)} may compare {', '.join(map(str, absent))}, and {url} lacks "
-                    f"{', '.join(map(name_of_key, absent))}",
-                    again,
-                )
-            )
-        if coarse := layers.coarse(exact):
-            problems.append(
-                Problem(
-                    f"outputs: {_terms(own)} looks at differences of nearly equal states, and {url} holds "
-                    f"{', '.join(map(name_of_key, coarse))} in float16",
-                    again,
-                )
-            )
-        if own.sees_padding:
-            problems.append(
-                Problem(
-                    f"outputs: what stands at padding counts in {', '.join(own.sees_padding)}, and is not stored",
-                    "take the term out, or give the teacher's model: --teacher",
-                )
-            )
-        if any(seen.pool is None for seen in wanted.items):
-            problems += _token_problems(inputs.recipe, layers, tokenizer, again)
+        if layers is not None and own.ever("teacher").items:
+            found = _layer_problems(inputs.recipe, layers, own, tokenizer)
+            problems += [Problem(f"outputs: {what}", fix) for what, fix in found]
     return problems
 
 
-def _terms(objectives: Objectives) -> str:
-    names = [name for name in objectives.terms if objectives[name].ever("teacher").items]
-    return f"objectives.{' and objectives.'.join(names)}"
-
-
-def _token_problems(
-    recipe: Recipe, layers: StoredLayers, tokenizer: Processor, again: str
-) -> Iterator[Problem]:
-    """States of tokens that are not the tokens of these rows."""
-    made_by, length = layers.made_for
-    url = layers.store.files.url
+def _layer_problems(
+    recipe: Recipe, layers: StoredParts, terms: Objectives, tokenizer: Processor
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with a store's layers for these terms, and how to make the right ones."""
+    wanted, exact = (
+        Request(terms.ever("teacher").items),
+        Request(terms.differences("teacher").items),
+    )
+    url, again = layers.store.files.url, label_line(recipe, layers, wanted.items, exact.items)
+    names = [name for name in terms.terms if terms[name].ever("teacher").items]
+    who = f"objectives.{' and objectives.'.join(names)}"
+    if absent := layers.absent(wanted):
+        listed = ", ".join(map(str, absent))
+        yield f"{who} may compare {listed}, and {url} lacks {_named(absent)}", again
+    if coarse := layers.coarse(exact):
+        yield (
+            f"{who} looks at differences of nearly equal states, and {url} holds {_named(coarse)} in float16",
+            again,
+        )
+    if terms.sees_padding:
+        yield (
+            f"what stands at padding counts in {', '.join(terms.sees_padding)}, and is not stored",
+            "take the term out, or give the teacher's model: --teacher",
+        )
+    if all(seen.pool is not None for seen in wanted.items):
+        return
+    # States of tokens have to be those of these rows' tokens.
+    about = layers.store.manifest.teacher.fingerprint
+    made_by, length = about.get("tokenizer"), about.get("max_length")
     if made_by is not None and made_by != digest_of_tokenizer(tokenizer):
-        yield Problem(
-            f"outputs: {url} holds states of tokens that another tokenizer made than the student's",
+        yield (
+            f"{url} holds states of tokens that another tokenizer made than the student's",
             "save the student with the teacher's tokenizer; or compare pooled states, or logits (method kd)",
         )
     if length is not None and length != recipe.max_length:
-        yield Problem(
-            f"outputs: {url} holds states of at most {length} tokens a row, and max_length is {recipe.max_length}",
+        yield (
+            f"{url} holds states of at most {length} tokens a row, and max_length is {recipe.max_length}",
             f"set max_length={length}; or {again}",
         )
 
 
+def _named(seen: Iterable[ActivationKey]) -> str:
+    return ", ".join(map(name_of_key, seen))
+
+
 def label_line(
     recipe: Recipe,
-    layers: StoredLayers,
+    layers: StoredParts,
     wanted: Iterable[ActivationKey],
     exact: frozenset[ActivationKey],
 ) -> str:
@@ -161,65 +153,48 @@ def term_problems(recipe: Recipe, task: Task, outputs: GivenOutputs) -> list[Pro
                 )
             )
         for name, term in stage.recipe.objectives.items():
-            setting = f"{stage.setting}objectives.{name}"
-            if (
-                term.needs_teacher
-                and task.kind.stored_as is not task.kind
-                and not outputs.embedding
-                and not term.compares_candidates
-            ):
-                problems.append(_of_pairs(setting, term.compare, outputs))
-            elif term.needs_teacher and outputs.lists is not None and not term.compares_candidates:
-                problems.append(_of_margins(setting, term.compare, outputs.place))
-            elif term.needs_teacher and term.needs_layers and outputs.embedding:
-                problems.append(
-                    Problem(
-                        f"{setting}: {term.compare} compares layers, and {outputs.place} holds embeddings alone",
-                        "compare embeddings (--method embedding-mse, embedding-cosine, embedding-similarity), or give "
-                        "the teacher's model: --teacher",
-                    )
-                )
-            elif term.needs_teacher and term.needs_layers and outputs.layers is None:
-                problems.append(
-                    Problem(
-                        f"{setting}: {term.compare} compares layers, and {outputs.place} holds "
-                        f"{outputs.what} alone",
-                        "compare the logits (method kd or kd-soft); or store layers with `limbeck label --outputs "
-                        "logits hidden:LAYER`, or give the teacher's model: --teacher",
-                    )
-                )
-            elif (
-                term.needs_teacher
-                and term.shifts_matter
-                and outputs.what not in ("logits", "score")
-                and not outputs.several
-            ):
-                problems.append(
-                    Problem(
-                        f"{setting}: {term.compare} compares logits themselves, and of {outputs.what} they "
-                        "are known but for a constant an example",
-                        "use soft_kl or soft_cross_entropy, or label with --outputs logits",
-                    )
-                )
+            missing = _lacking(term, task, outputs) if term.needs_teacher else None
+            if missing is not None:
+                what, fix = missing
+                setting = f"{stage.setting}objectives.{name}"
+                problems.append(Problem(f"{setting}: {term.compare} compares {what}", fix))
     return problems
 
 
-def _of_pairs(setting: str, compare: str, outputs: GivenOutputs) -> Problem:
-    """A term that looks at a text by itself, of which stored scores say nothing."""
-    held = "scores" if outputs.lists is None else "margins, differences of two scores,"
-    return Problem(
-        f"{setting}: {compare} compares texts one by one, and {outputs.place} holds {held} of a query with a passage",
-        "compare scores (--method embedding-margin, listwise-kl or ranknet), or give an embedding model: --teacher",
-    )
-
-
-def _of_margins(setting: str, compare: str, place: str) -> Problem:
-    """A term that looks at each score, of which margins say nothing."""
-    return Problem(
-        f"{setting}: {compare} compares each score, and {place} holds margins: differences of two scores",
-        "compare a query's candidates (--method margin-mse, listwise-kl or ranknet), or give the scores themselves: "
-        "columns query, passage and score",
-    )
+def _lacking(term: TermSpec, task: Task, outputs: GivenOutputs) -> tuple[str, str] | None:
+    """What a term compares and outputs do not hold, and what helps."""
+    place, margins = outputs.place, outputs.lists is not None
+    if task.kind.stored_as is not task.kind and not (outputs.embedding or term.compares_candidates):
+        held = "margins, differences of two scores," if margins else "scores"
+        return (
+            f"texts one by one, and {place} holds {held} of a query with a passage",
+            "compare scores (--method embedding-margin, listwise-kl or ranknet), or give an embedding model: "
+            "--teacher",
+        )
+    if margins and not term.compares_candidates:
+        return (
+            f"each score, and {place} holds margins: differences of two scores",
+            "compare a query's candidates (--method margin-mse, listwise-kl or ranknet), or give the scores "
+            "themselves: columns query, passage and score",
+        )
+    if term.needs_layers and outputs.embedding:
+        return (
+            f"layers, and {place} holds embeddings alone",
+            "compare embeddings (--method embedding-mse, embedding-cosine, embedding-similarity), or give the "
+            "teacher's model: --teacher",
+        )
+    if term.needs_layers and outputs.layers is None:
+        return (
+            f"layers, and {place} holds {outputs.what} alone",
+            "compare the logits (method kd or kd-soft); or store layers with `limbeck label --outputs logits "
+            "hidden:LAYER`, or give the teacher's model: --teacher",
+        )
+    if term.shifts_matter and outputs.what not in ("logits", "score") and not outputs.several:
+        return (
+            f"logits themselves, and of {outputs.what} they are known but for a constant an example",
+            "use soft_kl or soft_cross_entropy, or label with --outputs logits",
+        )
+    return None
 
 
 # A text-to-text teacher's store in the teacher's place, held against a run's task, terms and
@@ -267,7 +242,7 @@ def of_targets(place: str, store: OutputStore, task: Task, limit: int) -> GivenO
         np.unique(store.row_ids),
         _nothing,
         about_store(store) | {"tokens": tokens.model_dump(mode="json")},
-        tokens=StoredTokens(store, tokens.rule, limit),
+        parts=StoredParts(store, limit, kept=tokens.rule),
     )
 
 
@@ -282,16 +257,15 @@ def token_problems(
     recipe: Recipe, outputs: GivenOutputs, tokenizer: Processor
 ) -> Iterator[Problem]:
     """Terms that look at another part of the vocabulary, several stores, a student with other tokens."""
-    tokens = outputs.tokens
-    if tokens is None:
+    kept, parts, place = outputs.tokens, outputs.parts, outputs.place
+    if kept is None or parts is None:
         return
-    kept, place = tokens.kept, outputs.place
     if recipe.team is not None:
         yield Problem(
             f"outputs: {place} keeps a part of a vocabulary, and a team's members have nothing in common to weigh",
             "give one store",
         )
-    made_by = tokens.store.manifest.teacher.fingerprint.get("tokenizer")
+    made_by = parts.store.manifest.teacher.fingerprint.get("tokenizer")
     if made_by != digest_of_tokenizer(tokenizer):
         yield Problem(
             f"outputs: {place} holds tokens of another tokenizer than the student's",

@@ -15,7 +15,7 @@ from datasets import Dataset
 from limbeck import preflight
 from limbeck.data.output_keys import OutputKeys, output_keys
 from limbeck.data.unlabelled import ids_of
-from limbeck.outputs.stored_teacher import UNKNOWN_ROWS_FIX, StoredTeacher
+from limbeck.outputs.stored_teacher import UNKNOWN_ROWS_FIX, GivenOutputs
 from limbeck.recipe import Recipe, Stage
 from limbeck.run.rows import EncodedRows
 from limbeck.run.teachers import Named
@@ -40,20 +40,20 @@ def with_outputs(
     Raises:
         LimbeckError: none is left; rows without outputs, unless they are to be dropped.
     """
-    stored = [one.teacher for one in named if isinstance(one.teacher, StoredTeacher)]
+    stored = [one.teacher.outputs for one in named if one.stored]
     if not stored:
         return rows
-    known = [_rows_known(teacher, task, rows) for teacher in stored]
+    known = [_rows_known(outputs, task, rows) for outputs in stored]
     kept = np.flatnonzero(np.logical_and.reduce(known))
     if recipe.missing_outputs == "error":
         fix = UNKNOWN_ROWS_FIX if len(kept) else _FIX_OF_NONE
         problems = [
             Problem(
-                f"{_whose(stage)}outputs: {teacher.outputs.place} {_unknown(teacher)} {int((~found).sum())} of "
+                f"{_whose(stage)}outputs: {outputs.place} {_unknown(outputs)} {int((~found).sum())} of "
                 f"{len(rows)} training rows, the first of them {_said(task, rows, int(found.argmin()))}",
                 fix + _OWN_TEACHER * (stage is not None),
             )
-            for teacher, found in zip(stored, known, strict=True)
+            for outputs, found in zip(stored, known, strict=True)
             if not found.all()
         ]
         if problems:
@@ -72,22 +72,22 @@ def _whose(stage: Stage | None) -> str:
     return "" if stage is None else stage.setting.replace(".", ": ")
 
 
-def _keys(teacher: StoredTeacher, task: Task, rows: Dataset) -> OutputKeys:
-    """By which ids a teacher's outputs are found for the examples of some rows."""
-    return output_keys(task, rows, alone=teacher.outputs.embedding > 0)
+def _keys(outputs: GivenOutputs, task: Task, rows: Dataset) -> OutputKeys:
+    """By which ids outputs are found for the examples of some rows."""
+    return output_keys(task, rows, alone=outputs.embedding > 0)
 
 
-def _rows_known(teacher: StoredTeacher, task: Task, rows: Dataset) -> np.ndarray:
-    """Which rows a teacher knows all about that its terms compare, boolean (n,)."""
-    outputs, keys = teacher.outputs, _keys(teacher, task, rows)
+def _rows_known(outputs: GivenOutputs, task: Task, rows: Dataset) -> np.ndarray:
+    """Which rows outputs say all about that terms compare, boolean (n,)."""
+    keys = _keys(outputs, task, rows)
     if outputs.lists is None:
         return keys.rows_known(outputs.known(keys.ids), len(rows))
     groups = keys.groups(task, rows)
     return keys.rows_known(outputs.known_together(keys.ids, groups), len(rows))
 
 
-def _unknown(teacher: StoredTeacher) -> str:
-    if teacher.outputs.lists is None:
+def _unknown(outputs: GivenOutputs) -> str:
+    if outputs.lists is None:
         return "knows nothing of"
     return "holds no margins that tie the query's other passages to"
 
@@ -106,8 +106,7 @@ def bound_to(one: Named, rows: EncodedRows) -> Named:
     Raises:
         LimbeckError: rows of which it knows nothing.
     """
-    assert isinstance(one.teacher, StoredTeacher)
-    keys = _keys(one.teacher, rows.task, rows.raw)
+    keys = _keys(one.teacher.outputs, rows.task, rows.raw)
     return replace(one, teacher=one.teacher.on_rows(keys.examples, keys.ids, keys.silent))
 
 
@@ -116,10 +115,9 @@ def bound_to(one: Named, rows: EncodedRows) -> Named:
 
 def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Problem]:
     """Outputs that fit the training rows' own labels much better with the classes in another order."""
-    stored = [one for one in named if isinstance(one.teacher, StoredTeacher)]
-    if not stored or task.regression or task.kind.classes_as_text:
-        return []
-    if task.kind.stored_as is not task.kind:  # the outputs are of no classes
+    stored = [one.teacher.outputs for one in named if one.stored]
+    of_classes = not (task.regression or task.kind.classes_as_text)
+    if not stored or not of_classes or task.kind.stored_as is not task.kind:
         return []
     if task.label_column not in rows.column_names:
         return []
@@ -129,14 +127,13 @@ def order_problems(task: Task, rows: Dataset, named: Sequence[Named]) -> list[Pr
         return []
     ids = ids_of(task, rows.select(labelled))
     problems = []
-    for one in stored:
-        assert isinstance(one.teacher, StoredTeacher)
-        said = one.teacher.outputs.logits(ids)
+    for outputs in stored:
+        said = outputs.logits(ids)
         given = preflight.TeacherOutputs(said, labels[labelled], "on training rows")
         problems += preflight.check_class_order(
             task,
             given,
-            side=f"outputs: {one.teacher.outputs.place}",
+            side=f"outputs: {outputs.place}",
             fix="put the class names of these outputs in their order (of classes without the data's names: "
             "output_classes='[CLASS, CLASS, …]'), or label with the right teacher",
         )
@@ -164,14 +161,13 @@ def stored_results(one: Named, task: Task, rows: Dataset) -> Results | None:
     Nor are there any of a text-to-text teacher, of whom nobody stored what it would write by itself, and of one whose
     outputs are of other rows.
     """
-    assert isinstance(one.teacher, StoredTeacher)
     outputs = one.teacher.outputs
     answers = task.kind.stored_as is task.kind or outputs.embedding
     if task.kind.classes_as_text or not answers or task.label_column not in rows.column_names:
         return None
-    if not _rows_known(one.teacher, task, rows).all():
+    if not _rows_known(outputs, task, rows).all():
         return None
-    keys = _keys(one.teacher, task, rows)
+    keys = _keys(outputs, task, rows)
     logits = outputs.logits(keys.ids)
     if not outputs.embedding:
         return task.kind.results_of_rows(task, logits, rows)

@@ -18,8 +18,6 @@ from limbeck.data.row_facts import facts_of
 from limbeck.evaluation.class_predictions import Predictions
 from limbeck.evaluation.linear_floor import MOST_ROWS, LinearFloor, fit_floor, has_floor
 from limbeck.evaluation.row_tests import is_ahead, row_tests
-from limbeck.outputs import CachedTeacher
-from limbeck.outputs.stored_teacher import StoredTeacher
 from limbeck.preflight import TeacherOutputs, ask_teacher
 from limbeck.records import FloorFacts
 from limbeck.run.known_rows import stored_results
@@ -162,7 +160,7 @@ def _labels_of_teacher(prepared: Prepared) -> dict[int, Any]:
     places = np.flatnonzero(~labelled_rows(labels))
     if not inputs.members or not len(places) or not task.kind.constant:
         return {}
-    stored = all(isinstance(one, CachedTeacher | StoredTeacher) for one in inputs.members)
+    stored = not any(one.live for one in inputs.members)
     chosen = np.random.default_rng(prepared.recipe.seed).permutation(len(places))
     places = np.sort(places[chosen[: MOST_ROWS if stored else _MOST_ASKED]])
     numbers = facts_of(inputs.rows.encoded).numbers

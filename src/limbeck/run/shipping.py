@@ -16,7 +16,6 @@ from limbeck.activations import Passes
 from limbeck.data import CORPUS
 from limbeck.evaluation import measuring
 from limbeck.evaluation.measuring import flops_of, latencies
-from limbeck.outputs import CachedTeacher
 from limbeck.recipe import Stage
 from limbeck.records import Cost, ModelFacts, Numbers, Record, StageFacts, TeacherFacts, write_whole
 from limbeck.run.final_rows import SplitsToScore
@@ -209,7 +208,7 @@ def _teacher_flops(spent: Spent, prepared: Prepared) -> float:
     total = 0
     for member, live in zip(spent.inputs.members, spent.passes["teachers"], strict=True):
         total += flops_of(member.model, Passes.of(live))
-        if isinstance(member, CachedTeacher) and member.fresh and id(member) not in before:
+        if member.fresh and id(member) not in before:
             total += flops_of(member.model, Passes.of([*member.entry.outputs.passes]))
     return total
 

@@ -16,7 +16,6 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from limbeck.data.unlabelled import ids_of
-from limbeck.outputs.stored_teacher import StoredTeacher
 from limbeck.preflight import ask_teacher, recorded_scores, teacher_record
 from limbeck.preflight.data_checks import REPEATED
 from limbeck.recipe import Recipe
@@ -87,7 +86,7 @@ def outputs_facts(prepared: Prepared) -> list[OutputsFacts]:
             scores=teacher_scores(prepared, place),
         )
         for place, one in enumerate(prepared.named)
-        if isinstance(one.teacher, StoredTeacher)
+        if one.stored
     ]
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from transformers import PreTrainedModel
 
-from limbeck.outputs.stored_teacher import StoredTeacher
 from limbeck.recipe import Recipe
 from limbeck.run.student_source import processor_of
 from limbeck.students import load_model, read_config
@@ -44,7 +43,7 @@ class Named:
     @property
     def stored(self) -> bool:
         """Whether nothing is there of it but stored outputs."""
-        return isinstance(self.teacher, StoredTeacher)
+        return self.teacher.outputs is not None
 
     def only(self, numbers: Sequence[int]) -> Named:
         """The same, of the rows with these numbers alone where it reads them by its own tokenizer."""

@@ -4,8 +4,7 @@ Training asks a team at each step
 which of its members to run.
 """
 
-from limbeck.teachers.bandit import Bandit
-from limbeck.teachers.sampling import SamplingProbabilities, draw, shares
+from limbeck.teachers.sampling import Bandit, SamplingProbabilities, draw, shares
 from limbeck.teachers.team import (
     Answering,
     EnsembleTeam,

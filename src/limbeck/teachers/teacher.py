@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
@@ -68,6 +69,23 @@ class Teacher:
     have it), no parameter requires a gradient. Raises LimbeckError for anything but a transformers
     model.
     """
+
+    names: tuple[str, ...] = ("",)
+    """What each member is called in logs and records; one teacher is a team of one (`limbeck.teachers`)."""
+    live = True
+    """Whether its model is run; else it answers from what was stored."""
+    remembers = False
+    """Whether it keeps what its model says in memory."""
+    separate = False
+    """Whether terms are built for each member (`limbeck.teachers`)."""
+    outputs: Any = None
+    """What was given in the place of a model (`limbeck.outputs.stored_teacher.GivenOutputs`)."""
+    entry: Any = None
+    """Where its outputs were stored before training (`limbeck.outputs.cache.StoredEntry`)."""
+    fresh = 0
+    """On how many rows its model ran to store its outputs for this training."""
+    built_seconds = 0.0
+    """How long that took."""
 
     def __init__(self, model: PreTrainedModel, *, dropout: bool = False) -> None:
         if not isinstance(model, PreTrainedModel):
@@ -125,8 +143,23 @@ class Teacher:
 
     @property
     def members(self) -> tuple[Teacher, ...]:
-        """A teacher is a team of one (`limbeck.teachers`)."""
+        """Itself."""
         return (self,)
+
+    @property
+    def shares(self) -> Sequence[float] | np.ndarray:
+        """The part of all steps for which each member is asked."""
+        return (1.0,)
+
+    def pick(self, seed: int, step: int) -> int:
+        """The number of the member whose step it is."""
+        return 0
+
+    def on_rows(
+        self, index: Sequence[int] | np.ndarray, ids: np.ndarray, silent: np.ndarray | None = None
+    ) -> Self:
+        """The teacher of certain examples, the rows with these ids: itself, as it reads what stands in a batch."""
+        return self
 
     def asks(self, request: Request) -> Request:
         """What a member is asked where this is asked of all of them: the same."""

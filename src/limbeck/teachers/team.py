@@ -20,8 +20,7 @@ from limbeck.input_transforms.input_transform import StepInputs
 from limbeck.objectives.base import ModelShape
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
-from limbeck.teachers.bandit import Bandit
-from limbeck.teachers.sampling import SamplingProbabilities, shares
+from limbeck.teachers.sampling import Bandit, SamplingProbabilities, shares
 from limbeck.teachers.teacher import Teacher
 from limbeck.teachers.team_spec import ChainSpec, EnsembleSpec, SampledSpec, TeamSpec
 

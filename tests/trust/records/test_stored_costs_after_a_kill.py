@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tiny_runs as tiny
-from limbeck.outputs import default_store, storing
+from limbeck.outputs import Store, building, default_store
 from limbeck.recipe import Recipe
 from limbeck.records import Record
 from limbeck.run import distill
@@ -72,7 +72,7 @@ def killed_after(owner, name: str, recipe: Recipe, folder: Path) -> None:
 def test_a_continued_run_has_paid_for_what_it_stored(kill, place, tmp_path):
     recipe, folder = recipe_of(place), tmp_path / "run"
     if kill == "after storing":  # and before anything was written of it
-        killed_after(storing, "_built", recipe, folder)
+        killed_after(Store, "made", recipe, folder)
     else:
         killed_in_step(1 if kill == "before a checkpoint" else 5, recipe, folder)
     cost = distill(recipe, out=folder, report=False).record.cost
@@ -85,7 +85,7 @@ def test_a_continued_run_has_paid_for_what_it_stored(kill, place, tmp_path):
 
 @pytest.mark.slow
 def test_its_seconds_stay_too(place, tmp_path, monkeypatch):
-    build = storing.build
+    build = building.build
 
     def slow(folder, teacher, batches, *args, **kwargs):
         def waiting():
@@ -96,7 +96,7 @@ def test_its_seconds_stay_too(place, tmp_path, monkeypatch):
 
     recipe, folder = recipe_of(place), tmp_path / "run"
     for step in (1, 4, 9):  # before the first checkpoint, after it, and once more
-        monkeypatch.setattr(storing, "build", slow)
+        monkeypatch.setattr(building, "build", slow)
         killed_in_step(step, recipe, folder)
     (entry,) = default_store().entries()
     cost = distill(recipe, out=folder, report=False).record.cost
