@@ -87,7 +87,7 @@ def build_cost(
     """Building over a plain pass, the median of turns of both; writing alone over it; and MiB."""
     batches = sorted_batches(data)
     plain, building = [], []
-    for turn in range(TURNS):
+    for _ in range(TURNS):
         began = time.perf_counter()
         for batch in batches:
             inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
@@ -97,7 +97,7 @@ def build_cost(
         plain.append(time.perf_counter() - began)
         with store.writing("built") as folder:
             began = time.perf_counter()
-            build(folder, teacher, batches, wanted, precision=precision, about={"task": str(turn)})
+            build(folder, teacher, batches, wanted, precision=precision)
             building.append((time.perf_counter() - began) / plain[-1])
     entry = store.find("built")
     assert entry is not None
@@ -155,7 +155,7 @@ def memory_of_reading(count: int, folder: Path) -> tuple[float, float]:
     ask = Request.hidden([1])
     with store.writing("large") as part:
         batches = (collate(_listed(data, i, 64)) for i in range(0, count, 64))
-        build(part, teacher, batches, Ask(ask), precision=resolve_precision("auto"), about={})
+        build(part, teacher, batches, Ask(ask), precision=resolve_precision("auto"))
     entry = store.find("large")
     assert entry is not None
     gc.collect()

@@ -144,7 +144,7 @@ def store_outputs(
     moved = ({name: value.to(device) for name, value in batch.items()} for batch in batches)
     with store.writing(key) as folder:
         precision = "bf16" if bf16 else "fp32"
-        build(folder, case.teacher, moved, wanted, precision=precision, about={})
+        build(folder, case.teacher, moved, wanted, precision=precision)
     entry = store.find(key)
     assert entry is not None
     case.stored = CachedTeacher(case.teacher, entry)

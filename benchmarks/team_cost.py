@@ -45,7 +45,7 @@ def stored(teacher: Teacher, data: Any, store: Store, key: str, *, bf16: bool) -
     )
     precision = "bf16" if bf16 else "fp32"
     with store.writing(key) as folder:
-        build(folder, teacher, batches, Ask(Request.of_logits()), precision=precision, about={})
+        build(folder, teacher, batches, Ask(Request.of_logits()), precision=precision)
     entry = store.find(key)
     assert entry is not None
     return CachedTeacher(teacher, entry)

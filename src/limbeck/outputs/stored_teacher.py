@@ -290,12 +290,8 @@ class CachedTeacher(AnsweringFromStore):
         self.inputs = teacher.inputs
         self.entry = entry
         self.fresh = fresh
+        self.built_seconds = entry.outputs.costs["seconds"] if fresh else 0.0
         self.mapped = MappedOutputs(entry)
-
-    @property
-    def built_seconds(self) -> float:
-        """What building the entry cost this run."""
-        return self.entry.outputs.costs["seconds"] if self.fresh else 0.0
 
     def read(self, batch: Mapping[str, Tensor], request: Request) -> Trace:
         """From the entry; other lengths than were stored are an error too."""

@@ -329,10 +329,10 @@ def copy_store(
         return writer.finish()
 
 
-def _as_it_is(store: OutputStore) -> tuple[StoreManifest, dict[str, range]]:
+def _as_it_is(store: OutputStore) -> tuple[StoreManifest, dict[str, np.ndarray]]:
     """A store's manifest without shards, and these with their rows."""
     begun = store.manifest.model_copy(update={"shards": (), "complete": False})
-    return begun, {shard.name: range(shard.rows) for shard in store.manifest.shards}
+    return begun, {shard.name: np.arange(shard.rows) for shard in store.manifest.shards}
 
 
 def _as_labelled(store: OutputStore) -> tuple[StoreManifest, dict[str, np.ndarray]]:
