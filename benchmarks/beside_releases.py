@@ -48,7 +48,7 @@ def ours(method: str, stage: int, pair: Pair, batch: Batch, **overrides: Any) ->
     """Loss and gradients of a stage of a recipe."""
     recipe = Recipe.load(method, **overrides).stages()[stage].recipe
     shape = Shape(ModelShape.of(pair.student), ModelShape.of(pair.teacher), rows=10_000)
-    objectives = Objectives(recipe.objectives, shape, recipe.curriculum)
+    objectives = Objectives(recipe.loss, shape)
     for name, value in objectives.named_parameters():
         if ".projections.student." in name:
             with torch.no_grad():

@@ -16,7 +16,7 @@ import transformers as hf
 from limbeck.activations import Passes, capture
 from limbeck.embedding import SENTENCE_EMBEDDERS
 from limbeck.input_transforms import Mixture, StepInputs
-from limbeck.objectives import MappedTerm, ModelShape, Objectives, Shape
+from limbeck.objectives import Loss, MappedTerm, ModelShape, Objectives, Shape
 from limbeck.objectives.consistency import Consistency
 from limbeck.objectives.contrastive import Contrast
 from limbeck.recipe import Recipe, Stage, catalog
@@ -156,7 +156,7 @@ class Step:
         shape = Shape(*sides, kind=kind, rows=ROWS)
         terms = {name: s for name, s in stage.recipe.objectives.items() if s.compare not in drop}
         # In eval mode neither the memory nor the masses change from one call to the next.
-        self.objectives = Objectives(terms, shape, stage.recipe.curriculum).eval()
+        self.objectives = Objectives(Loss(terms, stage.recipe.curriculum), shape).eval()
         self.transform = stage.recipe.transform
         self.batch = functools.partial(batch, stage.recipe.kind)
         # Without a curriculum one moment says it all.

@@ -265,13 +265,7 @@ def losses(recipe: Recipe, pair: str) -> Any:
     try:
         sides = ModelShape.of(student), ModelShape.of(teacher)
         shape = Shape(*sides, kind=get_task_type(kind), rows=4)
-        objectives = Objectives(
-            recipe.objectives,
-            shape,
-            recipe.curriculum,
-            weighting=recipe.example_weights,
-            min_confidence=recipe.min_confidence,
-        )
+        objectives = Objectives(recipe.loss, shape)
         steps = []
         for step_state in MOMENTS:
             asked = {side: objectives.request(side, step_state) for side in ("student", "teacher")}

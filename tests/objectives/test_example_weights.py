@@ -32,8 +32,7 @@ def shape(classes: int = 3) -> Shape:
 
 def objectives(compare: str = "soft_kl", classes: int = 3, **recipe) -> Objectives:
     recipe = Recipe.load("kd-soft", **({"objectives.soft.compare": compare} | recipe))
-    weighing = recipe.example_weights, recipe.min_confidence
-    return Objectives(recipe.objectives, shape(classes), None, *weighing)
+    return Objectives(recipe.loss, shape(classes))
 
 
 def traces(seed: int, size: int = 6, scale: float = 2.0) -> tuple[Trace, Trace]:
@@ -198,9 +197,7 @@ def top_of(teacher: Trace) -> torch.Tensor:
 
 def test_each_of_several_teachers_that_take_turns_has_thresholds_of_its_own():
     recipe = Recipe.load("kd-soft", example_weights="llkd")
-    team = TeamObjectives(
-        recipe.objectives, [shape()] * 2, ("a", "b"), None, recipe.example_weights
-    )
+    team = TeamObjectives(recipe.loss, [shape()] * 2, ("a", "b"))
     examples = {"labels": torch.zeros(6)}
     team(*traces(0), examples, StepState(teacher=0))
     ways = [team.of(number).example_weights.ways[0] for number in range(2)]
@@ -242,7 +239,7 @@ def test_weights_that_would_do_nothing_are_refused(own, words):
 def test_a_term_may_not_have_the_name_of_the_share():
     recipe = Recipe.load("kd-soft", **{"objectives.counted.compare": "soft_kl"})
     with pytest.raises(LimbeckError, match=r"objectives\.counted"):
-        Objectives(recipe.objectives, shape())
+        Objectives(recipe.loss, shape())
 
 
 # ---- where it is said ----
@@ -300,14 +297,7 @@ def by_label(labels, weight, compare="soft_kl", **recipe):
     own = Recipe.load(
         "kd-soft", **({"objectives.soft.compare": compare, "unlabelled_weight": weight} | recipe)
     )
-    terms = Objectives(
-        own.objectives,
-        shape(),
-        None,
-        own.example_weights,
-        own.min_confidence,
-        own.unlabelled_weight,
-    )
+    terms = Objectives(own.loss, shape())
     value = terms(student, teacher, {"labels": torch.tensor(labels)}, NOW)["soft"]
     return value.item(), torch.autograd.grad(value, student.logits)[0], kls(student, teacher)
 
@@ -344,7 +334,7 @@ def test_the_soft_label_of_a_regression_counts_an_example_by_its_weight(rule):
             "unlabelled_weight": 0.25,
         },
     )
-    terms = Objectives(recipe.objectives, shape(1), None, None, None, recipe.unlabelled_weight)
+    terms = Objectives(recipe.loss, shape(1))
     labels = torch.tensor([0.5, float("nan"), float("nan")])
     found = terms(Trace(logits=student), Trace(logits=teacher), {"labels": labels}, NOW)["soft"]
     # (1 − 3)², a quarter of (2 − 6)² and of (5 − 5)².

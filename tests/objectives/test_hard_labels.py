@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from tiny_pairs import batch, bert
 
 from limbeck.activations import Trace
-from limbeck.objectives import TermSpec
+from limbeck.objectives import Loss, TermSpec
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
 from limbeck.tasks import SENTENCE, SPANS, TOKENS
@@ -26,7 +26,7 @@ def terms(settings, *, kind=SENTENCE, names=("bad", "fair", "good"), labels=ROWS
     student = bert(3, 8, 1)
     student.config.id2label = dict(enumerate(names))
     examples = None if labels is None else Dataset.from_dict({"labels": [*labels]})
-    return objectives_for(student, None, specs, None, kind=kind, rows=0, examples=examples)
+    return objectives_for(student, None, Loss(specs), examples, kind=kind)
 
 
 def value(found, labels=LABELS):

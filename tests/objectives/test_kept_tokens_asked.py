@@ -20,7 +20,7 @@ def terms(kind: str = "text", **settings) -> Objectives:
     recipe = Recipe.load("kd-soft", kind="text", **settings)
     sides = ModelShape.of(t5(2, 8, 1)), ModelShape.of(t5(3, 8, 0))
     shape = Shape(*sides, kind=get_task_type(kind), rows=8)
-    return Objectives(recipe.objectives, shape, None, None, None, recipe.unlabelled_weight)
+    return Objectives(recipe.loss, shape)
 
 
 def test_the_teacher_is_asked_for_what_is_kept_and_the_student_for_all():

@@ -80,8 +80,8 @@ def terms_of(recipe: Recipe, student, team, members) -> Objectives | TeamObjecti
         for member in members
     ]
     if getattr(team, "separate", False):
-        return TeamObjectives(recipe.objectives, shapes, team.names)
-    return Objectives(recipe.objectives, shapes[0], recipe.curriculum)
+        return TeamObjectives(recipe.loss, shapes, team.names)
+    return Objectives(recipe.loss, shapes[0])
 
 
 def fetch_costs(patch: pytest.MonkeyPatch) -> list[torch.Size]:

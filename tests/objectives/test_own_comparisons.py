@@ -27,7 +27,7 @@ def value_of(**term) -> tuple[float, BertForSequenceClassification, BertForSeque
     """The term between two tiny models on a padded batch, and the models."""
     student, teacher = bert(2, 12, 1), bert(3, 12, 0)
     recipe = Recipe.load("kd", objectives={"own": {"mapping": LAST} | term})
-    terms = Objectives(recipe.objectives, Shape(ModelShape.of(student), ModelShape.of(teacher)))
+    terms = Objectives(recipe.loss, Shape(ModelShape.of(student), ModelShape.of(teacher)))
     inputs = {name: batch(extra=2)[name] for name in ("input_ids", "attention_mask")}
     traces = [
         capture(model, inputs, terms.request(side, NOW))

@@ -26,7 +26,7 @@ def recipe(**term: object) -> Recipe:
 
 def problems_of(recipe: Recipe, models: Shape) -> list[str]:
     with pytest.raises(LimbeckError) as caught:
-        Objectives(recipe.objectives, models)
+        Objectives(recipe.loss, models)
     assert all(problem.fix for problem in caught.value.problems)
     return [problem.message for problem in caught.value.problems]
 
@@ -183,12 +183,12 @@ def test_what_these_models_cannot_do_is_refused_with_the_reason(term, models, re
     ],
 )
 def test_what_brings_both_to_one_width_is_accepted(project):
-    Objectives(recipe(**MSE, mapping=SKIP, project=project).objectives, shape())
+    Objectives(recipe(**MSE, mapping=SKIP, project=project).loss, shape())
 
 
 def test_a_layer_named_twice_counts_once():
     mapping = {"kind": "explicit", "layers": {1: [4, 2, 4]}}
-    objectives = Objectives(recipe(**MSE, mapping=mapping, project={"to": 4}).objectives, shape())
+    objectives = Objectives(recipe(**MSE, mapping=mapping, project={"to": 4}).loss, shape())
     layers = objectives["layers"]
     assert layers.active_layers(StepState()) == [[1, 2], [1, 4]]
 

@@ -9,7 +9,7 @@ import torch
 from pydantic import TypeAdapter
 
 from limbeck.activations import ActivationKey, Trace
-from limbeck.objectives import ModelShape, Objectives, Shape, TermSpec
+from limbeck.objectives import Loss, ModelShape, Objectives, Shape, TermSpec
 from limbeck.objectives.curriculum import CurriculumSpec
 from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError
@@ -113,7 +113,7 @@ def test_mixed_input_has_no_single_label():
 
 
 def build(term: dict[str, Any], models: Shape) -> Objectives:
-    return Objectives(load(term).objectives, models)
+    return Objectives(load(term).loss, models)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_an_order_that_makes_no_sense_is_refused_with_the_reason(given, reason):
 def in_order(objectives: dict[str, Any], /, **order: Any) -> Objectives:
     specs = TypeAdapter(dict[str, TermSpec]).validate_python(objectives)
     spec = CurriculumSpec(**({"order": "progressive"} | order))
-    return Objectives(specs, shape(rows=4), spec)
+    return Objectives(Loss(specs, spec), shape(rows=4))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tiny_pairs import CLASSES, batch, bert
 
 from limbeck.activations import Mixed, Request, Trace, capture
 from limbeck.embedding import SENTENCE_EMBEDDERS
-from limbeck.objectives import OBJECTIVES, ModelShape, Objectives, Shape, TermSpec
+from limbeck.objectives import OBJECTIVES, Loss, ModelShape, Objectives, Shape, TermSpec
 from limbeck.support.step_state import StepState
 from limbeck.tasks import PAIR_SCORE, SENTENCE, get_task_type
 
@@ -105,7 +105,7 @@ class Step:
         torch.manual_seed(7)
         specs = TypeAdapter(dict[str, TermSpec]).validate_python({"term": term})
         self.settings = specs["term"]
-        self.objectives = Objectives(specs, shape)
+        self.objectives = Objectives(Loss(specs), shape)
 
     def traces(self, examples) -> tuple[Watched, Watched]:
         asked = {s: self.objectives.request(s, NOW) for s in ("student", "teacher", "clean")}

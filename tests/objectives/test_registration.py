@@ -63,7 +63,7 @@ def test_a_registered_term_is_a_term_of_recipes(tmp_path):
     assert Recipe.load(file) == recipe
     student, teacher = bert(2, 8, 1), bert(4, 8, 0)
     shape = Shape(ModelShape.of(student), ModelShape.of(teacher))
-    found = terms(Objectives(recipe.objectives, shape), student, teacher, batch())
+    found = terms(Objectives(recipe.loss, shape), student, teacher, batch())
     with torch.no_grad():
         examples = {k: v for k, v in batch().items() if k in ("input_ids", "attention_mask")}
         logits = student(**examples).logits, teacher(**examples).logits

@@ -12,7 +12,7 @@ import transformers as hf
 from pydantic import TypeAdapter
 
 from limbeck.activations import capture
-from limbeck.objectives import ModelShape, Objectives, Shape, TermSpec
+from limbeck.objectives import Loss, ModelShape, Objectives, Shape, TermSpec
 from limbeck.support.step_state import StepState
 from limbeck.teachers.teacher import Teacher
 
@@ -60,7 +60,7 @@ def value(term: dict[str, Any], more: int = 0, heads: tuple[int, int] = (2, 2)) 
     student, teacher = t5(2, 8, heads[0]), t5(4, 12, heads[1])
     specs = TypeAdapter(dict[str, TermSpec]).validate_python({"term": term})
     torch.manual_seed(3)
-    objectives = Objectives(specs, Shape(ModelShape.of(student), ModelShape.of(teacher)))
+    objectives = Objectives(Loss(specs), Shape(ModelShape.of(student), ModelShape.of(teacher)))
     examples, step_state = batch(more), StepState()
     ours = capture(student, examples, objectives.request("student", step_state))
     theirs = Teacher(teacher)(examples, objectives.request("teacher", step_state))

@@ -22,7 +22,7 @@ def of_teachers(*depths: int) -> TeamObjectives:
     student = ModelShape.of(bert(4, 8, 1))
     shapes = [Shape(student, ModelShape.of(bert(depth, 8, 0))) for depth in depths]
     names = [f"of {depth} layers" for depth in depths]
-    return TeamObjectives(recipe.objectives, shapes, names, recipe.curriculum)
+    return TeamObjectives(recipe.loss, shapes, names)
 
 
 @pytest.mark.parametrize("depths", [(6, 4), (4, 6), (4, 5, 6)])

@@ -104,13 +104,7 @@ def build(
     recipe = stage_recipe(method, stage, **overrides)
     torch.manual_seed(11)
     shape = Shape(ModelShape.of(student), ModelShape.of(teacher), rows=8)
-    return Objectives(
-        recipe.objectives,
-        shape,
-        recipe.curriculum,
-        recipe.example_weights,
-        recipe.min_confidence,
-    )
+    return Objectives(recipe.loss, shape)
 
 
 def stage_recipe(method: str, stage: int = -1, **overrides: Any) -> Recipe:

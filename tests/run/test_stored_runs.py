@@ -74,7 +74,7 @@ def test_every_term_from_storage_equals_the_live_one(method, number, tmp_path):
     student = tiny.bert(3, seed=2, initializer_range=0.3).eval()
     shape = Shape(ModelShape.of(student), ModelShape.of(teacher.model), rows=8)
     torch.manual_seed(4)
-    objectives = Objectives(stage.objectives, shape, stage.curriculum).eval()
+    objectives = Objectives(stage.loss, shape).eval()
     asked = objectives.ever("teacher")
     wanted = Ask(asked, objectives.differences("teacher").items)
     parts = [examples([0, 3]), examples([2, 1])]

@@ -23,7 +23,7 @@ from limbeck.objectives.example_weights import (
     WeightingSettings,
     WeightingSpec,
 )
-from limbeck.objectives.group import Objectives
+from limbeck.objectives.group import Loss, Objectives
 from limbeck.objectives.layer_match import LayerMatch, LayerSpec
 from limbeck.objectives.mapped import LayerComparison, Mapped, MappedSpec, MappedTerm, comparison
 from limbeck.objectives.per_teacher import ErrorWeightedSpec, TeamObjectives
@@ -79,6 +79,7 @@ __all__ = [
     "LayerSpec",
     "ListwiseSpec",
     "LogitMseSpec",
+    "Loss",
     "Mapped",
     "MappedSpec",
     "MappedTerm",

@@ -6,6 +6,7 @@ Part of `limbeck.objectives`. The only place that knows which terms are active.
 from __future__ import annotations
 
 from collections.abc import Mapping as Batch
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from limbeck.activations import Request, Trace
+from limbeck.input_transforms import InputTransform, MixupSpec, TransformSettings, chosen
 from limbeck.mappings import Mapping, after_step
 from limbeck.objectives.base import OBJECTIVES, Objective, Shape, TermSettings, lent_maps
 from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
@@ -32,31 +34,49 @@ from limbeck.tasks.rules import EXAMPLE_WEIGHTS
 _TOTAL = "loss"
 
 
+@dataclass(frozen=True)
+class Loss:
+    """What one stage of a recipe trains by, under the recipe's own keys.
+
+    Attributes:
+        objectives: the terms by name.
+        curriculum: when each layer learns, if not all of them all the time.
+        min_confidence: below which of the teacher's probabilities an example does not count in terms that weigh
+            examples.
+        unlabelled_weight: how much an example without a label counts there.
+        example_weights: how much each example counts there.
+        mixup: mixes the inputs of both models.
+        input_transform: another input transform.
+    """
+
+    objectives: dict[str, TermSpec]
+    curriculum: CurriculumSpec | None = None
+    min_confidence: float | None = None
+    unlabelled_weight: float = 1.0
+    example_weights: WeightingSettings | None = None
+    mixup: MixupSpec | None = None
+    input_transform: TransformSettings | None = None
+
+    @property
+    def transform(self) -> InputTransform | None:
+        """What is done to the inputs of every training step, if anything."""
+        return chosen(self.mixup, self.input_transform)
+
+
 class Objectives(nn.Module):
-    """The named terms of a recipe, built for a pair of models.
+    """The named terms of a loss, built for a pair of models.
 
     Args:
-        specs: the recipe's `objectives:`.
+        loss: the terms, and how layers and examples count in them.
         shape: depth and width of both models.
-        curriculum: when each layer learns, if not all of them all the time.
-        weighting: how much each example counts in the terms that weigh examples (`example_weights`).
-        min_confidence: below which of the teacher's probabilities an example does not count there.
-        unlabelled_weight: how much an example without a label counts there.
 
     Raises:
         LimbeckError: every term that cannot be built for these models, with its reason.
     """
 
-    def __init__(
-        self,
-        specs: dict[str, TermSpec],
-        shape: Shape,
-        curriculum: CurriculumSpec | None = None,
-        weighting: WeightingSettings | None = None,
-        min_confidence: float | None = None,
-        unlabelled_weight: float = 1.0,
-    ) -> None:
+    def __init__(self, loss: Loss, shape: Shape) -> None:
         super().__init__()
+        specs = loss.objectives
         self.weights: dict[str, float | Ramp] = {name: s.weight for name, s in specs.items()}
         self.terms = nn.ModuleDict()
         problems: list[Problem] = []
@@ -79,7 +99,7 @@ class Objectives(nn.Module):
         self.example_weights: ExampleWeights | None = None
         try:
             self.example_weights = example_weights(
-                shape, weighting, min_confidence, unlabelled_weight
+                shape, loss.example_weights, loss.min_confidence, loss.unlabelled_weight
             )
         except LimbeckError as error:
             problems.extend(error.problems)
@@ -87,7 +107,7 @@ class Objectives(nn.Module):
             problems.append(_nothing_to_weigh(specs))
         if problems:
             raise LimbeckError(problems)
-        self.curriculum = None if curriculum is None else self._order(curriculum)
+        self.curriculum = None if loss.curriculum is None else self._order(loss.curriculum)
 
     def _order(self, spec: CurriculumSpec) -> Curriculum:
         layers: set[int] = set()

@@ -19,11 +19,10 @@ from torch import Tensor, nn
 from limbeck import functional as F
 from limbeck.activations import Request, Trace
 from limbeck.objectives.base import Objective, Shape, TermSettings
-from limbeck.objectives.curriculum import Curriculum, CurriculumSpec
-from limbeck.objectives.example_weights import WeightingSettings
-from limbeck.objectives.group import Objectives
+from limbeck.objectives.curriculum import Curriculum
+from limbeck.objectives.group import Loss, Objectives
 from limbeck.objectives.predictions import present
-from limbeck.objectives.registration import TermSpec, objective
+from limbeck.objectives.registration import objective
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Temperature
 from limbeck.support.step_state import StepState
@@ -34,39 +33,23 @@ class TeamObjectives(nn.Module):
     """`Objectives` of each teacher; those of the teacher whose step it is are at work.
 
     Args:
-        specs: the recipe's `objectives:`.
+        loss: the terms. Its curriculum is one for all teachers; what its example weights learn is each teacher's own.
         shapes: the student with each teacher.
         names: of the teachers, for messages.
-        curriculum: when each layer learns, from whichever teacher; one for all of them.
-        weighting: how much each example counts; what it learns is each teacher's own.
-        min_confidence: as of `Objectives`.
-        unlabelled_weight: as of `Objectives`.
 
     Raises:
         LimbeckError: every term that cannot be built for one of the teachers; a curriculum whose
             student layers are others with another teacher.
     """
 
-    def __init__(
-        self,
-        specs: dict[str, TermSpec],
-        shapes: Sequence[Shape],
-        names: Sequence[str],
-        curriculum: CurriculumSpec | None = None,
-        weighting: WeightingSettings | None = None,
-        min_confidence: float | None = None,
-        unlabelled_weight: float = 1.0,
-    ) -> None:
+    def __init__(self, loss: Loss, shapes: Sequence[Shape], names: Sequence[str]) -> None:
         super().__init__()
         self.names = tuple(names)
         self.each = nn.ModuleList()
         problems: list[Problem] = []
         for name, shape in zip(names, shapes, strict=True):
             try:
-                own = Objectives(
-                    specs, shape, curriculum, weighting, min_confidence, unlabelled_weight
-                )
-                self.each.append(own)
+                self.each.append(Objectives(loss, shape))
             except LimbeckError as error:
                 problems += [_of_teacher(name, problem) for problem in error.problems]
         if problems:

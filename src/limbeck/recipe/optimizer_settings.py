@@ -24,6 +24,12 @@ class OptimisationKeys(RecipeFields):
         """Over the training rows, as far as they are known before these are read."""
         return USUAL.epochs if self.epochs is None else self.epochs
 
+    def passes_over(self, rows: int) -> float:
+        """How often a stage sees its rows, with fractions where it stops after so many steps."""
+        if self.max_steps is None:
+            return self.passes
+        return self.max_steps * self.batch_size * self.accumulation / rows
+
     @property
     def epsilon(self) -> float:
         """Of AdamW."""

@@ -8,14 +8,14 @@ from typing import Any
 from pydantic import ValidationError, field_validator
 
 from limbeck.data import Conditions, CorpusSpec, Division
-from limbeck.input_transforms import InputTransform, MixupSpec, TransformSpec, chosen
-from limbeck.objectives import RECORDED, CurriculumSpec, TermSpec, WeightingSpec
+from limbeck.input_transforms import InputTransform, MixupSpec, TransformSpec
+from limbeck.objectives import RECORDED, CurriculumSpec, Loss, TermSpec, WeightingSpec
 from limbeck.recipe.augment_spec import AugmentSpec
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import FirstStage, ImageSpec, StudentSpec
 from limbeck.recipe.load import as_divided_then, read_raw
 from limbeck.recipe.optimizer_settings import OptimisationKeys
-from limbeck.recipe.stages import StageOf, stages_of
+from limbeck.recipe.stages import LOSS_KEYS, StageOf, stages_of
 from limbeck.recipe.validation import check
 from limbeck.students.execution import Attention, Precision
 from limbeck.support.errors import LimbeckError
@@ -88,9 +88,14 @@ class Recipe(OptimisationKeys):
         return not mixes and self.pad_to is None
 
     @property
+    def loss(self) -> Loss:
+        """What the last stage trains by."""
+        return Loss(**{key: getattr(self, key) for key in LOSS_KEYS})
+
+    @property
     def transform(self) -> InputTransform | None:
         """What is done to the inputs of every training step, if anything."""
-        return chosen(self.mixup, self.input_transform)
+        return self.loss.transform
 
     @property
     def lead(self) -> str | None:

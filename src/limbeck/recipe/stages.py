@@ -6,12 +6,13 @@ has and the top level's for those it leaves out; the run trains one after the ot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from limbeck.data import CorpusSpec
+from limbeck.objectives import Loss
 from limbeck.recipe.fields import RecipeFields
 from limbeck.recipe.groups import FirstStage
 
@@ -30,8 +31,10 @@ TRAINING = (
 )
 """Training settings that a first stage may have for itself."""
 
+LOSS_KEYS = tuple(one.name for one in fields(Loss))
+"""What a stage trains by: of these it has its own."""
 TRANSFORMS = ("mixup", "input_transform")
-"""What is done to inputs: of these a stage has its own."""
+"""Those of them that say what is done to inputs."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +83,8 @@ def stages_of(recipe: RecipeT) -> list[StageOf[RecipeT]]:
     changes = {key: getattr(first, key) for key in TRAINING if getattr(first, key) is not None}
     changes |= _rows_of(first, recipe)
     changes |= {
-        "objectives": first.objectives,
-        "curriculum": first.curriculum,
-        **{key: getattr(first, key) for key in TRANSFORMS},
-        # Of the run's own terms; before them no student knows what it is unsure of.
-        "min_confidence": None,
-        "unlabelled_weight": 1.0,
-        "example_weights": None,
+        # How examples are weighed is of the run's own terms: before them no student knows what it is unsure of.
+        **{k: getattr(first, k, RecipeFields.model_fields[k].default) for k in LOSS_KEYS},
         "seed": stage_seed(recipe.seed, 1),
         # They choose among epochs by dev scores, and the head is not trained yet.
         "patience": None,

@@ -25,10 +25,9 @@ from limbeck.run.known_rows import left_out_problems, order_problems
 from limbeck.run.prepared import Prepared, StageInputs
 from limbeck.run.run_floor import fit_before, floor_problems
 from limbeck.run.several_teachers import origin_problems
-from limbeck.run.stage_objectives import chain_problems
 from limbeck.run.teacher_tokens import input_problems, stage_input_problems
 from limbeck.run.teachers import learns_from_its_teacher
-from limbeck.run.trial_terms import trial_terms
+from limbeck.run.trial_terms import chain_problems, trial_terms
 from limbeck.students import labels_of
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.tasks import TASKS

@@ -40,12 +40,11 @@ from limbeck.recipe import Recipe, Stage
 from limbeck.records import Execution
 from limbeck.run.prepared import Prepared, StageInputs
 from limbeck.run.rows import EncodedRows
-from limbeck.run.stage_objectives import objectives_of
-from limbeck.run.stage_passes import bars, length_of
+from limbeck.run.trial_terms import objectives_of
 from limbeck.support.errors import LimbeckError
 from limbeck.support.given import is_reference
 from limbeck.support.machine import device
-from limbeck.support.terminal import print_line
+from limbeck.support.terminal import bars, print_line
 from limbeck.tasks import TaskType
 from limbeck.tasks.abstract_type import labelled_rows
 from limbeck.teachers import Team
@@ -75,7 +74,7 @@ class StagePlace:
 
     def passes(self, rows: int) -> float:
         """How often training goes through the rows with this teacher."""
-        return self.share * length_of(self.stage.recipe, rows)
+        return self.share * self.stage.recipe.passes_over(rows)
 
 
 @dataclass(frozen=True)

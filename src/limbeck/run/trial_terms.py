@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import or_
 
+import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -19,16 +20,44 @@ from limbeck.objectives import ExampleWeights, Objectives, TeamObjectives
 from limbeck.recipe import Recipe
 from limbeck.run.in_place_checks import layer_problems
 from limbeck.run.prepared import Prepared, StageInputs
-from limbeck.run.stage_objectives import objectives_of
-from limbeck.run.stage_passes import length_of
+from limbeck.run.teachers import Named
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.settings import Ramp
 from limbeck.support.step_state import StepState
 from limbeck.tasks.metrics import by_query
-from limbeck.teachers import Team
+from limbeck.teachers import ChainSpec, Team, chain_links
 from limbeck.teachers.teacher import Teacher
+from limbeck.training.objectives import objectives_for
 
 _EXAMPLES = 8
+
+
+def objectives_of(
+    inputs: StageInputs, student: PreTrainedModel, teacher: Teacher | Team | None = None
+) -> Objectives | TeamObjectives:
+    """To look at, not to train: what they learn is sampled without touching the random state.
+
+    Raises:
+        LimbeckError: every term that cannot be built for these models, with its reason.
+    """
+    with torch.random.fork_rng(devices=[]):
+        taught_by = teacher or inputs.teacher
+        return objectives_for(student, taught_by, inputs.recipe.loss, inputs.rows.encoded)
+
+
+def chain_problems(recipe: Recipe, inputs: StageInputs, named: Sequence[Named]) -> list[Problem]:
+    """Terms that one teacher of a chain cannot teach the next smaller one, who starts much as it is."""
+    if not isinstance(recipe.team, ChainSpec):
+        return []
+    problems: list[Problem] = []
+    links = chain_links([one.teacher for one in named])
+    for large, small in ((named[first], named[next_]) for first, next_ in links):
+        try:
+            objectives_of(inputs, small.teacher.model, large.teacher)
+        except LimbeckError as error:
+            link = f"assistant {small.name}, taught by {large.name}"
+            problems += [replace(one, message=f"{link}: {one.message}") for one in error.problems]
+    return problems
 
 
 def trial_terms(
@@ -148,7 +177,7 @@ def _too_short(recipe: Recipe, objectives: Objectives | TeamObjectives, rows: in
     """A warning where layers that learn in turn cannot have whole epochs."""
     if objectives.curriculum is None or not rows:
         return []
-    note = objectives.curriculum.note(length_of(recipe, rows))
+    note = objectives.curriculum.note(recipe.passes_over(rows))
     return [] if note is None else [note]
 
 

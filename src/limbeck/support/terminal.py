@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import (
@@ -76,4 +77,20 @@ def step_bar(console: Console) -> Progress:
         TimeRemainingColumn(),
         console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
+
+
+@contextmanager
+def bars(console: Console) -> Iterator[Callable[[str, int], Callable[[int], None]]]:
+    """`watch(what, total)` adds a bar with the time left, and gives what is told of progress.
+
+    They are gone with the block; nothing is shown where the console is no terminal.
+    """
+    with step_bar(console) as shown:
+
+        def watch(what: str, total: int) -> Callable[[int], None]:
+            bar = shown.add_task(what, total=total)
+            return lambda done: shown.advance(bar, done)
+
+        yield watch

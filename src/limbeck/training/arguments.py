@@ -18,7 +18,7 @@ from transformers import (
 from transformers.integrations import TensorBoardCallback
 
 from limbeck.recipe import Recipe
-from limbeck.recipe.stages import TRAINING, TRANSFORMS
+from limbeck.recipe.stages import LOSS_KEYS, TRAINING, TRANSFORMS
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.support.machine import accelerator, share_of_step
 from limbeck.tasks import LOWER_IS_BETTER
@@ -38,19 +38,11 @@ def training_arguments(
     share = share_of_step(recipe.batch_size, recipe.accumulation)
     assert share is not None  # pre-flight has refused it
     # Specs are taken in Python; the fields' types are what a command line can give.
-    method: dict[str, Any] = {
-        "objectives": dict(recipe.objectives),
-        "curriculum": recipe.curriculum,
-        "example_weights": recipe.example_weights,
-        "mixup": recipe.mixup,
-        "input_transform": recipe.input_transform,
-        "optimisation": Optimisation.of(recipe),
-    }
+    method: dict[str, Any] = {key: getattr(recipe, key) for key in LOSS_KEYS}
+    method["optimisation"] = Optimisation.of(recipe)
     return DistillationConfig(
         output_dir=str(checkpoints),
         **method,
-        min_confidence=recipe.min_confidence,
-        unlabelled_weight=recipe.unlabelled_weight,
         group_by_length=recipe.groups_by_length,
         labelled_share=recipe.labelled_share,
         candidates=recipe.candidates,

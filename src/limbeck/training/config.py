@@ -17,6 +17,7 @@ from transformers.training_args import OptimizerNames
 from limbeck.objectives.registration import plain_terms
 from limbeck.recipe import Recipe
 from limbeck.recipe.quick import USUAL, training_for
+from limbeck.recipe.stages import LOSS_KEYS
 from limbeck.recipe.validation import check
 from limbeck.support.errors import LimbeckError, Problem, unknown
 from limbeck.tasks import TaskType
@@ -26,10 +27,7 @@ from limbeck.training.optimizer import Optimisation
 # What limbeck reads besides the Trainer's own arguments.
 
 
-BESIDE = (
-    *("curriculum", "min_confidence", "unlabelled_weight", "example_weights"),
-    *("mixup", "input_transform"),
-)
+BESIDE = tuple(key for key in LOSS_KEYS if key != "objectives")
 """Settings that go with terms, and stand in a method's recipe."""
 
 
@@ -121,9 +119,12 @@ class MethodSettings:
             "shows that outputs and gradients stay the same."
         },
     )
-    group_by_length: bool = field(
-        default=False,
-        metadata={"help": "Batch examples of similar length; text needs an input_ids column."},
+    group_by_length: bool | None = field(
+        default=None,
+        metadata={
+            "help": "Batch examples of similar length. If left out as in the method's recipe: in every stage that "
+            "neither mixes its inputs nor pads them to a fixed width, where the rows have an input_ids column."
+        },
     )
     labelled_share: float | None = field(
         default=None,
@@ -150,7 +151,10 @@ class MethodSettings:
     @classmethod
     def of(cls, args: TrainingArguments) -> MethodSettings:
         """Those of a `DistillationConfig`; of plain arguments the defaults."""
-        return args if isinstance(args, MethodSettings) else MethodSettings(method="kd")
+        if isinstance(args, MethodSettings):
+            return args
+        # Their order of examples is what `train_sampling_strategy` says.
+        return MethodSettings(method="kd", group_by_length=False)
 
     def recipe(self, kind: TaskType | None = None) -> Recipe:
         """The method, or the terms, as a checked recipe; the settings of `first_stage` are not in it.
@@ -301,7 +305,7 @@ class DistillationConfig(MethodSettings, TrainingArguments):
             if name not in OWN_SETTINGS
         ]:
             raise LimbeckError(wrong)
-        settings = vars(args) if isinstance(args, MethodSettings) else vars(MethodSettings())
+        settings = vars(MethodSettings.of(args))
         known = {name: settings[name] for name in OWN_SETTINGS}
         # A method takes the place of terms, and terms that of a method.
         if own.get("method") is not None:

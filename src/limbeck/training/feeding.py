@@ -67,7 +67,9 @@ class FeedsExamples(SendsBatches):
     """A Trainer whose orders are functions of seed and epoch, and whose steps weigh examples alike."""
 
     kind: TaskType
-    group_by_length: bool = False
+    group_by_length: bool | None = False
+    """None: where `may_group` and lengths are known."""
+    may_group: bool = False
     labelled_share: float | None = None
     candidates: int | None = None
     _order: EpochSampler | MixedSampler | QuerySampler | None = None
@@ -112,8 +114,7 @@ class FeedsExamples(SendsBatches):
                     "leave one of them out",
                 )
             return super()._get_train_sampler(train_dataset)
-        grouped = self.group_by_length or strategy == GROUPED
-        lengths = self._lengths(dataset) if grouped else None
+        lengths = self._lengths(dataset, strategy)
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         if self.labelled_share is not None and self.kind.group_column is not None:
             raise LimbeckError(
@@ -167,9 +168,22 @@ class FeedsExamples(SendsBatches):
             )
         return found
 
-    def _lengths(self, dataset: Any) -> Sequence[int] | np.ndarray | None:
+    def _lengths(self, dataset: Any, strategy: str) -> Sequence[int] | np.ndarray | None:
+        """Lengths by which batches hold similar examples; None where they are not to, or all are alike.
+
+        Raises:
+            LimbeckError: they are asked for, and nobody knows them.
+        """
+        asked = self.group_by_length or strategy == GROUPED
+        if not asked and not (self.group_by_length is None and self.may_group):
+            return None
         name = getattr(self.args, "length_column_name", "length")
-        return facts_of(dataset).lengths_of(self.kind.reads, name)
+        try:
+            return facts_of(dataset).lengths_of(self.kind.reads, name)
+        except LimbeckError:
+            if asked:
+                raise
+            return None
 
     def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler | None:
         if not has_length(eval_dataset):

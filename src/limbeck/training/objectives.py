@@ -13,67 +13,51 @@ from transformers import PreTrainedModel
 from transformers.trainer_utils import has_length
 
 from limbeck.data.row_facts import facts_of
-from limbeck.objectives import (
-    CurriculumSpec,
-    ModelShape,
-    Objectives,
-    Shape,
-    TeamObjectives,
-    TermSpec,
-    WeightingSettings,
-)
+from limbeck.objectives import Loss, ModelShape, Objectives, Shape, TeamObjectives, TermSpec
 from limbeck.recipe import Recipe
+from limbeck.recipe.stages import LOSS_KEYS
 from limbeck.students import generic_labels, labels_of, spelling
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import TaskType
+from limbeck.tasks import TaskType, task_type_of
 from limbeck.teachers import Team, members_of
 from limbeck.teachers.teacher import Teacher
-from limbeck.training.config import BESIDE
 from limbeck.training.step import head_of
 
 
 def objectives_for(
     student: PreTrainedModel,
     teacher: Teacher | Team | None,
-    specs: dict[str, TermSpec],
-    curriculum: CurriculumSpec | None,
+    loss: Loss,
+    examples: Any,
     *,
-    kind: TaskType,
-    rows: int,
-    examples: Any = None,
-    weighting: WeightingSettings | None = None,
-    min_confidence: float | None = None,
-    unlabelled_weight: float = 1.0,
+    kind: TaskType | None = None,
 ) -> Objectives | TeamObjectives:
     """The terms between a student and whoever teaches it.
 
-    `examples`: the training rows, for terms that count their classes.
+    Args:
+        student: the model that is trained.
+        teacher: whom it learns from.
+        loss: the terms.
+        examples: the training rows, for terms that count their classes or remember examples by their number.
+        kind: of the student, where its model alone does not say.
 
     Raises:
         LimbeckError: every term that cannot be built for these models, with its reason.
     """
     own = ModelShape.of(student)
     teachers = [ModelShape.of(member.model) for member in members_of(teacher)] or [own]
-    shape = Shape(
-        own, own, kind, rows, labels_of(student.config), _balanced(specs, student, kind, examples)
-    )
+    kind = kind or task_type_of(student)
+    balanced = _balanced(loss.objectives, student, kind, examples)
+    shape = Shape(own, own, kind, index_bound(examples), labels_of(student.config), balanced)
     shapes = [replace(shape, teacher=other) for other in teachers]
-    if curriculum is not None and curriculum.then == "head" and not head_of(student):
+    if loss.curriculum is not None and loss.curriculum.then == "head" and not head_of(student):
         raise LimbeckError(
             "curriculum.then: head: the student has no weights of its own behind its last layer",
             "train all of it, curriculum.then=student",
         )
     if isinstance(teacher, Team) and teacher.separate:
-        return TeamObjectives(
-            specs,
-            shapes,
-            teacher.names,
-            curriculum,
-            weighting,
-            min_confidence,
-            unlabelled_weight,
-        )
-    return Objectives(specs, shapes[0], curriculum, weighting, min_confidence, unlabelled_weight)
+        return TeamObjectives(loss, shapes, teacher.names)
+    return Objectives(loss, shapes[0])
 
 
 def _balanced(
@@ -88,14 +72,14 @@ def _balanced(
 
 def index_bound(rows: Any) -> int:
     """One more than the largest `index` of the training examples; 0 where they have none."""
-    numbers = facts_of(rows).numbers
+    numbers = None if rows is None else facts_of(rows).numbers
     return 0 if numbers is None or not len(numbers) else int(numbers.max()) + 1
 
 
 # The terms that made a checkpoint, held against those that would go on with it.
 
 
-_SAID = {"objectives", *BESIDE}
+_SAID = {*LOSS_KEYS}
 
 
 def terms_of(recipe: Recipe) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from transformers import EarlyStoppingCallback, PreTrainedModel, TrainingArgumen
 
 from limbeck.recipe import Recipe, Stage
 from limbeck.support.errors import LimbeckError, Problem
-from limbeck.tasks import TaskType, task_type_of
+from limbeck.tasks import TaskType
 from limbeck.teachers import (
     RANKINGS,
     ChainSpec,
@@ -35,6 +35,7 @@ from limbeck.teachers.teacher import Teacher
 from limbeck.training.assistant_start import pretrained_start
 from limbeck.training.callbacks import users_callbacks
 from limbeck.training.course import FIRST, Course, Part
+from limbeck.training.feeding import numbered
 from limbeck.training.method import Teaching, first_stage_arguments, ranking, unscored
 from limbeck.training.objectives import objectives_for
 from limbeck.training.running_trainer import StagedTrainer
@@ -121,18 +122,7 @@ class MethodPlan:
     def _terms(
         student: PreTrainedModel, teacher: Teacher | Team | None, recipe: Recipe, rows: Any
     ) -> None:
-        objectives_for(
-            student,
-            teacher,
-            recipe.objectives,
-            recipe.curriculum,
-            kind=task_type_of(student),
-            rows=1,
-            examples=rows,
-            weighting=recipe.example_weights,
-            min_confidence=recipe.min_confidence,
-            unlabelled_weight=recipe.unlabelled_weight,
-        )
+        objectives_for(student, teacher, recipe.loss, numbered(rows))
 
     # ---- the training ----
 

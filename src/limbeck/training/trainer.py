@@ -44,7 +44,6 @@ from limbeck.training.method import kind_of, learns_whom_to_sample, teaching, wi
 from limbeck.training.objectives import (
     check_terms,
     foreign_optimizer,
-    index_bound,
     objectives_for,
     pair_problems,
     terms_of,
@@ -153,6 +152,7 @@ class DistillationTrainer(TrainsParts):
         self.teacher: Teacher | Team | None = who.teacher
         self.optimisation = own.how_to_optimise()
         self.group_by_length = own.group_by_length
+        self.may_group = self.plan.last.groups_by_length
         self.labelled_share = own.labelled_share
         self.candidates = own.candidates
         self.progress = Progress()
@@ -167,7 +167,7 @@ class DistillationTrainer(TrainsParts):
         found = any(term.needs_index for term in self.plan.last.objectives.values())
         if found or self.own.cache_teacher_outputs != "off":
             rows = numbered(rows)
-        self._rows, self._examples = index_bound(rows), rows
+        self._examples = rows
         return rows, holdout
 
     def _for_rows(
@@ -246,18 +246,8 @@ class DistillationTrainer(TrainsParts):
         # Their learned maps start from the run's seed, whatever drew numbers before.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._seed)
-            self.objectives = objectives_for(
-                student,
-                self.teacher,
-                self.plan.last.objectives,
-                self.plan.last.curriculum,
-                kind=self.kind,
-                rows=self._rows,
-                examples=self._examples,
-                weighting=self.plan.last.example_weights,
-                min_confidence=self.plan.last.min_confidence,
-                unlabelled_weight=self.plan.last.unlabelled_weight,
-            )
+            loss = self.plan.last.loss
+            self.objectives = objectives_for(student, self.teacher, loss, self._examples)
         who, compared = self.plan.who, self.objectives.ever("teacher").logits
         if problems := pair_problems(student, who.members, who.names, compared=compared):
             raise LimbeckError(problems)

@@ -7,8 +7,11 @@ from importlib import import_module
 import pytest
 
 import tiny_runs as tiny
+from limbeck import DistillationConfig, DistillationTrainer
+from limbeck.data import Collator
 from limbeck.recipe import Recipe
 from limbeck.run import distill
+from limbeck.training import feeding
 
 module = import_module("limbeck.run.train")
 
@@ -67,3 +70,31 @@ def test_a_run_trains_each_stage_that_way(tmp_path, monkeypatch):
     with pytest.raises(ReachedError):
         distill(recipe, tmp_path / "run")
     assert asked == [(True, False)]
+
+
+@pytest.mark.parametrize(
+    ("given", "grouped"), [({}, [False, True]), ({"group_by_length": False}, [False, False])]
+)
+def test_a_trainer_trains_each_stage_that_way_too(tmp_path, monkeypatch, given, grouped):
+    orders = []
+
+    class Watched(feeding.EpochSampler):
+        def __init__(self, rows, seed, *, lengths, batch_size):
+            orders.append(lengths is not None)
+            super().__init__(rows, seed, lengths=lengths, batch_size=batch_size)
+
+    monkeypatch.setattr(feeding, "EpochSampler", Watched)
+    config = DistillationConfig(
+        str(tmp_path),
+        method="l-ild-mixup",
+        first_stage={"max_steps": 1},
+        max_steps=1,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        **given,
+    )
+    collator = Collator(tiny.tokenizer())
+    rows = {"train_dataset": tiny.rows(8), "data_collator": collator}
+    DistillationTrainer(tiny.bert(2), tiny.knowing_teacher(4), config, **rows).train()
+    assert orders == grouped

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 import limbeck.functional as F
 from limbeck.activations import capture
-from limbeck.objectives import ModelShape, Objectives, Shape, TermSpec
+from limbeck.objectives import Loss, ModelShape, Objectives, Shape, TermSpec
 from limbeck.recipe import Recipe
 from limbeck.support.errors import LimbeckError
 from limbeck.support.step_state import StepState
@@ -125,7 +125,7 @@ def batch() -> dict[str, torch.Tensor]:
 
 def term_of(term: dict[str, Any], student: Any, teacher: Any) -> torch.Tensor:
     specs = TypeAdapter(dict[str, TermSpec]).validate_python({"term": term})
-    objectives = Objectives(specs, Shape(ModelShape.of(student), ModelShape.of(teacher)))
+    objectives = Objectives(Loss(specs), Shape(ModelShape.of(student), ModelShape.of(teacher)))
     ours = capture(student, batch(), objectives.request("student", StepState()))
     theirs = Teacher(teacher)(batch(), objectives.request("teacher", StepState()))
     return objectives(ours, theirs, batch(), StepState())["term"]
@@ -199,7 +199,7 @@ def test_with_its_own_heads_scores_are_those_of_a_model_without_position_bias():
     inputs = {key: batch()[key] for key in ("input_ids", "attention_mask")}
     specs = {"heads": SCORES, "own": {"compare": "attention_mse", "mapping": LAST}}
     shape = Shape(ModelShape.of(student), ModelShape.of(teacher))
-    objectives = Objectives(TypeAdapter(dict[str, TermSpec]).validate_python(specs), shape)
+    objectives = Objectives(Loss(TypeAdapter(dict[str, TermSpec]).validate_python(specs)), shape)
     ours = capture(student, inputs, objectives.request("student", StepState()))
     theirs = Teacher(teacher)(inputs, objectives.request("teacher", StepState()))
     found = objectives(ours, theirs, inputs, StepState())

@@ -101,7 +101,7 @@ def found(
     pair = Written(classes, loud=loud, depths=depths)
     recipe = Recipe.load(method).stages()[stage].recipe
     shape = Shape(ModelShape.of(pair.student), ModelShape.of(pair.teacher), rows=ROWS)
-    objectives = Objectives(recipe.objectives, shape, recipe.curriculum)
+    objectives = Objectives(recipe.loss, shape)
     with torch.no_grad():
         for name, value in objectives.named_parameters():
             value.copy_(pair.weight if name.endswith("weight") else pair.bias)

@@ -8,7 +8,7 @@ import torch
 import tiny_runs as tiny
 from limbeck.activations import Request
 from limbeck.mappings import MappingSpec, build_mapping
-from limbeck.objectives import ModelShape, Objectives, Shape
+from limbeck.objectives import Loss, ModelShape, Objectives, Shape
 from limbeck.recipe import Recipe
 from limbeck.run import distill
 from limbeck.support.errors import LimbeckError
@@ -108,9 +108,7 @@ def test_exceptions_are_of_maps_by_depth():
 
 def test_labels_alone_teach_a_number_and_no_teacher_is_asked():
     recipe = Recipe.load("tinybert-released")
-    number, classes = (
-        Objectives(recipe.objectives, shape(labels=labels))["soft"] for labels in (1, 2)
-    )
+    number, classes = (Objectives(recipe.loss, shape(labels=labels))["soft"] for labels in (1, 2))
     assert number.request("teacher", StepState()) == Request()
     assert classes.request("teacher", StepState()) == Request.of_logits()
     assert number.request("student", StepState()) == Request.of_logits()
@@ -134,7 +132,7 @@ def test_there_is_nothing_to_store_of_a_teacher_that_nobody_asks(tmp_path, monke
 
 def test_a_borrowed_map_is_its_lenders():
     recipe = Recipe.load("bert-emd-released")
-    objectives = Objectives(recipe.objectives, shape())
+    objectives = Objectives(recipe.loss, shape())
     names = [name for name, _ in objectives.named_parameters()]
     assert sorted(names) == [
         f"terms.hidden.projections.student.maps.0.{part}" for part in ("bias", "weight")
@@ -146,7 +144,7 @@ def test_a_borrowed_map_is_its_lenders():
 def test_maps_start_as_bert_does():
     torch.manual_seed(0)
     terms = Recipe.load("tinybert-released").stages()[0].recipe.objectives
-    big = Objectives(terms, shape(width=200))["hidden"].projections.student.maps[0]
+    big = Objectives(Loss(terms), shape(width=200))["hidden"].projections.student.maps[0]
     # 2,400 draws: their deviation is known to 1.5 %, three of which are allowed.
     assert big.weight.std().item() == pytest.approx(0.02, rel=0.045)
     assert abs(big.weight.mean().item()) < 4 * 0.02 / 2400**0.5

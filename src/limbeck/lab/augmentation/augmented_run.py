@@ -29,10 +29,10 @@ from limbeck.recipe import Recipe
 from limbeck.recipe.augment_spec import FROM_TEACHER
 from limbeck.run.prepared import Prepared
 from limbeck.run.rows import EncodedRows
-from limbeck.run.stage_passes import bars
 from limbeck.students import load_model, resolve_checkpoint
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.machine import device
+from limbeck.support.terminal import bars
 from limbeck.support.words import human_size
 from limbeck.tasks import Task
 

@@ -36,17 +36,11 @@ def term_problems(recipe: Recipe, run: UntrainedRun) -> list[Problem]:
     for stage in recipe.stages():
         own = stage.recipe
         terms = {name: term for name, term in own.objectives.items() if not term.counts_classes}
+        loss = replace(own.loss, objectives=terms)
         try:
             for student, teacher in _links(recipe, stage, run):
                 with torch.random.fork_rng(devices=[]):
-                    objectives_for(
-                        student,
-                        teacher,
-                        terms,
-                        own.curriculum,
-                        kind=run.task.kind,
-                        rows=len(run.rows["train"]),
-                    )
+                    objectives_for(student, teacher, loss, run.rows["train"], kind=run.task.kind)
         except LimbeckError as error:
             problems += [replace(one, message=_place(stage, one)) for one in error.problems]
     return list(dict.fromkeys(problems))
