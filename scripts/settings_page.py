@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from limbeck.cli.paper_settings_view import shown, value_of
+from limbeck.cli.methods_command import shown, value_of
 from limbeck.recipe import catalog
 from limbeck.recipe.paper_settings import Stated, flat, stated_of
 from limbeck.recipe.quick import quick_settings

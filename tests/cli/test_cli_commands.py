@@ -11,8 +11,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner, Result
 
-from limbeck.cli.app import app
-from limbeck.cli.quiet import SETTINGS, silence_libraries
+from limbeck.cli.app import SETTINGS, app, silence_libraries
 from limbeck.recipe import catalog
 from limbeck.records import Examples
 from limbeck.support.errors import LimbeckError, Problem
@@ -289,7 +288,7 @@ def test_what_loads_pytorch_says_so_before_it_does(monkeypatch: pytest.MonkeyPat
     group: Any = typer.main.get_command(app)
     commands = group.commands
     quick = {name for name, command in commands.items() if not isinstance(command, Loads)}
-    assert quick == {"methods", "outputs", "quickstart"}
+    assert quick == {"methods", "outputs", "quickstart", "table"}
 
 
 def test_a_users_own_verbosity_wins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from limbeck.cli.app import app
-from limbeck.cli.quiet import SETTINGS
+from limbeck.cli.app import SETTINGS, app
 from limbeck.recipe.catalog import names
 
 QUICK = "max_steps=1"  # should a mistake ever be missed, the test still ends soon

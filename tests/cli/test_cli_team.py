@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from limbeck.cli.app import app
 from limbeck.cli.options import parse_axes
-from limbeck.cli.team_command import beside
+from limbeck.cli.runs_commands import beside
 from limbeck.support.errors import LimbeckError, Problem
 
 

@@ -9,8 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from limbeck.cli.option_groups import takes_groups, typed
-from limbeck.cli.options import ManyValues
+from limbeck.cli.options import ManyValues, takes_groups, typed
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from limbeck.cli.app import app
-from limbeck.cli.next_step import after_labelling, next_step
-from limbeck.cli.run_summary import show_result
+from limbeck.cli.finished import after_labelling, next_step, show_result
 from limbeck.records import (
     Best,
     ClassFacts,

@@ -12,7 +12,7 @@ import tiny_runs as tiny
 from card_runs import make_run
 from limbeck.cards import CardSettings
 from limbeck.cards.card import render_card
-from limbeck.cli.run_summary import show_result
+from limbeck.cli.finished import show_result
 from limbeck.evaluation.linear_floor import fit_floor
 from limbeck.evaluation.row_tests import is_ahead, row_tests
 from limbeck.recipe import Recipe

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import limbeck
-from limbeck.cli.run_summary import last_lines
+from limbeck.cli.finished import last_lines
 from limbeck.preflight import check_share
 from limbeck.records import Execution, Record
 from limbeck.support.errors import LimbeckError

@@ -7,6 +7,9 @@ becomes a list of what to fix (exit code 2), Ctrl-C a word on how to continue (e
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -14,21 +17,16 @@ import typer
 from typer.core import TyperGroup
 
 from limbeck.cli.bench_command import bench
-from limbeck.cli.card_command import card
-from limbeck.cli.commands import COMMANDS
-from limbeck.cli.compare_command import compare
 from limbeck.cli.console import show_notes, show_problems, show_stopped
 from limbeck.cli.evaluate_command import evaluate
 from limbeck.cli.export_command import export
+from limbeck.cli.hub_commands import card, push
 from limbeck.cli.label_command import label
 from limbeck.cli.methods_command import methods
-from limbeck.cli.options import Loads, ManyValues
+from limbeck.cli.options import COMMANDS, Loads, ManyValues
 from limbeck.cli.outputs_command import outputs
 from limbeck.cli.predict_command import predict
-from limbeck.cli.push_command import push
-from limbeck.cli.quiet import silence_libraries
-from limbeck.cli.table_command import table
-from limbeck.cli.team_command import team
+from limbeck.cli.runs_commands import compare, table, team
 from limbeck.cli.train_command import distill, finetune
 from limbeck.support.errors import LimbeckError, Problem
 
@@ -135,3 +133,26 @@ def _common(
     # Both stand here for the help: the one has a callback of its own, Commands.parse_args reads the
     # other.
     del version, debug
+
+
+# Read by the libraries on import, and passed on to data loader workers. A user's own setting wins.
+SETTINGS = {
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+    "DATASETS_VERBOSITY": "error",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+def silence_libraries() -> None:
+    """Hide advice and progress bars of transformers, datasets and torch, before these are imported.
+
+    Warnings that come from limbeck itself stay; `python -W …` and `PYTHONWARNINGS` win over this.
+    """
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("default", module=r"limbeck\b")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limbeck.cli.option_groups import typed
+from limbeck.cli.options import typed
 from limbeck.support.errors import LimbeckError, Problem
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.classification_view import show_classification, show_row_tests
-from limbeck.cli.console import show_scores, trouble
-from limbeck.cli.option_groups import takes_groups, typed
+from limbeck.cli.console import show_classification, show_row_tests, show_scores, trouble
+from limbeck.cli.options import takes_groups, typed
 from limbeck.cli.scored_options import Plugins, ScoredRows
 from limbeck.support.registry import load_plugins
 from limbeck.support.terminal import print_line

@@ -13,8 +13,8 @@ import typer
 from limbeck.cli.console import say, say_command
 from limbeck.cli.conversion_options import ConversionOptions
 from limbeck.cli.export_summary import show_export
-from limbeck.cli.next_step import after_export
-from limbeck.cli.option_groups import takes_groups, typed
+from limbeck.cli.finished import after_export
+from limbeck.cli.options import takes_groups, typed
 from limbeck.cli.scored_options import Plugins, ScoredRows
 from limbeck.support.files import at_home
 from limbeck.support.registry import load_plugins

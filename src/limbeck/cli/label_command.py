@@ -12,9 +12,9 @@ import typer
 
 from limbeck.cli.console import say, say_command
 from limbeck.cli.endpoint_options import EndpointOptions
+from limbeck.cli.finished import after_labelling
 from limbeck.cli.label_options import LabellingWork, RowsToLabel, StoreToWrite
-from limbeck.cli.next_step import after_labelling
-from limbeck.cli.option_groups import takes_groups, typed
+from limbeck.cli.options import takes_groups, typed
 from limbeck.support.registry import load_plugins
 from limbeck.support.words import human_size
 

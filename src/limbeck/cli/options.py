@@ -1,21 +1,28 @@
-"""From what is typed to recipe settings: flags, `key=value` arguments, options with several values.
+"""What commands share: how a line is read, the options that are recipe settings, commands that others register.
 
-A flag and a `key=value` argument can name the same recipe
-setting (`--layers 3` is `student.layers=3`), so both end in one mapping, and two different values
-for one setting are an error that names both.
+A flag and a `key=value` argument can name the same recipe setting (`--layers 3` is `student.layers=3`), so both end
+in one mapping, and two different values for one setting are an error that names both.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from inspect import Parameter
+from typing import Any, get_type_hints
 
+import typer
+from rich.markup import escape
 from typer.core import TyperCommand
 
 from limbeck.cli.console import show_loading
+from limbeck.recipe.fields import descriptions, plain_defaults
 from limbeck.support.errors import LimbeckError, Problem
 from limbeck.support.plain import read_yaml
+from limbeck.support.registry import Registry
 
 # A flag's parameter name and the recipe setting it stands for.
 SETTINGS = {
@@ -240,3 +247,94 @@ def _clash(first: str, second: str) -> Problem:
 
 def _shown(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of those of its parameters that are dataclasses.
+
+    A field's annotation and default are the option's, as for any parameter of a typer command. The
+    command itself is called with the dataclass, made of what was typed, by name.
+    """
+    parameters = inspect.signature(command, eval_str=True).parameters
+    groups: dict[str, Any] = {
+        name: one.annotation for name, one in parameters.items() if is_dataclass(one.annotation)
+    }
+    options: list[Parameter] = []
+    for name, one in parameters.items():
+        options += _options_of(groups[name]) if name in groups else [one]
+
+    @functools.wraps(command)
+    def grouped(**typed: Any) -> None:
+        made = {
+            name: group(**{one.name: typed.pop(one.name) for one in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**typed, **made)
+
+    # By name alone, in which an option with a default may stand before one without.
+    named = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in options]
+    grouped.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]  # read by typer, as by `inspect`
+    grouped.__annotations__ = {one.name: one.annotation for one in named}
+    return grouped
+
+
+def _options_of(group: Any) -> list[Parameter]:
+    annotations = get_type_hints(group, include_extras=True)
+    return [
+        Parameter(
+            one.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if one.default is MISSING else one.default,
+            annotation=annotations[one.name],
+        )
+        for one in fields(group)
+    ]
+
+
+def typed(group: Any) -> dict[str, Any]:
+    """Of a group's options those that have a value; of the others the callee's own defaults hold.
+
+    The parser gives an empty list for a list option that was not typed.
+    """
+    values = {one.name: getattr(group, one.name) for one in fields(group)}
+    return {name: value for name, value in values.items() if value not in (None, [])}
+
+
+def option(panel: str, text: str, **limits: Any) -> Any:
+    """An option in a part of the help."""
+    return typer.Option(help=text, rich_help_panel=panel, **limits)
+
+
+def setting(name: str, panel: str | None = None) -> Any:
+    """The option `--name` of a recipe setting, with the recipe field's description as its help.
+
+    The default is shown as a part of it: left out, a flag leaves the word to the recipe, whose method may have
+    another.
+    """
+    key = SETTINGS[name]
+    text = descriptions()[key]
+    default = plain_defaults().get(key)
+    if default not in (None, False):
+        text += (
+            f" [default: {default:g}]" if isinstance(default, float) else f" [default: {default}]"
+        )
+    return typer.Option(help=escape(text), rich_help_panel=panel)
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Attributes:
+        run: the function, whose parameters are its options.
+        parser: how its line is read.
+        first: whether the help lists it before the core's.
+    """
+
+    run: Callable[..., Any]
+    parser: type[TyperCommand] = Loads
+    first: bool = False
+
+
+COMMANDS: Registry[Command] = Registry("command")
+"""By name, in the order in which the help lists them."""

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from limbeck.cli.help import option
-from limbeck.cli.option_groups import takes_groups, typed
+from limbeck.cli.options import option, takes_groups, typed
 from limbeck.cli.predict_options import OUTPUT, ROWS, RUNNING, PredictOptions
 from limbeck.support.errors import LimbeckError, unknown
 from limbeck.support.registry import load_plugins

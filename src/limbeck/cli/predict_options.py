@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.help import option, setting
+from limbeck.cli.options import option, setting
 
 ROWS, OUTPUT, RUNNING = "Rows", "Output", "Running"
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.help import setting
+from limbeck.cli.options import setting
 
 Plugins = Annotated[
     list[str] | None,

@@ -6,28 +6,109 @@ It builds the recipe and hands it to `limbeck.run.distill`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from limbeck.cli.console import say
-from limbeck.cli.grid_command import run_grid
-from limbeck.cli.help import setting
-from limbeck.cli.option_groups import takes_groups, typed
-from limbeck.cli.options import flags_given, is_recipe_file, is_setting, merge
-from limbeck.cli.recipe_options import (
-    STUDENT,
-    TRAINING,
-    DataOptions,
-    RunPlace,
-    ShapeOptions,
-    TeacherOptions,
-    TrainingOptions,
+from limbeck.cli.console import output, say
+from limbeck.cli.finished import show_result
+from limbeck.cli.options import (
+    flags_given,
+    is_recipe_file,
+    is_setting,
+    merge,
+    parse_axes,
+    setting,
+    takes_groups,
+    typed,
 )
-from limbeck.cli.run_summary import show_result
 from limbeck.recipe.catalog import RECOMMENDED, recommended
 from limbeck.support.errors import LimbeckError
+from limbeck.support.files import file_name
+
+
+DATA, STUDENT, TRAINING = "Task and data", "Student", "Training"
+
+
+@dataclass(frozen=True)
+class RunPlace:
+    """Where a run is written."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The run folder to write, by default runs/TASK-METHOD-MODEL-LAYERS-sSEED-DIGEST, one an experiment; "
+            "the same command again continues an unfinished run there."
+        ),
+    ] = None
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Replace another recipe's run, or a finished one, that lies in --out.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """What is learned from which rows."""
+
+    task: Annotated[str | None, setting("task", DATA)] = None
+    data: Annotated[str | None, setting("data", DATA)] = None
+    dev: Annotated[str | None, setting("dev", DATA)] = None
+    test: Annotated[str | None, setting("test", DATA)] = None
+    dev_share: Annotated[float | None, setting("dev_share", DATA)] = None
+    test_share: Annotated[float | None, setting("test_share", DATA)] = None
+    group_column: Annotated[str | None, setting("group_column", DATA)] = None
+    text_columns: Annotated[list[str] | None, setting("text_columns", DATA)] = None
+    label_column: Annotated[str | None, setting("label_column", DATA)] = None
+    classes: Annotated[list[str] | None, setting("classes", DATA)] = None
+    labels: Annotated[str | None, setting("labels", DATA)] = None
+    kind: Annotated[str | None, setting("kind", DATA)] = None
+    max_length: Annotated[int | None, setting("max_length", DATA)] = None
+
+
+@dataclass(frozen=True)
+class ShapeOptions:
+    """The shape of what is trained."""
+
+    layers: Annotated[list[int] | None, setting("layers", STUDENT)] = None
+    pick: Annotated[str | None, setting("pick", STUDENT)] = None
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How it is trained."""
+
+    settings: Annotated[str | None, setting("settings", TRAINING)] = None
+    epochs: Annotated[float | None, setting("epochs", TRAINING)] = None
+    max_steps: Annotated[int | None, setting("max_steps", TRAINING)] = None
+    lr: Annotated[float | None, setting("lr", TRAINING)] = None
+    batch_size: Annotated[int | None, setting("batch_size", TRAINING)] = None
+    accumulation: Annotated[int | None, setting("accumulation", TRAINING)] = None
+    warmup: Annotated[float | None, setting("warmup", TRAINING)] = None
+    patience: Annotated[int | None, setting("patience", TRAINING)] = None
+    seed: Annotated[int | None, setting("seed", TRAINING)] = None
+    precision: Annotated[str | None, setting("precision", TRAINING)] = None
+    compile: Annotated[bool | None, setting("compile", TRAINING)] = None
+    attention: Annotated[str | None, setting("attention", TRAINING)] = None
+    report_to: Annotated[list[str] | None, setting("report_to", TRAINING)] = None
+    plugin: Annotated[list[str] | None, setting("plugin", TRAINING)] = None
+
+
+@dataclass(frozen=True)
+class TeacherOptions:
+    """Who teaches, and which of what is taught counts."""
+
+    teacher: Annotated[str | None, setting("teacher", DATA)] = None
+    teachers: Annotated[list[str] | None, setting("teachers", DATA)] = None
+    outputs: Annotated[list[str] | None, setting("outputs", DATA)] = None
+    missing_outputs: Annotated[str | None, setting("missing_outputs", DATA)] = None
+    output_classes: Annotated[list[str] | None, setting("output_classes", DATA)] = None
+    unlabelled: Annotated[list[str] | None, setting("unlabelled", DATA)] = None
 
 
 @takes_groups
@@ -152,3 +233,34 @@ def run_recipe(
         if name is None:
             say(f"Method:  {recipe.method} ({recipe.summary}), as none was named", hang=9)
         show_result(result)
+
+
+def run_grid(
+    words: Sequence[str], settings: Mapping[str, Any], out: Path | None, overwrite: bool
+) -> None:
+    """Train all cells, print a table of them, and end with what went wrong with any.
+
+    Raises:
+        LimbeckError: what is wrong with the grid; or, after the table, why some cells failed.
+    """
+    models = [word for word in words if not is_setting(word)]
+    axes = parse_axes([word for word in words if is_setting(word)])
+
+    from limbeck.run import train_grid
+    from limbeck.tables.team import members_table
+
+    folder = out or Path("runs") / file_name(f"{settings.get('task') or 'own'}-team")
+    members = train_grid(
+        "finetune",
+        out=folder,
+        models=models,
+        axes=axes,
+        overwrite=overwrite,
+        show=True,
+        **settings,
+    )
+    output().print(members_table({member.name: member.record for member in members}))
+    say(f"written to {folder}")
+    problems = [problem for member in members for problem in member.problems]
+    if problems:
+        raise LimbeckError(problems)

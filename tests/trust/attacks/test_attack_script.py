@@ -14,7 +14,7 @@ def attack(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     import attack_inputs
 
-    from limbeck.cli.quiet import SETTINGS
+    from limbeck.cli.app import SETTINGS
 
     for name in SETTINGS:
         monkeypatch.setenv(name, "")

@@ -103,7 +103,7 @@ def test_the_quick_column_is_what_a_run_has(method):
 
 def test_showing_a_method_does_not_load_torch():
     script = (
-        "import sys; from limbeck.cli.paper_settings_view import show_stated; from rich.console import Console; "
+        "import sys; from limbeck.cli.methods_command import show_stated; from rich.console import Console; "
         "show_stated('cr-ild', Console(quiet=True)); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

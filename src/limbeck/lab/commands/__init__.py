@@ -1,7 +1,6 @@
 """The commands of the lab. They load no more than the help needs."""
 
-from limbeck.cli.commands import COMMANDS, Command
-from limbeck.cli.options import ManyValues
+from limbeck.cli.options import COMMANDS, Command, ManyValues
 from limbeck.lab.commands.analyze_command import analyze
 from limbeck.lab.commands.quickstart_command import quickstart
 from limbeck.lab.commands.study_command import study

@@ -1,7 +1,4 @@
-"""`limbeck card`: a run's model card, with what no record knows and the spread over other runs.
-
-It calls `limbeck.cards`.
-"""
+"""`limbeck card` and `limbeck push`: a run's model card, and a run on the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -55,3 +52,33 @@ def card(
     )
     written = write_card(run, settings, out=out)
     say(f"written to {written}")
+
+
+_MB = 1e6
+
+
+def push(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+    repo: Annotated[str, typer.Argument(metavar="REPO", help="USER/NAME on the Hub.")],
+    public: Annotated[
+        bool, typer.Option("--public", help="For everybody to see; private without it.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the files and their sizes, and send nothing.")
+    ] = False,
+) -> None:
+    """Upload a run's student, its exports, its card and its record to the Hub, in one commit."""
+    from limbeck.cards.push import push as push_run
+
+    result = push_run(run, repo, private=not public, dry_run=dry_run)
+    for file in result.files:
+        say(f"{file.size / _MB:10.3f} MB  {file.name}")
+    total = sum(file.size for file in result.files) / _MB
+    where = "public" if public else "private"
+    if result.url is None:
+        say(
+            f"{len(result.files)} files, {total:.1f} MB would go to {repo} ({where}); nothing is sent"
+        )
+    else:
+        say(f"{len(result.files)} files, {total:.1f} MB ({where})")
+        say(result.url)

@@ -1,0 +1,172 @@
+"""`limbeck table`, `compare` and `team`: many runs in a table, two row by row, and a team of teachers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from limbeck.cli.console import output, say, show_row_tests, show_scores
+from limbeck.cli.options import takes_groups, typed
+from limbeck.cli.scored_options import Plugins, ScoredRows
+from limbeck.support.registry import load_plugins
+
+# What a file's name says about its format, where --format is silent.
+BY_SUFFIX = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
+
+
+def table(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold runs.")],
+    profile: Annotated[
+        str, typer.Option(help="Which scores make a task's number: glue, or a paper's own.")
+    ] = "glue",
+    baseline: Annotated[
+        str | None, typer.Option(help="The method every other one is tested against.")
+    ] = None,
+    correction: Annotated[
+        str,
+        typer.Option(help="Which tests Holm's correction takes together: table, or column."),
+    ] = "table",
+    variance: Annotated[
+        str,
+        typer.Option(
+            help="Spread over seeds by which differences are judged: own (of the two methods) or pooled (over all "
+            "methods of the same depth, for few seeds)."
+        ),
+    ] = "own",
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="terminal, markdown, latex or csv; by default what --out's name says.",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write to this file instead.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(help="What to show beside the scores, for example: layers latency kept."),
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="Recipe settings whose values get rows of their own, for example: lr."),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="The split to compare by, for example test, whose rows chose nothing; default: dev."
+        ),
+    ] = None,
+    title: Annotated[str, typer.Option(help="A title for the table.")] = "",
+) -> None:
+    """Compare runs: mean ± standard deviation over seeds, methods by tasks."""
+    from limbeck.records import write_whole
+    from limbeck.tables import DEFAULT_FACTS, build_table, check_by, collect, render, terminal
+
+    records = collect(runs)
+    check_by(records, by or ())
+    built = build_table(
+        records,
+        profile=profile,
+        baseline=baseline,
+        correction=correction,
+        variance=variance,
+        facts=columns or DEFAULT_FACTS,
+        by=by or (),
+        title=title,
+        split=split,
+    )
+    form = form or (BY_SUFFIX.get(out.suffix, "terminal") if out else "terminal")
+    if out is not None:
+        write_whole(out, render(built, form))
+    elif form == "terminal":
+        output().print(terminal(built))
+    else:
+        # As it is: a console would wrap it.
+        sys.stdout.write(render(built, form))
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder.")],
+    second: Annotated[
+        Path, typer.Argument(metavar="OTHER", help="Another's, scored on the same rows.")
+    ],
+    split: Annotated[
+        str | None, typer.Option(help="The split; default: the one that selects, dev.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print everything as JSON, and nothing else.")
+    ] = False,
+    plugin: Plugins = None,
+) -> None:
+    """Compare two runs row by row: McNemar's exact test and a paired bootstrap over the rows that both predicted."""
+    load_plugins(plugin or ())
+
+    from limbeck.scoring.compare import compare_runs
+
+    found = compare_runs(first, second, split)
+    if as_json:
+        sys.stdout.write(json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
+        return
+    names = _names(first, second)
+    for name, scores in zip(names, found.scores, strict=True):
+        show_scores(scores, title=f"{name}, {found.split}:")
+    if found.agreement is not None:
+        alike = f"both predict {found.agreement:.1f} % of {found.tests.rows:,} rows alike"
+        say(alike)
+    show_row_tests(found.tests, *names)
+    say(
+        f"tests over {found.tests.unit}: what another seed would give, `limbeck table` tests over runs"
+    )
+
+
+def _names(first: Path, second: Path) -> tuple[str, str]:
+    """The folders' own names, or their paths where these are the same."""
+    names = first.resolve().name, second.resolve().name
+    return names if names[0] != names[1] else (str(first), str(second))
+
+
+@takes_groups
+def team(
+    *,
+    members: Annotated[
+        list[str],
+        typer.Argument(help="Run folders, folders of runs, checkpoints' folders or Hub names."),
+    ],
+    rows: ScoredRows,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The page, or its folder; by default team.html beside the members."),
+    ] = None,
+) -> None:
+    """Show how the members of a team differ, and which of them add anything to it."""
+    from limbeck.report import write_team_page
+    from limbeck.scoring import look_at_team
+    from limbeck.tables.team import team_tables
+
+    look = look_at_team(
+        members,
+        **typed(rows),
+    )
+    output().print(team_tables(look.team, look.models))
+    count = len(look.models)
+    page = write_team_page(
+        look.team,
+        look.models,
+        out or beside(members),
+        title=f"Team of {count} on {look.task.title}",
+        subtitle=f"{look.team.diversity.examples} examples of {look.split} · data: {look.data}",
+    )
+    say(f"page: {page.resolve().as_uri()}")
+
+
+def beside(members: list[str]) -> Path:
+    """The folder of the page: the one folder of runs, or the folder that holds all members."""
+    folders = [Path(member) for member in members if Path(member).is_dir()]
+    if len(members) == 1 and folders and not (folders[0] / "config.json").is_file():
+        alone = (folders[0] / "record.json").is_file()
+        return folders[0].parent if alone else folders[0]
+    parents = {folder.resolve().parent for folder in folders}
+    return parents.pop() if len(parents) == 1 and len(folders) == len(members) else Path()
